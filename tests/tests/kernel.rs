@@ -209,7 +209,7 @@ fn the_lock_that_makes_requests_wait_has_the_first_row() {
     let address = lock["address"].as_str().expect("an address");
     assert!(text.contains(&format!("futex wait at {address}")), "{text}");
     let near = timeline(&["--lock", lock["lock"].as_str().expect("a name")]).stdout;
-    assert!(near.contains("Who woke those who waited"), "{near}");
+    assert!(near.contains("Wakers of the waiters"), "{near}");
 }
 
 #[test]

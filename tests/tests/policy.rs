@@ -125,7 +125,7 @@ fn a_policy_is_learned_sent_changed_and_a_spoilt_one_is_not_taken() {
     wait_until("the changed policy", || tradeoff::stats().policy == Some(2));
     std::fs::write(&policy, "{\"version\": 3}").expect("written");
     server.wait_for("the complaint", |said| {
-        said.contains("services go on by the policy they have")
+        said.contains("services keep their current policy")
             .then_some(())
     });
     assert_eq!(tradeoff::stats().policy, Some(2));

@@ -21,7 +21,7 @@ pub enum BadLine {
     #[error("{0}")]
     Json(String),
     /// JSON of no known form, between records of known forms.
-    #[error("{what}: no form that is known")]
+    #[error("{what}: unknown format")]
     UnknownForm {
         /// Its keys.
         what: String,
@@ -33,7 +33,7 @@ pub enum BadLine {
     #[error("ts_ns is {0}: a time is ns since the Unix epoch and must be below 2^63")]
     Time(u64),
     /// A text that does not parse as a time.
-    #[error("`{text}` is no time: expected {expected}")]
+    #[error("`{text}` is not a time: expected {expected}")]
     NoTimeOf {
         /// The text, or the beginning of it.
         text: String,
@@ -42,7 +42,7 @@ pub enum BadLine {
     },
     /// A number that may be a time in several units.
     #[error(
-        "the time {0} does not say its unit by its size (rules: import --help); say --time-unit"
+        "the size of the time {0} does not determine its unit (rules: import --help); give --time-unit"
     )]
     NoUnit(u64),
     /// A time in a different unit than the times before it.
@@ -64,10 +64,10 @@ pub enum BadLine {
     #[error("the span has no time: neither {0}")]
     NoTime(&'static str),
     /// Not a protobuf message, or a message of a wrong type.
-    #[error("{reason}; what is left of the file cannot be read")]
+    #[error("{reason}; the rest of the file cannot be read")]
     Protobuf { reason: String },
     /// Compressed data that cannot be decompressed.
-    #[error("the packed data is damaged: {0}; what came before is kept")]
+    #[error("the packed data is damaged: {0}; the records before it are kept")]
     Packed(String),
     /// A line that the pattern of a mapping does not match.
     #[error("the mapping's pattern does not match the line")]

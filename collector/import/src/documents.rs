@@ -183,7 +183,7 @@ impl<'a> Documents<'a> {
                 // A text log may begin with a bracket, too.
                 NextRecord::Bad(reason) => {
                     self.unknown
-                        .take(line, reason, "text that is no JSON".to_owned(), sink);
+                        .take(line, reason, "text that is not JSON".to_owned(), sink);
                 }
             }
         }

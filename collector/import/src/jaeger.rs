@@ -134,7 +134,7 @@ fn foreign(
     };
     let mut insert = |attributes: &mut Attributes, key: String, value: Value| {
         if attributes.get(&key).is_some_and(|former| *former != value) {
-            take.not_taken(line, &format!("tag {key}, told twice"), 1);
+            take.not_taken(line, &format!("tag {key}, given twice"), 1);
         }
         attributes.insert(key, value);
     };

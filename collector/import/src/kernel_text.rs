@@ -41,7 +41,7 @@ pub(super) fn read(
     for _ in 0..unnamed {
         bad(
             read.lines,
-            &BadLine::KernelEvent("more lines before it are no events of the kernel".to_owned()),
+            &BadLine::KernelEvent("more lines before it are not events of the kernel".to_owned()),
         );
     }
     Ok(chunk(read, recording))
@@ -64,7 +64,7 @@ fn chunk(read: ImportedEvents, recording: u128) -> Option<KernelChunk> {
     let is_wall_time = is_wall_time || open_ns >= WALL_TIME_FROM_NS;
     if !is_wall_time {
         tracing::warn!(
-            "the times are not wall time, so the events are of no use beside spans; record with `perf record -k \
+            "the times are not wall time, so the events cannot be shown with spans; record with `perf record -k \
              CLOCK_REALTIME`"
         );
     }

@@ -136,9 +136,9 @@ impl Row {
     /// Returns the reason for not storing the row; `None` if it is stored.
     fn not_taken(&self) -> Option<&str> {
         match self.event {
-            RUNNABLE => Some("runnable (told by -wakeup-)"),
+            RUNNABLE => Some("runnable (known from -wakeup-)"),
             ENQUEUE | DEQUEUE if !self.is_queued() => {
-                Some("enqueue and dequeue (told by the wait in the queue)")
+                Some("enqueue and dequeue (known from the wait in the queue)")
             }
             event if RPC_MARKS.contains(&event) && self.rpc() <= 0 => Some("changes to no RPC"),
             event if event < WAKEUP || event == -1 || event == -2 => {

@@ -207,7 +207,7 @@ fn unit(value: &Spanned<String>) -> Result<TimeUnit, Wrong> {
         Wrong::at(
             value,
             format!(
-                "`{}` is no unit; write \"s\", \"ms\", \"us\" or \"ns\"",
+                "`{}` is not a unit; write \"s\", \"ms\", \"us\" or \"ns\"",
                 value.get_ref()
             ),
         )
@@ -272,7 +272,7 @@ impl File {
                 [delimiter] if delimiter != b'"' => Ok(RecordRule::Csv(delimiter)),
                 _ => Err(Wrong::at(
                     csv,
-                    "write what is between the fields: csv = \",\"",
+                    "write the separator of the fields: csv = \",\"",
                 )),
             },
             (None, Some(path)) => {
@@ -352,7 +352,7 @@ impl File {
                 if let Some((key, Some(value))) = others.iter().find(|(_, value)| value.is_some()) {
                     return Err(Wrong::at(
                         value,
-                        format!("[span] says what a span is; leave `{key}` out"),
+                        format!("[span] defines a span; leave `{key}` out"),
                     ));
                 }
                 let at = table.span().start;

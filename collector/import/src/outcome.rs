@@ -10,9 +10,9 @@ use super::receipt::Receipt;
 use super::time::TimeUnit;
 
 /// Advice for a file of no known form.
-const KNOWN_FORMS: &str = "Known are event logs ({\"trace\", \"host\", \"ts_ns\", \"event\", \"task\"} a line), \
-     OTLP, Tempo, Jaeger, Zipkin, Chrome trace events and KUtrace in JSON, OTLP's protobuf, perf script and strace; \
-     for any other JSON, CSV or log, say which field is what by --map (see import --help)";
+const KNOWN_FORMS: &str = "Known formats are event logs ({\"trace\", \"host\", \"ts_ns\", \"event\", \"task\"} a \
+     line), OTLP, Tempo, Jaeger, Zipkin, Chrome trace events and KUtrace in JSON, OTLP's protobuf, perf script and \
+     strace; for any other JSON, CSV or log, map its fields with --map (see import --help)";
 
 /// Reason for the failure of an import.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum ImportError {
     #[error("cannot write to {path}: {source}")]
     Data { path: PathBuf, source: io::Error },
     /// No part of the source has a known form.
-    #[error("{source_name} holds {holds}: no form that is known. {KNOWN_FORMS}")]
+    #[error("{source_name} holds {holds}: unknown format. {KNOWN_FORMS}")]
     UnknownForm { source_name: String, holds: String },
     /// A unit was given for times whose unit the format fixes.
     #[error("{source_name} is {what}, which fixes the unit of its times; leave --time-unit out")]

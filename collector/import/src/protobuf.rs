@@ -182,7 +182,7 @@ impl<R: BufRead> Messages<R> {
                 self.skip(length)
             }
             _ => Err(invalid(format!(
-                "tag {tag} is no field of an OTLP request for traces"
+                "tag {tag} is not a field of an OTLP request for traces"
             ))),
         }
     }

@@ -111,7 +111,7 @@ impl TimePattern {
     /// Parses a pattern; the error describes the defect.
     pub(super) fn new(text: &str) -> Result<Self, String> {
         let items = StrftimeItems::new(text).parse_to_owned();
-        let items = items.map_err(|_| format!("`{text}` is no pattern of strftime"))?;
+        let items = items.map_err(|_| format!("`{text}` is not a pattern of strftime"))?;
         let pattern = Self {
             text: text.to_owned(),
             items,
@@ -127,8 +127,8 @@ impl TimePattern {
         match (written.and_then(|written| pattern.read(&written)), example) {
             (Some(ns), Some(example)) if Some(ns) == example.timestamp_nanos_opt() => Ok(pattern),
             _ => Err(format!(
-                "`{text}` does not say a whole instant; year, month, day, hour, minute and second are needed, as in \
-                 `%Y-%m-%d %H:%M:%S%.f %z`"
+                "`{text}` does not specify a whole instant; year, month, day, hour, minute and second are needed, as \
+                 in `%Y-%m-%d %H:%M:%S%.f %z`"
             )),
         }
     }
@@ -351,7 +351,7 @@ mod tests {
         check(&rule, "1767322800123456", Ok(1_767_322_800_123_456_000));
         check(&rule, " 1767322800123456789 ", Ok(NS));
         // The bounds of each unit.
-        check(&rule, "99999999", Err("does not say its unit"));
+        check(&rule, "99999999", Err("does not determine its unit"));
         check(&rule, "100000000", Ok(100_000_000_000_000_000));
         check(&rule, "99999999999", Err("must be below 2^63")); // s in the year 5138
         check(&rule, "100000000000", Ok(100_000_000_000_000_000));
@@ -389,7 +389,7 @@ mod tests {
             "1969-12-31T23:59:59Z",
             "9999-01-01T00:00:00Z",
         ] {
-            check(&rule, bad, Err("is no time"));
+            check(&rule, bad, Err("is not a time"));
         }
     }
 
@@ -421,7 +421,7 @@ mod tests {
         check(
             &pattern("%d/%b/%Y:%H:%M:%S %z"),
             "2026",
-            Err("`2026` is no time: expected `%d/%b/%Y:%H:%M:%S %z`"),
+            Err("`2026` is not a time: expected `%d/%b/%Y:%H:%M:%S %z`"),
         );
         // An offset that may lack its minutes; chrono reads such a pattern, but cannot write it.
         check(
@@ -432,12 +432,12 @@ mod tests {
         assert!(
             TimePattern::new("%H:%M:%S")
                 .unwrap_err()
-                .contains("does not say a whole instant")
+                .contains("does not specify a whole instant")
         );
         assert!(
             TimePattern::new("%Y-%Q")
                 .unwrap_err()
-                .contains("no pattern of strftime")
+                .contains("not a pattern of strftime")
         );
     }
 

@@ -65,7 +65,7 @@ impl Unknown {
 /// Describes a record: its keys, or that it is not JSON.
 pub(super) fn describe(is_json: bool, shape: &JsonShape) -> String {
     if !is_json && shape.keys.is_empty() {
-        return "text that is no JSON".to_owned();
+        return "text that is not JSON".to_owned();
     }
     let mut keys: Vec<String> = shape
         .keys

@@ -43,7 +43,7 @@ struct Endpoint<'a> {
 
 /// Parses a number, with or without an exponent.
 fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    some_whole(from)?.ok_or_else(|| D::Error::custom("null is no time"))
+    some_whole(from)?.ok_or_else(|| D::Error::custom("null is not a time"))
 }
 
 fn some_whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {

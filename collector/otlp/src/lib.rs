@@ -276,7 +276,7 @@ fn put(
 ) {
     let is_other = attributes.get(&key).is_some_and(|former| *former != value);
     if is_other {
-        take.not_taken(line, &format!("attribute {key}, told twice"), 1);
+        take.not_taken(line, &format!("attribute {key}, given twice"), 1);
     }
     attributes.insert(key, value);
 }

@@ -42,7 +42,7 @@ pub(super) fn put_own(
     for pair in own {
         match by_name.iter_mut().find(|(name, _)| *name == pair.key) {
             Some((name, former)) => {
-                take.not_taken(line, &format!("attribute {name}, told twice"), 1);
+                take.not_taken(line, &format!("attribute {name}, given twice"), 1);
                 *former = pair.value.as_ref();
             }
             None => by_name.push((&pair.key, pair.value.as_ref())),

@@ -105,15 +105,14 @@ pub(super) fn candidates(
         ..SearchPlan::default()
     };
     if need.is_anything() {
-        return Ok(plan.all("it may hold where there is no span of any kind"));
+        return Ok(plan.all("it may hold without a span of any kind"));
     }
     if look.unseen.len() as f64 > READ_SHARE_MAX * plan.of as f64 {
-        return Ok(plan.all("of most requests not all was seen, so that nothing is false of them for want of a span"));
+        return Ok(plan.all("most requests are incomplete, so a missing span refutes nothing"));
     }
     if !source.connections().is_empty() && !look.unseen.is_empty() {
-        return Ok(plan.all(
-            "requests inside of connections have ids of their own, and not all was seen of some",
-        ));
+        return Ok(plan
+            .all("requests inside of connections have ids of their own, and some are incomplete"));
     }
     let times_ns = selection.range.records_ns();
     let files = TraceFiles::open_between(source.store(), keys, times_ns)?;
@@ -149,7 +148,7 @@ fn chosen(
     wanted.sort_unstable();
     wanted.dedup();
     if wanted.len() as f64 > READ_SHARE_MAX * plan.of as f64 {
-        return plan.all("most requests have what it needs");
+        return plan.all("most requests have the spans it needs");
     }
     plan.read = wanted.len() as u64;
     (plan, Some(wanted))

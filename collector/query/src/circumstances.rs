@@ -56,9 +56,10 @@ impl ProcessorUse {
             );
             is_busy.then(|| {
                 format!(
-                    "Processors were busy: in {} of {} seconds, the recorded processes of {host} kept at least {least:.1} of its processors busy, \
-                     {mean:.1} on average ({of_which}; what other programs used is not recorded). Requests may have waited for \
-                     processors rather than for what is named here.",
+                    "Processors were busy: in {} of {} seconds, the recorded processes of {host} kept at least \
+                     {least:.1} of its processors busy, {mean:.1} on average ({of_which}; the usage of other \
+                     programs is not recorded). Requests may have waited for processors rather than for the \
+                     operations named here.",
                     busy.len(),
                     seconds.len()
                 )

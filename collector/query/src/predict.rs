@@ -58,7 +58,7 @@ impl Question for PredictSettings {
     type Answer = PredictReport;
 
     fn what(&self) -> &'static str {
-        "foretelling slack"
+        "predicting slack"
     }
 
     fn record_keys(&self) -> AttributeKeys {

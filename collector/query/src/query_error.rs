@@ -23,8 +23,8 @@ pub enum QueryError {
     NoSuchTrace { trace: String, data: String },
     /// The kernel was not recorded.
     #[error(
-        "the data directory {0} holds nothing of the kernel; record it beside the services: `stroboscope kernel record`, \
-         or `stroboscope collect --kernel`"
+        "the data directory {0} holds no events of the kernel; record them together with the services: `stroboscope \
+         kernel record`, or `stroboscope collect --kernel`"
     )]
     NoKernel(String),
     /// The query lacks memory.
@@ -43,8 +43,8 @@ pub enum QueryError {
     },
     /// The kernel's events do not fit into memory.
     #[error(
-        "the kernel's events of all requests take more than {held_mib} MiB, which is what a search holds of them; give it \
-         less time by --since and --until"
+        "the kernel's events of all requests take more than {held_mib} MiB, the limit of a search; narrow its time \
+         with --since and --until"
     )]
     MuchOfKernel { held_mib: u64 },
     /// The kernel was not recorded at that time.
@@ -73,14 +73,12 @@ pub enum QueryError {
     },
     /// No request has the requested value.
     #[error(
-        "no request says that {attribute} is {value}: it must be said by its root span, or by all of its spans that say \
-         anything of it"
+        "no request has {value} as {attribute}: its root span must have it, or all of its spans that have this \
+         attribute"
     )]
     NoSuchValue { attribute: String, value: String },
     /// One side of an experiment has no requests.
-    #[error(
-        "no request says that {attribute} is {value}, so one side is empty; there are: {known}"
-    )]
+    #[error("no request has {value} as {attribute}, so one side is empty; there are: {known}")]
     NoSide {
         attribute: String,
         value: String,
@@ -88,18 +86,19 @@ pub enum QueryError {
     },
     /// No process measured its usage.
     #[error(
-        "no process in {0} said what it uses: those with this version's SDK do, about once a second, while they record"
+        "no process in {0} reported its usage: those with this version's SDK do, about once a second, while they \
+         record"
     )]
     NoLoads(String),
     /// No process of the service measured its usage.
     #[error("no process of the service {service} was measured; there are: {known}")]
     NoSuchService { service: String, known: String },
     /// The user has to choose the service to pool.
-    #[error("processes of several services were measured, say which service's: {known}")]
+    #[error("processes of several services were measured, choose a service: {known}")]
     WhichService { known: String },
     /// There are more samples than are kept in memory.
     #[error(
-        "processes measured what they use more than {max} times; ask for less of it by --since and --until"
+        "processes measured their usage more than {max} times; narrow the time with --since and --until"
     )]
     TooManySamples { max: usize },
     /// No request was recorded completely, so none has a length.
@@ -135,7 +134,7 @@ pub enum QueryError {
     NoAttributes,
     /// No trace is in the requested time range.
     #[error(
-        "no request in {0} began in the time that is asked for, by --since and --until or as a period of --before or --after"
+        "no request in {0} began in the requested time, by --since and --until or as a period of --before or --after"
     )]
     NoneInRange(String),
     /// There are traces, but none is usable.

@@ -73,7 +73,7 @@ impl Question for WaitingQuestion {
     type Answer = WaitModel;
 
     fn what(&self) -> &'static str {
-        "looking for what waits"
+        "looking for waits"
     }
 
     fn records(&self) {}

@@ -56,7 +56,7 @@ pub(super) fn put_log_into_store(data: &DataDir, store: &Store) -> u64 {
         Ok(segments) => {
             tracing::info!("put {segments} WAL segments of an earlier run into the store");
         }
-        Err(error) => tracing::warn!("what is in the log is not part of the result: {error}"),
+        Err(error) => tracing::warn!("the content of the log is not part of the result: {error}"),
     }
     0
 }

@@ -36,8 +36,8 @@ impl DataArguments {
     pub fn local(&self) -> Result<&Path, Failure> {
         if is_remote(&self.data) {
             return Err(Failure::new(format!(
-                "--data {} is an object store, which this verb does not write to: give a local directory (and `collect` \
-                 publishes what is in one by --publish)",
+                "--data {} is an object store, which this subcommand does not write to: give a local directory \
+                 (`collect --publish` publishes its contents)",
                 self.data.display()
             )));
         }
@@ -68,7 +68,7 @@ impl DataArguments {
                 let mirror = runtime.block_on(Mirror::of(&remote, &default_cache()));
                 let mirror = mirror.map_err(Failure::of)?;
                 for error in mirror.left_out() {
-                    say!("what this collector published is left out: {error}");
+                    say!("data published by this collector is left out: {error}");
                 }
                 Ok(Readable::Mirror(mirror))
             }

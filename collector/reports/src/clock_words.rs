@@ -70,7 +70,7 @@ pub(crate) fn warnings(alignment: &Alignment) -> Vec<String> {
     }
     for (a, b) in alignment.contradictory().take(NAMES_SHOWN) {
         lines.push(format!(
-            "the round trips between {} and {} agree with no offset of their clocks: nothing is made of them",
+            "the round trips between {} and {} agree with no offset of their clocks: they are ignored",
             name(a),
             name(b)
         ));

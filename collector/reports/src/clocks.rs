@@ -161,9 +161,11 @@ impl ClocksReport {
                 "no round trips: nothing is known about the clocks"
             }
             (_, 0, _) => "no round trips, and nothing that contradicts the clocks as recorded",
-            (_, _, true) => "clocks differ: other verbs correct timestamps, and respect the bounds",
+            (_, _, true) => {
+                "clocks differ: other subcommands correct timestamps, and respect the bounds"
+            }
             (_, _, false) => {
-                "no round trips prove that clocks differ: other verbs take timestamps as they are"
+                "no round trips prove that clocks differ: other subcommands use timestamps as recorded"
             }
         }
     }
@@ -175,10 +177,11 @@ const BOUND_MAX_NS: u64 = 16_000_000_000;
 
 /// Explains the kernels' bounds: what they refer to, how they are used, and when they matter.
 fn what_bounds_mean(kernels: &[KernelSays]) -> String {
-    let mut said = "That is how far each clock may be from UTC, by its host's own kernel. No timestamp is changed for it: \
-                    timestamps are corrected by how much hosts differ from each other, which round trips show; the word of \
-                    a clock that is kept right bounds that where there are none. Durations on one host do not depend on it. It \
-                    matters where times are held against those of other systems, and for bursts: hosts open them by their own clocks."
+    let mut said = "This is how far each clock may be from UTC, according to its host's kernel. It changes no \
+                    timestamp: timestamps are corrected by the differences between hosts, which round trips show; \
+                    where there are none, the estimates of synchronised clocks bound these differences. Durations on \
+                    one host do not depend on it. It matters for comparing times with those of other systems, and \
+                    for bursts: hosts open them by their own clocks."
         .to_owned();
     let is_unknown = |host: &KernelSays| {
         let of = host.said.as_ref();
@@ -186,8 +189,8 @@ fn what_bounds_mean(kernels: &[KernelSays]) -> String {
     };
     if kernels.iter().any(is_unknown) {
         said += &format!(
-            " {} is as far as Linux counts when nothing sets a clock: it is off by an unknown time, perhaps by none. Run an NTP or \
-             PTP client there.",
+            " {} is the maximum of Linux, which it reaches when nothing sets a clock: the error is unknown and may \
+             be zero. Run an NTP or PTP client there.",
             duration(BOUND_MAX_NS as f64)
         );
     }
@@ -217,7 +220,7 @@ impl Host {
 
 rows! {
     Host as row, "clock_hosts":
-        "A host: by how much its clock was ahead of that of the reference host when it was last heard of.";
+        "A host, and how far its clock was ahead of the reference host's when it was last heard of.";
     {
         let kernel = row.kernel.as_ref().map(|said| match said.synchronised {
             true => format!("± {}", duration(said.max_error_ns as f64)),
@@ -233,7 +236,7 @@ rows! {
 }
 
 rows! {
-    KernelSays as row, "clock_kernels": "A host: what its kernel says of its clock.";
+    KernelSays as row, "clock_kernels": "A host, and the state of its clock according to its kernel.";
     {
         let kept = match &row.said {
             Some(said) if said.synchronised => "yes",
@@ -243,7 +246,7 @@ rows! {
         let ns = |of: fn(&KernelClock) -> u64| row.said.as_ref().map(|said| of(said) as f64);
     }
     host: Text, "host" = name(&row.host);
-    synchronised: Text, "kept right" = kept;
+    synchronised: Text, "synchronised" = kept;
     max_error_ns: DurationNs, "off UTC by at most" = ns(|said| said.max_error_ns);
     estimated_error_ns: DurationNs, "estimated" = ns(|said| said.estimated_error_ns);
 }
@@ -267,13 +270,12 @@ impl Report for ClocksReport {
         show_pairs(&self.pairs, doc);
         let several = if self.hosts.len() > 1 { usize::MAX } else { 0 };
         let reference = name(self.reference.as_deref().unwrap_or_default());
-        let title = format!(
-            "By how much each clock was ahead of that of {reference}, when the host was last heard of"
-        );
+        let title =
+            format!("Lead of each clock over that of {reference}, when the host was last heard of");
         doc.table(title, &self.hosts, several);
         if several > 0 && !self.unaligned.is_empty() {
             doc.sentence(format!(
-                "not aligned, for want of round trips that agree (orders between these and others are unknown): {}",
+                "not aligned, because no round trips agree (orders between these and others are unknown): {}",
                 names(self.alignment.unaligned())
             ));
         }
@@ -299,7 +301,7 @@ impl Report for ClocksReport {
         let is_known = self.kernels.iter().any(|host| host.said.is_some());
         let shown = if is_known { usize::MAX } else { 0 };
         doc.table(
-            "What the hosts' kernels say of their clocks",
+            "State of the clocks according to the hosts' kernels",
             &self.kernels,
             shown,
         );
@@ -323,7 +325,7 @@ mod tests {
                 estimated_error_ns: 0,
             }),
         };
-        let unknown = "16.0s is as far as Linux counts";
+        let unknown = "16.0s is the maximum of Linux";
         let bounded = what_bounds_mean(&[host(true, 20_000_000), host(false, 3_000_000_000)]);
         assert!(
             bounded.contains("from UTC") && !bounded.contains(unknown),

@@ -106,7 +106,7 @@ impl ReadingVerb for ExperimentVerb {
         }
         if self.of.is_some() && !["process", "host", "host.name"].contains(&&*self.by) {
             return Err(Failure::new(format!(
-                "--of says whose process or host counts; {} is said by the request: leave --of out",
+                "--of selects the service whose process or host counts; {} is an attribute of the request: omit --of",
                 self.by
             )));
         }
@@ -260,17 +260,19 @@ impl ExperimentSays {
         let all: Vec<&MetricRow> = self.metrics.iter().filter(|of| of.root.is_none()).collect();
         if let Some(unlike) = self.balance.iter().find(|of| !of.is_balanced) {
             return match unlike.what {
-                "users" => "Other parts of the units came than were assigned, so who is missing may make the difference, and not the \
-                            change: find out where they are lost.",
-                "load" => "Units of one side ask more often than those of the other, so what differs between the sides may be the \
-                           load, and not the change: see whether they were assigned at random.",
-                _ => "The sides are asked for different things, so what differs between them may not be the change: compare \
-                      operation by operation.",
+                "users" => "The sides have other shares of the units than were assigned, so the missing units may \
+                            make the difference, and not the change: find out where they are lost.",
+                "load" => "Units of one side ask more often than those of the other, so the load may cause the \
+                           difference between the sides, and not the change: check that they were assigned at \
+                           random.",
+                _ => "The sides receive different kinds of requests, so the change may not cause their difference: \
+                      compare operation by operation.",
             }
             .to_owned();
         }
         if self.differed_before == Some(true) {
-            return "The sides differed already while they were treated alike, so what differs now may not be the change."
+            return "The sides differed already while they were treated alike, so the change may not cause the \
+                    difference now."
                 .to_owned();
         }
         let differing: Vec<String> = all
@@ -302,8 +304,8 @@ impl ExperimentSays {
         let between = format!("{} and {}", percent(median.low), percent(median.high));
         if median.low > Some(0.0) || median.high.is_some_and(|high| high < 0.0) {
             return format!(
-                "No difference is sure. By itself the median's lies between {between}, but of several metrics that are looked \
-                 at one does so by chance."
+                "No difference is sure. By itself the median's lies between {between}, but with several metrics, one \
+                 does so by chance."
             );
         }
         format!("No difference is seen. At the median it lies between {between}.")
@@ -359,18 +361,18 @@ impl Report for ExperimentSays {
         }
         if self.without_unit > 0 {
             doc.sentence(format!(
-                "{} left out, as no unit is said.",
+                "{} left out, as their unit is unknown.",
                 counted(self.without_unit, "request")
             ));
         }
         // A week covers everything that a service does in the course of one.
         if self.covered_ns < 7 * 86_400_000_000_000 {
             doc.sentence(
-                "Less than a week was recorded: what differs at other hours or on other days is not in it.",
+                "Less than a week was recorded: differences at other hours or on other days are not in it.",
             );
         } else if self.hours_of_week < 168 {
             doc.sentence(format!(
-                "Of the week's 168 hours, both sides have requests in {}: what differs in the others is not in it.",
+                "Of the week's 168 hours, both sides have requests in {}: differences in the others are not in it.",
                 self.hours_of_week
             ));
         }
@@ -382,16 +384,16 @@ impl Report for ExperimentSays {
                 self.hours.len()
             ));
         }
-        doc.table("How they differ", &self.metrics, usize::MAX);
+        doc.table("Differences", &self.metrics, usize::MAX);
         doc.table("By hour of the day", &self.hours, usize::MAX);
         doc.table("While they were treated alike", &self.equal, usize::MAX);
-        doc.table("How equal sides differ by chance", &self.noise, usize::MAX);
+        doc.table("Chance differences of equal sides", &self.noise, usize::MAX);
         doc.table(
-            "What would show a difference, four times of five",
+            "Requirements to show a difference, four times of five",
             &self.needed,
             usize::MAX,
         );
-        doc.table("What they are asked for", &self.mix, usize::MAX);
+        doc.table("Kinds of requests", &self.mix, usize::MAX);
         doc.table("Left out", &self.left_out, usize::MAX);
     }
 }

@@ -443,7 +443,7 @@ impl Report for FailuresReport {
             doc.sentence(most.sentence());
         }
         doc.table("Changes over time", &self.changes, self.changes.len());
-        doc.table("Where failures start", &self.origins, self.top);
+        doc.table("Origins of failures", &self.origins, self.top);
         let telling = self.leaves.iter().find(|leaf| leaf.failed);
         if let Some(leaf) = telling {
             doc.sentence(format!("Of {}, {}.", leaf.root, leaf.sentence));
@@ -455,14 +455,14 @@ impl Report for FailuresReport {
             ));
         }
         doc.table(
-            "What tells failed requests from others",
+            "Attributes that distinguish failed requests",
             &self.leaves,
             self.leaves.len(),
         );
         doc.table("Recovered", &self.recovered_origins, self.top);
         if self.other_origins > 0 {
             doc.sentence(format!(
-                "Not listed: failures of {} with origins beyond those that are told apart.",
+                "Not listed: failures of {} with origins beyond the number that is kept apart.",
                 counted(self.other_origins, "request")
             ));
         }

@@ -90,7 +90,7 @@ struct ConvergenceRow<'a> {
 
 rows! {
     ConvergenceRow<'_> as row, "convergence":
-        "What the model held after so many traces, and what came and went since the row before.";
+        "The model after a number of traces, and its changes since the previous row.";
     {
         let (point, changes) = (row.point, row.point.changes);
         let per_thousand =
@@ -365,7 +365,7 @@ impl Report for InferenceReport<'_> {
             format!("Saved to {}.\n", path.display())
         });
         doc.sentence(format!(
-            "{saved}Next: `{}` shows them, `{}` says which of them matter.",
+            "{saved}Next: `{}` shows them, `{}` shows which of them matter.",
             command_on("model", self.data),
             command_on("critical-path", self.data),
         ));

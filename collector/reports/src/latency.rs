@@ -69,7 +69,7 @@ pub(crate) struct CdfRow {
 }
 
 rows! {
-    CdfRow as row, "slack_cdf": "So many of the requests have at most so much slack.";
+    CdfRow as row, "slack_cdf": "Cumulative share of requests by their slack.";
     share: Share, "of requests at most" = row.share;
     slack_ns: DurationNs, "slack" = row.most_ns as f64;
 }

@@ -115,9 +115,9 @@ pub struct EdgeRow {
 }
 
 rows! {
-    ServiceRow as row, "map_services": "A service: how many requests use it, and its part in what requests wait for.";
+    ServiceRow as row, "map_services": "A service, its number of requests, and its part of critical paths.";
     service: Text, "service" = Cell::Linked(row.service.clone(), row.path());
-    critical_share: Share, "of what requests wait for" = row.critical_share;
+    critical_share: Share, "of critical paths" = row.critical_share;
     requests: Count, "requests" = row.requests;
     spans: Count, "spans" = row.spans;
     failed: Count, "failed spans" = (row.failed > 0).then_some(row.failed);
@@ -305,7 +305,7 @@ impl MapReport {
             lines: vec![
                 row.service.clone(),
                 format!("in {} of requests", percent(row.requests as f64 / requests)),
-                format!("{} of what requests wait for", percent(row.critical_share)),
+                format!("{} of critical paths", percent(row.critical_share)),
             ],
             share: row.critical_share,
             style: 0,
@@ -357,7 +357,7 @@ impl MapReport {
         if !some.is_empty() {
             title += &format!(". Drawn are {some}; a focus shows one service with those around it");
         }
-        let alternative = "The tables have all of it.";
+        let alternative = "The tables list everything.";
         Some(Figure::new(title, alternative, graph).on_pages_only())
     }
 
@@ -388,7 +388,7 @@ impl Report for MapReport {
     fn show(&self, doc: &mut Doc) {
         if self.services.iter().any(|row| row.failed > 0) {
             doc.link(
-                "Since when requests fail, and where failures start",
+                "Start times and origins of failures",
                 "/failures",
                 self.failures_command.clone(),
             );
@@ -412,7 +412,7 @@ impl Report for MapReport {
         ];
         for (count, what, of) in others.into_iter().filter(|(count, ..)| *count > 0) {
             doc.sentence(format!(
-                "Not listed: {} of {of} beyond those that are told apart.",
+                "Not listed: {} of {of} beyond the number that is kept apart.",
                 counted(count, what)
             ));
         }

@@ -236,8 +236,8 @@ struct ChangedRow {
 
 rows! {
     ChangedRow as row, "model_changes":
-        "A relation or a segment that one model has and the other has not: how many of how many requests contradict \
-                the relation, or have the segment.";
+        "A relation or a segment that only one of the models has, and the number of requests that contradict the \
+                relation, or have the segment.";
     what: Text, "what" = &*row.what;
     kind: Text, "" = row.kind;
     requests_before: Count, "before" = row.before.0;
@@ -292,7 +292,7 @@ impl Report for ModelChangeReport<'_> {
                 counted(seen_segments(model) as u64, "segment")
             )
         };
-        doc.heading("What changed in the system's structure");
+        doc.heading("Changes in the system's structure");
         doc.sentence(format!(
             "Before: {}; after: {}",
             model(before),
@@ -323,7 +323,7 @@ impl Report for ModelChangeReport<'_> {
         ];
         for (heading, rows, by_chance) in sections {
             let more = if by_chance > 0 {
-                format!("; {by_chance} more are within what sampling gives")
+                format!("; {by_chance} more are within the sampling error")
             } else {
                 String::new()
             };
@@ -336,10 +336,10 @@ impl Report for ModelChangeReport<'_> {
             doc.table("", &rows, top);
         }
         doc.sentence(format!(
-            "{} relations were not put to the test before, and {} no longer are: of segments that were not seen together.\n\
-             \"Changed by\": by how much the share of requests changed at least (95 %). \"Chance\": the part of the changes \
-             up to this one that two samples of the same show, with regard to the {} relations tested; \
-             --false-discoveries says up to which part they are listed.",
+            "{} relations were not tested before, and {} no longer are: their segments were not seen \
+             together.\n\"Changed by\": the least change of the share of requests (95 %). \"Chance\": the part of \
+             the changes up to this one that two samples of the same show, with regard to the {} relations tested; \
+             --false-discoveries sets the largest part that is listed.",
             change.untested_before, change.untested_after, change.tested
         ));
     }

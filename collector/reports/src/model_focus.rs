@@ -39,7 +39,7 @@ pub(crate) struct ModelOperation {
 rows! {
     ModelOperation as row, "model_operations": "An operation of the model, and how many others come right before and right after it.";
     operation: Text, "operation" = Cell::Linked(row.operation.clone(), focus_path(&row.operation));
-    critical_share: Share, "of what requests wait for" = row.critical_share;
+    critical_share: Share, "of critical paths" = row.critical_share;
     requests: Count, "in requests" = row.requests;
     segments: Count, "segments" = row.segments;
     before: Count, "operations right before" = row.before;
@@ -206,8 +206,7 @@ impl Focus {
             let of = operations.iter().find(|of| of.operation == operation);
             let share = of.map_or(0.0, |of| of.requests as f64 / model_traces);
             let waited = of.and_then(|of| of.critical_share);
-            let waited =
-                waited.map(|share| format!("{} of what requests wait for", percent(share)));
+            let waited = waited.map(|share| format!("{} of critical paths", percent(share)));
             let lines = [
                 operation.to_owned(),
                 format!("in {} of requests", percent(share)),

@@ -130,17 +130,17 @@ struct Apart(Pair);
 
 rows! {
     InOrder as row, "happens_before":
-        "Two segments of which the first always ended before the second began, and that follows from no others.";
+        "Two segments: the first always ended before the second began, and no other relations imply it.";
     first: Segment, "first" = &row.0.first;
     then: Segment, "then" = &row.0.second;
-    traces: Count, "in so many traces" = row.0.traces;
+    traces: Count, "number of traces" = row.0.traces;
 }
 
 rows! {
     Apart as row, "mutual_exclusion": "Two segments that never overlapped, in either order.";
     one: Segment, "one" = &row.0.first;
     other: Segment, "other" = &row.0.second;
-    traces: Count, "in so many traces" = row.0.traces;
+    traces: Count, "number of traces" = row.0.traces;
 }
 
 impl Report for ModelReport<'_> {
@@ -150,7 +150,7 @@ impl Report for ModelReport<'_> {
 
     fn show(&self, doc: &mut Doc) {
         doc.heading(format!(
-            "What causes what, as far as {} can show",
+            "Causal order, as far as {} can show",
             counted(self.model.traces(), "request")
         ));
         match &self.focus {
@@ -170,7 +170,7 @@ impl ModelReport<'_> {
             .find(|of| of.operation == focus.operation)
         {
             let share = of.critical_share.map_or_else(String::new, |share| {
-                format!(", and {} of what requests wait for", percent(share))
+                format!(", and {} of critical paths", percent(share))
             });
             doc.sentence(format!(
                 "{} is in {} of requests{share}.",
@@ -179,10 +179,10 @@ impl ModelReport<'_> {
             ));
         }
         let title = format!(
-            "{}, and what comes right before and after it",
+            "{}, and the operations right before and after it",
             focus.operation
         );
-        let alternative = "The tables have all of it.";
+        let alternative = "The tables list everything.";
         let graph = focus.graph(&self.operations, traces);
         doc.figure(Figure::new(title, alternative, graph).on_pages_only());
         for (neighbours, side) in [(&focus.before, "before"), (&focus.after, "after")] {

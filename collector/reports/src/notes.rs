@@ -13,7 +13,7 @@ use stroboscope_render::humanise::{are, counted};
 
 /// Remark if nothing was read, so that an empty result is not mistaken for an answer.
 pub(crate) const NOTHING_READ: &str =
-    "No request in the store is of the time and the root operation that are asked for.";
+    "No request in the store matches the requested time and root operation.";
 
 /// Maximum number of damaged files to show one by one.
 const DAMAGE_SHOWN: usize = 20;
@@ -98,8 +98,8 @@ pub fn remarks(notes: &Notes) -> Vec<Remark> {
     }
     if !notes.unsynchronised.is_empty() {
         note!(
-            "by their kernels, nothing keeps the clocks of these hosts right: {}; what they recorded at the same time may \
-             not have been at the same time, and bursts may miss each other: run an NTP or PTP client there",
+            "according to their kernels, nothing synchronises the clocks of these hosts: {}; records with equal \
+             times may not be simultaneous, and bursts may miss each other: run an NTP or PTP client there",
             notes.unsynchronised.join(", ")
         );
     }
@@ -121,8 +121,8 @@ pub fn remarks(notes: &Notes) -> Vec<Remark> {
     let left = notes.left_out;
     if left.large_traces > 0 {
         note!(
-            "not in this result: {} too large for the memory that there is to read with (--memory-limit, or \
-             --query-memory of a collector)",
+            "not in this result: {} too large for the memory available to readers (--memory-limit, or --query-memory \
+             of a collector)",
             counted(left.large_traces, "trace")
         );
     }
@@ -152,7 +152,7 @@ pub fn remarks(notes: &Notes) -> Vec<Remark> {
     }
     if notes.damage.len() > DAMAGE_SHOWN {
         error!(
-            "{} damaged beside these",
+            "{} more damaged",
             counted((notes.damage.len() - DAMAGE_SHOWN) as u64, "file")
         );
     }

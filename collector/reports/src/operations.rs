@@ -71,12 +71,12 @@ pub struct OperationRow {
 
 rows! {
     OperationRow as row, "operations":
-        "An operation: how often it is done, how long it takes, and its part in what requests wait for.";
+        "An operation, its frequency, its durations, and its part of critical paths.";
     operation: Text, "operation" = Cell::Linked(
         row.operation.clone(),
         format!("/what-if?operation={}&scale=0.5", path_segment(&row.operation)),
     );
-    critical_share: Share, "of what requests wait for" = row.critical_share;
+    critical_share: Share, "of critical paths" = row.critical_share;
     requests: Count, "requests" = row.requests;
     spans: Count, "times" = row.spans;
     failed: Count, "failed" = (row.failed > 0).then_some(row.failed);
@@ -150,7 +150,7 @@ impl Report for OperationsReport {
         doc.table(title, &self.operations, self.top);
         if self.other_spans > 0 {
             doc.sentence(format!(
-                "Not listed: {} of operations beyond those that are told apart.",
+                "Not listed: {} of operations beyond the number that is kept apart.",
                 counted(self.other_spans, "span")
             ));
         }

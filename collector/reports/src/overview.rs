@@ -121,7 +121,7 @@ rows! {
     from_ns: Instant, "from" = row.from_ns;
     until_ns: Instant, "until" = row.until_ns;
     latency_from_ns: DurationNs, "latency from" = row.latency_from_ns as f64;
-    latency_until_ns: DurationNs, "until so long" = row.latency_until_ns.map(|ns| ns as f64);
+    latency_until_ns: DurationNs, "latency to" = row.latency_until_ns.map(|ns| ns as f64);
     requests: Count, "requests" = row.requests;
     example: Request, "one of them" = &*row.example;
 }
@@ -231,7 +231,7 @@ impl OverviewReport {
             .iter()
             .map(|bar| format!("{} {}", bar.name, percent(bar.share)))
             .collect();
-        let title = "What requests wait for, as part of the time of all requests together";
+        let title = "Critical path, as part of the time of all requests together";
         (!bars.is_empty()).then(|| Figure::new(title, list.join(", "), Chart::Bars(bars)))
     }
 }
@@ -332,7 +332,7 @@ impl Report for OverviewReport {
         if self.failed > 0 {
             let failed = counted(self.failed, "recorded request");
             doc.sentence(format!(
-                "Failed: {failed}; `stroboscope failures` says since when, and where they start."
+                "Failed: {failed}; `stroboscope failures` shows since when, and where they start."
             ));
         }
         for most in &self.bottlenecks {

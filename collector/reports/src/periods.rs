@@ -167,9 +167,9 @@ impl PeriodArguments {
             return Err(Failure::coded(
                 FailureCode::NeedsMore,
                 format!(
-                    "{verb} needs two periods: --before and --after, each a range such as 2h..1h or requests that say something, \
-                 such as service.version=1.4; or --before-data, the directory that the earlier period is in; or a formula for a side, \
-                 --before-where or --after-where"
+                    "{verb} needs two periods: --before and --after, each a range such as 2h..1h or requests with an \
+                 attribute, such as service.version=1.4; or --before-data, the directory of the earlier period; or a \
+                 formula for a side, --before-where or --after-where"
                 ),
             ));
         }

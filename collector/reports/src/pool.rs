@@ -241,7 +241,8 @@ impl RefusalOf {
             PoolRefusal::NotNormal { part, error } => (
                 "not_normal",
                 format!(
-                    "What one process uses is not normal in its bulk: the sum's {} would be {} {} than a normal one's.",
+                    "The usage of one process is not normal in its bulk: the sum's {} would be {} {} than a normal \
+                     one's.",
                     name_of(*part),
                     percent(error.abs()),
                     if *error > 0.0 { "more" } else { "less" },
@@ -250,14 +251,14 @@ impl RefusalOf {
             PoolRefusal::Dependent(on) => ("dependent", dependence(on)),
             PoolRefusal::Untold { steps: 0, .. } => (
                 "untold",
-                "Whether processes depend on each other is unknown, as no two of them were measured at the same time: record \
+                "Dependence between processes is unknown, as no two of them were measured at the same time: record \
                  two or more."
                     .to_owned(),
             ),
             PoolRefusal::Untold { steps, needed } => (
                 "untold",
                 format!(
-                    "Whether processes depend on each other cannot be told: they were measured at {} together{}.",
+                    "Dependence between processes cannot be determined: they were measured at {} together{}.",
                     counted(*steps as u64, "moment"),
                     needed.map_or_else(String::new, |needed| format!(
                         ", and some {needed} are needed, as what they use changes slowly or they are many"
@@ -266,7 +267,7 @@ impl RefusalOf {
             ),
             PoolRefusal::FewSamples { samples, needed } => (
                 "few_samples",
-                format!("There {} {}; {needed} are needed to know what a process uses.", are(*samples as u64), counted(*samples as u64, "sample")),
+                format!("There {} {}; {needed} are needed to know the usage of a process.", are(*samples as u64), counted(*samples as u64, "sample")),
             ),
         };
         Self { kind, said }
@@ -355,7 +356,8 @@ impl PoolSays {
                 .map_or(0.0, |row| row.foretold_error);
             let tail = match tail.abs() > 0.005 {
                 true => format!(
-                    " The tail is not normal: the 99th percentile is foretold to be {} {} than a normal one's, and is given so.",
+                    " The tail is not normal: the 99th percentile is predicted to be {} {} than a normal one's, and \
+                     is given so.",
                     percent(tail.abs()),
                     if tail > 0.0 { "larger" } else { "smaller" }
                 ),
@@ -372,28 +374,28 @@ impl PoolSays {
         }
         match list(&|row| row.together) {
             Some(said) => format!(
-                "A sum of normal distributions is not what a larger process would use. By what processes used at the same time: \
-                 {said}."
+                "A sum of normal distributions does not describe a larger process. By the usage of processes at the \
+                 same time: {said}."
             ),
-            None => "What a larger process would use cannot be said from this data.".to_owned(),
+            None => "This data cannot show the usage of a larger process.".to_owned(),
         }
     }
 }
 
 rows! {
-    PercentileRow as row, "pool_percentiles": "A percentile of what a larger process would use, by three ways to find it.";
+    PercentileRow as row, "pool_percentiles": "A percentile of a larger process's usage, estimated in three ways.";
     {
         let show = |value: f64| row.unit.unwrap_or(Unit::Any).show(value);
     }
     percentile: Text, "percentile" = &*row.percentile;
     normal: Text, "sum of normal ones" = &*show(row.normal);
     independent: Text, "of independent ones" = &*show(row.independent);
-    foretold_error: Share, "foretold error" = row.foretold_error;
+    foretold_error: Share, "predicted error" = row.foretold_error;
     together: Text, "at the same time" = &*row.together.map_or_else(String::new, show);
 }
 
 rows! {
-    OneRow as row, "pool_one": "A percentile of what one process uses, beside a normal distribution's.";
+    OneRow as row, "pool_one": "A percentile of the usage of one process, and that of a normal distribution.";
     {
         let show = |value: f64| row.unit.unwrap_or(Unit::Any).show(value);
     }
@@ -445,7 +447,7 @@ impl Report for PoolSays {
                 counted(self.gaps, "sample")
             ));
         }
-        doc.table("What it would use", &self.percentiles, usize::MAX);
-        doc.table("What one process uses", &self.one, usize::MAX);
+        doc.table("Predicted usage", &self.percentiles, usize::MAX);
+        doc.table("Usage of one process", &self.one, usize::MAX);
     }
 }

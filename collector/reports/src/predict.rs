@@ -129,7 +129,7 @@ impl PredictionRow {
 }
 
 rows! {
-    PredictionRow as row, "predictions": "An attribute, and how well the last request with the same value foretells slack.";
+    PredictionRow as row, "predictions": "An attribute, and how well a value's last request predicts slack.";
     {
         let part = |part: f64| Cell::from((row.predicted > 0).then_some(part));
     }
@@ -148,7 +148,7 @@ impl Report for Prediction {
     }
 
     fn show(&self, doc: &mut Doc) {
-        doc.heading("Which attributes foretell slack");
+        doc.heading("Attributes that predict slack");
         let median = if self.is_median { ", the median" } else { "" };
         doc.sentence(format!(
             "Slack is more than {}{median} of {}",
@@ -161,8 +161,7 @@ impl Report for Prediction {
         doc.table("", &self.attributes, shown);
         if self.not_tried > 0 {
             doc.sentence(format!(
-                "{} more not tried: those that most requests have were, {ATTRIBUTES_MAX} at most. \
-                 Name others with --key.",
+                "{} more not tried: only the {ATTRIBUTES_MAX} that most requests have were. Name others with --key.",
                 counted(self.not_tried as u64, "attribute")
             ));
         }
@@ -175,12 +174,12 @@ impl Report for Prediction {
         }
         doc.sentence(self.why_no_slack.clone().unwrap_or_default());
         if is_untold {
-            doc.sentence("No value of an attribute came twice, so nothing could be foretold.");
+            doc.sentence("No value of an attribute came twice, so nothing could be predicted.");
         } else if self.why_no_slack.is_none()
             && self.attributes.iter().all(PredictionRow::is_one_sided)
         {
             doc.sentence(
-                "All requests that could be foretold are on one side of the threshold, so there was nothing to tell. Choose \
+                "All predictable requests are on one side of the threshold, so there was nothing to predict. Choose \
                  another one with --threshold, or another part of the time with --server.",
             );
         }

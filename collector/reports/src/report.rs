@@ -125,7 +125,7 @@ impl ReportVerb {
             "{title} · made {made_at} by stroboscope {}",
             env!("CARGO_PKG_VERSION")
         );
-        let page = to_page_of_sections(&title, "What requests wait for", &about, &input.sections());
+        let page = to_page_of_sections(&title, "Critical paths", &about, &input.sections());
         std::fs::write(&self.html, &page).map_err(|error| {
             Failure::new(format!(
                 "cannot write the page to {}: {error}",

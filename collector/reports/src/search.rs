@@ -245,7 +245,7 @@ impl FoundBurst {
 }
 
 rows! {
-    FoundRequest as row, "found_requests": "A request of which a formula holds, or may, and the spans by which.";
+    FoundRequest as row, "found_requests": "A request that a formula matches, or may match, and the matching spans.";
     trace: Request, "request" = &*row.trace;
     latency_ns: DurationNs, "latency" = row.latency_ns as f64;
     because: Text, "because of" = &*row.because;
@@ -254,7 +254,7 @@ rows! {
 }
 
 rows! {
-    FoundBurst as row, "found_bursts": "A burst of which a formula holds, or may, and the spans by which.";
+    FoundBurst as row, "found_bursts": "A burst that a formula matches, or may match, and the matching spans.";
     open_ns: DurationNs, "since the first" = row.open_ns as f64;
     length_ns: DurationNs, "length" = (row.close_ns - row.open_ns) as f64;
     requests: Text, "has" = &*row.requests;
@@ -277,7 +277,7 @@ impl Report for SearchSays {
         let unknown = match self.unknown {
             0 => String::new(),
             unknown => format!(
-                "; of {} it cannot be known: cut off before, or within the error of clocks",
+                "; for {} it is unknown: cut off before, or within the error of clocks",
                 counted(unknown, what)
             ),
         };

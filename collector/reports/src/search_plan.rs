@@ -63,7 +63,7 @@ impl SearchPlanSays {
     }
 
     pub(crate) fn show(&self, doc: &mut Doc) {
-        doc.heading("What was read");
+        doc.heading("Data read");
         let needs: Vec<String> = self
             .needs
             .iter()
@@ -78,7 +78,7 @@ impl SearchPlanSays {
         match self.all_because {
             Some(because) => doc.sentence(format!("All requests were read: {because}.")),
             None => doc.sentence(format!(
-                "{} of {} were read: {} with such spans, and {} of which not all was seen.",
+                "{} of {} were read: {} with such spans, and {} that are incomplete.",
                 self.read,
                 counted(self.requests, "request"),
                 self.candidates,

@@ -162,7 +162,7 @@ impl Report for SlackReport {
     }
 
     fn show(&self, doc: &mut Doc) {
-        doc.heading("What could take longer unnoticed");
+        doc.heading("Segments with slack");
         match self {
             Self::Segments(list) => list.show(doc),
             Self::Check(check) => check.show(doc),

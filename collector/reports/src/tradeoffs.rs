@@ -221,8 +221,8 @@ impl Learn {
         let slack = self.slack(&study)?;
         if observed.points.is_empty() && slack.is_none() {
             return Err(Failure::new(
-                "nothing is recorded of tradeoffs: name points by `stroboscope::tradeoff` in a service, and send it copies of \
-                 requests that explore them (the guide, \"Tradeoffs\")"
+                "no tradeoffs are recorded: name points by `stroboscope::tradeoff` in a service, and send it copies \
+                 of requests that explore them (the guide, \"Tradeoffs\")"
                     .to_owned(),
             ));
         }

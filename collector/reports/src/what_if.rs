@@ -425,8 +425,8 @@ impl Report for WhatIf {
         };
         doc.table(all, &quantiles, quantiles.len());
         doc.sentence(
-            "Each change lies within its range in 95 of 100 cases: as other requests would have come, and by what requests do \
-             not tell.",
+            "Each change lies within its range in 95 of 100 cases, given other samples of requests and the facts \
+             that requests do not show.",
         );
         let (least_ns, most_ns) = (self.after.mean_ns, self.after_longest.mean_ns);
         if most_ns > least_ns * UNCERTAIN_FROM {

@@ -203,7 +203,7 @@ impl Parser {
             if self.is_word("within") {
                 if matches!(order, Order::During | Order::Overlaps) {
                     return Err(self.expected(
-                        "no `within`, as `during` and `overlaps` say all about time themselves",
+                        "no `within`, as `during` and `overlaps` already constrain time",
                     ));
                 }
                 relation.within_ns = self.within()?;

@@ -16,7 +16,7 @@ pub(super) struct Response {
 pub(super) enum NoResponse {
     #[error("no collector answers at {0}: {1}")]
     Silent(SocketAddr, io::Error),
-    #[error("what listens at {0} is no collector, or speaks TLS")]
+    #[error("the server at {0} is not a collector, or requires TLS")]
     Foreign(SocketAddr),
 }
 

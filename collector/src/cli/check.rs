@@ -143,24 +143,24 @@ impl CheckedDirectory {
         }
         if self.holes > 0 {
             doc.sentence(format!(
-                "{} batches never came; they are counted as losses.",
+                "{} batches never arrived; they count as losses.",
                 self.holes
             ));
         }
         if self.is_in_use {
-            doc.sentence("A collector is running; what it is about to change was left out.");
+            doc.sentence("A collector is running; its pending changes were not checked.");
         }
         if self.findings.is_empty() {
-            doc.sentence("All is in order.");
+            doc.sentence("No problems found.");
         } else {
-            doc.table("What is wrong", &self.findings, SHOWN);
+            doc.table("Problems", &self.findings, SHOWN);
         }
         doc
     }
 }
 
 rows! {
-    CheckedTable as row, "checked_tables": "The tables of a store, as far as they can be read.";
+    CheckedTable as row, "checked_tables": "A table of a store, as far as it is readable.";
     table: Text, "table" = Cell::Text(row.table.to_owned());
     files: Count, "files" = Cell::Count(row.files);
     rows: Count, "rows" = Cell::Count(row.rows);
@@ -168,7 +168,7 @@ rows! {
 }
 
 rows! {
-    DefectRow as row, "findings": "What is wrong with a data directory.";
+    DefectRow as row, "findings": "A problem of a data directory.";
     kind: Text, "kind" = Cell::Text(row.kind.to_owned());
     at: Text, "at" = Cell::Text(row.at.clone());
     detail: Text, "detail" = Cell::Text(row.detail.clone());

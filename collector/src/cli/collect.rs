@@ -239,13 +239,10 @@ async fn follow_policy(path: PathBuf, control: BurstControl) {
         known = now;
         match read_policy(&path) {
             Ok(policy) => {
-                tracing::info!(
-                    version = policy.version,
-                    "services decide by another policy"
-                );
+                tracing::info!(version = policy.version, "services use the new policy");
                 control.set_tradeoffs(&policy);
             }
-            Err(error) => tracing::warn!(%error, "services go on by the policy they have"),
+            Err(error) => tracing::warn!(%error, "services keep their current policy"),
         }
     }
 }

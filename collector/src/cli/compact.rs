@@ -118,12 +118,12 @@ impl CompactionReport {
         };
         more(
             self.otlp_retries_dropped,
-            "rows of OTLP were stored twice, and are there once now",
+            "duplicate rows of OTLP were removed",
         );
         more(self.deleted_hours, "hours were deleted");
         more(
             self.damaged_files as u64,
-            "files are damaged, and were left as they are: see `stroboscope store check`",
+            "damaged files were left unchanged: see `stroboscope store check`",
         );
         text
     }

@@ -13,10 +13,9 @@ use stroboscope_reports::{Failure, Status};
 #[derive(Clone, Debug)]
 pub(super) struct Config(ArgMatches);
 
-const ABOUT: &str = "Print the settings with which `collect` would run, and where each is from";
-const LONG_ABOUT: &str = "Print the settings with which `collect` would run, and where each is from\n\n\
-    Takes the options of `collect`, its environment and its file, and prints what comes of them, as such a file. Nothing \
-    is started.";
+const ABOUT: &str = "Print the effective settings of `collect` and the source of each";
+const LONG_ABOUT: &str = "Print the effective settings of `collect` and the source of each\n\nCombines the options, \
+    the environment and the file of `collect`, and prints the result as such a file. Starts nothing.";
 
 impl FromArgMatches for Config {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {

@@ -131,13 +131,13 @@ impl KernelArguments {
 /// Describes a started recording.
 pub(super) fn started_text(recording: &KernelRecording, config: BurstConfig) -> String {
     let by = match recording.facility() {
-        Facility::Tracefs => "tracefs (full price also between bursts)",
+        Facility::Tracefs => "tracefs (full cost even between bursts)",
         _ => "eBPF",
     };
     let memory_mib = recording.memory_bytes() as f64 / f64::from(1 << 20);
     format!(
-        "recording the kernel by {by} in bursts of {config}, {memory_mib:.1} MiB of buffers in the kernel; it keeps this \
-         burst-config to its end: where services change to another, start it anew"
+        "recording the kernel by {by} in bursts of {config}, {memory_mib:.1} MiB of buffers in the kernel; this \
+         burst-config is fixed: restart the recorder when services change theirs"
     )
 }
 

@@ -26,7 +26,7 @@ const WITH_ARGUMENTS: [&str; 2] = ["collect", "config"];
 const OURS: &str = "stroboscope";
 
 #[derive(Args, Clone, Copy, Debug)]
-#[command(next_help_heading = "What it says")]
+#[command(next_help_heading = "Logging")]
 pub(super) struct LogArguments {
     /// Format of the log on standard error, one line an event. json also logs what is otherwise
     /// printed on standard output. text has priorities instead of times if systemd's journal reads

@@ -86,7 +86,7 @@ impl std::fmt::Display for MemorySplit {
             };
             write!(f, " (60 % of the {} MiB {of})", bytes / MIB)?;
         }
-        write!(f, ", of these {queries} MiB for answers to readers")
+        write!(f, ", of these {queries} MiB for queries")
     }
 }
 
@@ -210,7 +210,7 @@ mod tests {
         let given = self::split(512 * MIB, None).unwrap().to_string();
         assert_eq!(
             given,
-            "memory: at most 512 MiB, of these 128 MiB for answers to readers"
+            "memory: at most 512 MiB, of these 128 MiB for queries"
         );
     }
 }

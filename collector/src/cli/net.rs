@@ -12,7 +12,7 @@ use stroboscope_reports::Failure;
 use stroboscope_reports::arguments::parse_duration;
 
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Who may come in")]
+#[command(next_help_heading = "Access")]
 pub(super) struct NetArguments {
     /// Certificate for all TCP ports, with its chain, as PEM; enables TLS. A changed file is read
     /// again within a second
@@ -61,15 +61,15 @@ impl NetArguments {
         let is_asking = self.token_file.is_some() || self.tls_client_ca.is_some();
         if !is_asking && !self.insecure_listen {
             return Err(Failure::new(format!(
-                "{flag} {address} is beyond loopback, and everybody who reaches it could read and write what is recorded: \
-                 ask for tokens by --token-file FILE (with --tls-cert and --tls-key), or for certificates by \
-                 --tls-client-ca FILE; --insecure-listen does without, where the network lets in nobody else"
+                "{flag} {address} is beyond loopback, and everyone who reaches it could read and write the recorded \
+                 data: require tokens with --token-file FILE (and --tls-cert and --tls-key), or certificates with \
+                 --tls-client-ca FILE; --insecure-listen requires neither, for networks that admit nobody else"
             )));
         }
         if self.tls_cert.is_none() {
             tracing::warn!(
-                "{flag} {address} is beyond loopback, and nothing is encrypted, tokens neither: --tls-cert and \
-                 --tls-key do it"
+                "{flag} {address} is beyond loopback, and nothing is encrypted, not even tokens: enable TLS with \
+                 --tls-cert and --tls-key"
             );
         }
         Ok(())
@@ -129,8 +129,8 @@ fn connections(asked: u32, ports: u64) -> usize {
     let room = (files.saturating_sub(FILES_BESIDE) / ports).max(1);
     if u64::from(asked) > room {
         tracing::warn!(
-            "--max-connections {asked} is more than the {files} files that this process may have open allow: it is \
-             {room}. `ulimit -n` says how many it may be"
+            "--max-connections {asked} exceeds the limit of {files} open files of this process: it is reduced to \
+             {room}. `ulimit -n` shows the limit"
         );
     }
     usize::try_from(room.min(u64::from(asked))).unwrap_or(usize::MAX)

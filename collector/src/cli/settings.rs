@@ -206,7 +206,7 @@ fn of_environment(
             all.find(|option| option.get_long().is_some_and(|of| variable(of) == name))
         else {
             say!(
-                "{name} is not known, and changes nothing: {}",
+                "{name} is unknown and has no effect: {}",
                 unknown(verb, &name[PREFIX.len()..])
             );
             continue;

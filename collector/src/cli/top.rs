@@ -172,7 +172,7 @@ fn watch(
             Ok(found) => state.take(found, began.elapsed()),
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => {
-                return Err(io::Error::other("the thread that looks has ended"));
+                return Err(io::Error::other("the polling thread has ended"));
             }
         }
         let size = Screen::size()?;

@@ -42,7 +42,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
 const BELOW: [(&str, Option<&str>, &[&str]); 2] = [
     (
         "store",
-        Some("Check or compact a data directory, or set what its requests are"),
+        Some("Check or compact a data directory, or set its request operations"),
         &["check", "compact", "set-requests"],
     ),
     ("collect", None, &["ready", "config"]),
@@ -123,8 +123,8 @@ pub(super) fn command(verbs: &[Entry]) -> Command {
         });
     let groups = groups(&program);
     program.help_template(format!(
-        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}Options:\n{{options}}\n\n\
-         `stroboscope COMMAND --help` says more of each.\n"
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}Options:\n{{options}}\n\n`stroboscope \
+         COMMAND --help` describes each command.\n"
     ))
 }
 
@@ -184,7 +184,9 @@ pub(super) fn run(verbs: &[Entry], matches: &ArgMatches) -> Result<Status, Failu
     let found = asked
         .and_then(|(name, of_verb)| Some((verbs.iter().find(|verb| verb.name == name)?, of_verb)));
     let Some((verb, of_verb)) = found else {
-        return Err(Failure::new("no verb was given; see --help".to_owned()));
+        return Err(Failure::new(
+            "no subcommand was given; see --help".to_owned(),
+        ));
     };
     let mut runtime = Builder::new_multi_thread();
     if verb.is_confined {

@@ -184,7 +184,7 @@ impl Report {
             };
             writeln!(
                 f,
-                "  clocks     by its kernel, nothing keeps that of {hosts} right{here}"
+                "  clocks     according to its kernel, nothing synchronises that of {hosts}{here}"
             )?;
         }
         writeln!(
@@ -199,7 +199,7 @@ impl Report {
     fn write_critical_path(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "What requests wait for: the critical path by operation (mean of each request's share; mean time per request)"
+            "The critical path of requests by operation (mean of each request's share; mean time per request)"
         )?;
         writeln!(f, "  {:>5}  {:>10}  operation", "share", "mean")?;
         for part in self.parts().into_iter().take(ROWS) {
@@ -225,10 +225,7 @@ impl Report {
             .filter_map(|(id, statistics)| Some((self.findings.labels.get(id)?, statistics)))
             .collect();
         slack.sort_by_key(|(_, statistics)| std::cmp::Reverse(statistics.duration.sum_ns()));
-        writeln!(
-            f,
-            "What they seldom wait for: the slack of long segments off the critical path"
-        )?;
+        writeln!(f, "The slack of long segments off the critical path")?;
         writeln!(f, "  {:>10}  {:>10}  segment", "p50 time", "p50 slack")?;
         for (label, statistics) in slack.into_iter().take(ROWS) {
             let (time, slack) = (
@@ -254,7 +251,7 @@ impl Report {
         };
         writeln!(
             f,
-            "What the kernel did for requests, by operation: what one does many times, one by one, it might do at once"
+            "Work of the kernel for requests, by operation: calls repeated one by one are candidates for batching"
         )?;
         let rows = &kernel.operations[..kernel.operations.len().min(ROWS)];
         for line in operations_table(rows, kernel.architecture).lines() {
@@ -279,7 +276,7 @@ impl Report {
         writeln!(f)?;
         writeln!(
             f,
-            "Look further: `{}`, and in the browser",
+            "Explore further: `{}`, and in the browser",
             command_on("view", &self.data)
         )?;
         writeln!(f, "  Overview  how long requests took, and since when")?;

@@ -71,7 +71,7 @@ pub enum DemoError {
     #[error(transparent)]
     Collector(#[from] CollectorError),
     /// The last flush failed.
-    #[error("what was collected could not be put into the store: {0}")]
+    #[error("the collected data could not be put into the store: {0}")]
     Flush(String),
     /// The analysis failed.
     #[error(transparent)]
@@ -83,10 +83,10 @@ pub enum DemoError {
     #[error("the ranker does not answer: {0}")]
     Ranking(String),
     /// The recording is too small for a model of the ranker's tradeoffs.
-    #[error("what was recorded of tradeoffs is too little: {0}")]
+    #[error("too little was recorded about tradeoffs: {0}")]
     NotLearned(#[from] NotLearned),
     /// The recording has no tradeoffs.
-    #[error("nothing was recorded of tradeoffs")]
+    #[error("nothing was recorded about tradeoffs")]
     NothingExplored,
 }
 
@@ -115,7 +115,7 @@ pub fn run(options: &DemoOptions, runtime: &Runtime) -> Result<Outcome, DemoErro
         LoadOutcome::Report(load) => load,
         LoadOutcome::Interrupted(signal) => return Ok(Outcome::Interrupted(signal)),
     };
-    say!("stopped; analysing what was recorded");
+    say!("stopped; analysing the recording");
     let findings = findings(&data, runtime.handle().clone(), options.kernel)?;
     Ok(Outcome::Report(Box::new(Report {
         load: load.to_string(),

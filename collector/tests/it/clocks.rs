@@ -160,7 +160,7 @@ fn offsets_drift_and_rtt_are_within_their_bounds() {
         "clocks differ",
         "web     db",
         "db      cache",
-        "not aligned, for want of round trips",
+        "not aligned, because no round trips agree",
         "alone",
     ] {
         assert!(text.contains(part), "{part}\n{text}");

@@ -196,7 +196,7 @@ fn what_cannot_be_explained_is_refused() {
     refused(&["--mutation", "99"], "there is no mutation 99");
     refused(
         &["--without", "cuont"],
-        "no request says that; asked about are count (server:begin)",
+        "no request has that; available are count (server:begin)",
     );
     refused(&["--cause", "1", "--mutation", "1"], "cannot be used with");
     let (_, error) = check(directory.path(), &["explain", "--data", "d"], 2);

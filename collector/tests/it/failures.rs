@@ -290,9 +290,9 @@ fn where_nothing_fails_little_is_said() {
     let (text, _) = check(directory.path(), &["failures"], 0);
     assert!(text.contains("None of 130 requests failed.\n"), "{text}");
     for heading in [
-        "Where failures start",
+        "Origins of failures",
         "Recovered",
-        "What tells",
+        "Attributes that distinguish",
         "over time",
     ] {
         assert!(!text.contains(heading), "{text}");

@@ -231,8 +231,8 @@ fn wrong_and_mixed_units_are_diagnosed() {
     );
     for told in [
         "log:2: the time 1767322800 looks like s, but the times since line 1 are ms",
-        "log:3: `soon` is no time: expected a number, or a date and time of RFC 3339",
-        "log:4: the time 7 does not say its unit by its size",
+        "log:3: `soon` is not a time: expected a number, or a date and time of RFC 3339",
+        "log:4: the size of the time 7 does not determine its unit",
         "log:6: missing field `ts_ns`",
     ] {
         assert!(errors.contains(told), "{told}\n{errors}");

@@ -55,6 +55,6 @@ fn the_command_says_what_is_not_taken() {
         "{\"a\":1}\n",
         2,
         "",
-        &["error: file holds a JSON object with the keys `a`: no form that is known."],
+        &["error: file holds a JSON object with the keys `a`: unknown format."],
     );
 }

@@ -277,7 +277,10 @@ fn a_request_that_only_the_kernel_knows_is_found() {
         "{text}"
     );
     assert!(text.contains("read(3) = 5"), "{text}");
-    assert!(table.contains("who held or woke is known of "), "{table}");
+    assert!(
+        table.contains("the holder or waker is known for "),
+        "{table}"
+    );
 }
 
 #[test]
@@ -413,7 +416,7 @@ fn a_lock_has_a_row_and_is_seen_from_near() {
     let [text, _] = run(&["--lock", "9:0x10"], 0);
     for expected in [
         "lock 0x10 of process 9 on web1",
-        "Who held it meanwhile",
+        "Holders meanwhile",
         "The longest waits",
     ] {
         assert!(text.contains(expected), "no {expected:?}: {text}");

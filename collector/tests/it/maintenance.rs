@@ -63,7 +63,7 @@ fn a_store_says_the_same_when_it_is_compacted() {
     assert!(
         String::from_utf8(run(directory, &["check"]).stdout)
             .unwrap()
-            .contains("All is in order")
+            .contains("No problems found")
     );
 
     let before = json(directory, &["infer"], 0);

@@ -165,7 +165,7 @@ fn comparing_shows_what_changed() {
     ];
     let (text, _) = check(at, &strict, 0);
     assert!(
-        text.contains("contradicted now (0; 1 more are within what sampling gives)"),
+        text.contains("contradicted now (0; 1 more are within the sampling error)"),
         "{text}"
     );
     let (_, error) = check(at, &["model", "--compare", "gone.json"], 2);

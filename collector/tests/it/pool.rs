@@ -72,7 +72,7 @@ fn what_cannot_be_pooled_is_said() {
     says(&["pool"], "stroboscope-data");
     says(&["pool", "--samples", "none.csv"], "cannot read none.csv");
     let file = ["pool", "--samples", "used.csv"];
-    says(&file, "say which service's: store (1), web (3)");
+    says(&file, "choose a service: store (1), web (3)");
     says(
         &[&file[..], &["--service", "wep"]].concat(),
         "there are: store (1), web (3)",

@@ -349,7 +349,7 @@ fn shares_are_of_one_kind_of_requests() {
     for expected in [
         "path, of shop:checkout, by operation",
         "path, of job:sweep, by operation",
-        "--root NAME tells one",
+        "--root NAME selects one",
     ] {
         assert!(text.contains(expected), "no {expected:?}: {text}");
     }

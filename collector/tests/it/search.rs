@@ -178,7 +178,7 @@ fn what_is_skipped_changes_no_answer() {
     let nothing = ["search", r#"{ name = "nothing" }"#, "--explain"];
     let (said, _) = check(at, &nothing, 0);
     for part in [
-        "What was read",
+        "Data read",
         r#"{ name = "nothing" }"#,
         "1 of 1 file",
         "1 of 3 requests",

@@ -178,5 +178,5 @@ fn what_describes_a_failure_does_not_explain_it() {
         "{leaves}"
     );
     let (text, _) = check(directory.path(), &["map"], 0);
-    assert!(text.contains("where failures start: `"), "{text}");
+    assert!(text.contains("origins of failures: `"), "{text}");
 }

@@ -204,7 +204,7 @@ fn models_are_learned_planned_by_and_what_was_given_up_is_said() {
     ];
     check(at, &arguments, 0);
     let page = std::fs::read_to_string(at.join("report.html")).expect("a page");
-    assert!(page.contains("What was given up") && page.contains("latency by load"));
+    assert!(page.contains("Tradeoffs made") && page.contains("latency by load"));
 
     let log = json_of(at, &["tradeoffs", "log", "--json"]);
     assert_eq!(
@@ -234,7 +234,7 @@ fn what_cannot_be_is_said() {
     check(at, &["import", "log.jsonl"], 0);
     refused(
         &["tradeoffs", "learn", "--out", "p.json"],
-        "nothing is recorded of tradeoffs",
+        "no tradeoffs are recorded",
         2,
     );
     assert!(

@@ -99,7 +99,7 @@ mod tests {
         assert!(
             instant("\"soon\"")
                 .unwrap_err()
-                .contains("`soon` is no time")
+                .contains("`soon` is not a time")
         );
         assert!(instant("-1").unwrap_err().contains("integer `-1`"));
         let length = |raw: &str| length_ns(raw).map_err(|reason| reason.to_string());

@@ -22,7 +22,7 @@ pub(super) struct Template {
 /// Returns the error message for a field that is not a group of the pattern.
 pub(super) fn no_group(field: &str, groups: &[String]) -> String {
     format!(
-        "`{field}` is no named group of the pattern; its groups are: {}",
+        "`{field}` is not a named group of the pattern; its groups are: {}",
         groups.join(", ")
     )
 }

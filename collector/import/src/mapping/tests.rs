@@ -146,7 +146,7 @@ fn flaws_of_lines() {
     check_bad(
         GOOD,
         &LINE.replace("1767322800.5", "soon"),
-        "`soon` is no time",
+        "`soon` is not a time",
     );
     check_bad(GOOD, &LINE.replace("go", "\\u0000"), "event contains a NUL");
     check_bad(
@@ -200,12 +200,12 @@ fn lines_by_a_pattern() {
     check_wrong(
         &good.replace("{id}", "{rid}"),
         2,
-        "`rid` is no named group of the pattern; its groups are: t, id, what, n",
+        "`rid` is not a named group of the pattern; its groups are: t, id, what, n",
     );
     check_wrong(
         &good.replace("\"*\"", "[\"m\"]"),
         7,
-        "`m` is no named group",
+        "`m` is not a named group",
     );
     check_wrong(&good.replace("(?<t>", "(?<t"), 1, "regex parse error");
 }
@@ -256,7 +256,7 @@ fn wrong_mappings_are_told_by_line() {
     check_wrong(
         &format!("{GOOD}time_format = \"%H\""),
         6,
-        "does not say a whole instant",
+        "does not specify a whole instant",
     );
     check_wrong(
         &format!("{GOOD}time_unit = \"s\"\ntime_format = \"%Y\""),
@@ -391,7 +391,7 @@ fn wrong_mappings_of_spans_are_told_by_line() {
     check_wrong(
         &format!("event = \"x\"\n{good}"),
         1,
-        "[span] says what a span is; leave `event` out",
+        "[span] defines a span; leave `event` out",
     );
     check_wrong(
         &format!("csv = \",\"\nrecords = \"$\"\n{good}"),
@@ -401,6 +401,6 @@ fn wrong_mappings_of_spans_are_told_by_line() {
     check_wrong(
         &format!("csv = \"tab\"\n{good}"),
         1,
-        "write what is between the fields",
+        "write the separator of the fields",
     );
 }

@@ -164,7 +164,7 @@ fn lines_of_a_file_are_judged_one_by_one() {
     assert!(
         made.bad[0]
             .1
-            .contains("the keys `level`, `msg`: no form that is known"),
+            .contains("the keys `level`, `msg`: unknown format"),
         "{:?}",
         made.bad
     );
@@ -216,7 +216,7 @@ fn unknown_files_get_one_sentence() {
         ),
         (
             log.as_bytes(),
-            "30 records, the first of them text that is no JSON:",
+            "30 records, the first of them text that is not JSON:",
         ),
         (b"[02/Jan/2026] GET /cart\n", "the first of them"),
         (
@@ -246,7 +246,7 @@ fn unknown_files_get_one_sentence() {
             "{text}"
         );
         assert!(
-            text.contains("Known are event logs") && text.contains("by --map"),
+            text.contains("Known formats are event logs") && text.contains("with --map"),
             "{text}"
         );
         assert_eq!((told, text.lines().count()), (0, 1), "{text}");

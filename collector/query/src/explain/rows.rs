@@ -91,7 +91,7 @@ impl Question for RowsQuestion<'_> {
     type Answer = [StoredRows; 2];
 
     fn what(&self) -> &'static str {
-        "counting what is said"
+        "counting attributes"
     }
 
     fn records(&self) {}

@@ -218,7 +218,7 @@ fn requests(
     };
     // The comparison of the periods has already noted everything.
     let (found, _) = period.source.fold(
-        "reading what is said",
+        "reading attributes",
         period.selection,
         &parts,
         workers,

@@ -135,7 +135,7 @@ pub(super) fn tell_apart<'a>(
                 found[wanted.root].push(explained(records, wanted));
             }
         };
-    let what = "reading what failed requests say";
+    let what = "reading attributes of failed requests";
     let (workers, _) = source.fold(what, selection, &parts, workers, visit)?;
     let mut apart = Vec::new();
     for (at, (root, ..)) in roots.into_iter().enumerate() {

@@ -75,7 +75,7 @@ impl PlanVerb {
         let wanted = self.goal.unwrap_or_default().and(own);
         if wanted == GoalArguments::default() {
             return Err(Failure::new(
-                "say what is wanted: --goal 'requests up to 30 ms, overhead 1 %, 200 whole requests an hour'".to_owned(),
+                "state the goal: --goal 'requests up to 30 ms, overhead 1 %, 200 whole requests an hour'".to_owned(),
             ));
         }
         let reading = ReadingArguments::of(self.from);
@@ -171,8 +171,8 @@ impl BurstPlanSays {
             (Some(_), Some(_)) => 1.0,
             (Some(_), None) => {
                 return Err(
-                    "no process with the SDK recorded this, so what recording costs is not known: bound the share of time \
-                     instead, by `duty 1 %`"
+                    "no process with the SDK recorded this, so the cost of recording is unknown: bound the share of \
+                     time instead, by `duty 1 %`"
                         .to_owned(),
                 );
             }
@@ -307,7 +307,7 @@ fn gives_way(giving: &GivingWay, goal: &BurstGoal, cost: Option<f64>) -> Vec<Giv
 }
 
 rows! {
-    PlanRow as row, "burst_plans": "Bursts, and what they bring of requests of interest.";
+    PlanRow as row, "burst_plans": "Bursts, and the requests of interest that they record.";
     config_binary: Text, "mask" = &*row.config_binary;
     burst_ns: DurationNs, "burst" = row.burst_ms as f64 * 1e6;
     period_ns: DurationNs, "every" = row.period_ms as f64 * 1e6;
@@ -354,7 +354,7 @@ impl Report for BurstPlanSays {
         if let Some(busiest) = &self.busiest {
             let of = match busiest.cpu_cores {
                 Some(cores) => format!("of {cores:.3} cores that it uses"),
-                None => "of a core, as what it uses is not known".to_owned(),
+                None => "of a core, as its usage is unknown".to_owned(),
             };
             doc.sentence(format!(
                 "In a burst {} records {:.0} spans and events a second: at {} each, {} {of}.",
@@ -365,8 +365,8 @@ impl Report for BurstPlanSays {
             ));
         }
         doc.sentence(
-            "Whole and cut are of what is recorded in bursts only (STROBOSCOPE_SAMPLE=burst); by default who enters during a \
-             burst is followed to its end, and none of those is cut.",
+            "Whole and cut are of what is recorded in bursts only (STROBOSCOPE_SAMPLE=burst); by default requests \
+             that enter during a burst are followed to their end, and none of those is cut.",
         );
         doc.table("Masks that reach it", &self.plans, usize::MAX);
     }

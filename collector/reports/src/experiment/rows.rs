@@ -271,8 +271,10 @@ impl LeftOutRow {
             to_ns: time.to_ns,
             requests: time.requests,
             why: match time.why {
-                OneOff::Both => "both sides took as long as at no other time: not the change",
-                OneOff::MixOfTest => "one side was asked for other things than at any other time",
+                OneOff::Both => "both sides differ from all other times: not the change",
+                OneOff::MixOfTest => {
+                    "one side received other kinds of requests than at any other time"
+                }
                 OneOff::ShareOfTest => "one side had more or fewer requests than its share",
             },
         }
@@ -281,7 +283,7 @@ impl LeftOutRow {
 
 rows! {
     MetricRow as row, "experiment_metrics":
-        "How a metric differs between test and control, and between which limits that is sure.";
+        "The difference of a metric between test and control, and its limits of confidence.";
     {
         let text = |text: &Option<String>| Cell::from(text.as_deref().unwrap_or_default());
         let is_said = row.why_not.is_none();
@@ -314,7 +316,7 @@ rows! {
 }
 
 rows! {
-    NoiseRow as row, "experiment_noise": "How far apart sides are by chance that are treated alike.";
+    NoiseRow as row, "experiment_noise": "The difference by chance of sides that are treated alike.";
     metric: Text, "latency" = &*row.metric;
     units: Count, "units a side" = row.units as u64;
     half: Share, "half differ by" = row.half;

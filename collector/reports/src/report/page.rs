@@ -100,9 +100,8 @@ impl PageInput<'_> {
 
     fn latency(&self, doc: &mut Doc) {
         doc.heading("Latency and slack").sentence(
-            "Latency is from a request's first event to its answer. Slack is by how much the last segment of the \
-             server could have ended later without making its request slower. The highest 1 % lie beyond the right \
-             edge.",
+            "Latency is from a request's first event to its answer. Slack is how much later the last segment of the \
+             server could have ended without making its request slower. The highest 1 % lie beyond the right edge.",
         );
         doc.figure(latency_figure(&self.known.inference.roots.headline()));
         let slack = &self.overview.server_slack;
@@ -111,8 +110,8 @@ impl PageInput<'_> {
 
     fn critical_path(&self, doc: &mut Doc) {
         doc.heading("Critical path").sentence(
-            "The chain of segments that a request's latency is made of. Summed delay adds up all segments, whatever \
-             ran at once, and so overstates what is done beside the critical path.",
+            "The chain of segments that make up a request's latency. Summed delay adds up all segments, even \
+             parallel ones, and so overstates work off the critical path.",
         );
         self.aggregate.show_figures(doc);
         doc.figure(shares_figure(
@@ -127,8 +126,9 @@ impl PageInput<'_> {
 
     fn examples(&self, doc: &mut Doc) {
         doc.heading("Example requests").sentence(
-            "A row for each task, in order of start. Orange-red with a dark edge: on the critical path; a line before \
-             it is time that was waited and nobody logged. Blue: beside it; the thin line after it is its slack.",
+            "A row for each task, in order of start. Orange-red with a dark edge: on the critical path; a line \
+             before it is waiting time without events. Blue: off the critical path; the thin line after it is its \
+             slack.",
         );
         let labels = self.known.inference.model.labels();
         let figure = |Example { quantile, answer }: &Example| {
@@ -144,7 +144,7 @@ impl PageInput<'_> {
     }
 
     fn slack(&self, doc: &mut Doc) {
-        doc.heading("What could take longer unnoticed");
+        doc.heading("Segments with slack");
         self.slack.show(doc);
     }
 
@@ -235,7 +235,7 @@ impl PageInput<'_> {
         let left_out = [
             (
                 left.large_traces,
-                "traces left out: too large for the memory that there is to read with",
+                "traces left out: too large for the memory available to readers",
             ),
             (
                 left.over_trace_limit,

@@ -245,7 +245,7 @@ impl Report for Anomalies {
     }
 
     fn show(&self, doc: &mut Doc) {
-        doc.heading("What is different about slow requests");
+        doc.heading("Differences of slow requests");
         doc.sentence(format!(
             "{} took longer than {}, {} did not.",
             counted(self.outliers, "request"),

@@ -42,7 +42,7 @@ impl ClockPair {
 
 rows! {
     ClockPair as row, "clock_pairs":
-        "Two hosts: by how much the clock of the server is ahead of that of its client, by their round trips.";
+        "Two hosts, and how far the server's clock is ahead of its client's, by their round trips.";
     client: Text, "client" = name(&row.client);
     server: Text, "server" = name(&row.server);
     offset_ns: DifferenceNs, "ahead by" = row.offset_ns.map(|ns| ns as f64);
@@ -56,7 +56,7 @@ rows! {
 
 pub fn show_pairs(pairs: &[ClockPair], doc: &mut Doc) {
     doc.table(
-        "By how much the server's clock is ahead of its client's",
+        "Lead of the server's clock over its client's",
         pairs,
         usize::MAX,
     );

@@ -266,7 +266,7 @@ impl Report for ComparisonReport {
     }
 
     fn show(&self, doc: &mut Doc) {
-        doc.heading("What changed");
+        doc.heading("Changes");
         doc.sentence(self.headline());
         let period = |name: &str, of: &PeriodSummary| {
             format!(
@@ -299,12 +299,13 @@ impl Report for ComparisonReport {
         );
         if let Some(leaf) = self.leaves.first() {
             doc.sentence(format!(
-                "What tells those of the first cause: {}.",
+                "Attributes that distinguish those of the first cause: {}.",
                 leaf.sentence
             ));
         } else if self.leaves_not_asked {
             doc.sentence(
-                "What tells those of the first cause is not asked here, of so many requests: `stroboscope explain` reads them again.",
+                "With so many requests, this report does not look for attributes of the first cause: `stroboscope \
+                 explain` reads them again.",
             );
         }
         doc.table(

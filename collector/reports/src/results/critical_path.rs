@@ -399,7 +399,8 @@ impl Aggregate {
     pub fn show_segments(&self, doc: &mut Doc) {
         let is_mixed = self.is_mixed();
         let alike = if is_mixed {
-            ", by its mean share: requests of all kinds count alike, whereas in the overview long ones count more; --root NAME tells one"
+            ", by its mean share: requests of all kinds count alike, whereas in the overview long ones count more; \
+             --root NAME selects one"
         } else {
             ""
         };

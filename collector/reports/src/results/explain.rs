@@ -315,7 +315,7 @@ impl ExplainedSays {
                 .map(ToString::to_string)
                 .collect();
             return Err(Failure::new(format!(
-                "--without {unknown}: no request says that; asked about are {}",
+                "--without {unknown}: no request has that; available are {}",
                 known.join(", ")
             )));
         }
@@ -346,10 +346,10 @@ impl ExplainedSays {
 const LISTED_MAX: usize = 20;
 
 rows! {
-    LeafRow as row, "leaves": "Requests that one side of a change is told by.";
+    LeafRow as row, "leaves": "Requests that represent one side of a change.";
     conditions: Text, "requests with" = &*row.conditions.join(" and ");
     changed: Text, "are" = if row.changed { "changed" } else { "others" };
-    among_later: Text, "told from" =
+    among_later: Text, "compared with" =
         match (row.among_later, row.changed) { (true, true) => "later ones that did not change", (true, false) => "later ones that changed", (false, true) => "all others", (false, false) => "all changed", };
     precision: Share, "precision" = row.precision;
     recall: Share, "recall" = row.recall;
@@ -359,7 +359,7 @@ rows! {
 }
 
 rows! {
-    LeftOutRow as row, "left_out": "A parameter that was not asked about.";
+    LeftOutRow as row, "left_out": "A parameter that was left out.";
     parameter: Text, "parameter" = &*row.parameter;
     why: Text, "why" = &*row.why;
 }
@@ -374,7 +374,7 @@ impl Report for ExplainedSays {
             let slower = self.among_later.as_ref().map(|later| later.slower);
             doc.heading(leaf.headline(slower)).sentence(leaf.harm());
         } else {
-            doc.heading("No attribute tells requests with the change from others")
+            doc.heading("No attribute distinguishes requests with the change from others")
                 .sentence(
                     "Where times changed, requests with the change are all of the later period; `critical-path --by` an attribute \
                      shows times value by value.",

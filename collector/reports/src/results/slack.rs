@@ -40,7 +40,7 @@ pub struct SegmentSlack {
 }
 
 rows! {
-    SegmentSlack as row, "slack": "A segment, and by how much it may grow before its request takes longer.";
+    SegmentSlack as row, "slack": "A segment, and how much it may grow before its request takes longer.";
     segment: Segment, "segment" = &row.segment;
     slack_p50_ns: DurationNs, "slack p50" = row.slack.p50_ns as f64;
     slack_p95_ns: DurationNs, "p95" = row.slack.p95_ns as f64;

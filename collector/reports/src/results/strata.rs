@@ -334,7 +334,7 @@ impl BrokenDown {
         };
         columns.extend(self.categories.iter().map(category));
         let about =
-            "So many of the requests have at most this latency, and this share of each category.";
+            "Cumulative share of requests by their latency, and by their share of each category.";
         Table {
             spec: TableSpec {
                 name: "latency_cdf",

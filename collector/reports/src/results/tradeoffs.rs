@@ -137,7 +137,7 @@ rows! {
 }
 
 rows! {
-    WeightRow as row, "tradeoff_weights": "What the absence of an item costs, by its provenance.";
+    WeightRow as row, "tradeoff_weights": "The cost of the absence of an item, by its provenance.";
     point: Text, "point" = &*row.point;
     feature: Text, "feature" = &*row.feature;
     value: Text, "value" = row.value.as_deref();
@@ -147,7 +147,7 @@ rows! {
 }
 
 rows! {
-    DropRow as row, "tradeoff_drops": "What a tradeoff rate costs answers, as judged by those that were held out.";
+    DropRow as row, "tradeoff_drops": "The loss of quality at a tradeoff rate, judged by held-out requests.";
     point: Text, "point" = &*row.point;
     tradeoff_rate: Share, "left out" = row.tradeoff_rate;
     share_with_drop: Share, "worse answers" = row.share_with_drop;
@@ -201,8 +201,8 @@ impl PolicySays {
             doc.figures(self.drop_chart(point));
         }
         doc.table("Latency by load", &self.curves, usize::MAX);
-        doc.table("What is worth how much", &self.weights, usize::MAX);
-        doc.table("What it costs answers", &self.drops, usize::MAX);
+        doc.table("Worth of items", &self.weights, usize::MAX);
+        doc.table("Cost in quality of answers", &self.drops, usize::MAX);
         if let Some(slack) = &self.slack {
             slack.show(doc);
         }
@@ -263,7 +263,7 @@ impl PolicySays {
             };
             Figure::new(
                 format!("{point}: answers that are worse, by what is left out"),
-                "the table of what it costs answers",
+                "the table of the cost in quality of answers",
                 chart,
             )
             .on_pages_only()

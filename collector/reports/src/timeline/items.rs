@@ -75,7 +75,7 @@ pub(super) fn summary_text(summary: &RequestSummary, architecture: Architecture)
         let holder = match holder {
             Some(0) => "no request".to_owned(),
             Some(trace) => format!("request {trace:016x}"),
-            None => "somebody not known".to_owned(),
+            None => "an unknown holder".to_owned(),
         };
         format!("{} waiting for locks held by {holder}", took(ns))
     }));
@@ -223,16 +223,16 @@ fn wait_text(wait: &LockWait, thread: &impl Fn(u32) -> String) -> String {
         .collect();
     if !wait.is_marked {
         let by = match (holders.first(), wait.evidence) {
-            (None, _) => "who woke it was not seen".to_owned(),
+            (None, _) => "its waker was not seen".to_owned(),
             (Some(one), Some(ReleaseEvidence::Call)) => {
-                format!("most probably woken by {one}: whom that woke was not seen")
+                format!("most probably woken by {one}: the woken thread was not seen")
             }
             (Some(one), _) => format!("woken by {one}"),
         };
         return format!("futex wait at {:#x}, {by}", wait.lock);
     }
     match holders.as_slice() {
-        [] => format!("waits for lock {:#x}; who held it was not seen", wait.lock),
+        [] => format!("waits for lock {:#x}; its holder was not seen", wait.lock),
         [one] => format!("waits for lock {:#x}, held by {one}", wait.lock),
         _ => format!(
             "waits for lock {:#x}, held in turn by {}",

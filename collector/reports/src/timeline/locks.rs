@@ -44,7 +44,7 @@ fn named<'a>(all: impl Iterator<Item = (&'a str, WaitSum)>, total_ns: u64) -> Ce
 
 rows! {
     LockRow<'_> as row, "kernel_locks":
-        "A lock or futex, over all requests that waited there; who held a marked lock, or woke those who waited at a \
+        "A lock or futex, over all requests that waited there, with the holders of a marked lock, or the wakers at a \
                 futex.";
     {
         let Self(row, ids) = *row;
@@ -63,7 +63,7 @@ rows! {
     lock: Text, "lock" = Cell::Linked(key.to_string(), address);
     what: Text, "what" = what.as_str();
     total_ns: DurationNs, "waited" = total_ns as f64;
-    waiting: Text, "who waits" = named(waiting, total_ns);
+    waiting: Text, "waiter" = named(waiting, total_ns);
     holding: Text, "held by / woken by" = named(holding, total_ns);
     example: Request, "for example" = example.map(|example| whole_id(ids, example.span.trace)).as_deref();
     example_holder: Request, "waited for" = by.map(|low| whole_id(ids, low)).as_deref();
@@ -79,8 +79,8 @@ rows! {
 }
 
 /// Explanation of futexes.
-const FUTEX: &str = "A futex that no marker speaks of may be a lock, a condition variable, or a thread that waits for another's \
-                     result: who woke it is known, not who held it.";
+const FUTEX: &str = "A futex without a marker may be a lock, a condition variable, or a thread that waits for \
+                     another's result: its wakers are known, its holders are not.";
 
 /// Shows the table by lock, with explanations.
 pub(super) fn show_locks(overview: &KernelOverview, top: usize, doc: &mut Doc) {
@@ -144,7 +144,7 @@ fn summary(overview: &KernelOverview) -> String {
     let mut said = match all_ns {
         0 => "Requests waited at locks or futexes, and no wait's end was seen".to_owned(),
         _ => format!(
-            "Requests waited {} together, {}; who held or woke is known of {} ({})",
+            "Requests waited {} together, {}; the holder or waker is known for {} ({})",
             took(all_ns),
             parts.join(" and "),
             took(known_ns),
@@ -181,13 +181,13 @@ rows! {
 struct WaitRow<'a>(&'a LockExample, &'a HashMap<u64, u128>);
 
 rows! {
-    WaitRow<'_> as row, "kernel_lock_waits": "A wait at a lock, and who was in the way longest.";
+    WaitRow<'_> as row, "kernel_lock_waits": "A wait at a lock, and the longest holder or waker.";
     {
         let Self(example, ids) = *row;
         let by = example.holder_trace.map(|low| whole_id(ids, low));
     }
     request: Request, "request" = whole_id(ids, example.span.trace).as_str();
-    operation: Text, "who waited" = &*example.operation;
+    operation: Text, "waiter" = &*example.operation;
     took_ns: DurationNs, "waited" = example.took_ns as f64;
     holder: Text, "held by / woken by" = holder(&example.holder);
     holder_request: Request, "its request" = by.as_deref();
@@ -284,16 +284,16 @@ impl Report for Locks {
                 .iter()
                 .map(|(what, sum)| PartRow(what, *sum, total_ns))
                 .collect();
-            doc.table("Who waits", &waiting, usize::MAX);
+            doc.table("Waiters", &waiting, usize::MAX);
             let holding: Vec<PartRow<'_>> = row
                 .holding
                 .iter()
                 .map(|(who, sum)| PartRow(holder(who), *sum, total_ns))
                 .collect();
             let title = if key.is_marked {
-                "Who held it meanwhile"
+                "Holders meanwhile"
             } else {
-                "Who woke those who waited"
+                "Wakers of the waiters"
             };
             doc.table(title, &holding, usize::MAX);
             let longest: Vec<WaitRow<'_>> = row

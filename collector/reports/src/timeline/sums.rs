@@ -150,7 +150,7 @@ impl<'a> OperationJson<'a> {
 struct RequestRow<'a>(&'a RequestSummary, Architecture);
 
 rows! {
-    RequestRow<'_> as row, "kernel_requests": "A request: where its time went, as the kernel saw it.";
+    RequestRow<'_> as row, "kernel_requests": "A request, and its time by state as the kernel saw it.";
     {
         let Self(request, architecture) = *row;
         let waited_ns: u64 = request.lock_ns.values().sum();
@@ -191,7 +191,7 @@ struct OperationRow<'a>(&'a OperationSum, Architecture);
 
 rows! {
     OperationRow<'_> as row, "kernel_operations":
-        "An operation: what the kernel did for it, for a mean request that has it.";
+        "An operation, and the work of the kernel for it in a mean request that has it.";
     {
         let Self(row, architecture) = *row;
         let mut calls: Vec<(&u32, &CallSum)> = row.sum.calls.iter().collect();
@@ -281,7 +281,7 @@ impl Report for Sums {
             .iter()
             .map(|row| OperationRow(row, architecture))
             .collect();
-        let title = "By operation: what a request does many times, one by one, it might do at once";
+        let title = "By operation: calls repeated one by one are candidates for batching";
         doc.table(title, &operations, self.top);
     }
 }

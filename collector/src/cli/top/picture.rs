@@ -53,7 +53,7 @@ const HELP: [&str; 11] = [
     "",
     "SHARE   the mean share of a request's critical path; WAIT: of that, before the operation began or went on",
     "P50 P99 of the operation's own work at a time: between two events of it, without what it waits for in others",
-    "SLACK   how much longer that could take, in the middle, and nobody would wait; COUNT: how often it was seen",
+    "SLACK   how much longer that could take, at the median, and delay no request; COUNT: how often it was seen",
     "FAILED  the part of its spans that failed; of a collector also in incomplete requests",
 ];
 
@@ -313,7 +313,7 @@ fn table(state: &TopState, room: usize, columns: usize) -> Vec<ScreenLine> {
     }));
     if rows.is_empty() && state.snapshot.is_some() {
         let why = if state.filter.is_empty() {
-            "  No complete request yet. One is taken for whole when nothing of it has come for a while."
+            "  No complete request yet. A request counts as complete when nothing of it has arrived for a while."
         } else {
             "  No operation has this in its name."
         };

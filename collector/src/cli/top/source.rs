@@ -70,7 +70,7 @@ fn of_collector(address: SocketAddr) -> Result<Snapshot, Failure> {
         let answer = get(path)?;
         if answer.status == 404 {
             return Err(Failure::new(format!(
-                "what listens at {address} is no collector's port for pages (no {path}): give that by --http"
+                "the server at {address} is not a collector's port for pages (no {path}): give that port with --http"
             )));
         }
         Ok(answer.body)

@@ -68,7 +68,7 @@ pub(super) fn parse_goal(text: &str) -> Result<GoalArguments, String> {
             wanted.whole_per_hour.is_some() && one.whole_per_hour.is_some(),
         ];
         if twice.contains(&true) {
-            return Err(wrong("said twice".to_owned()));
+            return Err(wrong("given twice".to_owned()));
         }
         wanted = wanted.and(one);
     }
@@ -142,7 +142,7 @@ mod tests {
         check("overhead 200 %", "a share above 0");
         check("0 whole requests an hour", "not one of");
         check("200 whole requests an eternity", "not one of");
-        check("duty 1 %, duty 2 %", "said twice");
+        check("duty 1 %, duty 2 %", "given twice");
         check("", "not one of");
     }
 }

@@ -164,5 +164,5 @@ pub(super) fn show(rows: &[FailureShiftRow], doc: &mut Doc) {
         ));
     }
     let origins: Vec<OriginShiftRow> = rows.iter().flat_map(|row| row.origins.clone()).collect();
-    doc.table("Where failures start", &origins, 2 * ORIGINS_MAX);
+    doc.table("Origins of failures", &origins, 2 * ORIGINS_MAX);
 }

@@ -52,7 +52,7 @@ struct LogRow {
 }
 
 rows! {
-    LogRow as row, "tradeoffs": "What a point gave up in a stretch of time, by policy.";
+    LogRow as row, "tradeoffs": "The share that a point left out in a stretch of time, by policy.";
     from_ns: DurationNs, "since the first" = row.from_ns as f64;
     point: Text, "point" = &*row.point;
     requests: Count, "requests" = row.requests;
@@ -134,7 +134,7 @@ impl LogSays {
     }
 
     pub fn show(&self, doc: &mut Doc) {
-        doc.heading("What was given up");
+        doc.heading("Tradeoffs made");
         let explored = match self.explored {
             0 => String::new(),
             explored => format!("; {explored} explored"),
@@ -206,7 +206,7 @@ fn over_time(rows: &[LogRow]) -> Option<Figure> {
             legend: LegendPlace::Upper,
         };
         Figure::new(
-            "What was left out, over time, by requests that left something out",
+            "Share left out over time, by requests that left something out",
             "the table of tradeoffs",
             chart,
         )

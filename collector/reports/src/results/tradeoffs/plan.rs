@@ -37,7 +37,7 @@ struct PlanRow {
 }
 
 rows! {
-    PlanRow as row, "tradeoff_plan": "What would be decided at a load.";
+    PlanRow as row, "tradeoff_plan": "The decision at a load.";
     point: Text, "point" = &*row.point;
     requests_per_second: Mean, "requests/s" = row.requests_per_second;
     tradeoff_rate: Share, "left out" = row.tradeoff_rate;
@@ -77,7 +77,7 @@ impl PlanSays {
     }
 
     pub fn show(&self, doc: &mut Doc) {
-        doc.heading("What would be decided");
+        doc.heading("Decisions");
         doc.sentence(format!("By policy {}.", self.version));
         doc.table("Plan", &self.plan, usize::MAX);
     }

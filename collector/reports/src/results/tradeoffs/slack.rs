@@ -48,7 +48,7 @@ struct SlackRow {
 }
 
 rows! {
-    SlackRow as row, "slack_by_key": "A component's slack, and how well the last request of the same key foretells it.";
+    SlackRow as row, "slack_by_key": "A component's slack, and how well the last request of the same key predicts it.";
     {
         let told = |value: f64| Cell::from((row.predicted > 0).then_some(value));
     }
@@ -106,7 +106,7 @@ impl SlackSays {
 
     pub(super) fn show(&self, doc: &mut Doc) {
         doc.sentence(format!(
-            "Slack of {} is foretold by the last request of the same {}, for {}.",
+            "Slack of {} is predicted from the last request of the same {}, for {}.",
             self.components.join(", "),
             self.key,
             counted(self.keys, "value")
@@ -123,6 +123,6 @@ impl SlackSays {
                 self.services_left_out.join(", ")
             ));
         }
-        doc.table("How well slack is foretold", &self.foretold, usize::MAX);
+        doc.table("Accuracy of predicted slack", &self.foretold, usize::MAX);
     }
 }
