@@ -87,8 +87,8 @@ impl Distinction {
             let tree = LearnedTree::of(&later, settings).ok()?;
             let earlier = requests.iter().filter(|of| of.1.is_none());
             let earlier = rows_of(&tree, earlier.map(|of| &of.0));
-            tree.tells()
-                .then_some((partial, tree, rows_of(&tree, &later), earlier))
+            let later = rows_of(&tree, &later);
+            tree.tells().then_some((partial, tree, later, earlier))
         });
         let settings = ExplainSettings {
             identities: said.identities().collect(),
