@@ -247,7 +247,7 @@ impl Baggage {
         self.foreign.iter().map(String::as_str)
     }
 
-    /// True if there are no entries and no members of other vendors.
+    /// Reports whether there are no entries and no members of other vendors.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.foreign.is_empty()

@@ -2,10 +2,10 @@
 //!
 //! A check is a relaxed load and a branch. The timer raises the flag one guard time *early* at an
 //! opening and lowers it one guard time *late* at a close. The drain trims the records to the exact
-//! window. See [`machine`] for the times at which it flips.
+//! window. See [`schedule`] for the times at which it flips.
 
 pub(crate) mod foresight;
-pub(crate) mod machine;
+pub(crate) mod schedule;
 pub(crate) mod timer;
 pub(crate) mod windows;
 

@@ -67,7 +67,7 @@ impl SpanWord {
         self.0 & (Self::RECORDED | Self::HELD) != 0
     }
 
-    /// Reports whether recording its end is the only work at its end.
+    /// Reports whether ending the span only requires writing its END record.
     pub(crate) const fn must_only_be_recorded(self) -> bool {
         self.0 & (Self::RECORDED | Self::HELD) == Self::RECORDED
     }

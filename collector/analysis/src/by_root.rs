@@ -40,7 +40,7 @@ impl RootStatistics {
         self.after_answer.merge(&other.after_answer);
     }
 
-    /// True if any of the requests is known to have a caller.
+    /// Reports whether any of the requests is known to have a caller.
     pub fn has_caller(&self) -> bool {
         !self.with_caller.is_zero()
     }
@@ -144,7 +144,7 @@ impl ByRoot {
         }
     }
 
-    /// True if used requests include root operations with known callers as well as others.
+    /// Reports whether used requests include root operations with known callers as well as others.
     pub fn is_mixed(&self) -> bool {
         let used = || self.roots.values().filter(|of| of.latency.count() > 0);
         used().any(|of| of.has_caller()) && used().any(|of| !of.has_caller())

@@ -136,7 +136,7 @@ pub struct Completeness {
 }
 
 impl Completeness {
-    /// True if no reason was found.
+    /// Reports whether no reason was found.
     pub fn is_complete(&self) -> bool {
         self.reasons.is_empty()
     }

@@ -269,7 +269,7 @@ impl LearnedTree {
         })
     }
 
-    /// True if anything separates the categories.
+    /// Reports whether anything separates the categories.
     pub fn tells(&self) -> bool {
         !self.leaves.is_empty()
     }

@@ -154,7 +154,7 @@ impl Labels {
         self.labels.len()
     }
 
-    /// True if there are no labels.
+    /// Reports whether there are no labels.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }

@@ -43,7 +43,7 @@ pub trait Pass<View: ?Sized>: Send {
     where
         Self: Sized;
 
-    /// True if the pass ignores all traces: they are not read for it alone.
+    /// Reports whether the pass ignores all traces: they are not read for it alone.
     fn is_idle(&self) -> bool {
         false
     }

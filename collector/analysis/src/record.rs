@@ -77,7 +77,7 @@ impl SpanFlags {
     /// The service declares the span to be a request wherever it begins.
     pub const REQUEST: SpanFlags = SpanFlags(512);
 
-    /// True if every bit of `other` is set.
+    /// Reports whether every bit of `other` is set.
     pub const fn contains(self, other: SpanFlags) -> bool {
         self.0 & other.0 == other.0
     }
@@ -201,7 +201,7 @@ impl HostClock {
         }
     }
 
-    /// True if the timestamps need no correction or tolerance.
+    /// Reports whether the timestamps need no correction or tolerance.
     pub fn is_exact(&self) -> bool {
         (self.error_ns, self.resolution_ns, self.island) == (0, 1, 0)
     }

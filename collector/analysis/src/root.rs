@@ -55,7 +55,7 @@ impl TraceRecords {
             .map_or(Cow::Borrowed(without), Cow::Owned)
     }
 
-    /// True if the request is known to have a caller that waits for it, by the rule of the
+    /// Reports whether the request is known to have a caller that waits for it, by the rule of the
     /// [module](self).
     pub fn has_caller(&self) -> bool {
         let is = |kind| self.root().is_some_and(|root| root.flags.contains(kind));

@@ -128,12 +128,12 @@ impl WeightedCount {
         self.sum as f64 * self.sum as f64 / self.squares as f64
     }
 
-    /// True if any of them represents more than itself.
+    /// Reports whether any of them represents more than itself.
     pub fn is_weighted(self) -> bool {
         self.sum != u128::from(self.recorded) << FRACTION_BITS
     }
 
-    /// True if none was recorded.
+    /// Reports whether none was recorded.
     pub fn is_zero(self) -> bool {
         self.recorded == 0
     }
@@ -242,12 +242,12 @@ impl TraceSampling {
             .map_or(Weight::ONE, Weight::of_threshold)
     }
 
-    /// True if spans state different thresholds.
+    /// Reports whether spans state different thresholds.
     pub fn is_differing(&self) -> bool {
         self.bounds.is_some_and(|(low, high)| low != high)
     }
 
-    /// True if a span states a malformed threshold.
+    /// Reports whether a span states a malformed threshold.
     pub fn is_malformed(&self) -> bool {
         self.malformed > 0
     }

@@ -218,7 +218,7 @@ impl SegmentedTrace {
         sort(&mut self.segments);
     }
 
-    /// True if all timestamps are exact.
+    /// Reports whether all timestamps are exact.
     pub fn is_exact(&self) -> bool {
         self.clocks
             .iter()

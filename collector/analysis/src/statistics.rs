@@ -3,15 +3,15 @@
 mod change_point;
 mod density;
 mod kolmogorov_smirnov;
-mod order;
 pub mod regression;
+mod sample_percentile;
 mod shares;
 pub mod stratified;
 
 pub use change_point::{Block, CHANGE_SIDE_MIN, ChangePoint, Scores, clearest_change, last_change};
 pub use density::{BandwidthRule, Density, GRID as DENSITY_GRID, Mode, density, density_of_sample};
 pub use kolmogorov_smirnov::{KolmogorovSmirnov, kolmogorov_smirnov};
-pub use order::{median, percentile};
+pub use sample_percentile::{median, percentile};
 pub use shares::{Share, differ_by_at_least, fisher_two_sided, is_testable};
 
 /// A sample of shares (0 to 1), as exact sums. Merging is commutative and associative.

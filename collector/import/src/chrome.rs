@@ -94,7 +94,7 @@ impl Chrome {
         }
     }
 
-    /// True if any event has been read.
+    /// Reports whether any event has been read.
     pub(super) fn has_any(&self) -> bool {
         self.tracks.told > 0
     }

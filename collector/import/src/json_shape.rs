@@ -72,12 +72,12 @@ impl JsonShape {
 }
 
 impl JsonShape {
-    /// True if the object has this key.
+    /// Reports whether the object has this key.
     pub(super) fn has(&self, key: &str) -> bool {
         self.keys.iter().any(|seen| seen.0 == key)
     }
 
-    /// True if the object has this key and its value begins with this byte.
+    /// Reports whether the object has this key and its value begins with this byte.
     pub(super) fn opens(&self, key: &str, byte: u8) -> bool {
         self.keys.iter().any(|seen| seen.0 == key && seen.1 == byte)
     }

@@ -133,7 +133,7 @@ impl Row {
         self.event == 0 && self.name.is_empty()
     }
 
-    /// Returns the reason for not storing the row; `None` if it is stored.
+    /// Returns the reason for skipping this kind of row; `None` if the kind is stored.
     fn not_taken(&self) -> Option<&str> {
         match self.event {
             RUNNABLE => Some("runnable (known from -wakeup-)"),
@@ -160,7 +160,7 @@ impl Row {
         ) || WAITS.contains(&self.event)
     }
 
-    /// True if the row is the wait of an RPC in a queue, at no processor.
+    /// Reports whether the row is the wait of an RPC in a queue, at no processor.
     fn is_queued(&self) -> bool {
         self.event == ENQUEUE && self.cpu < 0
     }

@@ -12,8 +12,8 @@ use std::io::{self, BufRead, Read as _};
 use prost::Message as _;
 
 use super::BadLine;
-use stroboscope_otlp::fields;
 use stroboscope_otlp::message::ResourceSpans;
+use stroboscope_otlp::unknown_fields;
 use stroboscope_otlp::wire;
 
 /// Tag of `ExportTraceServiceRequest.resource_spans`: field 1, with a length.
@@ -161,8 +161,8 @@ impl<R: BufRead> Messages<R> {
         if (read as u64) < length {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        for message in fields::of_trace(&bytes).unwrap_or_else(|| vec![&bytes]) {
-            fields::unknown(message, &mut |name| self.not_taken.push(name.to_owned()));
+        for message in unknown_fields::of_trace(&bytes).unwrap_or_else(|| vec![&bytes]) {
+            unknown_fields::unknown(message, &mut |name| self.not_taken.push(name.to_owned()));
             let not_spans = |error: prost::DecodeError| {
                 BadLine::Json(format!("not a ResourceSpans of OTLP: {error}"))
             };

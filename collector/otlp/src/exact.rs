@@ -12,7 +12,7 @@ use crate::{Attributes, standard_base64};
 /// Attribute with the exact values, by key.
 pub(super) const EXACT: &str = "otel.exact";
 
-/// True if JSON expresses the value exactly.
+/// Reports whether JSON expresses the value exactly.
 fn is_exact(value: &AnyValue) -> bool {
     let all = |pairs: &[KeyValue]| {
         pairs

@@ -34,7 +34,6 @@ mod code_place;
 mod decimal;
 mod direct;
 mod exact;
-pub mod fields;
 mod id_text;
 mod json;
 mod json_error;
@@ -50,6 +49,7 @@ mod texts;
 mod to_json;
 mod trace_name;
 pub mod typed;
+pub mod unknown_fields;
 pub mod wire;
 
 use serde_json::{Map, Value};

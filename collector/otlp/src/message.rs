@@ -2,7 +2,7 @@
 //!
 //! The fields and their numbers are those of `opentelemetry/proto/trace/v1/trace.proto`,
 //! `common/v1/common.proto` and `resource/v1/resource.proto`, version 1, and
-//! `instrumentation_library_spans` of version 0.18 and before; `fields` counts unknown ones. The
+//! `instrumentation_library_spans` of version 0.18 and before; `unknown_fields` counts unknown ones. The
 //! messages are written by hand because the crate `opentelemetry-proto` brings the OpenTelemetry
 //! SDK with it; the tests compare with that crate. In JSON, keys may be in lower camel case or as
 //! in protobuf, ids hex or base64, 64-bit integers and enumerations text or numbers: both the OTLP

@@ -18,14 +18,14 @@ pub(super) const OWN_NAMES: &str = "otel.own_names";
 /// Attribute with values by name.
 pub(super) const SHADOWED: &str = "otel.shadowed";
 
-/// True if a synthesized attribute of a span may have this name.
+/// Reports whether a synthesized attribute of a span may have this name.
 pub(super) fn is_made_of_span(key: &str) -> bool {
     let prefixes = ["otel.", "w3c.", "resource.", "scope."];
     prefixes.iter().any(|prefix| key.starts_with(prefix))
         || ["error", "span.kind", "links"].contains(&key)
 }
 
-/// True if a synthesized attribute of an event may have this name.
+/// Reports whether a synthesized attribute of an event may have this name.
 pub(super) fn is_made_of_event(key: &str) -> bool {
     key.starts_with("otel.")
 }

@@ -1,4 +1,5 @@
-//! Responses in pieces. Their memory is charged to the query until they are sent.
+//! Buffer for a response that is serialized incrementally. It charges its memory to the query until
+//! the response is sent.
 
 use std::io::{self, Write};
 

@@ -48,7 +48,8 @@ impl Cache {
         &self.state
     }
 
-    /// Reports whether the store is unchanged, so that everything read since belongs to this state.
+    /// Reports whether the store still has this state. If so, everything read since this cache was
+    /// created belongs to it.
     pub(super) fn is_of(&self, store: &Store) -> bool {
         state(store).is_ok_and(|state| state == self.state)
     }

@@ -69,7 +69,7 @@ pub struct ModelVerb {
     /// Maximum number of changes of each kind to show; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 25, requires = "compare")]
     top: usize,
-    /// Maximum share of chance among the listed changes, on average; 1 lists all differences
+    /// Maximum false discovery rate of the listed changes; 1 lists all differences
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = parse_share, requires = "compare")]
     false_discoveries: f64,
     /// Show this operation (service:name), with the segments right before and right after it

@@ -130,7 +130,7 @@ impl PeriodArguments {
         }
     }
 
-    /// True if any period was requested.
+    /// Reports whether any period was requested.
     pub(crate) fn are_asked(&self) -> bool {
         let is_time = self.before.is_some() || self.after.is_some();
         let is_formula = self.before_where.is_some() || self.after_where.is_some();

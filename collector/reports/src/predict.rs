@@ -121,7 +121,7 @@ impl PredictionRow {
         }
     }
 
-    /// True if there was nothing to predict: all predicted requests had slack, or none had.
+    /// Reports whether there was nothing to predict: all predicted requests had slack, or none had.
     fn is_one_sided(&self) -> bool {
         let with_slack = self.true_positives + self.false_negatives;
         with_slack == 0 || with_slack >= self.predicted

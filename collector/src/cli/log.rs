@@ -39,7 +39,7 @@ pub(super) struct LogArguments {
 }
 
 impl LogArguments {
-    /// True if the log is in JSON.
+    /// Reports whether the log is in JSON.
     pub(super) fn is_json(self) -> bool {
         self.log_format == LogFormat::Json
     }

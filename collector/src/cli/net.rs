@@ -75,7 +75,7 @@ impl NetArguments {
         Ok(())
     }
 
-    /// True if every client needs a token.
+    /// Reports whether every client needs a token.
     pub(super) fn asks_for_tokens(&self) -> bool {
         self.token_file.is_some()
     }

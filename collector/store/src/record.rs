@@ -187,7 +187,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// True if there are no rows.
+    /// Reports whether there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty() && self.events.is_empty() && self.batches.is_empty()

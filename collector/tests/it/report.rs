@@ -178,7 +178,7 @@ fn a_timeline_is_a_page_and_a_table_too() {
         .unwrap();
     assert!(text_of(picture).contains("worker:render"), "{page}");
     assert!(
-        page.contains("data-value=\"worker:render\">    worker:render</td>"),
+        page.contains("data-value=\"worker:render\">    worker:<wbr/>render</td>"),
         "inside the mail, inside the checkout: {page}"
     );
     assert!(directory.path().join("tables/timeline.parquet").exists());

@@ -142,7 +142,7 @@ impl Scope {
         })
     }
 
-    /// True if the page compares a period that has ends of its own.
+    /// Reports whether the page compares a period that has ends of its own.
     pub(crate) fn has_period(&self) -> bool {
         let mut others = self.others.iter();
         others.any(|(name, value)| PERIODS.contains(&&**name) && value.contains(".."))
@@ -176,7 +176,7 @@ impl Scope {
         }
     }
 
-    /// True if an end of the range is a relative time.
+    /// Reports whether an end of the range is a relative time.
     pub(crate) fn is_relative(&self) -> bool {
         is_ago(&self.since) || is_ago(&self.until)
     }

@@ -201,7 +201,7 @@ impl Site {
             .with_observer(observer))
     }
 
-    /// True if the store has a kernel recording. Blocks; not for async code.
+    /// Reports whether the store has a kernel recording. Blocks; not for async code.
     pub(crate) fn has_kernel(&self, runtime: &Handle) -> bool {
         let store = Store::local(&self.inner.options.data, runtime.clone());
         store.is_ok_and(|store| list_kernel(&store).is_ok_and(|files| !files.is_empty()))

@@ -176,7 +176,7 @@ fn page_of(page: &Page) -> VerbPage {
     }
 }
 
-/// True if a page offers the argument. A reader of a page cannot name files.
+/// Reports whether a page offers the argument. A reader of a page cannot name files.
 fn is_asked_on_pages(argument: &Arg, page: &Page) -> bool {
     let id = argument.get_id().as_str();
     let takes_path = argument.get_value_parser().type_id() == ValueParser::path_buf().type_id();

@@ -1,4 +1,4 @@
-//! Form of a subcommand's options: plain HTML that leads to an address.
+//! HTML form for a subcommand's options, submitted as a GET query.
 
 use stroboscope_render::page::Html;
 
@@ -217,7 +217,7 @@ fn write_input(html: &mut Html, field: &Field, value: Option<&str>) {
     }
 }
 
-/// True if the form has a field that takes the name of an attribute.
+/// Reports whether the form has a field that takes the name of an attribute.
 pub(crate) fn asks_for_attributes(page: &VerbPage) -> bool {
     let is_one = |field: &Field| field.kind == FieldKind::Text(ATTRIBUTE.to_owned());
     page.fields.iter().any(is_one)

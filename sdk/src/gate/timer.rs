@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::foresight;
-use super::machine::{Decision, Machine};
+use super::schedule::{Decision, Machine};
 use super::windows::WindowLog;
 use crate::clock::{Anchor, ClockSource};
 use stroboscope_burst::BurstConfig;

@@ -166,8 +166,8 @@ pub(super) fn leave<ThreadRef>(
     }
 }
 
-/// Leaves and ends a span if the previous context is another span of the same request. Returns
-/// `None` if it did nothing.
+/// Fast path of leaving and ending a span that was entered from another span of its request.
+/// Returns `None`, having done nothing, in all other cases.
 #[inline(always)]
 pub(super) fn leave_to(outer_id: u64, span_id: u64, word: u64) -> Option<()> {
     end_innermost(span_id, word, || thread::set_context_span_id(outer_id))

@@ -158,14 +158,14 @@ impl Alignment {
         self.disbelieved_lines
     }
 
-    /// True if the clocks of some pair are proven to differ.
+    /// Reports whether the clocks of some pair are proven to differ.
     pub fn is_needed(&self) -> bool {
         self.verdicts
             .values()
             .any(|verdict| *verdict == Verdict::Differ)
     }
 
-    /// True if every recorded timestamp is exact.
+    /// Reports whether every recorded timestamp is exact.
     pub fn is_exact(&self) -> bool {
         self.ways.values().all(|way| *way == Way::default())
             && self
@@ -216,7 +216,7 @@ impl Alignment {
             .map(|way| way.convert(at_ns))
     }
 
-    /// True if the alignment changes no timestamp, so that durations stay as recorded.
+    /// Reports whether the alignment changes no timestamp, so that durations stay as recorded.
     pub fn keeps_times(&self) -> bool {
         self.ways.values().all(|way| way.agreed_ns().is_some())
     }

@@ -144,7 +144,7 @@ impl Evidence {
         self.tasks > 0 && self.lines_are_in_order()
     }
 
-    /// True if the order of lines passes for the order of control.
+    /// Reports whether the order of lines passes for the order of control.
     pub(super) fn lines_are_in_order(&self) -> bool {
         self.for_clocks == 0 || self.for_lines / 9 >= self.for_clocks
     }

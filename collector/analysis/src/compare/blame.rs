@@ -45,7 +45,7 @@ const OWN_PART_MIN: f64 = 0.25;
 pub(super) const AS_A_WHOLE_MIN: f64 = 0.5;
 
 impl OwnChange {
-    /// True if the service changed as a whole, in this direction.
+    /// Reports whether the service changed as a whole, in this direction.
     pub(super) fn is_whole(self, change_ns: f64) -> bool {
         let part = if change_ns < 0.0 {
             self.faster

@@ -122,7 +122,7 @@ impl Environment {
         })
     }
 
-    /// True if a place changed no more than others did, within its precision.
+    /// Reports whether a place changed no more than others did, within its precision.
     fn is_usual(&self, ratio: Ratio) -> bool {
         let is_large = ratio.log.abs() >= LARGE;
         let deviation = self.spread.hypot(ratio.error.unwrap_or_default());

@@ -78,9 +78,11 @@ impl CategoryPair<'_> {
     }
 }
 
-/// Categories that both periods have, then the remainder, which has no category.
+/// Requests of both periods, matched by category.
 #[derive(Debug)]
 pub(super) struct Alike<'a> {
+    /// Categories with at least `REQUESTS_MIN` requests in each period, then the remainder, whose id
+    /// is `None`.
     pub(super) matched: Vec<CategoryPair<'a>>,
     /// Sampled requests of the categories in the remainder.
     pub(super) small: Vec<(CategoryId, Vec<Row<'a>>)>,

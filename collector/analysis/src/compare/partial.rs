@@ -52,7 +52,7 @@ impl PartialChange {
         })
     }
 
-    /// True if a time is that of a changed request.
+    /// Reports whether a time is that of a changed request.
     pub fn holds(&self, time_ns: f64) -> bool {
         if self.is_slower {
             time_ns > self.boundary_ns

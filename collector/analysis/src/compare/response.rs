@@ -76,8 +76,8 @@ const OF_ITSELF_MIN: f64 = 0.3;
 /// Reduced fraction of the required contribution.
 const SMALL_PART: f64 = 0.1;
 
-/// Computes the change of each place, by its number; `shape` returns the structure of a category,
-/// and `requests` are those of the root operation in both periods.
+/// Computes the change of each place, keyed by place number. `shape` returns the structure of a
+/// category. `requests` is the number of the root operation's requests in each period.
 pub(super) fn place_changes(
     alike: &Alike<'_>,
     shape: &dyn Fn(CategoryId) -> Option<Arc<Shape>>,

@@ -399,7 +399,7 @@ fn operations(shape: &Shape) -> BTreeSet<Operation> {
     found
 }
 
-/// True if `inner` runs inside of `outer`.
+/// Reports whether `inner` runs inside of `outer`.
 fn is_below(shape: &Shape, outer: &Operation, inner: &Operation) -> bool {
     if shape.operation == *outer {
         return shape

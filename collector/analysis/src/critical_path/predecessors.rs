@@ -26,12 +26,12 @@ enum PredecessorSet {
     Repeated(usize),
 }
 
-/// Precedence among the predecessors of a segment, as the one that it waited for last.
+/// Order of a segment's predecessors; the greatest is the one that the segment waited for last.
 ///
-/// Of those that ended at once, the one that took time and started last wins: a span that runs
-/// concurrently with a call, and ends with its answer, would hide all that the call waited for.
-/// Those of no length, which may have had nothing to wait for, come last, the first of the trace
-/// before the others.
+/// Among predecessors with the same end, the one with a nonzero duration that started last wins: a
+/// span that runs concurrently with a call and ends with its response would otherwise hide the
+/// call's predecessors. Predecessors without duration rank lowest, the first of the trace above the
+/// others.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     end_ns: i64,

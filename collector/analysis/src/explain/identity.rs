@@ -66,7 +66,7 @@ const RELEASES: [&str; 7] = [
     "version", "release", "build", "commit", "revision", "sha", "image",
 ];
 
-/// True if a name identifies processes, threads or connections, or the recording library.
+/// Reports whether a name identifies processes, threads or connections, or the recording library.
 pub(super) fn is_named(key: &str) -> bool {
     let key = key.strip_prefix("resource.").unwrap_or(key);
     let of_family = FAMILIES.iter().any(|family| key.starts_with(family));

@@ -70,7 +70,7 @@ impl FlowEdge {
         operation(task_path::last_component(task))
     }
 
-    /// True if the edge lies between two children.
+    /// Reports whether the edge lies between two children.
     pub fn is_between(&self) -> bool {
         self.end.starts_with('→') && self.start.starts_with('←')
     }
@@ -169,7 +169,7 @@ impl EdgeTable {
         self.edges.len()
     }
 
-    /// True if there are no edges.
+    /// Reports whether there are no edges.
     pub fn is_empty(&self) -> bool {
         self.edges.is_empty()
     }

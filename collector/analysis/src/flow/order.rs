@@ -141,7 +141,7 @@ impl KnownOrders {
         }
     }
 
-    /// True if the order of `a` and `b` below this parent is meaningful.
+    /// Reports whether the order of `a` and `b` below this parent is meaningful.
     pub(super) fn is_serial(&self, parent: OperationId, a: OperationId, b: OperationId) -> bool {
         a != b && !self.unordered.contains(&(parent, a.min(b), a.max(b)))
     }

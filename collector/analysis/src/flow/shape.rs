@@ -214,7 +214,7 @@ impl Shape {
         false
     }
 
-    /// True if the operation or any part of it failed.
+    /// Reports whether the operation or any part of it failed.
     pub fn has_error(&self) -> bool {
         self.is_error || self.parts().any(|part| part.shape.has_error())
     }

@@ -109,13 +109,13 @@ impl SpanSums {
         self.sums.len()
     }
 
-    /// True if there are no spans.
+    /// Reports whether there are no spans.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sums.is_empty()
     }
 
-    /// True if the kernel worked for this span.
+    /// Reports whether the kernel worked for this span.
     #[must_use]
     pub fn contains(&self, span: RequestId) -> bool {
         self.sums.contains_key(&span)

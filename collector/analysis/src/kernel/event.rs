@@ -17,7 +17,7 @@ impl Name {
         Self(bytes)
     }
 
-    /// True if the name is unknown.
+    /// Reports whether the name is unknown.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0[0] == 0

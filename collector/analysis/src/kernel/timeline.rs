@@ -279,7 +279,7 @@ impl Timeline {
         self.gaps.retain(|gap| keep(Some(gap.end_ns)));
     }
 
-    /// True if no thread did anything.
+    /// Reports whether no thread did anything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()

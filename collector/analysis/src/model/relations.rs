@@ -199,7 +199,7 @@ impl Relations {
         }
     }
 
-    /// True if `a` is in [`Relations::ordered_before`] of `b`.
+    /// Reports whether `a` is in [`Relations::ordered_before`] of `b`.
     pub(crate) fn is_ordered_before(&self, a: SegmentId, b: SegmentId) -> bool {
         self.ordered_before.get(b.index(), a.index())
     }
@@ -246,7 +246,7 @@ impl Relations {
         self.tolerance
     }
 
-    /// True if `a` is believed always to end before `b` starts.
+    /// Reports whether `a` is believed always to end before `b` starts.
     pub fn happens_before(&self, a: SegmentId, b: SegmentId) -> bool {
         self.predecessors.get(b.index(), a.index())
     }

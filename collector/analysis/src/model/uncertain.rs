@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 /// Maximum number of segments for comparing all pairs; beyond it, that would take too long.
 pub(super) const PAIRWISE_MAX: usize = 2048;
 
-/// True if `x` certainly starts before `y` ends.
+/// Reports whether `x` certainly starts before `y` ends.
 pub(super) fn starts_before_end(trace: &SegmentedTrace, x: &Segment, y: &Segment) -> bool {
     if x.step.is_with(y.step) {
         return x.step.is_before(y.step);

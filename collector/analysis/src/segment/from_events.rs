@@ -51,7 +51,7 @@ impl EventCutter {
         }
     }
 
-    /// Cuts the events of one trace.
+    /// Splits the events of one trace into segments.
     pub(super) fn cut(&mut self, events: &[EventRecord], pieces: &mut Pieces<'_>) {
         let order = ordered(events, pieces);
         if self.split_names.len() > NAMES_MAX {

@@ -114,7 +114,7 @@ impl ChildrenInterval {
         }
     }
 
-    /// True if it has ended when another child ends.
+    /// Reports whether it has ended when another child ends.
     fn ends_by(&self, recorded_end: Instant, end: Instant) -> bool {
         if self.recorded_end.1 == recorded_end.1 {
             self.recorded_end.0 <= recorded_end.0

@@ -75,7 +75,7 @@ impl Pieces<'_> {
         }
     }
 
-    /// True if the first instant was certainly after the other. Between clocks that nothing
+    /// Reports whether the first instant was certainly after the other. Between clocks that nothing
     /// connects, the timestamps decide, as there is no better evidence.
     pub(super) fn is_after(&self, late: Instant, early: Instant) -> bool {
         let (of_late, of_early) = (self.bounds(late.1), self.bounds(early.1));

@@ -41,12 +41,12 @@ impl ThreadStep {
         })
     }
 
-    /// True if both are known to be in one thread.
+    /// Reports whether both are known to be in one thread.
     pub fn is_with(self, other: ThreadStep) -> bool {
         self.thread == other.thread && self.thread != u16::MAX
     }
 
-    /// True if this comes before the other one in their thread.
+    /// Reports whether this comes before the other one in their thread.
     pub fn is_before(self, other: ThreadStep) -> bool {
         self.is_with(other) && self.step < other.step
     }

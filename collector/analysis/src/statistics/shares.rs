@@ -52,8 +52,8 @@ pub fn differ_by_at_least(one: Share, other: Share) -> f64 {
     (high.value() - low.value() - below.hypot(above)).max(0.0)
 }
 
-/// Reports whether Fisher's test can find a difference. It cannot if no member or every member has
-/// the property, as every split then gives p = 1.
+/// Reports whether Fisher's test can find a difference. It cannot if a sample is empty, or if no
+/// member or every member has the property: every split then gives p = 1.
 pub fn is_testable(one: Share, other: Share) -> bool {
     let (parts, of) = (
         one.part.min(one.of) + other.part.min(other.of),

@@ -29,12 +29,12 @@ pub(super) struct Fit {
 const GAP_VARIES_MAX: f64 = 0.6;
 
 impl Fit {
-    /// True if nothing else has a noticeable influence.
+    /// Reports whether nothing else has a noticeable influence.
     pub(super) fn is_exact(&self) -> bool {
         self.spread_ns < 0.01 * self.length_spread_ns
     }
 
-    /// True if the gaps are due to one cause, and not to chance.
+    /// Reports whether the gaps are due to one cause, and not to chance.
     pub(super) fn is_regular(&self) -> bool {
         self.spread_ns <= GAP_VARIES_MAX * self.mean_gap_ns
             || self.spread_ns <= 0.01 * self.mean_length_ns
@@ -77,7 +77,7 @@ impl Moments {
     }
 }
 
-/// True if y certainly does not follow x, or by less than x.
+/// Reports whether y certainly does not follow x, or by less than x.
 pub(super) fn stays(points: &[(f64, f64)]) -> bool {
     let Moments {
         count,

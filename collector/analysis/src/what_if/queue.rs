@@ -150,7 +150,7 @@ impl Queue {
         lengths.fold(0, u64::saturating_add)
     }
 
-    /// True if visits of the other queue wait inside those of this one.
+    /// Reports whether visits of the other queue wait inside those of this one.
     pub(super) fn encloses(&self, other: &Queue) -> bool {
         let mut of_request: FxHashMap<usize, Vec<&Visit>> = FxHashMap::default();
         for visit in &self.visits {

@@ -25,7 +25,8 @@ pub struct FailureShift {
     pub p_value: f64,
     /// True if the difference is more than chance, and large enough to matter.
     pub is_change: bool,
-    /// Origins of failures, the largest increase first, without requests that recovered.
+    /// Origins of failures, largest increase first. Failures from which the request recovered are
+    /// excluded.
     pub origins: Vec<OriginShift>,
 }
 

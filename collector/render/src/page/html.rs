@@ -74,7 +74,7 @@ impl Html {
         self
     }
 
-    /// True if there is no content.
+    /// Reports whether there is no content.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

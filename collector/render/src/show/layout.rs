@@ -46,7 +46,7 @@ impl TextColumn {
         }
     }
 
-    /// True if the cells may be broken into lines, unlike ids and numbers.
+    /// Reports whether the cells may be broken into lines, unlike ids and numbers.
     fn is_name(&self) -> bool {
         matches!(self.kind, Kind::Text | Kind::Segment)
     }

@@ -24,7 +24,7 @@ pub fn escaped_json(json: &str) -> String {
     escaped
 }
 
-/// True if the character changes the direction of adjacent text.
+/// Reports whether the character changes the direction of adjacent text.
 fn is_bidirectional(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

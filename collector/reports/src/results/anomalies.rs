@@ -182,7 +182,7 @@ impl Anomalies {
 const DIFFERENCE_MIN: f64 = 0.005;
 
 impl AnomalyRow {
-    /// True if the row is informative about slow requests.
+    /// Reports whether the row is informative about slow requests.
     fn tells(&self) -> bool {
         self.significant && self.critical_share.difference.abs() >= DIFFERENCE_MIN
     }

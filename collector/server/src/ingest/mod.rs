@@ -5,7 +5,6 @@
 //! converts closed segments to Parquet by the steps of [`stroboscope_store::flush`]. A third
 //! thread, with the lowest priority, maintains the store's files.
 
-mod commit;
 mod error;
 mod flushing;
 mod handle;
@@ -16,10 +15,11 @@ mod simulated;
 mod simulation;
 #[cfg(test)]
 mod slow_disk;
+mod wal_commit;
 
-pub use commit::CommitOutcome;
 pub use error::IntakeError;
 pub use handle::{Intake, Options, Stop, Submission};
 pub use maintenance::MaintenanceOptions;
 #[cfg(feature = "simulation")]
 pub use simulated::Ways;
+pub use wal_commit::CommitOutcome;

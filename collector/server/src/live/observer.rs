@@ -212,7 +212,7 @@ impl Live {
         self.model.labels().len()
     }
 
-    /// Returns the current model.
+    /// Returns a snapshot of the canonical model, its counts, and the requests by root operation.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let clocks_differ = self.clocks.align(None).is_needed();

@@ -12,9 +12,9 @@ use tokio::time::{Instant, Sleep};
 use tonic::Status;
 
 use super::guard::Rejection;
+use super::ports::Ports;
 use super::rejections::{PortName, RejectionCause};
 use super::revocation::Withdrawal;
-use super::settings::Ports;
 use crate::pool::{Lack, Share};
 
 /// Share of the bytes that requests may hold while they arrive; it is released with its last clone.

@@ -27,9 +27,9 @@ use tonic::transport::server::TcpConnectInfo;
 use super::authority::AuthorityFilter;
 use super::body::{BodyAccounting, BodyShare, BoundedBody, Messages};
 use super::guard::{HEAD_BYTES_MAX, Rejection, Way};
+use super::ports::Ports;
 use super::rejections::{PortName, RejectionCause};
 use super::revocation::{ResponseEnd, Withdrawal};
-use super::settings::Ports;
 use crate::pool::{Peer, Pool, Share};
 
 /// Builds the response to a rejected request.

@@ -9,8 +9,8 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use super::login::{LOGIN_PATH, LOGOUT_PATH, Login, login_cookie};
+use super::ports::Ports;
 use super::rejections::{PortName, RejectionCause};
-use super::settings::Ports;
 use super::tokens::{Role, TokenMatch};
 use crate::pool::Lack;
 
@@ -310,7 +310,7 @@ fn split_port(authority: &str) -> Option<(&str, Option<&str>)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::settings::NetSettings;
+    use super::super::ports::NetSettings;
     use super::*;
     use axum::http::Request;
 

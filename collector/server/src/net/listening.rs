@@ -17,8 +17,8 @@ use tonic::transport::server::TcpConnectInfo;
 
 use super::connection::{Answer, Visitor, Visits, until_true};
 use super::guard::Way;
+use super::ports::Ports;
 use super::rejections::{PortName, RejectionCause};
-use super::settings::Ports;
 use super::tls::is_about_client;
 use crate::pool::{Lack, Peer, Pool, Share};
 
@@ -159,7 +159,7 @@ async fn accept(mut socket: Socket, visits: Visits, stopped: watch::Receiver<boo
     while visiting.join_next().await.is_some() {}
 }
 
-/// True if the error concerns one client that is gone; the next accept may follow at once.
+/// Reports whether the error concerns one client that is gone; the next accept may follow at once.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -5,7 +5,7 @@
 //! sockets. `guard` admits requests, by tokens (`tokens`) and by the host names they use. `login`
 //! is the cookie of a browser, `session` issues it for a token, and `attempts` counts wrong tokens.
 //! `body` counts bytes while they arrive, and `unpack` those that it decompresses, for gRPC on
-//! behalf of `messages`. `revocation` ends requests whose token has become invalid. `settings`
+//! behalf of `messages`. `revocation` ends requests whose token has become invalid. `ports`
 //! holds what all ports share, and reloads changed files. `rejections` counts rejections by cause.
 
 mod attempts;
@@ -16,10 +16,10 @@ mod guard;
 mod listening;
 mod login;
 mod messages;
+mod ports;
 mod rejections;
 mod revocation;
 mod session;
-mod settings;
 mod tls;
 mod tokens;
 mod unpack;
@@ -33,8 +33,8 @@ pub(crate) use listening::{Listener, ListenerSetup};
 pub use listening::{SimulatedListener, SimulatedStream};
 pub(crate) use login::{LOGIN_PATH, LOGOUT_PATH};
 pub(crate) use messages::unpack_messages;
+pub use ports::{DoorError, NetSettings, Ports};
 pub use rejections::{PortName, RejectionCause, RejectionCounters};
-pub use settings::{DoorError, NetSettings, Ports};
 pub use tls::{BadTls, TlsFiles};
 pub use tokens::{BadTokens, Role};
 pub(crate) use unpack::{ContentCoding, UnpackError, unpack_beside};

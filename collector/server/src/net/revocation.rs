@@ -13,8 +13,8 @@ use http_body::Frame;
 use tokio::sync::watch;
 
 use super::guard::Rejection;
+use super::ports::Ports;
 use super::rejections::{PortName, RejectionCause};
-use super::settings::Ports;
 use super::tokens::Role;
 
 /// Time in which accepted messages are still answered; then the response ends as well.

@@ -6,8 +6,8 @@ use axum::http::HeaderMap;
 
 use super::guard::Rejection;
 use super::login::{COOKIE, login_cookie, now_s, signed};
+use super::ports::Ports;
 use super::rejections::RejectionCause;
-use super::settings::Ports;
 use super::tokens::Role;
 use crate::pool::Peer;
 

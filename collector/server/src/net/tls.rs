@@ -93,7 +93,7 @@ fn config(texts: &TlsTexts<'_>, protocols: &[&[u8]]) -> Result<ServerConfig, Bad
     Ok(config)
 }
 
-/// True if a handshake failed because the client certificate was missing or invalid.
+/// Reports whether a handshake failed because the client certificate was missing or invalid.
 pub(super) fn is_about_client(error: &std::io::Error) -> bool {
     let tls = error
         .get_ref()

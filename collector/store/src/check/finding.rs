@@ -106,7 +106,7 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    /// True if no problem is left unrepaired.
+    /// Reports whether no problem is left unrepaired.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.findings.iter().all(|finding| finding.repair.is_some())

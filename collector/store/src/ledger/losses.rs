@@ -82,7 +82,7 @@ impl LossWatch {
         self.before.len()
     }
 
-    /// True if no process is known.
+    /// Reports whether no process is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.before.is_empty()

@@ -103,7 +103,7 @@ impl AttributeKeys {
         }
     }
 
-    /// True if no attributes are selected.
+    /// Reports whether no attributes are selected.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && !self.all

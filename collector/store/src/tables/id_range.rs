@@ -65,8 +65,8 @@ fn id(bytes: Option<&[u8]>) -> Option<u128> {
         .map(u128::from_be_bytes)
 }
 
-/// Returns the trace ids of each row group, from the statistics. Without statistics, a row group
-/// may contain any id.
+/// Returns the range of trace ids and the number of rows of each row group. Without statistics, the
+/// range is unbounded.
 pub(super) fn row_groups(metadata: &ParquetMetaData) -> Vec<RowGroupIds> {
     let of = |group: &parquet::file::metadata::RowGroupMetaData| {
         let statistics = group

@@ -62,7 +62,7 @@ impl ParquetSource {
         }
     }
 
-    /// True if the whole object is in memory.
+    /// Reports whether the whole object is in memory.
     pub(super) fn is_whole(&self) -> bool {
         self.whole.is_some()
     }

@@ -56,7 +56,7 @@ impl Segments {
         }
     }
 
-    /// True if the file was merged from others.
+    /// Reports whether the file was merged from others.
     #[must_use]
     pub fn is_compacted(self) -> bool {
         self.first < self.last
