@@ -22,8 +22,7 @@
 //!
 //! [`StoredSpan::parts`] is the inverse: it restores all of this without loss.
 //!
-//! `span` defines a foreign span. `typed` (JSON), `wire` (protobuf) and `id_text` serve importers,
-//! too.
+//! `span`, `typed` (JSON), `wire` (protobuf) and `id_text` serve importers of other formats, too.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"

@@ -181,7 +181,7 @@ fn what_a_damaged_file_was_compacted_of_comes_back() {
     assert_eq!(kinds(&directory.check()), [FindingKind::DamagedFile]);
     let report = directory.repair();
     let done = report.findings[0].repair.as_deref().unwrap();
-    assert!(done.contains("4 files"), "{done}");
+    assert!(done.contains("4 input files"), "{done}");
     assert_eq!(directory.rows(), before);
     assert_eq!(directory.check().findings, []);
 }
