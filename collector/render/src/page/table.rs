@@ -220,7 +220,7 @@ fn write_cell(
 /// Writes a name that may continue on the next line after `:` and `/`, and within long words.
 fn write_breakable(html: &mut Html, text: &str) {
     /// Characters of a word that stay together.
-    const WORD: usize = 24;
+    const WORD: usize = 14;
     let mut from = 0;
     let mut word = 0;
     let mut characters = text.char_indices().peekable();
