@@ -291,7 +291,7 @@ async fn files_of_pages_are_kept_for_good() {
         .split('"')
         .filter(|word| word.starts_with("/assets/"))
         .collect();
-    assert_eq!(paths.len(), 3, "{paths:?}");
+    assert_eq!(paths.len(), 2, "{paths:?}");
     for path in paths {
         let got = fixture.get(path).await;
         assert_eq!(got.status, StatusCode::OK, "{path}");
