@@ -39,12 +39,12 @@ enum Kernel {
 /// Record system calls and scheduling during bursts, until interrupted
 ///
 /// Services with the SDK mark which request each thread works for, as long as a recorder runs;
-/// other programs can do so with one system call (ARCHITECTURE.md, "Markers"). Needs root, or
-/// CAP_BPF and CAP_PERFMON. On kernels without BTF it uses tracefs, which needs root. Writes events
-/// to the table `kernel` in the data directory every 5 s, also while a collector uses the
-/// directory. The recorder keeps the burst-config that it started with, and stores it in the
-/// recording, even if the collector sets another one for services; `timeline` reports where they
-/// differ.
+/// other programs can do so with one system call (see the README of the crate stroboscope-burst).
+/// Needs root, or CAP_BPF and CAP_PERFMON. On kernels without BTF it uses tracefs, which needs
+/// root. Writes events to the table `kernel` in the data directory every 5 s, also while a
+/// collector uses the directory. The recorder keeps the burst-config that it started with, and
+/// stores it in the recording, even if the collector sets another one for services; `timeline`
+/// reports where they differ.
 #[derive(Debug, Args)]
 pub(super) struct Record {
     #[command(flatten)]
