@@ -1,9 +1,9 @@
 //! One time axis for the clocks of many hosts (The Mystery Machine, §3).
 //!
-//! When a thread of control goes from host A to host B and back, A's interval minus B's is the time
-//! on the network, the RTT. If both ways took equally long, B's middle instant would coincide with
-//! A's; in any case it is at most RTT/2 off. So each [`RoundTrip`] is one estimate of the offset
-//! between two clocks, with its own error bound.
+//! A thread of control goes from host A to host B and back. A's interval minus B's is the time on
+//! the network, the RTT. If both ways took equally long, B's middle instant would coincide with
+//! A's; it is at most RTT/2 off. So each [`RoundTrip`] is one estimate of the offset between two
+//! clocks, with its own error bound.
 //!
 //! 1. [`ClockEstimates`] takes the traces one by one. For each ordered pair of hosts and each
 //!    window of time, it keeps the round trip of lowest RTT; for each pair, the evidence for and

@@ -100,10 +100,10 @@ impl TracePath {
 /// model that the relations come from; a segment that the model does not know has no predecessors
 /// and no successors.
 ///
-/// Of several segments that end last, the first in the order of the trace counts; of several
-/// predecessors that end last, the one that took time and started last. At worst, the time is
-/// proportional to segments times labels (in a pipeline, to the square of the segments of an
-/// element), and much less where many of them are in order.
+/// If several segments end last, the path ends with the first of them in the order of the trace. If
+/// several predecessors end last, the segment waited for the one that took time and started last.
+/// At worst, the time is proportional to segments times labels (in a pipeline, to the square of the
+/// segments of an element), and much less where many of them are in order.
 pub fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
     debug_assert!(
         trace

@@ -7,13 +7,13 @@
 //!   before t₁ is done with it, or in which t₂ starts on two elements in the other order than t₁
 //!   did.
 //!
-//! Where timestamps have a resolution or error bounds (see [`clock`](crate::clock)), only an order
-//! that is certain contradicts: by more than the resolution, and between two clocks by more than
-//! both clocks' errors. Between clocks that nothing connects, no order is certain. But a segment
-//! starts before it ends, and the segments of a span or of an event log's task follow each other,
-//! regardless of the clocks. In a trace of more than 2,048 segments whose clocks differ in their
-//! bounds, the errors are also applied between timestamps of one clock, which contradicts less than
-//! it could.
+//! Timestamps may have a resolution or error bounds (see [`clock`](crate::clock)). Then only an
+//! order that is certain contradicts: by more than the resolution, and between two clocks by more
+//! than both clocks' errors. Between clocks that nothing connects, no order is certain. But a
+//! segment starts before it ends, and the segments of a span or of an event log's task follow each
+//! other, regardless of the clocks. In a trace of more than 2,048 segments whose clocks differ in
+//! their bounds, the errors are also applied between timestamps of one clock, which contradicts
+//! less than it could.
 //!
 //! Two segments whose order no trace has shown have no believed relation.
 //!

@@ -59,7 +59,7 @@ pub(crate) struct Ranked {
 }
 
 impl Tool {
-    /// Of a directory in which the tool's repository is, copied to `directory`.
+    /// Copies the tool's repository in `from` to `directory`, and prepares it to run.
     pub(crate) fn prepare(from: &Path, directory: &Path) -> Result<Self, Failure> {
         let source = from.join("source");
         if !source.join(PROGRAM).is_file() {

@@ -164,10 +164,13 @@ pub fn parse_formula(text: &str) -> Result<(String, Formula), String> {
         Err(error) => {
             let marked = error.marked(text).replace('\n', "\n  ");
             // `tenant=t2`, as the periods of `compare` take it.
-            let condition = text.split_once('=').filter(|_| !text.contains('{'));
-            let hint = condition.map_or_else(String::new, |(key, value)| {
+            let meant = text.split_once('=').map(|(key, value)| {
                 let [key, value] = [key, value].map(|part| part.trim().trim_matches('"'));
-                format!("\n  A formula for an attribute: {{ .{key} = \"{value}\" }}")
+                format!("{{ .{key} = \"{value}\" }}")
+            });
+            let meant = meant.filter(|meant| parse(meant).is_ok());
+            let hint = meant.map_or_else(String::new, |meant| {
+                format!("\n  A formula for an attribute: {meant}")
             });
             Err(format!("{error}\n  {marked}{hint}"))
         }

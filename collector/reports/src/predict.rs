@@ -139,7 +139,7 @@ rows! {
     type_i: Share, "type I" = part(row.type_i);
     type_ii: Share, "type II" = part(row.type_ii);
     correlation: Number, "correlation" = row.correlation;
-    predicted: Count, "foretold" = row.predicted;
+    predicted: Count, "forecast" = row.predicted;
 }
 
 impl Report for Prediction {

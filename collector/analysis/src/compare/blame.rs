@@ -59,8 +59,8 @@ impl OwnChange {
 /// Responsible service for each changed link, keyed by the link's place; `own` holds the changes of
 /// the services themselves.
 ///
-/// As few services as possible should explain as much as possible. Repeatedly selects the service
-/// whose late links contribute most, reduced by the share of its links that are on time.
+/// The selection is greedy, so that few services explain much. Each round selects the service whose
+/// late links contribute most, reduced by the share of its links that are on time.
 pub(super) fn responsible(
     links: &[Link],
     own: &BTreeMap<Arc<str>, OwnChange>,

@@ -1,9 +1,9 @@
 //! Corrects timestamps within their bounds.
 //!
-//! Where timestamps have a resolution or error bounds, a segment may be recorded to end after the
-//! start of one that, by the model, waited for it. As recorded, the later segment would wait for
-//! nothing, and the earlier one would have unusable slack. An order within the bounds contradicts
-//! nothing, so the two are made to touch.
+//! Timestamps with a resolution or error bounds may show a segment that ends after the start of one
+//! that, by the model, waited for it. As recorded, the later segment would wait for nothing, and
+//! the earlier one would have unusable slack. An order within the bounds contradicts nothing, so
+//! this module makes the two touch.
 
 use super::TracePath;
 use crate::model::Relations;

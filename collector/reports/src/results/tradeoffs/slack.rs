@@ -60,7 +60,7 @@ rows! {
     type_i: Share, "type I" = told(row.type_i);
     type_ii: Share, "type II" = told(row.type_ii);
     informedness: Number, "tells" = told(row.informedness);
-    predicted: Count, "foretold" = row.predicted;
+    predicted: Count, "forecast" = row.predicted;
     requests: Count, "requests" = row.requests;
 }
 
