@@ -27,6 +27,11 @@ pub enum DataDirError {
          it, choose another directory with --data"
     )]
     Foreign { directory: PathBuf, entry: String },
+    /// The directory holds a store, and an agent keeps none.
+    #[error(
+        "{0} holds a store, which an agent does not keep; choose another directory with --data"
+    )]
+    HoldsStore(PathBuf),
     /// Another process writes to the directory.
     #[error(
         "another stroboscope is writing to {0}; stop it, or use another directory with --data (collectors with directories of their own \
@@ -35,9 +40,12 @@ pub enum DataDirError {
     InUse(PathBuf),
 }
 
+/// Name of the file that a data directory with a store has.
+const CHECKPOINT: &str = "checkpoint.json";
+
 /// A data directory: `wal/`, the store's tables, `checkpoint.json`, `lock`, `generations/` and
 /// `replaced/` (see [`maintenance`](crate::maintenance)), `requests`, and `cache/`, which can be
-/// deleted.
+/// deleted. An agent's has `wal/`, `forwarded/` and `lock`.
 #[derive(Clone, Debug)]
 pub struct DataDir {
     root: PathBuf,
@@ -118,6 +126,21 @@ impl DataDir {
                 Err(DataDirError::Missing(root.to_owned()))
             }
             Err(error) => Err(io(error)),
+        }
+    }
+
+    /// Checks that the directory holds no store.
+    ///
+    /// # Errors
+    /// Returns an error if it holds one.
+    pub(crate) fn refuse_store(&self) -> Result<(), DataDirError> {
+        match self.disk.names(&self.root) {
+            Ok(names) if !names.iter().any(|name| name == CHECKPOINT) => Ok(()),
+            Ok(_) => Err(DataDirError::HoldsStore(self.root.clone())),
+            Err(source) => Err(DataDirError::Io {
+                path: self.root.clone(),
+                source,
+            }),
         }
     }
 
@@ -238,7 +261,7 @@ fn is_ours(root: &Path) -> bool {
         })
     };
     root.join("wal").is_dir()
-        || root.join("checkpoint.json").is_file()
+        || root.join(CHECKPOINT).is_file()
         || StoreTable::ALL.into_iter().any(has_day)
 }
 

@@ -20,6 +20,9 @@ pub enum FlushError {
     Checkpoint(#[from] CheckpointError),
     #[error(transparent)]
     Data(#[from] DataDirError),
+    /// The collector to which an agent forwards did not accept the segment; contains the reason.
+    #[error("{0}")]
+    Upstream(String),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),

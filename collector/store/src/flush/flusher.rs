@@ -6,16 +6,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use object_store::path::Path;
 
+use super::segment::{list_closed, loaded_checkpoint, read_closed};
 use super::{Counters, FlushError};
-use crate::data_dir::{DataDir, DataDirError};
+use crate::data_dir::DataDir;
 use crate::decode::{CheckedBatch, otlp_json, otlp_logs_json, otlp_logs_protobuf, otlp_protobuf};
 use crate::ledger::{Checkpoint, Ledger, Verdict};
 use crate::limits::Limits;
 use crate::record::Rows;
 use crate::tables::{PartitionRule, Segments, Store, StoreTable, write_rows};
-use crate::wal::{
-    Payload, PayloadKind, Scan, list_segments_on, read_segment_on, remove_segment, segment_path,
-};
+use crate::wal::{Payload, PayloadKind, remove_segment, segment_path};
 
 /// Observer of data that has become durable in the store, such as a live model. Its methods must
 /// not wait.
@@ -57,18 +56,7 @@ impl Flusher {
     /// # Errors
     /// Returns an error if the checkpoint is damaged or cannot be read.
     pub fn load(data: &DataDir, store: Store, counters: Arc<Counters>) -> Result<Self, FlushError> {
-        // A killed process may have renamed the checkpoint without syncing its name. The checkpoint
-        // decides which segments are deleted, so a power cut must not revert it.
-        let root = data.root();
-        let synced = data.disk().sync(root);
-        synced.map_err(|source| DataDirError::Io {
-            path: root.to_owned(),
-            source,
-        })?;
-        let checkpoint = Checkpoint::load(&**data.disk(), data.root())?;
-        counters
-            .checkpoint_segment
-            .store(checkpoint.next_segment, Relaxed);
+        let checkpoint = loaded_checkpoint(&**data.disk(), data.root(), &counters)?;
         Ok(Self {
             checkpoint,
             data: data.clone(),
@@ -106,12 +94,7 @@ impl Flusher {
     /// Returns an error if the log or the store cannot be listed.
     pub fn next_segment(&self) -> Result<u64, FlushError> {
         let mut next = self.checkpoint.next_segment;
-        let listed = list_segments_on(&**self.data.disk(), &self.data.wal()).map_err(|source| {
-            FlushError::Wal {
-                segment: next,
-                source,
-            }
-        })?;
+        let listed = list_closed(&self.data)?;
         next = listed.last().map_or(next, |&last| next.max(last + 1));
         // Checks all tables: an OTLP segment has no batches.
         for table in StoreTable::ALL {
@@ -129,12 +112,7 @@ impl Flusher {
     /// Returns an error at the first segment that fails. Those before it are in the store.
     pub fn recover(&mut self) -> Result<usize, FlushError> {
         let first = self.checkpoint.next_segment;
-        let listed = list_segments_on(&**self.data.disk(), &self.data.wal()).map_err(|source| {
-            FlushError::Wal {
-                segment: first,
-                source,
-            }
-        })?;
+        let listed = list_closed(&self.data)?;
         let (done, waiting): (Vec<u64>, Vec<u64>) =
             listed.into_iter().partition(|&number| number < first);
         // A crash came between checkpoint and deletion.
@@ -220,7 +198,7 @@ impl Flusher {
     /// Returns an error if the segment cannot be read or an object cannot be written.
     pub fn convert(&self, segment: u64) -> Result<ConvertedSegment, FlushError> {
         let path = segment_path(&self.data.wal(), segment);
-        let scan = self.read(segment, &path)?;
+        let scan = read_closed(&self.data, segment, &self.counters)?;
         let mut ledger = self.checkpoint.ledger.clone();
         let mut rows = Rows::default();
         let received = || {
@@ -299,24 +277,6 @@ impl Flusher {
     pub fn remove(&self, segment: u64) -> Result<(), FlushError> {
         remove_segment(&**self.data.disk(), &self.data.wal(), segment)
             .map_err(|source| FlushError::Wal { segment, source })
-    }
-
-    fn read(&self, segment: u64, path: &std::path::Path) -> Result<Scan, FlushError> {
-        let scan = match read_segment_on(&**self.data.disk(), path) {
-            // An abandoned segment whose file was never created.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Scan::default(),
-            Err(source) => return Err(FlushError::Wal { segment, source }),
-            Ok(scan) => scan,
-        };
-        for note in &scan.notes {
-            if note.is_damage() {
-                self.counters.wal_damage.fetch_add(1, Relaxed);
-                tracing::error!("{note}");
-            } else {
-                tracing::warn!("{note}");
-            }
-        }
-        Ok(scan)
     }
 }
 

@@ -11,11 +11,16 @@
 //! There are two ledgers. The live one answers senders and covers everything in the log; the
 //! checkpoint's covers only what is in Parquet. If the live one were saved, replaying the log after
 //! a crash would treat its batches as duplicates.
+//!
+//! An agent has no store. Its [`Forwarder`] sends each closed segment to another collector instead.
 
 mod counters;
 mod error;
 mod flusher;
+mod forwarder;
+mod segment;
 
 pub use counters::{Counters, Totals};
 pub use error::FlushError;
 pub use flusher::{Arrivals, ConvertedSegment, Flusher, now_ns};
+pub use forwarder::{Forwarder, Upstream, WaitingLog};

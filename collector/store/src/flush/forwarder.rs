@@ -1,0 +1,168 @@
+//! Forwards closed segments of an agent's log to another collector. Forwarding a segment has three
+//! steps, and repeating them repairs a crash between any two:
+//!
+//! 1. The other collector acknowledges each payload of the segment.
+//! 2. The checkpoint records this, with the ledger of exactly these segments.
+//! 3. The segment is deleted.
+//!
+//! A repetition delivers payloads twice. The other collector recognizes batches by their number;
+//! readers recognize OTLP spans by their ids.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::segment::{list_closed, loaded_checkpoint, read_closed};
+use super::{Counters, FlushError, now_ns};
+use crate::data_dir::{DataDir, DataDirError};
+use crate::decode::CheckedBatch;
+use crate::ledger::{Checkpoint, Ledger, Verdict};
+use crate::limits::Limits;
+use crate::wal::{Payload, PayloadKind, remove_segment};
+
+/// Connection to the collector that an agent forwards to.
+pub trait Upstream: std::fmt::Debug + Send {
+    /// Delivers the payloads of a segment. Blocks until the other collector has acknowledged or
+    /// permanently rejected each of them. A repeated call for the same segment may skip those that
+    /// it has settled.
+    ///
+    /// # Errors
+    /// Returns the reason, for people, if a payload was not settled.
+    fn deliver(&mut self, segment: u64, payloads: &[Payload]) -> Result<(), String>;
+}
+
+/// Forwarder of an agent's closed segments, in order.
+#[derive(Debug)]
+pub struct Forwarder {
+    data: DataDir,
+    /// Directory of the checkpoint. It is apart from that of a store, so a collector that opens the
+    /// data directory later stores what is left in the log.
+    directory: PathBuf,
+    checkpoint: Checkpoint,
+    counters: Arc<Counters>,
+    upstream: Box<dyn Upstream>,
+}
+
+/// Content of an agent's log at its start.
+#[derive(Debug)]
+pub struct WaitingLog {
+    /// Ledger of everything that the agent has acknowledged.
+    pub ledger: Ledger,
+    /// Segments to forward, with their sizes in bytes.
+    pub segments: BTreeMap<u64, u64>,
+    /// Number of the next segment.
+    pub next_segment: u64,
+}
+
+impl Forwarder {
+    /// Loads the checkpoint. The caller holds the lock of the data directory.
+    ///
+    /// # Errors
+    /// Returns an error if the directory holds a store, or if the checkpoint is damaged or cannot
+    /// be read.
+    pub fn load(
+        data: &DataDir,
+        upstream: Box<dyn Upstream>,
+        counters: Arc<Counters>,
+    ) -> Result<Self, FlushError> {
+        // Segments of an agent have numbers of their own, and a store's flusher would delete those
+        // below its checkpoint.
+        data.refuse_store()?;
+        let directory = data.root().join("forwarded");
+        let (disk, path) = (data.disk(), &directory);
+        let created = disk.create_directories(path).and(disk.sync(data.root()));
+        created.map_err(|source| DataDirError::Io {
+            path: path.clone(),
+            source,
+        })?;
+        Ok(Self {
+            checkpoint: loaded_checkpoint(&**disk, path, &counters)?,
+            data: data.clone(),
+            directory,
+            counters,
+            upstream,
+        })
+    }
+
+    /// Reads the log that an earlier run left; only for a log without a writer.
+    ///
+    /// # Errors
+    /// Returns an error if the log cannot be read.
+    pub fn recover(&self) -> Result<WaitingLog, FlushError> {
+        let first = self.checkpoint.next_segment;
+        let mut waiting = WaitingLog {
+            ledger: self.checkpoint.ledger.clone(),
+            segments: BTreeMap::new(),
+            next_segment: first,
+        };
+        for segment in list_closed(&self.data)? {
+            waiting.next_segment = waiting.next_segment.max(segment + 1);
+            if segment < first {
+                // A crash came between checkpoint and deletion.
+                self.remove(segment)?;
+                continue;
+            }
+            let payloads = read_closed(&self.data, segment, &self.counters)?.payloads;
+            self.enter(&payloads, &mut waiting.ledger);
+            let bytes = payloads.iter().map(Payload::bytes_in_segment).sum();
+            waiting.segments.insert(segment, bytes);
+        }
+        Ok(waiting)
+    }
+
+    /// Does all steps for one closed segment.
+    ///
+    /// # Errors
+    /// Returns an error from the step that fails. The segment then still exists and may be
+    /// forwarded again.
+    pub fn forward(&mut self, segment: u64) -> Result<(), FlushError> {
+        if segment >= self.checkpoint.next_segment {
+            let payloads = read_closed(&self.data, segment, &self.counters)?.payloads;
+            let delivered = self.upstream.deliver(segment, &payloads);
+            delivered.map_err(FlushError::Upstream)?;
+            let mut ledger = self.checkpoint.ledger.clone();
+            self.enter(&payloads, &mut ledger);
+            if let Some(last) = payloads.last() {
+                ledger.forget_idle(i64::try_from(last.received_ns).unwrap_or(i64::MAX));
+            }
+            let next = Checkpoint {
+                next_segment: segment + 1,
+                ledger,
+            };
+            next.save(&**self.data.disk(), &self.directory)?;
+            self.checkpoint = next;
+            let counters = &self.counters;
+            counters.checkpoint_segment.store(segment + 1, Relaxed);
+            counters.flushes.fetch_add(1, Relaxed);
+            counters.last_flush_ns.store(now_ns(), Relaxed);
+        }
+        self.remove(segment)
+    }
+
+    /// Enters the batches among these payloads into the ledger.
+    fn enter(&self, payloads: &[Payload], ledger: &mut Ledger) {
+        let limits = Limits::default();
+        for payload in payloads {
+            if payload.kind != PayloadKind::Batch {
+                continue;
+            }
+            match CheckedBatch::from_bytes(&payload.bytes, &limits) {
+                Ok(batch) => {
+                    if ledger.verdict(batch.incarnation(), batch.sequence()) != Verdict::Duplicate {
+                        ledger.enter(&batch, payload.received_ns);
+                    }
+                }
+                Err(refusal) => {
+                    self.counters.wal_undecodable.fetch_add(1, Relaxed);
+                    tracing::error!(cause = %refusal, "the log contains an invalid batch");
+                }
+            }
+        }
+    }
+
+    fn remove(&self, segment: u64) -> Result<(), FlushError> {
+        remove_segment(&**self.data.disk(), &self.data.wal(), segment)
+            .map_err(|source| FlushError::Wal { segment, source })
+    }
+}
