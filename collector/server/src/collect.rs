@@ -7,6 +7,7 @@ use std::sync::Arc;
 use stroboscope_burst::BurstConfig;
 use tokio::runtime::Handle;
 
+use crate::forward::{Delivery, ForwardSettings, Gateway, GatewayError, Uplink};
 use crate::grpc::{BurstControl, IngestError, ListenAddresses, Server};
 use crate::http::{HttpError, HttpServer, Pages, ServedSite};
 use crate::ingest::{Intake, Options, Stop};
@@ -31,6 +32,8 @@ pub struct CollectorSettings {
     pub http: Option<SocketAddr>,
     /// Factory for the pages of the store, which are served at the same address.
     pub site: Option<SiteMaker>,
+    /// Collectors to forward to; none keeps a store. An agent takes the burst-config from them.
+    pub forward: Option<ForwardSettings>,
     /// Burst-config of the fleet; with none, each process keeps its own.
     pub burst_config: Option<BurstConfig>,
     /// Access control and connection limits.
@@ -68,6 +71,9 @@ impl std::fmt::Debug for SiteMaker {
 pub enum CollectorError {
     #[error(transparent)]
     Data(#[from] FlushError),
+    /// The collectors to forward to.
+    #[error(transparent)]
+    Gateway(#[from] GatewayError),
     /// Certificates and tokens.
     #[error(transparent)]
     Ports(#[from] DoorError),
@@ -115,6 +121,7 @@ impl Collector {
             otlp_http,
             http,
             site,
+            forward,
             burst_config,
             doors,
             redact,
@@ -122,11 +129,26 @@ impl Collector {
             limits,
             publishing,
         } = settings;
+        let gateways = forward.as_ref().map(Gateway::all).transpose()?;
         let doors = Ports::open(doors).await?;
         let runtime = Handle::current();
+        let control = match &forward {
+            Some(forward) => BurstControl::of_agent(&forward.gateways.join(", ")),
+            None => BurstControl::new(burst_config),
+        };
+        let delivery = gateways.map(|gateways| {
+            let uplink = Uplink::start(gateways, control.clone());
+            Delivery::new(uplink, runtime.clone())
+        });
+        let forwarding = delivery.as_ref().map(Delivery::counters);
         let open = move || -> Result<_, CollectorError> {
-            let store = Store::local(&data, runtime).map_err(FlushError::from)?;
-            let intake = Intake::open(&data, store, &intake)?;
+            let intake = match delivery {
+                Some(delivery) => Intake::open_agent(&data, Box::new(delivery), &intake)?,
+                None => {
+                    let store = Store::local(&data, runtime).map_err(FlushError::from)?;
+                    Intake::open(&data, store, &intake)?
+                }
+            };
             // By now the directory exists and this process owns it.
             Ok((intake, redact.open(&data)?))
         };
@@ -135,7 +157,6 @@ impl Collector {
             .map_err(|_| CollectorError::Interrupted)??;
         let site = site.map(|make| (make.0)()).transpose();
         let site = site.map_err(CollectorError::Site)?;
-        let control = BurstControl::new(burst_config);
         let door = Door::new(intake.clone(), limits.clone(), redaction.clone());
         let server = Server::start(
             doors.clone(),
@@ -171,6 +192,7 @@ impl Collector {
                     redaction,
                     grpc_port,
                     publishing,
+                    forwarding,
                 };
                 Some(HttpServer::start(address, pages).await?)
             }

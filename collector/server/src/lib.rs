@@ -21,6 +21,7 @@
 
 pub mod capabilities;
 pub mod collect;
+pub mod forward;
 pub mod grpc;
 pub mod http;
 pub mod ingest;

@@ -42,6 +42,7 @@ fn what_a_service_does_is_what_the_analysis_finds() {
         otlp_http: None,
         http: None,
         site: None,
+        forward: None,
         burst_config: None,
         doors: NetSettings::default(),
         redact: RedactSettings::default(),

@@ -14,6 +14,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::spawn_blocking;
 
+use super::forward::ForwardArguments;
 use super::log::LogArguments;
 use super::maintenance::MaintenanceArguments;
 use super::memory::{MemoryArguments, MemorySplit};
@@ -115,6 +116,8 @@ pub(super) struct Collect {
     /// Delete published hours that ended longer ago than this. By default, published data stays
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "publish")]
     publish_keep: Option<Duration>,
+    #[command(flatten)]
+    forward: ForwardArguments,
     #[command(flatten)]
     care: MaintenanceArguments,
     #[command(flatten)]
@@ -315,11 +318,14 @@ impl Collect {
             let (queries, said) = (memory.queries(), memory.to_string());
             let mut settings = self.settings(burst_config, memory);
             let (of, runtime) = (data.clone(), Handle::current());
-            settings.site = Some(SiteMaker::new(move || {
-                let verbs = StoreVerbs::of(&of, pages(), runtime.clone(), &queries);
-                let site = served_site(verbs, &links, readers, false);
-                site.map_err(|failure| failure.to_string())
-            }));
+            let gateways = settings.forward.as_ref().map(|of| of.gateways.join(", "));
+            if gateways.is_none() {
+                settings.site = Some(SiteMaker::new(move || {
+                    let verbs = StoreVerbs::of(&of, pages(), runtime.clone(), &queries);
+                    let site = served_site(verbs, &links, readers, false);
+                    site.map_err(|failure| failure.to_string())
+                }));
+            }
             settings.publishing = publishing.clone();
             if let Some(care) = &mut settings.intake.care {
                 care.settings.publishing = publishing.clone();
@@ -362,7 +368,10 @@ impl Collect {
                 announcement.door(name, &address, &format!("{name} API on {address}"))?;
             }
             announcement.text(&said)?;
-            announcement.text(&format!("data in {}", data.display()))?;
+            announcement.text(&match &gateways {
+                None => format!("data in {}", data.display()),
+                Some(gateways) => format!("forwarding to {gateways}; log in {}", data.display()),
+            })?;
             let own_traces = start_own_traces(own_traces, &collector)?;
             let recording = match kernel {
                 Some(kernel) => start_recording(announcement, data, kernel).await?,
@@ -401,8 +410,13 @@ impl Collect {
                 0 => String::new(),
                 requests => format!(" and {} of OTLP", counted(requests, "request")),
             };
+            let action = if gateways.is_some() {
+                "forwarded"
+            } else {
+                "stored"
+            };
             announcement.text(&format!(
-                "stored {} in {}{of_otlp}",
+                "{action} {} in {}{of_otlp}",
                 counted(totals.records, "record"),
                 counted(stored, "batch")
             ))?;
@@ -470,6 +484,7 @@ impl Collect {
             ..Options::default()
         };
         memory.bound_intake(&mut intake);
+        self.forward.bound_intake(&mut intake);
         let mut limits = Limits::default();
         memory.bound_requests(&mut limits);
         CollectorSettings {
@@ -481,6 +496,7 @@ impl Collect {
             otlp_http: self.otlp_http.0,
             http: Some(self.http),
             site: None,
+            forward: self.forward.settings(),
             burst_config,
             doors: self
                 .doors

@@ -7,6 +7,7 @@ mod compact;
 mod config;
 #[cfg(feature = "demo")]
 mod demo;
+mod forward;
 mod import;
 mod kernel;
 mod log;

@@ -184,6 +184,7 @@ pub(super) fn collector_settings(data: &Path, listen: SocketAddr) -> CollectorSe
         otlp_http: None,
         http: None,
         site: None,
+        forward: None,
         burst_config: None,
         doors: NetSettings::default(),
         redact: RedactSettings::default(),

@@ -517,6 +517,17 @@ pub struct QualityWeight {
     #[prost(double, tag = "3")]
     pub weight: f64,
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForwardRequest {
+    /// Chosen by the agent, unique among its unsettled requests.
+    #[prost(uint64, tag = "1")]
+    pub sequence: u64,
+    #[prost(enumeration = "ForwardKind", tag = "2")]
+    pub kind: i32,
+    /// The bytes that the agent logged.
+    #[prost(bytes = "vec", tag = "3")]
+    pub payload: ::prost::alloc::vec::Vec<u8>,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ShipRequest {
     #[prost(message, optional, tag = "1")]
@@ -536,10 +547,13 @@ pub struct ShipReply {
 pub struct ControlRequest {
     #[prost(message, optional, tag = "1")]
     pub process: ::core::option::Option<Process>,
+    /// The sender is an agent: it also gets the route, as the first directive.
+    #[prost(bool, tag = "2")]
+    pub is_agent: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Directive {
-    #[prost(oneof = "directive::Kind", tags = "1, 4")]
+    #[prost(oneof = "directive::Kind", tags = "1, 4, 5")]
     pub kind: ::core::option::Option<directive::Kind>,
 }
 /// Nested message and enum types in `Directive`.
@@ -550,7 +564,17 @@ pub mod directive {
         SetBurstConfig(super::SetBurstConfig),
         #[prost(message, tag = "4")]
         SetTradeoffs(super::TradeoffPolicy),
+        #[prost(message, tag = "5")]
+        SetRoute(super::Route),
     }
+}
+/// The way that data takes from here.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Route {
+    /// Ids of the collectors that the data reaches, from this one to the one that
+    /// stores it. An agent that finds its own id is part of a loop.
+    #[prost(fixed64, repeated, tag = "1")]
+    pub collectors: ::prost::alloc::vec::Vec<u64>,
 }
 /// All processes switch at the same future instant.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -560,6 +584,47 @@ pub struct SetBurstConfig {
     /// 0: at once.
     #[prost(uint64, tag = "2")]
     pub at_ns: u64,
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum ForwardKind {
+    Unspecified = 0,
+    /// A Batch.
+    Batch = 1,
+    /// OTLP's ExportTraceServiceRequest, in protobuf and in JSON.
+    OtlpTraces = 2,
+    OtlpTracesJson = 3,
+    /// OTLP's ExportLogsServiceRequest, in protobuf and in JSON.
+    OtlpLogs = 4,
+    OtlpLogsJson = 5,
+}
+impl ForwardKind {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "FORWARD_KIND_UNSPECIFIED",
+            Self::Batch => "FORWARD_KIND_BATCH",
+            Self::OtlpTraces => "FORWARD_KIND_OTLP_TRACES",
+            Self::OtlpTracesJson => "FORWARD_KIND_OTLP_TRACES_JSON",
+            Self::OtlpLogs => "FORWARD_KIND_OTLP_LOGS",
+            Self::OtlpLogsJson => "FORWARD_KIND_OTLP_LOGS_JSON",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "FORWARD_KIND_UNSPECIFIED" => Some(Self::Unspecified),
+            "FORWARD_KIND_BATCH" => Some(Self::Batch),
+            "FORWARD_KIND_OTLP_TRACES" => Some(Self::OtlpTraces),
+            "FORWARD_KIND_OTLP_TRACES_JSON" => Some(Self::OtlpTracesJson),
+            "FORWARD_KIND_OTLP_LOGS" => Some(Self::OtlpLogs),
+            "FORWARD_KIND_OTLP_LOGS_JSON" => Some(Self::OtlpLogsJson),
+            _ => None,
+        }
+    }
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
@@ -727,6 +792,32 @@ pub mod collector_client {
                 .insert(GrpcMethod::new("stroboscope.v1.Collector", "Control"));
             self.inner.server_streaming(req, path, codec).await
         }
+        /// Passes on the log of an agent, a collector that keeps no store. Each reply
+        /// settles one request, after it is durable; its sequence is the request's.
+        pub async fn forward(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::ForwardRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ShipReply>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/stroboscope.v1.Collector/Forward",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("stroboscope.v1.Collector", "Forward"));
+            self.inner.streaming(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -765,6 +856,18 @@ pub mod collector_server {
             &self,
             request: tonic::Request<super::ControlRequest>,
         ) -> std::result::Result<tonic::Response<Self::ControlStream>, tonic::Status>;
+        /// Server streaming response type for the Forward method.
+        type ForwardStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ShipReply, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Passes on the log of an agent, a collector that keeps no store. Each reply
+        /// settles one request, after it is durable; its sequence is the request's.
+        async fn forward(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::ForwardRequest>>,
+        ) -> std::result::Result<tonic::Response<Self::ForwardStream>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct CollectorServer<T> {
@@ -930,6 +1033,54 @@ pub mod collector_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/stroboscope.v1.Collector/Forward" => {
+                    #[allow(non_camel_case_types)]
+                    struct ForwardSvc<T: Collector>(pub Arc<T>);
+                    impl<
+                        T: Collector,
+                    > tonic::server::StreamingService<super::ForwardRequest>
+                    for ForwardSvc<T> {
+                        type Response = super::ShipReply;
+                        type ResponseStream = T::ForwardStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::ForwardRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Collector>::forward(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ForwardSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

@@ -40,6 +40,7 @@ const DIRECTIVE_BYTES_MAX: usize = 4 << 20;
 pub(super) async fn follow(channel: AuthorizedChannel, process: v1::Process, timer: Arc<Timer>) {
     let request = v1::ControlRequest {
         process: Some(process),
+        is_agent: false,
     };
     let mut client = Grpc::new(channel).max_decoding_message_size(DIRECTIVE_BYTES_MAX);
     if client.ready().await.is_err() {
@@ -61,7 +62,8 @@ pub(super) async fn follow(channel: AuthorizedChannel, process: v1::Process, tim
                 set.at_ns.cast_signed(),
             ),
             Ok(Some(v1::directive::Kind::SetTradeoffs(policy))) => policy::install(policy),
-            Ok(None) => {}
+            // An agent's business, or a directive of a later version.
+            Ok(Some(v1::directive::Kind::SetRoute(_)) | None) => {}
             Err(problem) => policy::refuse(&problem),
         }
     }

@@ -2,10 +2,12 @@
 //! once, and a change takes effect in all of them at the same future instant. Each process applies
 //! the policy of its tradeoffs on receipt.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::Arc;
 use std::time::Duration;
 
 use stroboscope_burst::BurstConfig;
-use stroboscope_proto::v1::{Directive, SetBurstConfig, TradeoffPolicy, directive::Kind};
+use stroboscope_proto::v1::{Directive, Route, SetBurstConfig, TradeoffPolicy, directive::Kind};
 use tokio::sync::watch;
 
 /// Lead time of a change: long enough for every control stream to deliver it in time.
@@ -17,11 +19,18 @@ struct Setting {
     at_ns: u64,
 }
 
+/// Maximum collectors on a route. Each hop adds a delay, and nobody needs this many.
+const ROUTE_MAX: usize = 16;
+
 /// Control of the fleet. Clones share it.
 #[derive(Clone, Debug)]
 pub struct BurstControl {
     setting: watch::Sender<Option<Setting>>,
     tradeoffs: watch::Sender<Option<TradeoffPolicy>>,
+    /// Ids of the collectors that data reaches from here, this one first.
+    route: watch::Sender<Vec<u64>>,
+    /// Addresses that an agent forwards to; empty in a collector with a store.
+    upstream: Arc<str>,
 }
 
 impl BurstControl {
@@ -30,10 +39,80 @@ impl BurstControl {
     #[must_use]
     pub fn new(config: Option<BurstConfig>) -> Self {
         let setting = config.map(|config| Setting { config, at_ns: 0 });
+        // Its keys are random.
+        let id = RandomState::new().build_hasher().finish();
         Self {
             setting: watch::Sender::new(setting),
             tradeoffs: watch::Sender::new(None),
+            route: watch::Sender::new(vec![id]),
+            upstream: "".into(),
         }
+    }
+
+    /// Creates the control of an agent, which relays what the collector at `upstream` directs.
+    #[must_use]
+    pub fn of_agent(upstream: &str) -> Self {
+        Self {
+            upstream: upstream.into(),
+            ..Self::new(None)
+        }
+    }
+
+    /// Returns the addresses that an agent forwards to; none in a collector with a store.
+    #[must_use]
+    pub fn upstream(&self) -> Option<&str> {
+        (!self.upstream.is_empty()).then_some(&*self.upstream)
+    }
+
+    /// Returns the number of agents that are connected now.
+    pub(crate) fn agents(&self) -> usize {
+        // Only agents subscribe to the route.
+        self.route.receiver_count()
+    }
+
+    /// Relays a directive of the next collector.
+    pub(crate) fn relay(&self, directive: Kind) {
+        match directive {
+            Kind::SetBurstConfig(SetBurstConfig {
+                burst_config,
+                at_ns,
+            }) => {
+                let config = BurstConfig::from_bits(burst_config);
+                self.setting.send_replace(Some(Setting { config, at_ns }));
+            }
+            Kind::SetTradeoffs(policy) => self.set_tradeoffs(policy),
+            Kind::SetRoute(Route { collectors }) => {
+                self.route.send_if_modified(|route| {
+                    let id = route[0];
+                    // In a loop, the ids would repeat for ever.
+                    let length = collectors.iter().position(|&collector| collector == id);
+                    let length = length.map_or(collectors.len(), |at| at + 1).min(ROUTE_MAX);
+                    let fresh: Vec<u64> =
+                        [id].iter().chain(&collectors[..length]).copied().collect();
+                    let is_new = *route != fresh;
+                    *route = fresh;
+                    is_new
+                });
+            }
+        }
+    }
+
+    /// Returns the reason, for people, if data that this collector forwards would come back to it.
+    pub(crate) fn loop_reason(&self) -> Option<String> {
+        let route = self.route.borrow();
+        if route[1..].contains(&route[0]) {
+            return Some(format!(
+                "collectors forward in a loop: what this one sends to {} comes back after {} hops; one of them must store it",
+                self.upstream,
+                route.len() - 1
+            ));
+        }
+        (route.len() > ROUTE_MAX).then(|| {
+            format!(
+                "what this collector sends to {} passes more than {ROUTE_MAX} collectors",
+                self.upstream
+            )
+        })
     }
 
     /// Returns the config set last; none if none ever was.
@@ -59,16 +138,28 @@ impl BurstControl {
 
     /// Returns the directives for one process: first those in force, if any, then each change. A
     /// change that is superseded before it is sent is skipped.
-    pub(super) fn directives(&self) -> Directives {
+    /// An agent gets the route first.
+    pub(super) fn directives(&self, is_agent: bool) -> Directives {
+        let route = is_agent.then(|| {
+            let mut route = self.route.subscribe();
+            route.mark_changed();
+            route
+        });
         let mut changes = self.setting.subscribe();
         changes.mark_changed();
         let mut tradeoffs = self.tradeoffs.subscribe();
         tradeoffs.mark_changed();
-        Directives { changes, tradeoffs }
+        Directives {
+            route,
+            changes,
+            tradeoffs,
+        }
     }
 }
 
 pub(super) struct Directives {
+    /// None for a process, which does not need it.
+    route: Option<watch::Receiver<Vec<u64>>>,
     changes: watch::Receiver<Option<Setting>>,
     tradeoffs: watch::Receiver<Option<TradeoffPolicy>>,
 }
@@ -78,6 +169,10 @@ impl Directives {
     pub(super) async fn next(&mut self) -> Option<Directive> {
         loop {
             let kind = tokio::select! {
+                biased;
+                Some(collectors) = next_route(&mut self.route) => {
+                    Some(Kind::SetRoute(Route { collectors }))
+                }
                 changed = self.changes.changed() => {
                     changed.ok()?;
                     let setting = *self.changes.borrow_and_update();
@@ -93,6 +188,13 @@ impl Directives {
             }
         }
     }
+}
+
+/// Returns the next route; none if there will be none.
+async fn next_route(route: &mut Option<watch::Receiver<Vec<u64>>>) -> Option<Vec<u64>> {
+    let route = route.as_mut()?;
+    route.changed().await.ok()?;
+    Some(route.borrow_and_update().clone())
 }
 
 fn switched(Setting { config, at_ns }: Setting) -> Kind {

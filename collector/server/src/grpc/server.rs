@@ -20,7 +20,9 @@ use super::control::BurstControl;
 use super::service::Service;
 use super::unknown_method::{self, Strangers};
 use crate::ingest::Intake;
-use crate::net::{Listener, ListenerSetup, PortName, Ports, Rejection, refusal, unpack_messages};
+use crate::net::{
+    FORWARD, Listener, ListenerSetup, PortName, Ports, Rejection, refusal, unpack_messages,
+};
 use crate::otlp::{Door, LogsService, TraceService};
 use crate::redact::Redaction;
 use stroboscope_store::limits::Limits;
@@ -29,6 +31,8 @@ use stroboscope_store::limits::Limits;
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// Path prefix of our own service's methods.
 const OURS: &str = "/stroboscope.v1.";
+/// Maximum bytes around the payload of a forwarded message.
+const FORWARD_BYTES: usize = 64;
 
 /// Addresses to listen on.
 #[derive(Clone, Debug)]
@@ -172,19 +176,22 @@ fn router(
 ) -> Router {
     let (message_bytes_max, otlp_bytes_max) =
         (limits.message_bytes_max, limits.otlp_request_bytes_max);
+    // An agent forwards a request of OTLP, or a batch, in one message.
+    let forward_bytes_max = message_bytes_max.max(otlp_bytes_max) + FORWARD_BYTES;
     let strangers = Strangers::new(intake.counters().clone());
     let service = Service {
         intake,
         control,
         limits,
         redaction,
+        otlp: otlp.clone(),
         stop,
     };
     let service = CollectorServer::new(service)
         // Messages arrive here decompressed, but this is how callers learn the supported encodings.
         .accept_compressed(CompressionEncoding::Gzip)
         .accept_compressed(CompressionEncoding::Zstd)
-        .max_decoding_message_size(message_bytes_max);
+        .max_decoding_message_size(forward_bytes_max);
     let strangers = axum::Router::new()
         .fallback(unknown_method::answer)
         .with_state(strangers);
@@ -195,11 +202,10 @@ fn router(
         .prepare()
         .into_axum_router()
         .layer(map_request(move |request: Request<Body>| {
-            let is_ours = request.uri().path().starts_with(OURS);
-            let limit = if is_ours {
-                message_bytes_max
-            } else {
-                otlp_bytes_max
+            let limit = match request.uri().path() {
+                FORWARD => forward_bytes_max,
+                path if path.starts_with(OURS) => message_bytes_max,
+                _ => otlp_bytes_max,
             };
             ready(unpack_messages(request, limit))
         }))

@@ -4,17 +4,17 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 
 use stroboscope_proto::v1::collector_server::Collector;
-use stroboscope_proto::v1::{ControlRequest, Directive, ShipReply, ShipRequest};
+use stroboscope_proto::v1::{ControlRequest, Directive, ForwardRequest, ShipReply, ShipRequest};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::control::BurstControl;
 use super::sender::Sender;
-use super::ship::ShipStream;
+use super::ship::{Arrival, ShipStream};
 use crate::ingest::Intake;
 use crate::net::{BodyShare, until_true};
-use crate::pool::Peer;
+use crate::otlp::Door;
 use crate::redact::Redaction;
 use stroboscope_store::limits::{IN_FLIGHT_PER_STREAM_MAX, Limits};
 
@@ -24,46 +24,61 @@ pub(super) struct Service {
     pub(super) control: BurstControl,
     pub(super) limits: Limits,
     pub(super) redaction: Option<Arc<Redaction>>,
+    pub(super) otlp: Door,
     pub(super) stop: watch::Receiver<bool>,
+}
+
+type Replies = ReceiverStream<Result<ShipReply, Status>>;
+
+impl Service {
+    /// Starts a task that receives a stream's messages. Returns the stream of their replies.
+    fn receive<R: Arrival>(&self, request: Request<Streaming<R>>) -> Response<Replies> {
+        let (replies, stream) = mpsc::channel(IN_FLIGHT_PER_STREAM_MAX);
+        let receiver = ShipStream {
+            intake: self.intake.clone(),
+            limits: self.limits.clone(),
+            redaction: self.redaction.clone(),
+            replies,
+            stop: self.stop.clone(),
+            sender: Mutex::new(Sender::new(request.remote_addr())),
+            reading: request.extensions().get::<BodyShare>().cloned(),
+            peer: request.extensions().get().copied().unwrap_or_default(),
+            otlp: self.otlp.clone(),
+        };
+        tokio::spawn(receiver.run(request.into_inner()));
+        Response::new(ReceiverStream::new(stream))
+    }
 }
 
 #[tonic::async_trait]
 impl Collector for Service {
-    type ShipStream = ReceiverStream<Result<ShipReply, Status>>;
+    type ShipStream = Replies;
+    type ForwardStream = Replies;
     type ControlStream = ReceiverStream<Result<Directive, Status>>;
 
     async fn ship(
         &self,
         request: Request<Streaming<ShipRequest>>,
     ) -> Result<Response<Self::ShipStream>, Status> {
-        let (replies, stream) = mpsc::channel(IN_FLIGHT_PER_STREAM_MAX);
-        let redaction = self.redaction.clone();
-        let (intake, limits, stop) = (self.intake.clone(), self.limits.clone(), self.stop.clone());
-        let sender = Mutex::new(Sender::new(request.remote_addr()));
-        let reading = request.extensions().get::<BodyShare>().cloned();
-        let peer = request.extensions().get::<Peer>().copied();
-        tokio::spawn(
-            ShipStream {
-                intake,
-                limits,
-                redaction,
-                replies,
-                stop,
-                sender,
-                reading,
-                peer: peer.unwrap_or_default(),
-            }
-            .run(request.into_inner()),
-        );
-        Ok(Response::new(ReceiverStream::new(stream)))
+        Ok(self.receive(request))
+    }
+
+    async fn forward(
+        &self,
+        request: Request<Streaming<ForwardRequest>>,
+    ) -> Result<Response<Self::ForwardStream>, Status> {
+        if let Some(reason) = self.control.loop_reason() {
+            return Err(Status::failed_precondition(reason));
+        }
+        Ok(self.receive(request))
     }
 
     async fn control(
         &self,
-        _request: Request<ControlRequest>,
+        request: Request<ControlRequest>,
     ) -> Result<Response<Self::ControlStream>, Status> {
         let (sender, stream) = mpsc::channel(4);
-        let mut directives = self.control.directives();
+        let mut directives = self.control.directives(request.get_ref().is_agent);
         let stop = self.stop.clone();
         tokio::spawn(async move {
             let mut stopped = pin!(until_true(stop));

@@ -1,4 +1,5 @@
-//! One ship stream: many batches in flight, each answered once its outcome is decided.
+//! One stream of a process or an agent: many messages in flight, each answered once its outcome is
+//! decided.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +8,9 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use prost::Message as _;
 use stroboscope::{FutureExt as _, span};
-use stroboscope_proto::v1::{ShipOutcome, ShipReply, ShipRequest};
+use stroboscope_proto::v1::{
+    Batch, ForwardKind, ForwardRequest, ShipOutcome, ShipReply, ShipRequest,
+};
 use tokio::sync::{mpsc, oneshot, watch};
 use tonic::{Code, Status, Streaming};
 
@@ -16,12 +19,13 @@ use super::sender::{Sender, cause_if_gone};
 use crate::ingest::{CommitOutcome, Intake, IntakeError};
 use crate::line_limit::{LineLimit, Turn};
 use crate::net::{BodyShare, until_true};
+use crate::otlp::{Door, ForwardRefusal};
 use crate::pool::Peer;
 use crate::redact::Redaction;
 use crate::self_tracing::{is_traced, span_if};
 use stroboscope_store::decode::{CheckedBatch, Refusal};
 use stroboscope_store::limits::{IN_FLIGHT_PER_STREAM_MAX, Limits};
-use stroboscope_store::wal::WalError;
+use stroboscope_store::wal::{PayloadKind, WalError};
 
 /// Rate limits for log messages that any client can trigger at will.
 static ENDED: LineLimit = LineLimit::new();
@@ -41,6 +45,51 @@ pub(super) struct ShipStream {
     /// Share of the bytes that requests may hold while they arrive.
     pub(super) reading: Option<BodyShare>,
     pub(super) peer: Peer,
+    /// Handler of forwarded OTLP requests.
+    pub(super) otlp: Door,
+}
+
+/// Message of a stream, from a process or from an agent.
+pub(super) trait Arrival: prost::Message + 'static {
+    /// Returns the number to answer with, and the content.
+    fn open(self) -> (u64, Content);
+}
+
+/// Content of a message.
+pub(super) enum Content {
+    Batch(Box<Result<Batch, Refusal>>),
+    Otlp(PayloadKind, Vec<u8>),
+    /// A kind that this version does not know.
+    Unknown(i32),
+}
+
+impl Arrival for ShipRequest {
+    fn open(self) -> (u64, Content) {
+        let sequence = self.batch.as_ref().map_or(0, |batch| batch.sequence);
+        (
+            sequence,
+            Content::Batch(Box::new(self.batch.ok_or(Refusal::NoBatch))),
+        )
+    }
+}
+
+impl Arrival for ForwardRequest {
+    fn open(self) -> (u64, Content) {
+        let payload = self.payload;
+        let content = match self.kind.try_into() {
+            Ok(ForwardKind::Batch) => {
+                let batch = Batch::decode(payload.as_slice());
+                let batch = batch.map_err(|error| Refusal::Undecodable(error.to_string()));
+                Content::Batch(Box::new(batch))
+            }
+            Ok(ForwardKind::OtlpTraces) => Content::Otlp(PayloadKind::OtlpProtobuf, payload),
+            Ok(ForwardKind::OtlpTracesJson) => Content::Otlp(PayloadKind::OtlpJson, payload),
+            Ok(ForwardKind::OtlpLogs) => Content::Otlp(PayloadKind::OtlpLogsProtobuf, payload),
+            Ok(ForwardKind::OtlpLogsJson) => Content::Otlp(PayloadKind::OtlpLogsJson, payload),
+            Ok(ForwardKind::Unspecified) | Err(_) => Content::Unknown(self.kind),
+        };
+        (self.sequence, content)
+    }
 }
 
 /// End of a stream: with a status, or none if the client is gone.
@@ -49,7 +98,7 @@ type StreamEnd = Option<Status>;
 impl ShipStream {
     /// Runs until the sender closes the stream, the stream fails, or the collector stops. Batches
     /// in flight at that point are still answered.
-    pub(super) async fn run(self, mut requests: Streaming<ShipRequest>) {
+    pub(super) async fn run<R: Arrival>(self, mut requests: Streaming<R>) {
         let mut waiting = FuturesUnordered::new();
         let mut stopped = pin!(until_true(self.stop.clone()));
         let stream = Arc::new(self);
@@ -63,9 +112,15 @@ impl ShipStream {
                 request = requests.message(), if waiting.len() < IN_FLIGHT_PER_STREAM_MAX => match request {
                     Ok(Some(request)) => {
                         let (submitted, is_submitted) = oneshot::channel();
-                        let is_traced = request.batch.as_ref().is_some_and(is_traced);
+                        let bytes = request.encoded_len();
+                        let (sequence, content) = request.open();
+                        let is_traced = match &content {
+                            Content::Batch(batch) => batch.as_ref().as_ref().is_ok_and(is_traced),
+                            _ => false,
+                        };
                         let batch = span_if(is_traced, || span!("batch"));
-                        let taking = stream.clone().take(request, is_traced, submitted);
+                        let taking =
+                            stream.clone().take(sequence, content, bytes, is_traced, submitted);
                         let mut taking = Box::pin(taking.in_span(batch));
                         // The next request is read once this one is submitted or rejected, or the
                         // stream has failed.
@@ -131,23 +186,60 @@ impl ShipStream {
         Some(status)
     }
 
-    /// Submits one batch, signals `submitted`, and answers once the batch's outcome is decided.
+    /// Submits one message of `bytes` bytes, signals `submitted`, and answers once the outcome is
+    /// decided.
     async fn take(
         self: Arc<Self>,
-        request: ShipRequest,
+        sequence: u64,
+        content: Content,
+        bytes: usize,
         is_traced: bool,
         submitted: oneshot::Sender<()>,
     ) -> Result<(), StreamEnd> {
-        if let Some(batch) = &request.batch {
-            self.sender().learn(batch);
-        }
         if let Some(reading) = &self.reading {
             // A compressed message takes more memory than the bytes that arrived.
-            let held = reading.at_least(request.encoded_len());
+            let held = reading.at_least(bytes);
             held.map_err(|denied| Some(denied.status()))?;
         }
-        let sequence = request.batch.as_ref().map_or(0, |batch| batch.sequence);
-        let batch = request.batch.ok_or(Refusal::NoBatch);
+        let reply = match content {
+            Content::Batch(batch) => {
+                self.take_batch(sequence, *batch, is_traced, submitted)
+                    .await?
+            }
+            Content::Otlp(kind, request) => {
+                // The client of the agent has its answer already, so nothing here is partial.
+                let _ = submitted.send(());
+                match self.otlp.take_forwarded(kind, request, self.peer).await {
+                    Ok(()) => answer(sequence, ShipOutcome::Stored),
+                    Err(ForwardRefusal::Permanent(reason)) => refused(sequence, &reason),
+                    Err(ForwardRefusal::Later(status)) => return Err(Some(status)),
+                }
+            }
+            Content::Unknown(kind) => {
+                self.intake.counters().refuse("forward_kind");
+                let reason = format!(
+                    "kind {kind} of forwarded data is unknown; the agent is newer than this collector"
+                );
+                refused(sequence, &reason)
+            }
+        };
+        let acknowledge = span_if(is_traced, || span!("acknowledge"));
+        let sent = self.replies.send(Ok(reply)).in_span(acknowledge).await;
+        sent.map_err(|_| None)
+    }
+
+    /// Submits one batch, signals `submitted`, and returns the reply once the batch's outcome is
+    /// decided.
+    async fn take_batch(
+        &self,
+        sequence: u64,
+        batch: Result<Batch, Refusal>,
+        is_traced: bool,
+        submitted: oneshot::Sender<()>,
+    ) -> Result<ShipReply, StreamEnd> {
+        if let Ok(batch) = &batch {
+            self.sender().learn(batch);
+        }
         let redacted = batch.and_then(|mut batch| {
             if let Some(redaction) = &self.redaction {
                 let redacting = span_if(is_traced, || span!("redact"));
@@ -159,20 +251,8 @@ impl ShipStream {
             let checking = span_if(is_traced, || span!("check"));
             checking.scope(|| CheckedBatch::check(batch, &self.limits))
         });
-        let reply = match checked {
-            Ok(batch) => {
-                let submission = self.intake.submit_of(self.peer, batch, now_ns()).await;
-                let submission = submission.map_err(|error| Some(status_of(&error)))?;
-                // The receiver is dropped if the stream has ended.
-                let _ = submitted.send(());
-                let commit = span_if(is_traced, || span!("commit"));
-                match submission.outcome().in_span(commit).await {
-                    Ok(CommitOutcome::Stored) => answer(sequence, ShipOutcome::Stored),
-                    Ok(CommitOutcome::Duplicate) => answer(sequence, ShipOutcome::Duplicate),
-                    Ok(CommitOutcome::TooOld) => refused(sequence, &Refusal::TooOld(sequence)),
-                    Err(error) => return Err(Some(status_of(&error))),
-                }
-            }
+        let batch = match checked {
+            Ok(batch) => batch,
             Err(refusal) => {
                 self.intake.counters().refuse(refusal.cause());
                 if let Some(Turn { left_out }) = REFUSED.next() {
@@ -184,12 +264,20 @@ impl ShipStream {
                         "refused batch {sequence} of {sender}: {refusal}"
                     );
                 }
-                refused(sequence, &refusal)
+                return Ok(refused(sequence, &refusal));
             }
         };
-        let acknowledge = span_if(is_traced, || span!("acknowledge"));
-        let sent = self.replies.send(Ok(reply)).in_span(acknowledge).await;
-        sent.map_err(|_| None)
+        let submission = self.intake.submit_of(self.peer, batch, now_ns()).await;
+        let submission = submission.map_err(|error| Some(status_of(&error)))?;
+        // The receiver is dropped if the stream has ended.
+        let _ = submitted.send(());
+        let commit = span_if(is_traced, || span!("commit"));
+        match submission.outcome().in_span(commit).await {
+            Ok(CommitOutcome::Stored) => Ok(answer(sequence, ShipOutcome::Stored)),
+            Ok(CommitOutcome::Duplicate) => Ok(answer(sequence, ShipOutcome::Duplicate)),
+            Ok(CommitOutcome::TooOld) => Ok(refused(sequence, &Refusal::TooOld(sequence))),
+            Err(error) => Err(Some(status_of(&error))),
+        }
     }
 }
 
@@ -201,7 +289,7 @@ fn answer(sequence: u64, outcome: ShipOutcome) -> ShipReply {
     }
 }
 
-fn refused(sequence: u64, refusal: &Refusal) -> ShipReply {
+fn refused(sequence: u64, refusal: &impl ToString) -> ShipReply {
     ShipReply {
         sequence,
         outcome: ShipOutcome::Refused.into(),
@@ -212,9 +300,9 @@ fn refused(sequence: u64, refusal: &Refusal) -> ShipReply {
 /// Returns the gRPC status of a failure. Each of these means: keep the batch and retry later.
 fn status_of(error: &IntakeError) -> Status {
     match error {
-        IntakeError::Wal(WalError::Full { .. }) | IntakeError::Backlog { .. } => {
-            Status::resource_exhausted(error.to_string())
-        }
+        IntakeError::Wal(WalError::Full { .. })
+        | IntakeError::Backlog { .. }
+        | IntakeError::Unforwarded { .. } => Status::resource_exhausted(error.to_string()),
         IntakeError::Wal(_) | IntakeError::Busy { .. } | IntakeError::Stopping => {
             Status::unavailable(error.to_string())
         }

@@ -1,7 +1,7 @@
 //! `/fleet`: the collector itself, and the processes that ship to it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -93,12 +93,37 @@ fn collecting(pages: &Pages, doc: &mut Doc) {
     let counters = pages.intake.counters();
     let totals = counters.totals();
     let stored = totals.batches.get("stored").copied().unwrap_or(0);
+    let (records, batches) = (counted(totals.records, "record"), counted(stored, "batch"));
+    let waiting = counted(counters.wal_bytes.load(Relaxed), "byte");
+    let Some((upstream, forwarding)) = pages.control.upstream().zip(pages.forwarding.as_ref())
+    else {
+        doc.sentence(format!(
+            "{records} in {batches} stored since the start; {waiting} of log wait for the store."
+        ));
+        let agents = pages.control.agents();
+        if agents > 0 {
+            let agents = counted(agents as u64, "agent");
+            doc.sentence(format!("{agents} forward to this collector now."));
+        }
+        return;
+    };
+    let count = |count: &AtomicU64| count.load(Relaxed);
+    let settled = count(&forwarding.stored) + count(&forwarding.duplicate);
     doc.sentence(format!(
-        "{} in {} stored since the start; {} of log wait for the store.",
-        counted(totals.records, "record"),
-        counted(stored, "batch"),
-        counted(counters.wal_bytes.load(Relaxed), "byte"),
+        "An agent of {upstream}: {records} in {batches} received since the start; {} and requests forwarded, \
+         {waiting} of log wait.",
+        counted(settled, "batch"),
     ));
+    let refused = count(&forwarding.refused);
+    if refused > 0 {
+        let refused = counted(refused, "batch");
+        doc.sentence(format!(
+            "Lost: {refused} or requests that the next collector rejected; the log has the reasons."
+        ));
+    }
+    if let Err(reason) = pages.intake.health() {
+        doc.sentence(format!("Not well: {reason}."));
+    }
 }
 
 /// Writes the form that shows and changes the fleet's burst-config. It needs no script.

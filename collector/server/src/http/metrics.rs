@@ -178,6 +178,19 @@ pub(super) fn render(pages: &Pages) -> String {
     if let Some(counters) = &pages.publishing {
         publishing::render(counters, &mut text);
     }
+    if let Some(counters) = &pages.forwarding {
+        let help =
+            "Batches and OTLP requests that were forwarded, by outcome at the next collector.";
+        let counts = [
+            ("stored", &counters.stored),
+            ("duplicate", &counters.duplicate),
+            ("refused", &counters.refused),
+        ];
+        let counts = counts.map(|(outcome, count)| (outcome, count.load(Relaxed)));
+        text.labelled("forwarded_total", help, "outcome", counts);
+    }
+    let help = "Agents that are connected to this collector.";
+    text.single("agents", "gauge", help, pages.control.agents());
     door_metrics(pages, &mut text);
     if let Some(live) = intake.live() {
         live_metrics(live, &mut text);

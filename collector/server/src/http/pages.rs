@@ -8,6 +8,7 @@ use stroboscope_render::page::NavLink;
 use stroboscope_store::memory::QueryMemory;
 use stroboscope_store::publishing::PublishCounters;
 
+use crate::forward::ForwardCounters;
 use crate::grpc::BurstControl;
 use crate::ingest::Intake;
 use crate::net::Ports;
@@ -53,4 +54,6 @@ pub struct Pages {
     /// Port for gRPC, named to callers who use gRPC at this port.
     pub(crate) grpc_port: u16,
     pub(crate) publishing: Option<Arc<PublishCounters>>,
+    /// Counters of forwarding, in an agent.
+    pub(crate) forwarding: Option<Arc<ForwardCounters>>,
 }

@@ -246,6 +246,11 @@ async fn set_burst_config(State(shared): State<Pages>, body: String) -> (StatusC
 
 /// Sets the burst-config. Returns the config and its start as text, or the error.
 fn set_config(shared: &Pages, text: &str) -> Result<String, String> {
+    if let Some(upstream) = shared.control.upstream() {
+        return Err(format!(
+            "this collector is an agent; set the burst-config at the collector that it forwards to ({upstream})"
+        ));
+    }
     let parsed = BurstConfig::parse(text).map_err(|error| error.to_string())?;
     let at_ns = shared.control.set(parsed.config);
     let rounded = parsed

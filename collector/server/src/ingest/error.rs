@@ -13,6 +13,12 @@ pub enum IntakeError {
         "{bytes} bytes of log wait to be put into the store; it is too slow, or failing: see the collector's log"
     )]
     Backlog { bytes: u64 },
+    /// The collector that the agent forwards to does not keep up.
+    #[error(
+        "{bytes} bytes of log wait to be forwarded, as many as --buffer-bytes allows: the next collector is too \
+         slow, or cannot be reached; see the agent's log"
+    )]
+    Unforwarded { bytes: u64 },
     /// The received bytes that are not written yet exceed their limit.
     #[error("{bytes} bytes wait to be written to the log: the disk is too slow")]
     Busy { bytes: usize },

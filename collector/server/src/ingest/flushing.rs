@@ -1,4 +1,4 @@
-//! Flushing thread: converts closed segments to Parquet, in order.
+//! Flushing thread: converts closed segments to Parquet, or forwards them, in order.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, mpsc as std_mpsc};
@@ -10,16 +10,48 @@ use tokio::sync::{mpsc, oneshot};
 use super::wal_commit::{Command, FlushCommand, IntakeState, Rotate};
 use crate::self_tracing::span_if;
 use stroboscope_store::data_dir::Lock;
-use stroboscope_store::flush::{Flusher, now_ns};
+use stroboscope_store::flush::{FlushError, Flusher, Forwarder, now_ns};
 
 /// Number of flushes that a segment without news waits for. It is durable, and Parquet files
 /// without news cost more than they are worth. The first batch of a process is news, so each
 /// process becomes known.
 const QUIET_FLUSHES: u32 = 60;
 
+/// Number of flushes that a segment without news waits for in an agent. Its interval is shorter,
+/// and the next collector must learn in time that a process still lives.
+const QUIET_FORWARDS: u32 = 10;
+
+/// Destination of closed segments.
+pub(super) enum SegmentSink {
+    Store(Flusher),
+    Upstream(Forwarder),
+}
+
+impl SegmentSink {
+    fn put(&mut self, segment: u64) -> Result<(), FlushError> {
+        match self {
+            Self::Store(flusher) => flusher.flush(segment),
+            Self::Upstream(forwarder) => forwarder.forward(segment),
+        }
+    }
+
+    fn all_flushed_until(&self, now_ns: i64) {
+        if let Self::Store(flusher) = self {
+            flusher.all_flushed_until(now_ns);
+        }
+    }
+
+    fn quiet_flushes(&self) -> u32 {
+        match self {
+            Self::Store(_) => QUIET_FLUSHES,
+            Self::Upstream(_) => QUIET_FORWARDS,
+        }
+    }
+}
+
 /// Thread that flushes closed segments, on request and at an interval.
 pub(super) struct FlushThread {
-    pub(super) flusher: Flusher,
+    pub(super) sink: SegmentSink,
     pub(super) state: Arc<IntakeState>,
     pub(super) committer: mpsc::WeakSender<Command>,
     pub(super) commands: std_mpsc::Receiver<FlushCommand>,
@@ -46,7 +78,7 @@ impl FlushThread {
                     let _ = answer.send(self.flush_all(true));
                 }
                 Err(Timeout) => {
-                    self.quiet_flushes = (self.quiet_flushes + 1) % QUIET_FLUSHES;
+                    self.quiet_flushes = (self.quiet_flushes + 1) % self.sink.quiet_flushes();
                     let _ = self.flush_all(self.quiet_flushes == 0);
                     due = std::time::Instant::now() + self.interval;
                 }
@@ -61,7 +93,7 @@ impl FlushThread {
         let now_ns = now_ns();
         self.rotate(even_if_quiet);
         self.flush_closed()?;
-        self.flusher.all_flushed_until(now_ns);
+        self.sink.all_flushed_until(now_ns);
         Ok(())
     }
 
@@ -93,13 +125,13 @@ impl FlushThread {
             };
             let is_traced = self.state.traced().contains(&segment);
             let flush = span_if(is_traced, || span!("flush", segment));
-            if let Err(error) = flush.scope(|| self.flusher.flush(segment)) {
+            if let Err(error) = flush.scope(|| self.sink.put(segment)) {
                 self.state.counters.flush_failures.fetch_add(1, Relaxed);
-                tracing::error!(
-                    segment,
-                    %error,
-                    "cannot put a WAL segment into the store; trying again soon"
-                );
+                let action = match self.state.is_agent {
+                    true => "forward a WAL segment",
+                    false => "put a WAL segment into the store",
+                };
+                tracing::error!(segment, %error, "cannot {action}; trying again soon");
                 let text = error.to_string();
                 self.state.failing().store = Some(text.clone());
                 return Err(text);

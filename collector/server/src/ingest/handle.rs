@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::flushing::FlushThread;
+use super::flushing::{FlushThread, SegmentSink};
 use super::maintenance::{self, MaintenanceOptions, MaintenanceStop};
 use super::wal_commit::{Append, Command, Committer, FlushCommand, IntakeState, NewItem};
 use super::{CommitOutcome, IntakeError};
@@ -17,7 +17,7 @@ use crate::pool::{Peer, Pool, Share};
 use crate::self_tracing;
 use stroboscope_store::data_dir::{DataDir, Lock};
 use stroboscope_store::decode::{CheckedBatch, OtlpTaken};
-use stroboscope_store::flush::{Counters, FlushError, Flusher};
+use stroboscope_store::flush::{Counters, FlushError, Flusher, Forwarder, Upstream};
 use stroboscope_store::ledger::Ledger;
 use stroboscope_store::limits::{IN_FLIGHT_BYTES_MAX, WAL_BACKLOG_BYTES_MAX, WAL_SEGMENT_BYTES};
 use stroboscope_store::maintenance::MaintenanceCounters;
@@ -48,6 +48,8 @@ pub struct Options {
     pub care: Option<MaintenanceOptions>,
     /// Maximum records of traces that are still arriving, in the live model.
     pub live_records_max: usize,
+    /// Maximum size of the log that waits to be forwarded, in bytes, in an agent.
+    pub backlog_bytes_max: u64,
 }
 
 impl Default for Options {
@@ -59,6 +61,7 @@ impl Default for Options {
             live_quiet: Some(LIVE_QUIET),
             care: Some(MaintenanceOptions::default()),
             live_records_max: RECORDS_OPEN_MAX,
+            backlog_bytes_max: WAL_BACKLOG_BYTES_MAX,
         }
     }
 }
@@ -130,33 +133,48 @@ impl Intake {
         store: Store,
         options: &Options,
     ) -> Result<Self, FlushError> {
-        let lock = data.lock()?;
-        let (writer, flusher, state) = recovered(data, store.clone())?;
-        Self::start(
-            writer,
-            flusher,
-            (store, Arc::new(lock)),
-            state,
-            (options, data.requests()?),
-        )
-    }
-
-    fn start(
-        writer: Writer,
-        mut flusher: Flusher,
-        (store, lock): (Store, Arc<Lock>),
-        state: Arc<IntakeState>,
-        (options, requests): (&Options, Vec<String>),
-    ) -> Result<Self, FlushError> {
+        let lock = Arc::new(data.lock()?);
+        let (writer, mut flusher, state) = recovered(data, store.clone())?;
+        let requests = data.requests()?;
         let live = options
             .live_quiet
             .map(|quiet| live::start(quiet, options.live_records_max, requests))
             .transpose()
             .map_err(FlushError::Thread)?;
-        let (live, live_thread) = live.map_or((None, None), |(model, feed, thread)| {
+        let live = live.map(|(model, feed, thread)| {
             flusher.feed(Box::new(feed));
-            (Some(model), Some(thread))
+            (model, thread)
         });
+        let sink = SegmentSink::Store(flusher);
+        Self::start(writer, sink, (Some(store), lock), state, live, options)
+    }
+
+    /// Opens the intake of an agent, which keeps no store: closed segments go to `upstream`. Blocks
+    /// like [`Self::open`].
+    ///
+    /// # Errors
+    /// Returns an error if the directory is in use, damaged or a store's, or if the disk fails.
+    pub fn open_agent(
+        root: &Path,
+        upstream: Box<dyn Upstream>,
+        options: &Options,
+    ) -> Result<Self, FlushError> {
+        let data = DataDir::create(root)?;
+        let lock = Arc::new(data.lock()?);
+        let (writer, forwarder, state) = recovered_agent(&data, upstream, options)?;
+        let sink = SegmentSink::Upstream(forwarder);
+        Self::start(writer, sink, (None, lock), state, None, options)
+    }
+
+    fn start(
+        writer: Writer,
+        sink: SegmentSink,
+        (store, lock): (Option<Store>, Arc<Lock>),
+        state: Arc<IntakeState>,
+        live: Option<(LiveModel, JoinHandle<()>)>,
+        options: &Options,
+    ) -> Result<Self, FlushError> {
+        let (live, live_thread) = live.unzip();
         let (command_sender, commands) = mpsc::channel(QUEUE);
         let (flush_sender, flush_commands) = std_mpsc::channel();
         let committer = Committer::new(
@@ -173,7 +191,7 @@ impl Intake {
             .map_err(FlushError::Thread)?;
         let others_flushed = Arc::new(AtomicBool::new(false));
         let flushing = FlushThread {
-            flusher,
+            sink,
             state: state.clone(),
             // A strong sender would keep both threads alive forever.
             committer: command_sender.downgrade(),
@@ -203,7 +221,7 @@ impl Intake {
             flusher: flush_sender,
             care: None,
         };
-        if let Some(options) = options.care.clone() {
+        if let Some((options, store)) = options.care.clone().zip(store) {
             let flushed = state.counters.clone();
             let flushed = (flushed, others_flushed);
             let (stop, thread) = maintenance::start(store, options, flushed, care.clone(), lock)
@@ -225,7 +243,7 @@ impl Intake {
         })
     }
 
-    fn channels(&self) -> Option<Channels> {
+    pub(super) fn channels(&self) -> Option<Channels> {
         self.inner
             .channels
             .lock()
@@ -367,55 +385,6 @@ impl Intake {
         }
     }
 
-    /// Checks that batches are accepted and reach the store.
-    ///
-    /// # Errors
-    /// Returns the problem as text for people.
-    pub fn health(&self) -> Result<(), String> {
-        let threads = self
-            .inner
-            .threads
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if threads.is_empty() || threads.iter().any(JoinHandle::is_finished) {
-            return Err("the intake has stopped; restart the collector".to_owned());
-        }
-        let failing = self.inner.state.failing();
-        if let Some(reason) = &failing.log {
-            return Err(format!("writes are not accepted for now: {reason}"));
-        }
-        if let Some(reason) = &failing.store {
-            return Err(format!(
-                "the log cannot be put into the store, and is retried automatically: {reason}"
-            ));
-        }
-        drop(failing);
-        let bytes = self.inner.state.backlog_bytes();
-        if bytes > WAL_BACKLOG_BYTES_MAX / 2 {
-            return Err(IntakeError::Backlog { bytes }.to_string());
-        }
-        Ok(())
-    }
-
-    /// Checks that batches are accepted now (readiness). [`Intake::health`] also reports imminent
-    /// failures.
-    ///
-    /// # Errors
-    /// Returns the reason as text for people.
-    pub fn ready(&self) -> Result<(), String> {
-        if self.channels().is_none() {
-            return Err(IntakeError::Stopping.to_string());
-        }
-        if let Some(reason) = &self.inner.state.failing().log {
-            return Err(format!("writes are not accepted for now: {reason}"));
-        }
-        let bytes = self.inner.state.backlog_bytes();
-        if bytes > WAL_BACKLOG_BYTES_MAX {
-            return Err(IntakeError::Backlog { bytes }.to_string());
-        }
-        Ok(())
-    }
-
     /// Returns the counters of the intake.
     #[must_use]
     pub fn counters(&self) -> &Arc<Counters> {
@@ -456,14 +425,29 @@ pub(super) fn recovered(
             "put WAL segments of an earlier run into the store"
         );
     }
-    let ledger = Mutex::new(flusher.ledger().clone());
-    let state = Arc::new(IntakeState {
-        ledger,
-        counters,
-        ..IntakeState::default()
-    });
+    let state = Arc::new(IntakeState::new(flusher.ledger().clone(), counters));
     let writer = Writer::on(data.disk().clone(), &data.wal(), next);
     Ok((writer, flusher, state))
+}
+
+/// Reads the log that an earlier run of an agent left, and returns the parts with which to
+/// continue. The flushing thread forwards it, as the next collector may be away now.
+fn recovered_agent(
+    data: &DataDir,
+    upstream: Box<dyn Upstream>,
+    options: &Options,
+) -> Result<(Writer, Forwarder, Arc<IntakeState>), FlushError> {
+    let counters = Arc::new(Counters::default());
+    let forwarder = Forwarder::load(data, upstream, counters.clone())?;
+    let waiting = forwarder.recover()?;
+    let state = IntakeState {
+        is_agent: true,
+        backlog_bytes_max: options.backlog_bytes_max,
+        closed: Mutex::new(waiting.segments),
+        ..IntakeState::new(waiting.ledger, counters)
+    };
+    let writer = Writer::on(data.disk().clone(), &data.wal(), waiting.next_segment);
+    Ok((writer, forwarder, Arc::new(state)))
 }
 
 /// Returns the bytes in flight that a payload counts for. A small payload needs more memory than

@@ -8,6 +8,7 @@
 mod error;
 mod flushing;
 mod handle;
+mod health;
 mod maintenance;
 #[cfg(feature = "simulation")]
 mod simulated;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::flushing::FlushThread;
+use super::flushing::{FlushThread, SegmentSink};
 use super::handle::{Channels, Inner, QUEUE, recovered};
 use super::wal_commit::{Command, Committer, FlushCommand, Rotate};
 use super::{Intake, Options};
@@ -53,7 +53,7 @@ impl Intake {
             options.segment_bytes,
         );
         let flushing = FlushThread {
-            flusher,
+            sink: SegmentSink::Store(flusher),
             state: state.clone(),
             committer: commands.downgrade(),
             commands: flush_commands,

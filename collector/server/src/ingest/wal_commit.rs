@@ -86,9 +86,13 @@ const PROBE: Duration = Duration::from_secs(1);
 const PROBE_BYTES_MAX: usize = 1 << 20;
 
 /// State shared by the two threads and the handle.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct IntakeState {
     pub(super) ledger: Mutex<Ledger>,
+    /// True if closed segments are forwarded instead of stored.
+    pub(super) is_agent: bool,
+    /// Maximum size of the closed segments, in bytes; beyond it, batches are rejected for now.
+    pub(super) backlog_bytes_max: u64,
     /// Closed segments that are not in the store yet, with their sizes in bytes.
     pub(super) closed: Mutex<BTreeMap<u64, u64>>,
     pub(super) counters: Arc<Counters>,
@@ -107,6 +111,28 @@ pub(super) struct CommitFailures {
 }
 
 impl IntakeState {
+    /// Creates the state with the ledger of everything acknowledged so far, for a collector with a
+    /// store.
+    pub(super) fn new(ledger: Ledger, counters: Arc<Counters>) -> Self {
+        Self {
+            ledger: Mutex::new(ledger),
+            is_agent: false,
+            backlog_bytes_max: WAL_BACKLOG_BYTES_MAX,
+            closed: Mutex::default(),
+            counters,
+            failing: Mutex::default(),
+            traced: Mutex::default(),
+        }
+    }
+
+    /// Returns the error for this backlog, in bytes.
+    pub(super) fn backlog_error(&self, bytes: u64) -> IntakeError {
+        match self.is_agent {
+            true => IntakeError::Unforwarded { bytes },
+            false => IntakeError::Backlog { bytes },
+        }
+    }
+
     /// Locks the live ledger. A thread that panicked left it consistent: entries are added only
     /// after every step that can fail.
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -255,13 +281,8 @@ impl Committer {
             return;
         }
         let backlog_bytes = self.state.backlog_bytes();
-        if backlog_bytes > WAL_BACKLOG_BYTES_MAX {
-            return self.push_back(
-                group,
-                &IntakeError::Backlog {
-                    bytes: backlog_bytes,
-                },
-            );
+        if backlog_bytes > self.state.backlog_bytes_max {
+            return self.push_back(group, &self.state.backlog_error(backlog_bytes));
         }
         let mut fresh = Vec::new();
         let mut payloads = Vec::new();

@@ -45,8 +45,9 @@ const READ_AHEAD_BYTES: u32 = 64 << 10;
 /// 50 ms.
 const GRPC_READ_AHEAD_BYTES: u32 = 128 << 10;
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// Method whose messages may arrive one after the other for hours.
-const STREAM: &str = "/stroboscope.v1.Collector/Ship";
+/// Methods whose messages may arrive one after the other for hours.
+const SHIP: &str = "/stroboscope.v1.Collector/Ship";
+pub(crate) const FORWARD: &str = "/stroboscope.v1.Collector/Forward";
 
 /// State that all connections of a port share.
 #[derive(Clone, Debug)]
@@ -379,7 +380,7 @@ impl Visits {
         });
         let share = self.doors.reading.share(visitor.peer);
         let reading = BodyShare::new(self.doors.clone(), self.way.door, share);
-        let counting = if self.is_grpc() && parts.uri.path() == STREAM {
+        let counting = if self.is_grpc() && [SHIP, FORWARD].contains(&parts.uri.path()) {
             BodyAccounting::Messages(Messages::default())
         } else {
             BodyAccounting::Whole

@@ -26,7 +26,7 @@ mod unpack;
 mod wrong_port;
 
 pub(crate) use body::BodyShare;
-pub(crate) use connection::{Answer, until_true};
+pub(crate) use connection::{Answer, FORWARD, until_true};
 pub(crate) use guard::Rejection;
 pub(crate) use listening::{Listener, ListenerSetup};
 #[cfg(feature = "simulation")]

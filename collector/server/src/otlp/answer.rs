@@ -126,6 +126,14 @@ impl Refusal {
         }
     }
 
+    /// Reports whether a retry of the same request may succeed.
+    pub(super) fn may_retry(&self) -> bool {
+        !matches!(
+            self,
+            Self::Invalid(_) | Self::Unsupported(_) | Self::TooLarge { .. }
+        )
+    }
+
     /// Returns the gRPC status. Statuses that allow a retry carry a delay.
     pub(super) fn status(&self) -> Status {
         let message = self.to_string();

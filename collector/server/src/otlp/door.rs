@@ -11,6 +11,7 @@ use stroboscope_store::flush::now_ns;
 use stroboscope_store::limits::Limits;
 use stroboscope_store::record::Rows;
 use stroboscope_store::wal::PayloadKind;
+use tonic::Status;
 
 use super::answer::{ExportResponse, Refusal};
 use super::signal::{Encoding, Signal};
@@ -31,6 +32,14 @@ pub struct Door {
     redaction: Option<Arc<Redaction>>,
     /// Number of requests rejected permanently so far.
     refused: Arc<AtomicU64>,
+}
+
+/// Reason why a forwarded request is not stored.
+#[derive(Debug)]
+pub(crate) enum ForwardRefusal {
+    /// A retry is useless; contains the reason.
+    Permanent(String),
+    Later(Status),
 }
 
 impl Door {
@@ -71,6 +80,23 @@ impl Door {
             self.refuse(refusal);
         }
         stored.map(|taken| ExportResponse::of(signal, &taken))
+    }
+
+    /// Stores a request that an agent has accepted before. Returns once it is durable.
+    pub(crate) async fn take_forwarded(
+        &self,
+        kind: PayloadKind,
+        request: Vec<u8>,
+        peer: Peer,
+    ) -> Result<(), ForwardRefusal> {
+        let Err(refusal) = self.store(kind, request, peer).await else {
+            return Ok(());
+        };
+        self.refuse(&refusal);
+        Err(match refusal.may_retry() {
+            true => ForwardRefusal::Later(refusal.status()),
+            false => ForwardRefusal::Permanent(refusal.to_string()),
+        })
     }
 
     /// Counts a request that is not stored.

@@ -21,5 +21,6 @@ mod http;
 mod signal;
 
 pub use door::Door;
+pub(crate) use door::ForwardRefusal;
 pub(crate) use grpc::{LogsService, TraceService};
 pub use http::{OtlpHttpError, OtlpHttpServer};

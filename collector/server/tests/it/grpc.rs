@@ -32,6 +32,7 @@ fn settings(data: &Path) -> CollectorSettings {
         otlp_http: Some(anywhere),
         http: Some(anywhere),
         site: None,
+        forward: None,
         burst_config: None,
         doors: NetSettings::default(),
         redact: RedactSettings::default(),
@@ -250,7 +251,7 @@ async fn a_burst_config_reaches_all_at_the_same_instant() {
     for _ in 0..2 {
         let stream = client(&collector)
             .await
-            .control(ControlRequest { process: None })
+            .control(ControlRequest::default())
             .await
             .unwrap();
         streams.push(stream.into_inner());

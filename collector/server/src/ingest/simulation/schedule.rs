@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 
 use super::senders::Senders;
-use crate::ingest::flushing::FlushThread;
+use crate::ingest::flushing::{FlushThread, SegmentSink};
 use crate::ingest::handle::recovered;
 use crate::ingest::wal_commit::{Append, Committer, IntakeState};
 use crate::ingest::{CommitOutcome, IntakeError};
@@ -195,7 +195,7 @@ impl Schedule {
         let (flush_sender, flush_commands) = std_mpsc::channel();
         let committer = Committer::new(writer, state.clone(), commands, flush_sender, u64::MAX);
         let flushing = FlushThread {
-            flusher,
+            sink: SegmentSink::Store(flusher),
             state: state.clone(),
             committer: sender.downgrade(),
             commands: flush_commands,
@@ -298,7 +298,9 @@ impl Schedule {
             return;
         }
         let segments: Vec<u64> = life.state.closed().keys().copied().collect();
-        let flusher = &mut life.flushing.flusher;
+        let SegmentSink::Store(flusher) = &mut life.flushing.sink else {
+            return;
+        };
         for segment in segments {
             let done = flusher.convert(segment).and_then(|converted| {
                 flusher.remove(segment)?;

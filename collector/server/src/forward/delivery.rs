@@ -1,0 +1,230 @@
+//! Delivery of closed segments to the gateway.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use stroboscope_proto::v1::{ForwardKind, ForwardRequest, ShipOutcome, ShipReply};
+use stroboscope_store::flush::Upstream;
+use stroboscope_store::limits::IN_FLIGHT_PER_STREAM_MAX;
+use stroboscope_store::wal::{Payload, PayloadKind};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+
+use super::gateway::CONNECT_MAX;
+use super::uplink::{Uplink, text};
+use crate::line_limit::{LineLimit, Turn};
+
+/// Maximum time without a reply while requests are in flight. Durable storage takes milliseconds,
+/// and seconds on an overloaded disk.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+
+static REFUSED: LineLimit = LineLimit::new();
+
+/// Counters of what an agent forwarded: batches and OTLP requests.
+#[derive(Debug, Default)]
+pub struct ForwardCounters {
+    /// Stored by the gateway.
+    pub stored: AtomicU64,
+    /// Stored by a gateway before.
+    pub duplicate: AtomicU64,
+    /// Rejected permanently by the gateway, and lost.
+    pub refused: AtomicU64,
+}
+
+/// Deliverer of segments, for the flushing thread.
+#[derive(Debug)]
+pub struct Delivery {
+    uplink: Uplink,
+    runtime: Handle,
+    counters: Arc<ForwardCounters>,
+    stream: Option<ForwardStream>,
+    /// Segment under way, with one flag per payload: true once it is settled.
+    under_way: (u64, Vec<bool>),
+}
+
+impl Delivery {
+    /// Creates a deliverer that runs on this runtime.
+    #[must_use]
+    pub fn new(uplink: Uplink, runtime: Handle) -> Self {
+        Self {
+            uplink,
+            runtime,
+            counters: Arc::default(),
+            stream: None,
+            under_way: (u64::MAX, Vec::new()),
+        }
+    }
+
+    /// Returns the counters, which all outcomes are added to.
+    #[must_use]
+    pub fn counters(&self) -> Arc<ForwardCounters> {
+        self.counters.clone()
+    }
+
+    /// Delivers the payloads that are not settled.
+    async fn deliver_rest(
+        &mut self,
+        payloads: &[Payload],
+        settled: &mut [bool],
+    ) -> Result<(), String> {
+        // A stream of a connection that is gone would fail after the deadline only.
+        if !self.uplink.is_connected() {
+            self.stream = None;
+        }
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            closed => closed.insert(ForwardStream::open(&mut self.uplink).await?),
+        };
+        let delivered = stream.deliver(payloads, settled, &self.counters).await;
+        if delivered.is_err() {
+            self.stream = None;
+            self.uplink.give_up();
+        }
+        delivered
+    }
+}
+
+impl Upstream for Delivery {
+    fn deliver(&mut self, segment: u64, payloads: &[Payload]) -> Result<(), String> {
+        let (of, mut settled) = std::mem::take(&mut self.under_way);
+        if of != segment || settled.len() != payloads.len() {
+            settled = vec![false; payloads.len()];
+        }
+        let runtime = self.runtime.clone();
+        let delivered = runtime.block_on(self.deliver_rest(payloads, &mut settled));
+        self.under_way = (segment, settled);
+        delivered
+    }
+}
+
+/// An open stream to a gateway.
+#[derive(Debug)]
+struct ForwardStream {
+    requests: mpsc::Sender<ForwardRequest>,
+    replies: Streaming<ShipReply>,
+    next_sequence: u64,
+}
+
+impl ForwardStream {
+    async fn open(uplink: &mut Uplink) -> Result<Self, String> {
+        let mut client = uplink.client().await?;
+        let (requests, receiver) = mpsc::channel(1);
+        let opened = client.forward(ReceiverStream::new(receiver));
+        let opened = timeout(CONNECT_MAX, opened).await;
+        let opened = opened.map_err(|_| "the gateway does not open a stream".to_owned());
+        match opened.and_then(|opened| opened.map_err(|status| text(&status))) {
+            Ok(opened) => Ok(Self {
+                requests,
+                replies: opened.into_inner(),
+                next_sequence: 0,
+            }),
+            Err(problem) => {
+                uplink.give_up();
+                Err(problem)
+            }
+        }
+    }
+
+    /// Sends the payloads that are not settled, and waits for all replies.
+    async fn deliver(
+        &mut self,
+        payloads: &[Payload],
+        settled: &mut [bool],
+        counters: &ForwardCounters,
+    ) -> Result<(), String> {
+        let base = self.next_sequence;
+        self.next_sequence += payloads.len() as u64;
+        let (mut next, mut in_flight) = (0, 0);
+        let mut deadline = Instant::now() + ANSWER_MAX;
+        loop {
+            while settled.get(next).copied().unwrap_or(false) {
+                next += 1;
+            }
+            let unsent = payloads.get(next);
+            if unsent.is_none() && in_flight == 0 {
+                return Ok(());
+            }
+            tokio::select! {
+                place = self.requests.reserve(),
+                    if unsent.is_some() && in_flight < IN_FLIGHT_PER_STREAM_MAX =>
+                {
+                    // After a closed stream, the reply has the reason.
+                    let (Ok(place), Some(payload)) = (place, unsent) else {
+                        let ended = timeout_at(deadline, self.replies.message()).await;
+                        return Err(match ended {
+                            Ok(Err(status)) => text(&status),
+                            _ => "the gateway closed the stream".to_owned(),
+                        });
+                    };
+                    match kind(payload.kind) {
+                        Some(kind) => {
+                            place.send(ForwardRequest {
+                                sequence: base + next as u64,
+                                kind: kind.into(),
+                                payload: payload.bytes.clone(),
+                            });
+                            in_flight += 1;
+                        }
+                        None => {
+                            refused(counters, "the log has it in a form of a later version");
+                            settled[next] = true;
+                        }
+                    }
+                    next += 1;
+                }
+                reply = timeout_at(deadline, self.replies.message()), if in_flight > 0 => {
+                    let reply = reply.map_err(|_| {
+                        format!("the gateway has not answered for {} s", ANSWER_MAX.as_secs())
+                    })?;
+                    let reply = reply
+                        .map_err(|status| text(&status))?
+                        .ok_or("the gateway closed the stream")?;
+                    deadline = Instant::now() + ANSWER_MAX;
+                    let index = reply.sequence.checked_sub(base);
+                    let index = index.and_then(|index| usize::try_from(index).ok());
+                    let place = index.and_then(|index| settled.get_mut(index));
+                    let Some(place) = place.filter(|settled| !**settled) else {
+                        return Err("the gateway answered a request that it was not sent".to_owned());
+                    };
+                    match reply.outcome() {
+                        ShipOutcome::Stored => drop(counters.stored.fetch_add(1, Relaxed)),
+                        ShipOutcome::Duplicate => drop(counters.duplicate.fetch_add(1, Relaxed)),
+                        ShipOutcome::Refused => refused(counters, &reply.detail),
+                        ShipOutcome::Unspecified => {
+                            return Err("the gateway's reply has no outcome".to_owned());
+                        }
+                    }
+                    *place = true;
+                    in_flight -= 1;
+                }
+            }
+        }
+    }
+}
+
+/// Counts and logs a payload that the gateway rejected permanently.
+fn refused(counters: &ForwardCounters, reason: &str) {
+    counters.refused.fetch_add(1, Relaxed);
+    if let Some(Turn { left_out }) = REFUSED.next() {
+        tracing::error!(
+            left_out,
+            "the gateway rejected forwarded data, which is lost: {reason}"
+        );
+    }
+}
+
+/// Returns the kind in the protocol; none for a kind that this version does not know.
+fn kind(kind: PayloadKind) -> Option<ForwardKind> {
+    Some(match kind {
+        PayloadKind::Batch => ForwardKind::Batch,
+        PayloadKind::OtlpProtobuf => ForwardKind::OtlpTraces,
+        PayloadKind::OtlpJson => ForwardKind::OtlpTracesJson,
+        PayloadKind::OtlpLogsProtobuf => ForwardKind::OtlpLogs,
+        PayloadKind::OtlpLogsJson => ForwardKind::OtlpLogsJson,
+        PayloadKind::Unknown(_) => return None,
+    })
+}

@@ -1,0 +1,192 @@
+//! Addresses of gateways, the collectors that an agent forwards to, with authority and token.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use stroboscope_proto::v1::collector_client::CollectorClient;
+use tonic::codec::CompressionEncoding;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic::{Request, Status};
+
+/// Maximum time for connecting, including name resolution and the TLS handshake.
+pub(super) const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// Maximum size of a directive; a tradeoff policy takes most of it.
+const DIRECTIVE_BYTES_MAX: usize = 4 << 20;
+
+/// Settings of an agent.
+#[derive(Clone, Debug)]
+pub struct ForwardSettings {
+    /// Addresses, `http://HOST:PORT`, `https://HOST:PORT` or `unix:/PATH`; one at a time is used.
+    pub gateways: Vec<String>,
+    /// PEM file of the authority that signed the certificates of `https` gateways; with none, those
+    /// of the system.
+    pub ca: Option<PathBuf>,
+    /// File of the token for the gateways. It is read again for each connection.
+    pub token: Option<PathBuf>,
+}
+
+/// Reason why an agent cannot use its settings.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum GatewayError {
+    #[error(
+        "--forward {address:?}: {problem}; write http://HOST:PORT, https://HOST:PORT or unix:/PATH"
+    )]
+    Address { address: String, problem: String },
+    #[error("--forward-ca {path}: {problem}")]
+    Ca { path: PathBuf, problem: String },
+    #[error("--forward-token-file {path}: {problem}")]
+    Token { path: PathBuf, problem: String },
+    #[error("--forward-ca needs an https address")]
+    CaWithoutTls,
+}
+
+/// A gateway that an agent may forward to.
+#[derive(Clone, Debug)]
+pub struct Gateway {
+    pub(super) address: String,
+    endpoint: Endpoint,
+    token: Option<PathBuf>,
+    /// True if it runs on this machine, where compression costs more than it saves.
+    is_near: bool,
+}
+
+/// Client of a gateway, which sends the token with each call.
+pub(super) type Client = CollectorClient<InterceptedService<Channel, Authorization>>;
+
+#[derive(Clone, Debug)]
+pub(super) struct Authorization(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Authorization {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(value) = &self.0 {
+            request
+                .metadata_mut()
+                .insert("authorization", value.clone());
+        }
+        Ok(request)
+    }
+}
+
+impl Gateway {
+    /// Checks all settings, and reads the authority and the token once.
+    ///
+    /// # Errors
+    /// Returns an error for the first setting that cannot be used.
+    pub fn all(settings: &ForwardSettings) -> Result<Vec<Self>, GatewayError> {
+        let is_tls = |address: &String| address.starts_with("https://");
+        if settings.ca.is_some() && !settings.gateways.iter().any(is_tls) {
+            return Err(GatewayError::CaWithoutTls);
+        }
+        let gateways = settings.gateways.iter();
+        gateways
+            .map(|address| Self::of(address, settings))
+            .collect()
+    }
+
+    fn of(address: &str, settings: &ForwardSettings) -> Result<Self, GatewayError> {
+        let wrong = |problem: &str| GatewayError::Address {
+            address: address.to_owned(),
+            problem: problem.to_owned(),
+        };
+        let endpoint =
+            Endpoint::from_shared(address.to_owned()).map_err(|error| wrong(&error.to_string()))?;
+        let (is_unix, uri) = (address.starts_with("unix:"), endpoint.uri());
+        let is_near = is_unix || uri.host().is_some_and(is_loopback);
+        let endpoint = match uri.scheme_str() {
+            _ if is_unix => endpoint,
+            Some("http" | "https") if uri.port().is_none() => {
+                return Err(wrong("it has no port"));
+            }
+            Some("http") => endpoint,
+            Some("https") => endpoint
+                .tls_config(tls(settings)?)
+                .map_err(|error| wrong(&chain(&error)))?,
+            Some(other) => return Err(wrong(&format!("the scheme {other:?} is not supported"))),
+            None => return Err(wrong("it has no scheme")),
+        };
+        let gateway = Self {
+            address: address.to_owned(),
+            endpoint: endpoint
+                .connect_timeout(CONNECT_MAX)
+                .http2_keep_alive_interval(Duration::from_secs(10))
+                .keep_alive_timeout(Duration::from_secs(5))
+                .keep_alive_while_idle(true),
+            token: settings.token.clone(),
+            is_near,
+        };
+        gateway.authorization()?;
+        Ok(gateway)
+    }
+
+    fn authorization(&self) -> Result<Authorization, GatewayError> {
+        let Some(path) = &self.token else {
+            return Ok(Authorization(None));
+        };
+        let wrong = |problem: String| GatewayError::Token {
+            path: path.clone(),
+            problem,
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        let token = text.trim();
+        // The error never includes the token itself.
+        let mut value = MetadataValue::try_from(format!("Bearer {token}"))
+            .ok()
+            .filter(|_| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()))
+            .ok_or_else(|| wrong("it must contain one token, without spaces".to_owned()))?;
+        value.set_sensitive(true);
+        Ok(Authorization(Some(value)))
+    }
+
+    /// Connects, or returns the reason for people.
+    pub(super) async fn connect(&self) -> Result<Client, String> {
+        let authorization = self.authorization().map_err(|error| error.to_string())?;
+        let connected = tokio::time::timeout(CONNECT_MAX, self.endpoint.connect()).await;
+        let channel = connected
+            .map_err(|_| format!("waited {} s for it", CONNECT_MAX.as_secs()))
+            .and_then(|connected| connected.map_err(|error| chain(&error)))
+            .map_err(|problem| format!("no connection to {}: {problem}", self.address))?;
+        let client = CollectorClient::with_interceptor(channel, authorization)
+            .max_decoding_message_size(DIRECTIVE_BYTES_MAX);
+        Ok(match self.is_near {
+            true => client,
+            false => client.send_compressed(CompressionEncoding::Zstd),
+        })
+    }
+}
+
+fn tls(settings: &ForwardSettings) -> Result<ClientTlsConfig, GatewayError> {
+    let Some(path) = &settings.ca else {
+        return Ok(ClientTlsConfig::new().with_native_roots());
+    };
+    let wrong = |problem: String| GatewayError::Ca {
+        path: path.clone(),
+        problem,
+    };
+    let pem = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    // tonic would accept a file without a certificate, and then trust no gateway.
+    if !String::from_utf8_lossy(&pem).contains("-----BEGIN CERTIFICATE-----") {
+        return Err(wrong("it contains no PEM certificate".to_owned()));
+    }
+    Ok(ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)))
+}
+
+fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let address = bare.parse::<std::net::IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// Joins an error and its causes in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
