@@ -1,5 +1,6 @@
 //! Durability, with real processes, sockets and disks: kills under load, full and failing disks, and quiet.
 
+mod agents;
 mod failing_disk;
 mod kills;
 mod quiet;
