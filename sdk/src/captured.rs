@@ -25,7 +25,7 @@ pub struct CapturedContext {
     unseen: Option<Unseen>,
 }
 
-/// State of a capture during which nothing was recorded.
+/// State of a capture that was made while nothing was recorded.
 #[derive(Debug)]
 struct Unseen {
     /// Number of windows opened before the capture.
@@ -79,7 +79,8 @@ impl CapturedContext {
     /// Returns the context to run in. If it was captured shortly before the current window opened,
     /// it may be the middle of a request whose beginning was not recorded, and a span that begins
     /// inside must not become a request of its own. If it was captured earlier, such as in a
-    /// server's loop, it belongs to no request: requests are shorter than the time between windows.
+    /// server's loop, it belongs to no request, because most requests are shorter than the time
+    /// between windows.
     fn context(&self) -> SpanContext {
         match &self.unseen {
             None => self.context,
