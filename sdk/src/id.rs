@@ -1,4 +1,5 @@
-//! Generates trace and span ids with a random prefix; span ids count up below it.
+//! Generates trace and span ids. Trace ids are random; the span ids of a thread count up below a
+//! random prefix.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -84,7 +84,8 @@ fn parse(header: &[u8]) -> Option<SpanContext> {
     context.is_valid().then_some(context)
 }
 
-/// Parses hexadecimal digits, in lower case only, as the specification requires.
+/// Parses hexadecimal digits. Returns `None` for other characters and for upper case, which the
+/// specification forbids.
 fn hex(digits: &[u8]) -> Option<u128> {
     digits.iter().try_fold(0u128, |value, &digit| {
         let digit = match digit {
@@ -156,7 +157,7 @@ pub fn extract(headers: &http::HeaderMap) -> IncomingContext {
         .malformed(is_malformed)
 }
 
-/// Returns the fields of a name, which form one list.
+/// Returns the values of all headers with a name, which together form one list.
 fn fields<'a>(
     headers: &'a http::HeaderMap,
     name: &HeaderName,
@@ -169,9 +170,9 @@ pub(crate) fn baggage_of(headers: &http::HeaderMap) -> Baggage {
     Baggage::parse_fields(fields(headers, &BAGGAGE_NAME))
 }
 
-/// Drops empty members, and all but the first (most recent) of several members with one key. A
-/// state with a malformed member, or with a 33rd one, is dropped entirely, as the specification
-/// requires; so is one beyond the limits.
+/// Drops empty members, and all but the first (most recent) of several members with one key.
+/// Returns `None` if no member is left, if a member is malformed, or if there are more than 32, as
+/// the specification requires, or if the text exceeds the limits.
 pub(crate) fn clean_tracestate<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Option<String> {
     let mut keys: Vec<&str> = Vec::new();
     let mut cleaned = String::new();

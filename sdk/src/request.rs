@@ -40,7 +40,8 @@ pub(crate) fn callsite_of_missing(method: &str, path: &str) -> &'static Callsite
         .unwrap_or_else(|| callsite::named(Name::of(method, Some("(not found)"), "").text()))
 }
 
-/// Name on the stack; most names are already registered.
+/// Name of a request, built on the stack. It needs no allocation, because most names are already
+/// registered.
 struct Name {
     bytes: [u8; NAME_BYTES_MAX + 1],
     len: usize,
@@ -52,7 +53,7 @@ impl Name {
             bytes: [0; NAME_BYTES_MAX + 1],
             len: 0,
         };
-        // Excess text is cut; the result is still longer than the maximum name.
+        // Cuts excess text; the result is still longer than the maximum name.
         let _cut = match route {
             Some(route) => write!(name, "{method} {route}"),
             None => write!(name, "{method} ").and_then(|()| without_ids(path, &mut name)),

@@ -53,8 +53,8 @@ enum State {
 #[repr(C)]
 pub(crate) struct Writer {
     producer: Producer,
-    /// Sum of this and the position of a BEGIN in the ring is the id of the BEGIN's span. 0: not
-    /// chosen yet.
+    /// Base of span ids: a span's id is this plus the position of its BEGIN in the ring. 0 means
+    /// that no base was chosen yet.
     first_id: u64,
     lineage: Lineage,
 }
@@ -80,10 +80,10 @@ struct Local {
     tags: Tags,
 }
 
-/// The fast path is closed.
+/// Value of [`Local::ready`] while the fast path is closed.
 const NOT_READY: u64 = 1 << 3;
-/// A record is being written. A record that a field's own formatting or a signal handler attempts
-/// to write meanwhile is rejected.
+/// Value of [`Local::ready`] while a record is being written. If a field's own formatting or a
+/// signal handler attempts to write another record meanwhile, that record is rejected.
 const BUSY: u64 = NOT_READY | 1;
 
 thread_local! {
@@ -250,8 +250,8 @@ pub(crate) fn claim() -> Option<Claim> {
     Claim::take(|ready| ready != BUSY)
 }
 
-/// Writes one record to this thread's ring. Returns false if it was discarded, which is counted if
-/// it is a loss.
+/// Writes one record to this thread's ring. Returns false if the record was discarded. This counts
+/// as a loss, except on the SDK's own threads.
 #[inline(always)]
 pub(crate) fn write(
     fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage) -> usize,

@@ -27,10 +27,10 @@
 //! # Load
 //!
 //! A point measures its own load in two ways. The first is the number of requests that arrive per
-//! second, over the last second, or over its last half if that rate is significantly higher (so a
-//! spike shows sooner). The second is the number of requests under way, whose [`Choice`] is alive.
-//! If there are more of them than the model explains, they form a backlog, which counts as arriving
-//! within the next second.
+//! second, over the last second. If the rate over the last half or fifth of that second is
+//! significantly higher, it is used instead, so that a spike shows sooner. The second is the number
+//! of requests under way, which are those whose [`Choice`] is alive. Requests beyond the number
+//! that the model explains form a backlog, which counts as arriving within the next second.
 //!
 //! # Recorded data
 //!

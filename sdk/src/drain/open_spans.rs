@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::batch::{Fields, set_field};
 use crate::callsite::Callsite;
 
-/// Span that has begun.
+/// Span that has begun and not ended, with its fields so far.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenSpan {
     pub(crate) trace_id: u128,
@@ -41,8 +41,8 @@ enum Entry {
     Settled,
 }
 
-/// Number of ids of ended spans that may stay in the order of begins in addition to the outstanding
-/// ones: 8 KiB.
+/// Number of ids, 8 KiB in total, by which the order of begins may exceed twice the outstanding
+/// spans.
 pub(crate) const ORDER_SPARE: usize = 1_024;
 
 /// Spans that await their end, oldest first; bounded.
@@ -56,7 +56,7 @@ pub(crate) struct OpenSpans {
     max: usize,
 }
 
-/// Result of an end.
+/// Result of [`OpenSpans::end`]: the span, or the reason that there is none.
 #[derive(Debug)]
 pub(crate) enum EndOutcome {
     Span(Box<OpenSpan>),

@@ -11,7 +11,7 @@ use crate::thread::{self, RINGS};
 /// Ring with the state needed to decode its records.
 struct Read {
     ring: Consumer,
-    /// Context after the records that were read.
+    /// Trace and spans of the records read so far, which later records may omit.
     lineage: Lineage,
 }
 
@@ -23,7 +23,7 @@ impl Read {
         }
     }
 
-    /// Passes on each record; returns the total number of words.
+    /// Passes each available record to `take`. Returns the number of words read.
     fn read(&mut self, mut take: impl FnMut(&[u64])) -> usize {
         let (lineage, mut words_read) = (&mut self.lineage, 0);
         self.ring.read(|words| {
@@ -38,7 +38,7 @@ impl Read {
     }
 }
 
-/// Rings that any drain has seen.
+/// Rings that this process reads, and its state after a fork.
 pub(crate) struct DrainedRings {
     rings: Vec<Read>,
     /// The only thread of a forked child, until the other threads' rings are forgotten.

@@ -1,4 +1,4 @@
-//! Lock for threads.
+//! Lock for threads that writes markers.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
@@ -41,7 +41,7 @@ impl<T> Mutex<T> {
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Waits for the lock.
+    /// Acquires the lock, blocking the thread until it is free.
     ///
     /// # Errors
     /// Fails like [`std::sync::Mutex::lock`] if another holder panicked.

@@ -1,4 +1,5 @@
-//! Shipper in a simulation, with records that come from no thread and an observer of their fate.
+//! Connects the shipper to a simulated service, which provides its records and observes their
+//! shipping.
 #![allow(
     missing_docs,
     reason = "no part of the API; the user is a test beside this crate"

@@ -2,7 +2,7 @@
 
 use super::{Handler, Sigterm};
 
-/// False: tonic connects to paths on Unix only.
+/// False, because tonic connects to Unix sockets only on Unix.
 pub(crate) const HAS_UNIX_SOCKETS: bool = false;
 
 /// Returns `None`, because the CPU time is unknown without a system call.

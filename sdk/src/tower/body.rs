@@ -1,4 +1,4 @@
-//! Response body that carries its span to the end.
+//! Response body that carries its request's span until the body ends.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -1,4 +1,4 @@
-//! Tradeoffs in a trace, as events of the current span.
+//! Records tradeoffs in a trace, as events of the current span.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +18,7 @@ pub const EVENT: &str = "stroboscope.tradeoff";
 /// separated by tabs).
 pub const ITEMS_EVENT: &str = "stroboscope.tradeoff.items";
 
-/// Maximum length of a text that the ring does not truncate.
+/// Maximum length in bytes of a recorded text, slightly below the length that the ring truncates.
 const TEXT_BYTES: usize = 1_000;
 /// Maximum number of items per response; more are sampled evenly.
 const ITEMS_MAX: usize = 512;
