@@ -71,13 +71,13 @@
 //! | `STROBOSCOPE_BURST_CONFIG` | when to record: `4ms/32ms`, `0b11100`, `0x1c`, `28`, `always`, `off` | [`Builder::burst_config`] |
 //! | `STROBOSCOPE_SAMPLE` | requests to record outside of windows: `follow`, `burst`, or a ratio | [`Builder::sample`] |
 //! | `STROBOSCOPE_FORCE` | `accept` requests that ask to be recorded, or `refuse` them (the default) | [`Builder::accept_force`] |
-//! | `STROBOSCOPE_PROPAGATE` | add a `traceparent` to all calls (`always`), or only as `recorded` requests need (the default) | [`Builder::propagate_always`] |
+//! | `STROBOSCOPE_PROPAGATE` | `always` adds a `traceparent` to every call; `recorded` (the default) does not for most unrecorded requests | [`Builder::propagate_always`] |
 //! | `STROBOSCOPE_COLLECTOR` | collector's address: `http://host:port`, `https://host:port`, `unix:/path` | [`Builder::collector`] |
 //! | `STROBOSCOPE_TOKEN` | bearer token for the collector | [`Builder::token`] |
 //! | `STROBOSCOPE_CA` | file of certificates that verify an `https` collector | [`Builder::certificate_authority`] |
 //! | `STROBOSCOPE_TRACING` | filter for `tracing`, like `RUST_LOG`: `info` (the default), `info,shop::cart=debug,h2=trace`, `off` | [`Builder::tracing`] |
 //! | `STROBOSCOPE_REQUESTS` | `tracing` spans that are requests wherever they begin: `get::apply,set::apply` | [`Builder::requests`] |
-//! | `STROBOSCOPE_KERNEL_RECORDER` | file that a listening kernel recorder locks | [`Builder::markers`], [`marker`] |
+//! | `STROBOSCOPE_KERNEL_RECORDER` | file that a listening recorder locks | see [`marker`] |
 //! | `STROBOSCOPE_SERVICE`, `STROBOSCOPE_HOST` | names of the service and the host | [`Builder::service`], [`Builder::host`] |
 //!
 //! If a variable's name starts with `STROBOSCOPE_` but is none of these, a warning on standard

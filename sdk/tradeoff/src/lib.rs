@@ -9,7 +9,7 @@
 //! | point | a place in a service's code where data can be given up for time |
 //! | tradeoff rate | the fraction of a point's data that is given up, 0 to 1 ([`Rate`]) |
 //! | performance | latency as a function of request rate and tradeoff rate: [`PerformanceModel`] |
-//! | quality | the loss caused by an item's absence, as a function of the item's provenance: [`QualityModel`] |
+//! | quality | loss caused by an item's absence, depending on its provenance: [`QualityModel`] |
 //! | goal | the operator's objective: [`Goal`] |
 //! | slack | the additional time that a component may take at no cost, by a request's key: [`SlackModel`] |
 //! | policy | all points with their models and goals, and a version: [`Policy`] |
