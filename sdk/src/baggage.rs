@@ -76,15 +76,15 @@ pub enum Scope {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
-    /// A signed integer.
+    /// Signed integer; its type on the wire is `i`.
     Int(i64),
-    /// An unsigned integer.
+    /// Unsigned integer; its type on the wire is `u`.
     Uint(u64),
-    /// A floating-point number.
+    /// Floating-point number; its type on the wire is `d`.
     Double(f64),
-    /// A boolean.
+    /// Boolean; its type on the wire is `b`.
     Bool(bool),
-    /// A text. On the wire, each byte that is not plain ASCII takes three bytes.
+    /// Text, without a type on the wire. Each byte that is not plain ASCII takes three bytes there.
     Text(String),
 }
 

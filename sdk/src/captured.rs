@@ -76,11 +76,12 @@ impl CapturedContext {
         work()
     }
 
-    /// Returns the context to run in. If it was captured shortly before the current window opened,
-    /// it may be the middle of a request whose beginning was not recorded, and a span that begins
-    /// inside must not become a request of its own. If it was captured earlier, such as in a
-    /// server's loop, it belongs to no request, because most requests are shorter than the time
-    /// between windows.
+    /// Returns the context to run in.
+    ///
+    /// A capture made shortly before the current window opened may be in the middle of a request
+    /// whose beginning was not recorded. A span that begins inside must then not become a separate
+    /// request. An earlier capture, such as in a server's loop, belongs to no request, because most
+    /// requests are shorter than the time between windows.
     fn context(&self) -> SpanContext {
         match &self.unseen {
             None => self.context,

@@ -35,8 +35,8 @@ mod imp {
         unsafe { core::arch::x86_64::_rdtsc() }
     }
 
-    /// Stores the two halves as the instruction returns them: joining them takes longer than a
-    /// second store, and the word is read as a whole only later, on another processor.
+    /// Stores the two halves separately, as the instruction returns them. Joining them takes longer
+    /// than a second store. No code reads the word as a whole until later, on another processor.
     #[inline(always)]
     #[allow(unsafe_code)]
     pub(super) fn stamp(place: &mut u64) {

@@ -4,7 +4,7 @@ pub use crate::span_context::SpanContext;
 use crate::{marker, thread};
 
 /// Returns this thread's context, or [`SpanContext::NONE`] if it works for no request. A request
-/// that is not recorded may have a context, too, which its calls carry.
+/// that is not recorded may have a context, too, which its calls may carry.
 #[inline]
 #[must_use]
 pub fn current() -> SpanContext {

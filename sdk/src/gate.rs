@@ -26,8 +26,7 @@ const OPEN: u32 = 1;
 const DECIDE: u32 = 2;
 const HOLD: u32 = 1 << 8;
 
-/// Reports whether nothing is recorded. While the gate is closed, an annotation checks nothing
-/// else.
+/// Reports whether nothing is recorded. If so, an annotation checks nothing else.
 #[inline(always)]
 #[must_use]
 pub fn is_idle() -> bool {

@@ -99,9 +99,9 @@ impl Builder {
     /// returned guard does nothing.
     ///
     /// # Errors
-    /// Returns an error if the collector's address, token or certificate authority is unusable, if
-    /// a thread cannot be started, or if [`flush_on_sigterm`](Self::flush_on_sigterm) conflicts
-    /// with the process's handling of SIGTERM.
+    /// Returns an error if the collector's address, token or certificate authority is unusable, or
+    /// if a thread cannot be started. With [`flush_on_sigterm`](Self::flush_on_sigterm), also
+    /// returns one if the process already handles or ignores SIGTERM.
     pub fn init(self) -> Result<Guard, InitError> {
         self.init_with_clock(Arc::new(SystemClock))
     }

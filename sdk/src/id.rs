@@ -30,7 +30,7 @@ impl IdSource {
     }
 
     /// Returns a new span id, never 0. The ids of a thread share a random prefix of 44 bits and
-    /// count up below it, so a collision within one trace requires two threads with the same
+    /// count up below it. A collision within one trace therefore requires two threads with the same
     /// prefix.
     #[inline(always)]
     pub(crate) fn span_id(&self) -> u64 {

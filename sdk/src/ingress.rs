@@ -83,7 +83,7 @@ impl IncomingContext {
         future.in_span(span)
     }
 
-    /// Begins the server span.
+    /// Begins the server span of this request, named after a path.
     pub(crate) fn begin(&self, name: &str) -> Span {
         self.begin_as(|| callsite::named_after_path(name))
     }

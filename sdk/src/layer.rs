@@ -40,10 +40,10 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 /// # Meaning of fields
 ///
 /// The fields of tracing-opentelemetry have the same meaning here: `otel.name` sets a span's name,
-/// `otel.kind` its kind, and `otel.status_code` and `otel.status_message` its status, even if they
-/// are recorded after the span began. An event at `error` marks its span as failed. A failing HTTP
-/// or gRPC status (`http.response.status_code`, `http.status_code`, `rpc.grpc.status_code`) does
-/// so, too, by OpenTelemetry's rules.
+/// `otel.kind` its kind, `otel.status_code` and `otel.status_message` its status. They may be
+/// recorded after the span began. An event at `error` marks its span as failed. A failing HTTP or
+/// gRPC status (`http.response.status_code`, `http.status_code`, `rpc.grpc.status_code`) does so,
+/// too, by OpenTelemetry's rules.
 ///
 /// A span called `request`, `http_request` or similar, with a method and a path, is a web
 /// framework's request span. It gets one of these names:
@@ -74,8 +74,9 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 #[derive(Debug)]
 pub struct TracingLayer<S> {
     /// The inner recorder handles creation, for which `tracing_subscriber` consults the filter once
-    /// per callsite. Entering, leaving and closing bypass the filter, which would look the span up
-    /// in the registry each time: spans that are not recorded are not in the table.
+    /// per callsite. Entering, leaving and closing bypass the filter, because it would look the
+    /// span up in the registry each time. They need no filter: spans that are not recorded are not
+    /// in the table.
     filtered: Filtered<Recorder, LayerSettings, S>,
 }
 

@@ -80,10 +80,9 @@
 //! | `STROBOSCOPE_KERNEL_RECORDER` | file that a listening recorder locks | see [`marker`] |
 //! | `STROBOSCOPE_SERVICE`, `STROBOSCOPE_HOST` | names of the service and the host | [`Builder::service`], [`Builder::host`] |
 //!
-//! If a variable's name starts with `STROBOSCOPE_` but is none of these, a warning on standard
-//! error names the nearest known variable when recording starts; recording starts nevertheless.
-//! Variables that start with `STROBOSCOPE_TEST_` or `STROBOSCOPE_COLLECT_` (the collector's) are
-//! ignored.
+//! If another variable starts with `STROBOSCOPE_`, a warning on standard error names the nearest
+//! known variable when recording starts. Variables that start with `STROBOSCOPE_TEST_` or
+//! `STROBOSCOPE_COLLECT_` (the collector's) are ignored.
 //!
 //! `https` requires the feature `tls`, which is off by default because most services ship to a
 //! sidecar on their own machine.

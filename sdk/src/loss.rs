@@ -86,7 +86,7 @@ impl LossCause {
 #[derive(Debug)]
 pub(crate) struct Losses([AtomicU64; LossCause::ALL.len()]);
 
-/// Counters of this process.
+/// Counters of the records that this process lost.
 pub(crate) static LOSSES: Losses = Losses::new();
 
 impl Losses {

@@ -48,7 +48,7 @@ pub enum Markers {
     Never,
 }
 
-/// Current [`Markers`] mode.
+/// [`Markers`] mode in force, as its number.
 static MODE: AtomicU8 = AtomicU8::new(0);
 /// Time of the last check for a recorder, in monotonic ns.
 static LOOKED_NS: AtomicI64 = AtomicI64::new(i64::MIN);

@@ -171,8 +171,8 @@ pub(crate) fn baggage_of(headers: &http::HeaderMap) -> Baggage {
 }
 
 /// Drops empty members, and all but the first (most recent) of several members with one key.
-/// Returns `None` if no member is left, if a member is malformed, or if there are more than 32, as
-/// the specification requires, or if the text exceeds the limits.
+/// Returns `None` if no member is left or the text exceeds the limits. As the specification
+/// requires, also returns `None` if a member is malformed or if there are more than 32.
 pub(crate) fn clean_tracestate<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Option<String> {
     let mut keys: Vec<&str> = Vec::new();
     let mut cleaned = String::new();
@@ -219,9 +219,9 @@ fn is_tracestate_value(value: &str) -> bool {
 /// Writes the current context and baggage into the headers of an outgoing request. `traceparent`
 /// and `tracestate` replace existing headers; `baggage` is added to the existing header.
 ///
-/// If a request arrived without a `traceparent` and nothing of it is recorded, its calls carry none
-/// either, unless a window may open before the response: a request that is not recorded needs no
-/// ids. [`propagate_always`](crate::Builder::propagate_always) adds ids to such calls, and to calls
+/// If a request arrived without a `traceparent` and nothing of it is recorded, it needs no ids. Its
+/// calls then carry no `traceparent` either, unless a window may open before the response.
+/// [`propagate_always`](crate::Builder::propagate_always) adds ids to such calls, and to calls
 /// outside of requests.
 ///
 /// The value of `traceparent` is marked as [sensitive](http::HeaderValue::set_sensitive), so that

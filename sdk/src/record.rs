@@ -18,9 +18,9 @@
 //! ```
 //!
 //! A callsite or a name is the address of a `static`. Texts are copied into the record, so nothing
-//! is allocated and nothing points to memory that could be freed. Most records are in the span that
-//! the previous record was in or left, and are short: an event with one integer takes 32 bytes, a
-//! span without fields 48.
+//! is allocated and nothing points to memory that could be freed. Most records belong to the span
+//! that the previous record was in or left, and are therefore short. An event with one integer
+//! takes 32 bytes, a span without fields 48.
 
 #![allow(unsafe_code)]
 
@@ -51,7 +51,7 @@ const fn header_words(kind: RecordKind) -> usize {
     }
 }
 
-/// Kind of a record.
+/// Kind of a record; the module's documentation describes the format of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum RecordKind {

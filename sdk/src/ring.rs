@@ -10,8 +10,8 @@
 //! `head` and `tail` count words without wrapping to the ring's size. The producer publishes a
 //! whole record by storing `head` (release); the consumer frees it by storing `tail` (release).
 //! Neither waits: a full ring rejects the record, and the caller counts it. Positions advance by a
-//! record's length even if it ran into the slack, so the words it would have taken at the front
-//! stay unused in that round. This avoids special cases in the position arithmetic.
+//! record's length even if the record ran into the slack. The same number of words at the front
+//! then stays unused in that round. This avoids special cases in the position arithmetic.
 
 #![allow(unsafe_code)]
 

@@ -220,7 +220,7 @@ impl Span {
     }
 
     /// Returns the span's identity, or [`SpanContext::NONE`] for an empty span. A span that is not
-    /// recorded may have a context, too, which its calls carry.
+    /// recorded may have a context, too, for outgoing calls.
     #[must_use]
     pub fn context(&self) -> SpanContext {
         let [high, low, span_id] = self.ids;

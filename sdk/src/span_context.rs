@@ -1,4 +1,4 @@
-//! Identity of a span.
+//! Identity of a span: trace id, span id and flags.
 
 use std::fmt;
 

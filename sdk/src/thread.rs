@@ -63,8 +63,8 @@ pub(crate) struct Writer {
 #[repr(C, align(64))]
 struct Local {
     /// [`NOT_READY`], [`BUSY`], or a copy of [`Local::word`]. In the last case the fast path is
-    /// open: no record is being written, the current context is that of a recorded span, its
-    /// request is that of the ring's last records, and no marker is needed.
+    /// open. No record is then being written, and no marker is needed. The current context is that
+    /// of a recorded span, whose request is also that of the ring's last records.
     ready: Cell<u64>,
     /// Current context: upper and lower half of the trace id, span id, flags. The words are loaded
     /// one by one, as they were stored. When copying structures, the compiler loads pairs, and a

@@ -413,9 +413,9 @@ pub(crate) fn set(filter: &TracingFilter) {
 /// Makes every callsite ask again whether it is wanted, if `tracing` has asked the SDK about a
 /// callsite before. Calls into the service's subscribers.
 ///
-/// Without that condition, this would be harmful: in a process without a subscriber, `tracing`
-/// would assume a subscriber that may want everything, and from then on check each callsite of each
-/// library instead of one level for all of them.
+/// The condition matters in a process without a subscriber. There, `tracing` would assume a
+/// subscriber that may want everything. From then on it would check each callsite of each library
+/// instead of one level for all of them.
 pub(crate) fn ask_anew() {
     // Either this sees that the SDK was asked, or the thread that asks sees the new filter.
     fence(SeqCst);

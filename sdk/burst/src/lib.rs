@@ -38,7 +38,7 @@ impl BurstConfig {
         Self(bits)
     }
 
-    /// Returns the mask.
+    /// Returns the bits of the mask.
     #[must_use]
     pub const fn bits(self) -> u64 {
         self.0

@@ -1,7 +1,7 @@
-//! Naming conventions for fields of `tracing`'s spans and events: names, kinds and failures as
-//! tracing-opentelemetry reads them (`otel.name`, `otel.kind`, `otel.status_code`,
-//! `otel.status_message`), and the request spans of web frameworks (tower-http, tracing-actix-web,
-//! and others with a method and a path).
+//! Naming conventions for fields of `tracing`'s spans and events. The SDK reads names, kinds and
+//! failures like tracing-opentelemetry (`otel.name`, `otel.kind`, `otel.status_code`,
+//! `otel.status_message`). It also recognizes the request spans of web frameworks, such as
+//! tower-http and tracing-actix-web, by their method and path.
 //!
 //! A recording thread runs this code only to classify each callsite once; the drain reads the
 //! fields of finished spans.

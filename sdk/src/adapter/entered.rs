@@ -1,7 +1,7 @@
 //! Stack of `tracing` spans that this thread has entered, with the context before each.
 //!
-//! `tracing` allows spans to be left in another order than they were entered, to be entered again
-//! before they are left, and to be entered on several threads at once. One stack per thread handles
+//! With `tracing`, threads may leave spans in another order than they entered them. A span may also
+//! be entered again before it is left, and on several threads at once. One stack per thread handles
 //! all of these cases.
 
 use std::cell::{Cell, RefCell};

@@ -55,8 +55,8 @@ struct Bucket(OnceLock<(usize, &'static AdaptedCallsite)>);
 static TABLE: [Bucket; BUCKETS] = [const { Bucket(OnceLock::new()) }; BUCKETS];
 
 /// Fallback map for callsites of requests, and for programs with thousands of callsites. Its lock
-/// also guards the filling of buckets: a bucket that is being filled during a fork would never be
-/// filled in the child, and a lookup there would wait forever.
+/// also guards the filling of buckets, and a fork takes it. Otherwise a bucket could be half filled
+/// in a forked child, and a lookup there would wait forever.
 static REST: LazyLock<RwLock<Rest>> = LazyLock::new(RwLock::default);
 
 #[derive(Default)]

@@ -149,8 +149,8 @@ pub fn set(scope: Scope, key: &str, value: impl Into<Value>) -> bool {
     set_with_importance(scope, key, value, IMPORTANCE_DEFAULT)
 }
 
-/// Sets a value like [`set`], with an importance: if not all values fit into a header, those with
-/// the lowest (towards 0) are dropped first, those with the highest (towards 9) last.
+/// Sets a value like [`set`], with an importance from 0 to 9. If not all values fit into a header,
+/// the least important ones are dropped first.
 pub fn set_with_importance(
     scope: Scope,
     key: &str,

@@ -22,7 +22,7 @@ pub const MEMBERS_MAX: usize = 180;
 /// value from taking all the space.
 pub const VALUE_BYTES_MAX: usize = 4_096;
 
-/// Counts dropped members.
+/// Counts dropped members as [`LossCause::BaggageDropped`].
 pub(super) fn count_dropped(members: usize) {
     LOSSES.add(LossCause::BaggageDropped, members as u64);
 }
@@ -259,8 +259,8 @@ fn trim(text: &str) -> &str {
     &text[start..=end]
 }
 
-/// Splits a text at the first occurrence of an ASCII character. (The standard library's search is
-/// optimized for longer texts, and takes ten times as long for these.)
+/// Splits a text at the first occurrence of an ASCII character. The standard library's search is
+/// optimized for longer texts, and takes ten times as long for members of baggage.
 fn split(text: &str, at: u8) -> (&str, Option<&str>) {
     match text.bytes().position(|byte| byte == at) {
         Some(end) => (&text[..end], Some(&text[end + 1..])),

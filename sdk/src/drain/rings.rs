@@ -70,7 +70,8 @@ pub(crate) fn lock() -> MutexGuard<'static, DrainedRings> {
 ///
 /// In the thread that survived a fork, this also forgets the rings of threads that exist only in
 /// the parent. Their memory stays shared with the parent, untouched, and no longer counts against
-/// the limit. (Any other thread cannot tell which ring belongs to which thread, and keeps all.)
+/// the limit. Any other thread keeps all rings, because it cannot tell which ring belongs to which
+/// thread.
 pub(crate) fn start_anew() {
     let mut known = lock();
     let known = &mut *known;

@@ -7,9 +7,9 @@ use stroboscope_burst::BurstConfig;
 /// Interval [open, close) of wall time in which recording was on, in ns since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// First nanosecond inside.
+    /// First nanosecond inside the window, since the Unix epoch.
     pub open_ns: i64,
-    /// First nanosecond after.
+    /// First nanosecond after the window, since the Unix epoch.
     pub close_ns: i64,
     /// Config that defines the window.
     pub config: BurstConfig,

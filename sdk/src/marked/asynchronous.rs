@@ -30,7 +30,7 @@ impl<T> AsyncMutex<T> {
         }
     }
 
-    /// Returns the value.
+    /// Consumes the lock and returns the value.
     pub fn into_inner(self) -> T {
         self.inner.into_inner()
     }

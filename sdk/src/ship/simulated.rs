@@ -41,7 +41,7 @@ pub trait Service: Send + Sync {
     /// Returns the spans that ended since the last call, and the number of spans lost because no
     /// ring had space.
     fn recorded(&self) -> (Vec<RecordedSpan>, u64);
-    /// Receives an event.
+    /// Receives each event of the process's shipper.
     fn notice(&self, happened: ShipEvent<'_>);
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn host_name() -> Option<String> {
 /// Does nothing, because processes do not fork on these systems.
 pub(crate) fn at_fork(_: extern "C" fn(), _: extern "C" fn(), _: extern "C" fn()) {}
 
-/// Returns [`Sigterm::Absent`].
+/// Returns [`Sigterm::Absent`], because these systems have no SIGTERM.
 pub(crate) fn take_sigterm(_: Handler) -> Sigterm {
     Sigterm::Absent
 }

@@ -21,7 +21,7 @@ const MIDDLING_BYTES: usize = 128 << 10;
 /// Maximum number of free rings kept of each size. Short-lived threads use many small ones.
 const FREE_MAX: [usize; SIZES] = [64, 4, 1];
 
-/// Ring without a writer.
+/// Both ends of a ring that no thread writes to.
 type Free = (Producer, Consumer);
 
 /// Rings created since the drain's last reading, free rings, and the memory of all rings.

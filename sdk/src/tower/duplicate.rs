@@ -1,8 +1,8 @@
 //! Copies requests to a second pipeline, in addition to the service that responds.
 //!
 //! Source: Chow, "Scaling causality analysis for production systems" (dissertation, 2016), §4.3.2
-//! (DQBarge): tradeoff models are learned from production requests that are executed a second time,
-//! where they answer no user and change nothing permanent.
+//! (DQBarge). DQBarge learns tradeoff models from production requests that it executes a second
+//! time. The second execution answers no user and changes nothing permanent.
 
 mod body;
 mod copied_body;

@@ -1,8 +1,8 @@
 //! Queues requests in order of their deadlines, which follow from their slack.
 //!
-//! Source: Chow et al., "The Mystery Machine" (OSDI 2014), §5.2, differentiated service: a server
-//! that is short of capacity should first do work that a user waits for, and later work that has
-//! slack.
+//! Source: Chow et al., "The Mystery Machine" (OSDI 2014), §5.2, differentiated service. A server
+//! that is short of capacity should first do the work that a user waits for, and then the work that
+//! has slack.
 
 mod queue;
 

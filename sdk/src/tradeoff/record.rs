@@ -8,10 +8,12 @@ use stroboscope_tradeoff::Feature;
 use super::identity::PointIdentity;
 use crate::gate;
 
-/// Name of the event for a tradeoff. It always has all of these attributes: `tradeoff.point`,
-/// `.kind` (`omit`, `default`, `low_fidelity`), `.proactive`, `.items`, `.omitted`, `.omitted_by`
-/// (`ads=12 pages=3`, by the first feature), `.requests_per_second`, `.under_way`, `.policy` (its
-/// version), `.explored`, `.by_model`, `.cause` (of reactive ones).
+/// Name of the event for a tradeoff. It always has all of these attributes:
+///
+/// - `tradeoff.point`, `.kind` (`omit`, `default`, `low_fidelity`), `.proactive`, `.explored`,
+///   `.by_model`
+/// - `.items`, `.omitted`, `.omitted_by` (number by the first feature, such as `ads=12 pages=3`)
+/// - `.requests_per_second`, `.under_way`, `.policy` (version), `.cause` (empty if proactive)
 pub const EVENT: &str = "stroboscope.tradeoff";
 /// Name of the event for the value of items to a response. Attributes: `tradeoff_items.point`,
 /// `.schema` (names of features, separated by tabs), `.rows` (one line per item: features and loss,

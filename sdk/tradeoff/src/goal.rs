@@ -25,7 +25,7 @@ pub enum Goal {
         /// Tradeoff rate of a request without slack.
         default_rate: f64,
     },
-    /// Maximum utility (§4.3.3.3).
+    /// Maximum utility of latency, quality and instances (§4.3.3.3).
     Utility(Utility),
 }
 
@@ -39,7 +39,7 @@ pub struct PointPolicy {
     pub performance: PerformanceModel,
     /// Model of the quality that tradeoffs cost.
     pub quality: QualityModel,
-    /// Goal of the decisions.
+    /// Goal that the point's decisions pursue.
     pub goal: Goal,
     /// Maximum fraction to give up, 0 to 1.
     pub rate_max: f64,

@@ -57,7 +57,7 @@ pub struct QualityModel {
     pub schema: Vec<String>,
     /// Loss of an item without known features.
     pub intercept: f64,
-    /// Weights by feature.
+    /// Weights of continuous features and of the values of discrete features.
     pub weights: Vec<Weight>,
     /// Measured drops by ascending tradeoff rate.
     pub drops: Vec<QualityDrop>,

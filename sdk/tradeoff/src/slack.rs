@@ -1,7 +1,7 @@
 //! Predicts slack from the last request of the same key.
 //!
-//! Source: Chow et al., "The Mystery Machine" (OSDI 2014), §5.2: the slack of a user's last request
-//! predicts the slack of the next one better than the other predictors studied.
+//! Source: Chow et al., "The Mystery Machine" (OSDI 2014), §5.2. According to it, the slack of a
+//! user's last request is the best predictor of the slack of the next request.
 
 use std::collections::BTreeMap;
 

@@ -39,7 +39,7 @@ pub struct Utility {
     /// Current number of instances, which the models were measured with. The service's requests are
     /// spread evenly over them.
     pub instances: u32,
-    /// Maximum number of instances.
+    /// Maximum number of instances that the service may have.
     pub instances_max: u32,
 }
 

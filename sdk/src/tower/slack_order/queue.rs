@@ -74,7 +74,8 @@ impl Queue {
         })
     }
 
-    /// Enters the queue.
+    /// Puts a request with this deadline into the queue. If there is capacity, the first waiting
+    /// request gets its turn.
     pub(super) fn wait(queue: &Arc<Self>, deadline_ns: i64) -> QueueTicket {
         let mut state = queue.lock();
         state.arrivals += 1;
