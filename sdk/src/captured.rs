@@ -39,7 +39,7 @@ struct Unseen {
 ///
 /// Use it for work that is neither one closure nor one future; for those, see
 /// [`in_current_context`] and [`FutureExt::in_current_span`](crate::FutureExt::in_current_span). To
-/// pass it through a channel, send it with the item:
+/// pass a capture through a channel, send it with the item:
 ///
 /// ```
 /// # fn work(item: u32) {}
@@ -127,7 +127,7 @@ pub(crate) fn unseen_request() -> SpanContext {
     unrecorded_request().unseen()
 }
 
-/// Creates ids for such a request that its calls always carry.
+/// Creates ids like [`unseen_request`], except that the request's calls always carry them.
 pub(crate) fn unrecorded_request() -> SpanContext {
     let (trace_id, span_id) = thread::root_ids();
     SpanContext::new(trace_id, span_id, false).random().cut()

@@ -120,7 +120,7 @@ impl ClockSource for SystemClock {
     }
 }
 
-/// One instant on three clocks.
+/// Readings of three clocks at one instant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Anchor {
     pub(crate) ticks: u64,

@@ -39,7 +39,7 @@ pub const FORCE: &str = "stroboscope-force";
 const TRACESTATE_BYTES_MAX: usize = 8_192;
 const TRACESTATE_MEMBERS_MAX: usize = 32;
 /// Maximum length of a `tracestate` before spaces and duplicate keys are removed; a longer one is
-/// not forwarded either.
+/// not forwarded.
 const TRACESTATE_READ_LIMIT: ReadLimit = ReadLimit {
     bytes: TRACESTATE_BYTES_MAX + 2_048,
     members: 2 * TRACESTATE_MEMBERS_MAX,
@@ -225,8 +225,8 @@ fn is_tracestate_value(value: &str) -> bool {
 /// outside of requests.
 ///
 /// The value of `traceparent` is marked as [sensitive](http::HeaderValue::set_sensitive), so that
-/// HTTP/2 does not store it: no two calls have the same value. Therefore `{:?}` does not show it,
-/// neither here nor at the receiver.
+/// HTTP/2 does not store it: no two calls have the same value. As a result, `{:?}` shows it neither
+/// here nor at the receiver.
 pub fn inject(headers: &mut http::HeaderMap) {
     let mut context = context::current();
     if context.is_unseen() && !foresight::opens_soon() {

@@ -87,8 +87,8 @@ const NOT_READY: u64 = 1 << 3;
 const BUSY: u64 = NOT_READY | 1;
 
 thread_local! {
-    /// Has no destructor, so one instruction reaches it, and it is safe to use while the thread is
-    /// torn down.
+    /// State of this thread. It has no destructor, so one instruction reaches it, and it is safe to
+    /// use while the thread is torn down.
     static LOCAL: Local = const {
         Local {
             ready: Cell::new(NOT_READY),
@@ -237,7 +237,8 @@ pub(crate) fn claim_ready() -> Option<Claim> {
 ///
 /// # Safety
 /// `word` must be the word of a span, see [`SpanWord`](crate::span_word::SpanWord), and therefore
-/// neither [`NOT_READY`] nor [`BUSY`]. Comparing with those, too, would double the cost.
+/// neither [`NOT_READY`] nor [`BUSY`]. Comparing `ready` with these two values as well would double
+/// the cost.
 #[inline(always)]
 pub(crate) unsafe fn claim_for(word: u64) -> Option<Claim> {
     debug_assert_eq!(word & NOT_READY, 0);
@@ -273,8 +274,8 @@ pub(crate) fn write(
     true
 }
 
-/// Claim like [`Claim`], after which the thread's state is evaluated anew, even if a field's own
-/// formatting panics.
+/// Claim like [`Claim`]. When dropped, it evaluates the thread's state again, even if a field's own
+/// formatting panicked.
 struct WriteClaim(ThreadRef<Local>);
 
 impl WriteClaim {

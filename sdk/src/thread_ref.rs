@@ -1,4 +1,4 @@
-//! Access to thread-locals with one instruction.
+//! Accesses thread-locals with one instruction.
 
 #![allow(unsafe_code)]
 

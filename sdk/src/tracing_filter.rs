@@ -285,7 +285,7 @@ impl From<LevelFilter> for TracingFilter {
     }
 }
 
-/// Uses the same levels for the same targets; transports that are not named are left out.
+/// Converts targets with their levels. Transports that no target names are left out.
 impl From<Targets> for TracingFilter {
     fn from(targets: Targets) -> Self {
         let others = targets.default_level().unwrap_or(LevelFilter::OFF);

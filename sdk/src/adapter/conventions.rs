@@ -163,8 +163,7 @@ fn mark_failed(fields: &mut Fields, number: Option<u32>) {
     }
 }
 
-/// Returns true for the names that web frameworks give to their request spans, such as
-/// `HTTP request`.
+/// Reports whether web frameworks give this name to their request spans, such as `HTTP request`.
 pub(super) fn is_request(name: &str) -> bool {
     let letters = name.bytes().filter(u8::is_ascii_alphabetic);
     let letters = letters.map(|letter| letter.to_ascii_lowercase());

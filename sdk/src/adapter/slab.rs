@@ -29,7 +29,7 @@ const SLOTS_MAX: usize = if cfg!(miri) { 256 } else { 1 << 18 };
 /// Number of free slots moved at once between a thread and the shared list.
 const BATCH: usize = 64;
 
-/// One cache line, without padding, so that all of it is zero until used.
+/// Slot for one open span: a cache line without padding, so that all of it is zero until used.
 #[repr(align(64))]
 #[derive(Debug)]
 struct Slot {

@@ -40,7 +40,7 @@ const READ_LIMIT: ReadLimit = ReadLimit {
 /// parsing them would take longer than parsing everything else.
 const PROPERTIES_MAX: usize = 6;
 
-/// Returns the set of letters, digits and these bytes.
+/// Returns the set of letters, digits and `others`, as a table by byte.
 const fn alphanumeric_and(others: &[u8]) -> [bool; 256] {
     let (mut is_in, mut byte) = ([false; 256], 0);
     while byte < is_in.len() {

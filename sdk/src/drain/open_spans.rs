@@ -18,8 +18,8 @@ pub(crate) struct OpenSpan {
     pub(crate) start_ns: i64,
     pub(crate) flags: u32,
     pub(crate) fields: Fields,
-    /// Close of its window if a window is the reason for recording; `None` if its request was
-    /// sampled.
+    /// Close of the span's window, in ns since the Unix epoch, if a window is the reason for
+    /// recording. `None` if the span's request was sampled.
     pub(crate) cut_at_ns: Option<i64>,
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn lock() -> MutexGuard<'static, DrainedRings> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Discards the rings' contents, because recording starts anew.
+/// Discards the rings' contents when recording starts.
 ///
 /// In the thread that survived a fork, this also forgets the rings of threads that exist only in
 /// the parent. Their memory stays shared with the parent, untouched, and no longer counts against

@@ -75,7 +75,7 @@ impl Users {
 }
 
 impl ConnectionUsers {
-    /// Wraps a stream so that markers attribute its reads and writes to these requests.
+    /// Wraps a stream so that markers attribute its reads and writes to the requests under way.
     pub fn wrap<T>(&self, stream: T) -> UsedStream<T> {
         UsedStream {
             stream,

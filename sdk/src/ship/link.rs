@@ -1,8 +1,8 @@
 //! Connection to the collector, with reconnects after a pause.
 //!
-//! The link never waits for a peer without a deadline: connecting has one, and so has the reply to
-//! each batch. A peer may send its response headers only with its first reply, as servers on gRPC's
-//! C core do, so batches are sent before headers arrive.
+//! The link never waits for a peer without a deadline: connecting has a deadline, and so has the
+//! reply to each batch. A peer may send its response headers only with its first reply, as servers
+//! on gRPC's C core do, so batches are sent before headers arrive.
 
 use std::future::Future;
 use std::pin::Pin;

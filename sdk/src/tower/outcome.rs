@@ -1,9 +1,9 @@
 //! Outcome of a request, recorded with the end of its span: the status of its response, or how it
 //! ended without one.
 //!
-//! Names and the rules for failures are those of OpenTelemetry's semantic conventions for HTTP and
-//! gRPC. `cancelled` is an addition of the SDK: the request's future, or the body of a gRPC call,
-//! was dropped before there was a status.
+//! Names and the rules for failures follow OpenTelemetry's semantic conventions for HTTP and gRPC.
+//! `cancelled` is an addition of the SDK: the request's future, or the body of a gRPC call, was
+//! dropped before there was a status.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response};
