@@ -9,7 +9,7 @@
 //!
 //! - it lasts at least a second;
 //! - it has at least 16 children, of few operations, and the median child is at least 50 times
-//! shorter than the span;
+//!   shorter than the span;
 //! - its children cover at most a third of its duration.
 //!
 //! The rule also applies to a parent that was not recorded, from its first child to its last: a
