@@ -66,9 +66,10 @@ pub struct PathStatistics {
     pub critical_duration_ns: u128,
     /// Total wait before the critical instances.
     pub critical_wait_ns: u128,
-    /// Sum over traces: share of the critical path that the critical instances themselves take.
+    /// Share of the critical path that the critical instances take, summed over traces.
     pub duration_shares: ShareSum,
-    /// Sum over traces: share of the critical path that the waits before them take.
+    /// Share of the critical path that the waits before critical instances take, summed over
+    /// traces.
     pub wait_shares: ShareSum,
     /// Durations of the instances.
     pub duration: Distribution,
@@ -257,7 +258,7 @@ impl PathAggregate {
         (self.tail_wait_ns, self.tail_shares)
     }
 
-    /// Iterates over the segments seen, in order of their numbers.
+    /// Iterates over the segments that occurred, in order of their numbers.
     pub fn segments(&self) -> impl Iterator<Item = (SegmentId, &PathStatistics)> {
         let numbered = self.segments.iter().enumerate();
         numbered.filter_map(|(index, statistics)| {

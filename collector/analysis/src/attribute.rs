@@ -1,7 +1,7 @@
 //! Attributes that distinguish requests and segments: recorded attributes, and properties that
 //! every span has.
 //!
-//! Four names always refer to a property that each record has, whatever attributes it carries:
+//! Four names always refer to a property that every span has, whatever attributes it carries:
 //!
 //! | name | of a request | of a segment |
 //! |---|---|---|
@@ -22,7 +22,7 @@ use crate::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Names of the properties that every record has.
+/// Names of the properties that every span has.
 pub const KNOWN_OF_ALL: [&str; 4] = ["service", "host", "operation", "kind"];
 /// Prefix that addresses a recorded attribute with one of the names in [`KNOWN_OF_ALL`].
 const RECORDED: &str = "recorded:";

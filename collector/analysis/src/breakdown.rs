@@ -1,5 +1,5 @@
-//! Time that requests spend, by category of segment and by kind of request (The Mystery Machine,
-//! §5.1, figures 5 to 8).
+//! Breaks down the time of requests by category of segment and by stratum of requests (The Mystery
+//! Machine, §5.1, figures 5 to 8).
 
 use crate::critical_path::TracePath;
 use crate::distribution::Distribution;
@@ -151,7 +151,7 @@ impl StratifiedBreakdown {
             .or_default()
     }
 
-    /// The strata, in order of name.
+    /// Returns the breakdown of each stratum, in order of name.
     pub fn strata(&self) -> &BTreeMap<String, Breakdown> {
         &self.strata
     }
@@ -162,7 +162,7 @@ impl StratifiedBreakdown {
 /// requests, and samples of parts can be merged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QuantileSample {
-    /// (hash of the trace, bits of the value).
+    /// Pairs of the hash of a trace id and the bits of its value.
     kept: BTreeSet<(u64, u64)>,
 }
 

@@ -109,8 +109,8 @@ pub struct GivingWay {
 }
 
 /// Preferred minimum ratio of both the burst and the period to the length of the longest requests.
-/// With such bursts few requests are cut, and with such periods few requests overlap two bursts.
-/// Shorter bursts are planned too, but after the preferred ones.
+/// Bursts of this length cut few requests. With periods of this length, no request overlaps two
+/// bursts. Shorter bursts are planned too, but after the preferred ones.
 pub const TIMES_REQUEST: f64 = 10.0;
 /// Maximum length of a planned burst: 2²⁴ ms, 4.7 hours.
 const BURST_BITS_MAX: u32 = 24;

@@ -1,5 +1,5 @@
-//! Counts requests and their latencies by root operation, and the requests that have a caller
-//! waiting for them.
+//! Counts requests by root operation, with their latencies, and with the number of requests for
+//! which a caller waits.
 //!
 //! One distribution of the latencies of different operations describes none of them: a job that
 //! runs for seconds once a minute would be every user's p99. [`ByRoot`] therefore keeps one
@@ -28,7 +28,7 @@ pub struct RootStatistics {
     pub with_caller: WeightedCount,
     /// Latencies of the requests that analyses use, without those in which no time passed.
     pub latency: Distribution,
-    /// Time after the answer, for those of these requests that continued after it.
+    /// Times after the answer, of the requests that analyses use and that continued after it.
     pub after_answer: Distribution,
 }
 

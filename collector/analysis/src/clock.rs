@@ -1,4 +1,4 @@
-//! One time axis for the clocks of many hosts (The Mystery Machine, §3).
+//! Puts the clocks of many hosts on one time axis (The Mystery Machine, §3).
 //!
 //! A thread of control goes from host A to host B and back. A's interval minus B's is the time on
 //! the network, the RTT. If both ways took equally long, B's middle instant would coincide with
@@ -26,10 +26,11 @@
 //!
 //! An event log's lines reveal round trips only if they are in the order of control, which lines
 //! merged from several hosts are not. For each task, two orders are therefore compared, that of the
-//! lines and that of the timestamps. An order is more plausible if in it the thread of control
-//! returns to its origin. The lines of a pair of hosts are believed if at most one in ten deciding
-//! tasks supports the timestamps. Otherwise the timestamps are believed. This cannot distinguish a
-//! clock that is off by a constant from lines of that host that arrive late by a constant.
+//! lines and that of the timestamps. If the thread of control returns to its origin in only one of
+//! the two orders, that order is the more plausible one. The lines of a pair of hosts are believed
+//! if at most one in ten deciding tasks supports the timestamps. Otherwise the timestamps are
+//! believed. This cannot distinguish a clock that is off by a constant from lines of that host that
+//! arrive late by a constant.
 //!
 //! A kernel's report on its clock ([`ClockEstimates::note_kernel`]) identifies the hosts whose
 //! clocks are not synchronized. It also connects hosts that nothing else does: two synchronized

@@ -9,7 +9,7 @@ use crate::record::{SpanFlags, TraceRecords};
 use rustc_hash::FxHashSet;
 use std::fmt;
 
-/// Records that one process lost within an interval of wall time.
+/// A loss of records by one process within an interval of wall time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessLoss {
     /// The incarnation of the process.
@@ -38,17 +38,17 @@ pub enum Incomplete {
     },
     /// The span or its request began before recording did.
     CutOpen {
-        /// The span.
+        /// Id of the span.
         span_id: u64,
     },
     /// The window closed before the span ended.
     CutClose {
-        /// The span.
+        /// Id of the span.
         span_id: u64,
     },
     /// The end of the span was not recorded.
     Unfinished {
-        /// The span.
+        /// Id of the span.
         span_id: u64,
     },
     /// A process of the trace lost records during the trace's interval. These may have belonged to

@@ -1,5 +1,5 @@
-//! Convergence of a model: relations found and removed as traces arrive (The Mystery Machine, §4.2,
-//! figure 3).
+//! Tracks the convergence of a model: the relations added and removed as traces arrive (The Mystery
+//! Machine, §4.2, figure 3).
 
 use crate::model::{Changes, Model, Relations};
 
@@ -54,8 +54,8 @@ impl LineLimit {
     }
 }
 
-/// A series of points. Taking a point costs as much as
-/// [`Model::relations`](crate::model::Model::relations), so take them some thousand traces apart.
+/// A series of points. A point costs as much as
+/// [`Model::relations`](crate::model::Model::relations), so take points some thousand traces apart.
 #[derive(Clone, Debug)]
 pub struct Convergence {
     pace: LineLimit,

@@ -7,7 +7,7 @@ use std::fmt;
 pub enum Diagnostic {
     /// A span ends before it starts. It was given length zero.
     NegativeSpan {
-        /// The span.
+        /// Id of the span.
         span_id: u64,
     },
     /// Several spans have the same id. Only the first to start was used, or the longest of several
@@ -31,31 +31,31 @@ pub enum Diagnostic {
     },
     /// Spans are each other's ancestors. The first of them to start became a root.
     ParentCycle {
-        /// The span that became a root.
+        /// Id of the span that became a root.
         span_id: u64,
     },
     /// A span is nested deeper than the limit on task paths. Its path was shortened.
     TooDeep {
-        /// The first span beyond the limit.
+        /// Id of the first span beyond the limit.
         span_id: u64,
     },
     /// Events of a span lie outside its interval. They were not used.
     EventsOutsideSpan {
-        /// The span.
+        /// Id of the span.
         span_id: u64,
-        /// Number of events.
+        /// Number of these events.
         events: u32,
     },
-    /// Events of one task and host whose times are not in the order of their arrival: a clock was
-    /// set back, or the lines of the log are not in order. They are sorted by their times.
+    /// The events of a task on one host did not arrive in the order of their times: a clock was set
+    /// back, or the lines of the log are not in order. The events were sorted by time.
     EventsOutOfOrder {
         /// Number of events that arrived after an event with a later time.
         events: u32,
     },
-    /// Tasks with a single event make no segment: the events that would begin or end one are
-    /// missing, or the task's name holds an id.
+    /// Tasks with a single event yield no segment. Other events of these tasks are missing, or each
+    /// task's name contains an id.
     LoneEvents {
-        /// Number of events.
+        /// Number of these events.
         events: u32,
     },
     /// The model had no room for new labels. The segments with these labels are missing from the

@@ -194,7 +194,7 @@ struct ClusteredRequest {
     cell: u32,
 }
 
-/// Numbers keys from 0, in the order of their first use.
+/// Returns the number of a key. New keys get the next number, from 0 on.
 fn number<K: std::hash::Hash + Eq>(known: &mut HashMap<K, u32>, key: K) -> u32 {
     let next = known.len() as u32;
     *known.entry(key).or_insert(next)

@@ -7,10 +7,10 @@
 //! significantly.
 //!
 //! The sample takes a tenth of each category, but at least 100 requests if it has them, as in the
-//! paper, and at most [`SAMPLE_MAX`]. No category has more than [`IMBALANCE_MAX`] times as many
-//! requests in the sample as the other, unless it has at most 100, because the sizes of the
-//! categories do not matter for their difference. The ids of the requests and a seed determine the
-//! sample, not the order of the requests.
+//! paper, and at most [`SAMPLE_MAX`]. A category with more than 100 sampled requests has at most
+//! [`IMBALANCE_MAX`] times as many as the other, because the sizes of the categories do not matter
+//! for their difference. The ids of the requests and a seed determine the sample, not the order of
+//! the requests.
 //!
 //! The sample determines the questions. [All requests](StoredRows) then determine each threshold,
 //! and each leaf's precision and recall. In a sample, both categories are about equally frequent.
@@ -75,7 +75,7 @@ pub struct ExplainedRequest {
     pub is_mutation: bool,
     /// Number of requests of its category that this request represents.
     pub weight: f64,
-    /// Latency of the whole request, ns.
+    /// Latency of the whole request in nanoseconds.
     pub latency_ns: u64,
     /// Recorded values. If a request records several texts of one parameter, the value is unknown.
     /// If it records several numbers, their minimum and maximum count.

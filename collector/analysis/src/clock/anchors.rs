@@ -136,8 +136,7 @@ impl Anchors {
         let Some(first) = self.list.first() else {
             return 0.0;
         };
-        // Least squares, each estimate weighted by its error. Differences come first, for
-        // precision.
+        // Least squares, each estimate weighted by its error. Subtracting first keeps precision.
         let (mut weight, mut x, mut y, mut xx, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for anchor in &self.list {
             let elapsed = |to: i64, from: i64| (i128::from(to) - i128::from(from)) as f64;

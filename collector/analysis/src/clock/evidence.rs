@@ -164,6 +164,7 @@ pub enum Verdict {
     Agree,
     /// Nearly all round trips agree with one line of offsets, and that line is not zero.
     Differ,
-    /// The evidence agrees with no offset, so the two clocks are not related.
+    /// The evidence contradicts the clocks as recorded, and agrees with no other offset either. The
+    /// pair does not connect its hosts.
     Contradictory,
 }

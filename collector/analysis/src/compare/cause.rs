@@ -185,7 +185,7 @@ pub(super) struct CauseList {
     pub(super) environment: Option<Environment>,
 }
 
-/// Computes each service's fractions of own time that changed significantly and plainly.
+/// Computes the fractions of each service's own time that changed by [`PLAINLY_MIN`] or more.
 fn own_changes(
     roots: &[OfRoot<'_>],
     changed: &BTreeMap<(usize, usize), f64>,
@@ -267,7 +267,7 @@ fn whole(
     most.filter(|_| is_whole).unwrap_or(operation).clone()
 }
 
-/// Returns each changed place's contribution over all root operations, in ns; else `None`.
+/// Returns each place's contribution over all root operations, in ns; `None` if unchanged.
 fn totals(
     roots: &[OfRoot<'_>],
     changed: &BTreeMap<(usize, usize), f64>,

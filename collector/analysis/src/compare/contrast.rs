@@ -27,7 +27,7 @@ pub struct ContrastRequest {
     pub id: TraceId,
     /// Number of requests of its category that the sampled request represents.
     pub weight: f64,
-    /// Latency of the whole request, ns.
+    /// Latency of the whole request in nanoseconds.
     pub latency_ns: u64,
 }
 

@@ -36,7 +36,7 @@ const ERROR_MAX: f64 = 0.5;
 const PART_MIN: f64 = 1e-4;
 /// Distance from the usual change, in standard deviations, that still counts as usual.
 const USUAL_MAX: f64 = 2.5;
-/// Minimum spread: two runs differ even if nothing changed.
+/// Minimum spread, as two periods differ even if nothing changed.
 const SPREAD_MIN: f64 = 0.01;
 /// Absolute logarithm of the factor from which a change never counts as usual: a factor of e.
 const LARGE: f64 = 1.0;

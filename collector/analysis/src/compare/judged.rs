@@ -115,7 +115,7 @@ pub(super) fn changed_places(
         }
     }
     let p_values: Vec<f64> = tested.iter().map(|(_, p_value)| *p_value).collect();
-    // Maximum p-value of the first change among all tested ones.
+    // Maximum p-value at which a single change among all tested ones is significant.
     let level = settings.false_discoveries / tested.len().max(1) as f64;
     let mut found = ChangedPlaces::default();
     for ((key, _), q_value) in tested.iter().zip(benjamini_hochberg(&p_values)) {

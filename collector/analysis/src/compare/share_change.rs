@@ -1,11 +1,11 @@
-//! Significance of the difference between two periods in the share of requests that have a
-//! property, such as a failure.
+//! Tests whether the share of requests that have a property, such as a failure, differs between two
+//! periods.
 
 use super::slices::{Slice, difference, slice_count};
 use crate::statistics::{Share, fisher_two_sided};
 
-/// Returns the two-sided p-value of a difference between two periods. Each period is given as the
-/// shares of consecutive intervals.
+/// Returns the two-sided p-value of the difference between the shares in two periods. Each period
+/// is given as the shares of consecutive intervals.
 ///
 /// Fisher's exact test assumes independent requests, but failures come in outages. A second test
 /// therefore compares the difference with the differences between slices of one period. The

@@ -31,8 +31,8 @@ enum PredecessorSet {
 ///
 /// Among predecessors with the same end, the one with a nonzero duration that started last wins: a
 /// span that runs concurrently with a call and ends with its response would otherwise hide the
-/// call's predecessors. Among those, predecessors without duration rank lowest, and the first in
-/// the trace ranks above the others.
+/// call's predecessors. Predecessors without duration rank below these. Of several, the first in
+/// the trace ranks highest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     end_ns: i64,
@@ -62,8 +62,8 @@ pub(crate) struct Predecessors<'a> {
     /// Segments in order of end. Of several that end at the same time, the last in the trace comes
     /// first.
     by_end: Vec<u32>,
-    /// Number of segments of `by_end` that ended before each segment started. It includes the
-    /// segment itself and later ones, if they have no length.
+    /// For each segment, the number of segments of `by_end` that ended by its start. Includes the
+    /// segment itself and later ones if they have no length.
     ended: Vec<u32>,
     /// Indices of the 64-bit words that contain a label that occurs once, in order.
     words: Vec<u32>,
@@ -251,8 +251,8 @@ impl<'a> Predecessors<'a> {
 
     /// Visits the predecessors among the segments that ended last before a segment's start. The
     /// latest of these predecessors that took any time stands in for its own predecessors. Returns
-    /// it if all segments that ended after its start were visited, or `None` if there are more than
-    /// [`LOOK_BACK`] of them.
+    /// it once a segment is reached that ended by its start, as all later ends were then visited.
+    /// Returns `None` if that does not happen within [`LOOK_BACK`] segments.
     fn stand_in(&self, index: usize, visit: &mut impl FnMut(PredecessorSet)) -> Option<usize> {
         let segments = &self.trace.segments;
         let mut stand_in: Option<usize> = None;

@@ -255,8 +255,9 @@ fn by_share(table: &Table, rows: &[(usize, f64)], places: &[Option<u32>]) -> Vec
     groups
 }
 
-/// Returns the texts that a question lists. These are the texts of the shorter side, or of the side
-/// without unlisted texts, whose index is `other`.
+/// Returns the texts that a question lists: those of the shorter side. If one side contains the
+/// group of all undistinguished texts, whose index is `other`, returns the texts of the opposite
+/// side.
 fn said((one, rest): (&[Group], &[Group]), other: u32) -> BTreeSet<u32> {
     let has_other = |side: &[Group]| side.iter().any(|group| group.place >= other);
     let is_one = has_other(rest) || (!has_other(one) && one.len() <= rest.len());

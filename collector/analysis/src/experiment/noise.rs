@@ -48,8 +48,8 @@ struct Equal {
 }
 
 /// Measures, for requests that were all treated alike, the chance difference between sides of half
-/// of their units each. Returns one result per metric, which is `None` if there are fewer than
-/// twice [`NOISE_UNITS_MIN`] units.
+/// of their units each. Returns one result per metric. It is `None` if there are fewer than twice
+/// [`NOISE_UNITS_MIN`] units, or too few assignments with requests on both sides.
 pub fn noise(
     requests: impl IntoIterator<Item = ExperimentRequest>,
     metrics: &[Metric],

@@ -12,7 +12,8 @@ const APART: f64 = 5.0;
 const SLOTS: usize = 48;
 /// Minimum number of slots with enough requests. With fewer, no slot counts as an outlier.
 const SLOTS_MIN: usize = 8;
-/// Minimum mean number of requests per side in a slot. Slots with fewer are ignored.
+/// Minimum mean number of requests per side in a slot. Slots with fewer are ignored. Also the
+/// minimum for comparing the mix of operations of a slot.
 const REQUESTS_MIN: usize = 8;
 
 /// Kind of one-off event.

@@ -24,7 +24,7 @@ pub enum Why {
     /// The parameter is a measured time, and times are what is explained.
     Duration,
     /// At least nine tenths of the parameter's values are distinct. If the values are numbers, nine
-    /// tenths of them must also be integers of at least 2⁵³, too large for a measure.
+    /// tenths of them must also be integers of at least 2⁵³, too large to be measurements.
     DiffersAlways,
     /// The parameter's numbers grow or fall with the start times of requests in each category, or
     /// are such times. It is a timestamp or a counter.
@@ -235,8 +235,9 @@ fn in_all_of_both(requests: &[&ExplainedRequest]) -> impl Fn(&Arc<str>) -> bool 
     }
 }
 
-/// Prefixes of the names of parameters with several numbers per request.
+/// Prefix of the name of a parameter that holds the largest of several numbers per request.
 pub(super) const LARGEST: &str = "largest ";
+/// Prefix of the name of a parameter that holds the smallest of several numbers per request.
 pub(super) const SMALLEST: &str = "smallest ";
 
 impl Parameter {

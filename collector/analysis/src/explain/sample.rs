@@ -3,7 +3,7 @@
 use super::ExplainedRequest;
 use crate::record::TraceId;
 
-/// Minimum number of requests taken from a category that has so many.
+/// Minimum number of requests taken from a category, if it has that many.
 pub const SAMPLE_MIN: usize = 100;
 /// Inverse of the fraction of a category's requests that is taken, between [`SAMPLE_MIN`] and
 /// [`SAMPLE_MAX`].

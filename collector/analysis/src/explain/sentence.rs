@@ -49,9 +49,9 @@ impl fmt::Display for ParameterCondition {
 /// Percentiles of the latency of requests, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Typical {
-    /// Median.
+    /// Median latency.
     pub p50_ns: u64,
-    /// 95th percentile.
+    /// 95th percentile of the latency.
     pub p95_ns: u64,
 }
 

@@ -154,7 +154,7 @@ pub struct CountedRequest {
     pub is_mutation: bool,
     /// Number of requests that this request represents.
     pub weight: f64,
-    /// Latency of the whole request, ns.
+    /// Latency of the whole request in nanoseconds.
     pub latency_ns: u64,
 }
 

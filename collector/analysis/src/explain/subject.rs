@@ -44,8 +44,8 @@ const UNITS: [&str; 12] = [
     "microseconds",
 ];
 
-/// Reports whether a name is that of a measured time, such as `http.duration_ms`, which is long for
-/// a slow request.
+/// Reports whether a name is that of a measured time, such as `http.duration_ms`, which grows with
+/// the time of the request.
 fn is_duration(key: &str) -> bool {
     let mut words = words(key);
     if words.len() > 1 && words.last().is_some_and(|last| UNITS.contains(&&**last)) {

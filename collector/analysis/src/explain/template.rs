@@ -31,8 +31,9 @@ fn names(operation: &Operation) -> (Arc<str>, Arc<str>) {
 }
 
 impl Template {
-    /// Creates a template of these common operations. Requests diverge at `at`: by its next step if
-    /// the change is structural, and by its time otherwise.
+    /// Creates a template of these common operations. `at` is the operation at which requests
+    /// diverge: in its next call if the change is structural, otherwise in its time. If `at` is
+    /// `None`, requests do not diverge.
     pub fn new(
         operations: &BTreeSet<Operation>,
         at: Option<&Operation>,

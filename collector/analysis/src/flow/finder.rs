@@ -44,7 +44,7 @@ impl<'a> FlowFinder<'a> {
         }
     }
 
-    /// Calls `visit` with the flow of a request, and returns its result.
+    /// Calls `visit` with the flow of a request, and returns the result of `visit`.
     pub fn flow_of<T>(
         &mut self,
         seen: &TraceView<'_>,

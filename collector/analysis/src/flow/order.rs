@@ -18,7 +18,7 @@ const CONTRADICTED_MAX: f64 = 0.02;
 /// two did not overlap.
 const PAIRS_MAX: usize = 1 << 16;
 /// Maximum number of distinct operations below a parent whose orders are counted. A parent with
-/// more is a fan-out.
+/// more is a fan-out, whose orders are not counted.
 const SIBLINGS_MAX: usize = 32;
 
 /// Number of times that two operations with a common parent ran in each order. `ab` counts the

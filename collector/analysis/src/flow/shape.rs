@@ -27,9 +27,9 @@ pub enum Fold {
 /// Number of times that a part occurs in a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Repeats {
-    /// Lower bound.
+    /// Lower bound of the number.
     pub from: u32,
-    /// Upper bound; [`u32::MAX`] means any number.
+    /// Upper bound of the number. [`u32::MAX`] means any number.
     pub to: u32,
 }
 
@@ -94,7 +94,7 @@ pub struct Shape {
     pub digest: u128,
 }
 
-/// A part of a stage: equal calls.
+/// Equal calls in one stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Shape of the part.

@@ -97,8 +97,9 @@ pub(super) fn centred(rows: &[AlignedObservation], scores: &[f64]) -> Vec<f64> {
     rows.iter().zip(scores).map(centre).collect()
 }
 
-/// Returns how many standard deviations a normal value as improbable as the rank sum is away from
-/// its mean. `None` if there are too many observations for the exact distribution.
+/// Returns the exact significance of the rank sum, as the number of standard deviations at which a
+/// normal value is as improbable. `None` if there are too many observations for the exact
+/// distribution.
 pub(super) fn exact_rank_deviations(rows: &[AlignedObservation], doubled: &[u32]) -> Option<f64> {
     let mut strata = vec![RankStratum::default(); strata(rows)];
     // The smaller period requires fewer combinations.
@@ -122,9 +123,9 @@ pub(super) fn exact_rank_deviations(rows: &[AlignedObservation], doubled: &[u32]
     rank_sum_two_sided(&strata, sum).map(normal_deviation)
 }
 
-/// Returns how many standard deviations a normal value as improbable as the number of slow later
-/// observations is away from its mean. `None` if there are too many observations for the exact
-/// distribution.
+/// Returns the exact significance of the number of slow later observations, as the number of
+/// standard deviations at which a normal value is as improbable. `None` if there are too many
+/// observations for the exact distribution.
 pub(super) fn exact_share_deviations(rows: &[AlignedObservation], slow: &[bool]) -> Option<f64> {
     let mut strata = vec![ShareStratum::default(); strata(rows)];
     let mut seen = 0;

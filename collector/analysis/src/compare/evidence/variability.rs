@@ -8,7 +8,7 @@ use crate::statistics::median;
 pub(in crate::compare) struct Variability {
     /// Correlation of observations in one slice.
     within_slices: f64,
-    /// Variance between time windows, in units of the variance of ranks.
+    /// Variance between the halves of a period, in units of the variance of ranks.
     between_windows: f64,
     /// Weight of the estimate from all places when it is combined with a place's own, in degrees of
     /// freedom.
@@ -19,7 +19,7 @@ pub(in crate::compare) struct Variability {
 
 /// Weight of the estimate from all places, where each slice of one place but the first weighs 1.
 const WEIGHT: f64 = 10.0;
-/// Minimum number of places for the variance between windows.
+/// Minimum number of places for an estimate of the variance between halves.
 const PLACES_MIN: usize = 6;
 /// Median of the chi-squared distribution with one degree of freedom.
 const CHI_SQUARED_MEDIAN: f64 = 0.4549;
