@@ -101,9 +101,9 @@ impl Breakdown {
         }
     }
 
-    /// Returns the cumulative distribution of a category's share of the critical path: for each `i`
-    /// of 0 to [`SHARE_STEPS`], the fraction of requests (0 to 1) whose share, rounded down to
-    /// 1/[`SHARE_STEPS`], is at most `i / SHARE_STEPS`.
+    /// Returns the cumulative distribution of a category's share of the critical path. Element `i`,
+    /// from 0 to [`SHARE_STEPS`], is the fraction of requests (0 to 1) whose share is at most
+    /// `i / SHARE_STEPS`. Shares are rounded down to multiples of 1/[`SHARE_STEPS`].
     pub fn share_cdf(&self, category: usize) -> Vec<f64> {
         let shares = self.categories.get(&category).map(|time| &time.shares);
         let of_step = |step: usize| shares.and_then(|shares| shares.get(&step));

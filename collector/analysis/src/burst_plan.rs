@@ -1,5 +1,5 @@
-//! Plans bursts for a recording goal (Ardelean et al., NSDI 2018, §3.3.1), and predicts how many
-//! requests they record whole, how many they cut, and the share of time they record.
+//! Plans bursts for a recording goal (Ardelean et al., NSDI 2018, §3.3.1). Predicts how many
+//! requests the bursts record whole, how many they cut, and what share of time they record.
 //!
 //! A burst lasts 2ⁿ ms and recurs every 2ⁿ⁺ᵐ ms. Let bursts have length B and period P, and let a
 //! request last d and begin at a random moment. A burst records it whole with probability (B −

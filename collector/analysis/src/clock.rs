@@ -8,12 +8,12 @@
 //! 1. [`ClockEstimates`] observes the traces one by one. For each ordered pair of hosts and each
 //!    window of time, it keeps the round trip of lowest RTT. For each unordered pair it keeps
 //!    evidence for and against their clocks. For each host it determines the [`Resolution`], the
-//!    unit of which the host's timestamps are multiples. Its memory is bounded: if a pair has too
-//!    many windows, they become longer.
+//!    unit that divides the host's timestamps. Its memory is bounded: if a pair has too many
+//!    windows, they become longer.
 //! 2. [`ClockEstimates::align`] judges each pair. If most round trips [agree](Verdict::Agree) with
 //!    the clocks as recorded, the timestamps stay as recorded. If tasks of event logs cross the two
-//!    hosts, the error bound of the pair is the offset that its best round trip does not exclude;
-//!    otherwise it is zero. If nearly all round trips agree with one line of offsets that is not
+//!    hosts, the error bound of the pair is the offset that its best round trip does not exclude.
+//!    Otherwise it is zero. If nearly all round trips agree with one line of offsets that is not
 //!    zero ([`Verdict::Differ`]), the clocks are corrected. A host's offset at any time lies on the
 //!    line between the estimates before and after, so it follows drift. Corrections over several
 //!    hosts follow the path of least total error. Round trips that agree with no offset connect no
@@ -36,8 +36,8 @@
 //! clocks are not synchronized. It also connects hosts that nothing else does: two synchronized
 //! clocks differ by no more than the sum of both errors.
 //!
-//! The error bounds hold if a clock runs at a constant rate between two estimates, and gains or
-//! loses at most [`DRIFT_MAX_PPM`] before the first estimate and after the last.
+//! The error bounds hold if a clock runs at a constant rate between two estimates. Before the first
+//! estimate and after the last, it may gain or lose at most [`DRIFT_MAX_PPM`].
 
 mod alignment;
 mod anchors;

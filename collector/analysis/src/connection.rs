@@ -1,9 +1,10 @@
 //! Connections: spans that outlast many requests, and their division into requests.
 //!
 //! A server may have a span for each connection and, inside it, one for each command. Loops of
-//! workers and consumers look alike. Such a span lasts as long as its client stays connected, and
-//! mostly waits for the client. Its latency, critical path and structure therefore reveal nothing
-//! about the service. Users wait for the span's children, so each child becomes a request.
+//! workers and consumers have similar spans. A connection's span lasts as long as its client stays
+//! connected, and mostly waits for the client. Its latency, critical path and structure therefore
+//! reveal nothing about the service. Users wait for the span's children, so each child becomes a
+//! request.
 //!
 //! **Rule for a span.** A root span that is neither a server's nor a client's is a connection if
 //!
@@ -12,14 +13,14 @@
 //!   shorter than the span;
 //! - its children cover at most a third of its duration.
 //!
-//! The rule also applies to a parent that was not recorded, from its first child to its last: a
+//! The rule also applies to a parent that was not recorded, from its first child to its last. A
 //! connection may be older than the recording, and is recorded only when it ends.
 //!
 //! **Rule for an operation.** Spans of an operation are connections if most of those that last a
 //! second are. In addition, one of them must last ten seconds, or an operation of their children
-//! must also begin traces, as commands do when a burst opens inside a connection. A slow request
-//! that calls few functions therefore does not qualify. The division then applies to all of the
-//! operation's spans, however short, so that requests of one kind have one form.
+//! must also begin traces. Commands begin traces when a burst opens inside a connection. A slow
+//! request that calls few functions therefore does not qualify. The division then applies to all of
+//! the operation's spans, however short, so that requests of one kind have one form.
 //!
 //! **Marks.** If the SDK knows the names of requests, it marks the connections in which they begin.
 //! The remaining spans of a marked connection are not requests.

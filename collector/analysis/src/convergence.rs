@@ -30,7 +30,7 @@ pub enum LineLimit {
     /// A point every this many traces.
     Traces(u64),
     /// A point whenever the number of observed traces grew by one part in this many. That yields
-    /// some hundreds of points for any number of traces, most of them at the beginning, when most
+    /// some hundreds of points for any number of traces, denser at the beginning, when most
     /// relations change.
     OneIn(u64),
 }

@@ -1,12 +1,12 @@
 //! Critical path and slack of one request (The Mystery Machine, §4.4.1 and §4.4.2).
 //!
 //! The vertices are the request's segments. A segment A is a predecessor of a segment B if A ended
-//! before B started in this request, and if the model holds one of three relations: A happens
-//! before B, A and B exclude each other, or A and B work on one data element in a pipeline of their
-//! tasks. The weight of a segment is its duration plus its *wait*: the time from the latest end
-//! among its predecessors, or from the first event if it has none, to its start. No segment
-//! explains that time. If the request continues after its last segment, that *tail* is a wait as
-//! well.
+//! before B started in this request, and if the model relates the two. The relation may be that A
+//! happens before B, that they exclude each other, or that they work on one data element in a
+//! pipeline of their tasks. The weight of a segment is its duration plus its *wait*. The wait
+//! begins at the latest end among the predecessors, or at the first event if there are none, and
+//! ends at the segment's start. No segment explains that time. If the request continues after its
+//! last segment, that *tail* is a wait as well.
 //!
 //! Two facts follow. First, the longest path to a segment's end is exactly the time from the first
 //! event to that end. The proof is by induction, as a segment's weight is measured from the latest
@@ -14,10 +14,10 @@
 //! slack is never negative, and is zero on the critical path.
 //!
 //! **After the answer.** The request is over when its caller has the answer
-//! ([`SegmentedTrace::answer_ns`]), so only segments that ended by then are on its critical path,
-//! and have slack with respect to it. A segment that ended later did not delay the answer, even if
-//! it began before: all segments that produced the answer had ended by then, and none of them
-//! waited for it. Later segments have a path of their own, from the answer to the last event
+//! ([`SegmentedTrace::answer_ns`]). Only segments that ended by then are on its critical path, and
+//! have slack with respect to it. A segment that ended later did not delay the answer, even if it
+//! began before. All segments that produced the answer had ended by then, and none of them waited
+//! for it. Later segments have a path of their own, from the answer to the last event
 //! ([`AfterAnswer`]), and slack with respect to its end.
 
 mod after_answer;

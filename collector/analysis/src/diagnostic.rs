@@ -46,7 +46,7 @@ pub enum Diagnostic {
         /// Number of these events.
         events: u32,
     },
-    /// The events of a task on one host did not arrive in the order of their times: a clock was set
+    /// The events of a task on one host did not arrive in the order of their times. A clock was set
     /// back, or the lines of the log are not in order. The events were sorted by time.
     EventsOutOfOrder {
         /// Number of events that arrived after an event with a later time.

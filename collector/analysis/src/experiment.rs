@@ -116,10 +116,10 @@ impl Effect {
         )
     }
 
-    /// Returns the factor by which the number of requests must grow, with units and bursts in
-    /// proportion, to detect a relative difference of `difference` in four of five experiments at
-    /// the significance level `alpha`. The factor accounts for the uncertainty of the standard
-    /// error, now and in the larger experiment.
+    /// Returns the factor by which the numbers of requests, units and bursts must grow to detect a
+    /// relative difference of `difference`. At the significance level `alpha`, four of five such
+    /// experiments then detect it. The factor accounts for the uncertainty of the standard error,
+    /// now and in the larger experiment.
     pub fn times_needed(&self, difference: f64, alpha: f64) -> f64 {
         const WANTED: f64 = 0.8;
         let away = (1.0 + difference).ln().abs() / self.standard_error;

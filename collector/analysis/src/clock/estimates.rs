@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub const HOSTS_MAX: usize = 4096;
 /// Maximum number of time windows per ordered pair of hosts. Beyond it, windows double in length.
 pub const WINDOWS_MAX: usize = 512;
-/// Maximum number of ordered pairs of hosts.
+/// Maximum number of ordered pairs of hosts, and of unordered ones.
 const PAIRS_MAX: usize = 4 * HOSTS_MAX;
 /// Initial length of a time window, as a power of two: 2³³ ns, 8.6 s.
 const WINDOW_SHIFT_MIN: u32 = 33;

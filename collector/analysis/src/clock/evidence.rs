@@ -32,8 +32,8 @@ impl RoundTripSample {
     }
 
     /// Returns the error bound of the offset: half of the time on the way, plus the nanosecond lost
-    /// by taking middles, plus `slop_ns`, within which the order of timestamps is unknown. `None`
-    /// if the sum is negative: no offset explains such a round trip.
+    /// by taking middles, plus `slop_ns`. Within `slop_ns`, the order of timestamps is unknown.
+    /// `None` if the sum is negative, as no offset explains the round trip then.
     pub(super) fn error_ns(self, slop_ns: u64) -> Option<u64> {
         let half_ns = self.rtt_ns.div_euclid(2) + 1 + i128::from(slop_ns);
         u64::try_from(half_ns).ok()

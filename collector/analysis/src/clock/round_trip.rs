@@ -99,16 +99,17 @@ impl Crossings {
     }
 }
 
-/// Returns every round trip of a trace, and the number of impossible ones: the server took longer
-/// than the client waited, or events of one host and task arrived against that host's own clock.
+/// Returns every round trip of a trace, and the number of impossible ones. A round trip is
+/// impossible if the server took longer than the client waited. A task whose events on one host did
+/// not arrive in the order of their times also counts as one.
 ///
 /// *Spans*: a span on another host than its parent is a round trip if the parent is a client span
-/// or the child a server span, and both were recorded whole.
+/// or the child a server span. Both must have been recorded whole.
 ///
 /// *Event logs*: a task's events are read in their order of arrival, if it agrees with each host's
 /// timestamps. If the thread of control is on A, then on B and the hosts that B calls, then on A
 /// again, B made a round trip. If it goes from A to B, then to C and from C back to A, both B and C
-/// made one; its time on the way is the time that neither host spent. These round trips are correct
+/// made one. The time on the way is the time that neither host spent. These round trips are correct
 /// only if the order of arrival is the order of control, which
 /// [`ClockEstimates`](super::ClockEstimates) judges.
 pub fn round_trips(records: &TraceRecords) -> (Vec<RoundTrip>, u64) {
@@ -303,7 +304,7 @@ fn of_stays(stays: &[Stay<'_>], crossings: &mut Crossings) {
 
 /// Adds the round trips from a host, via the stays in between, back to it. A visited host gets
 /// control back from the hosts that it calls, before it passes control on to the next. So its visit
-/// lasts from its first stay to its last, by its own clock, and visits follow one another.
+/// lasts from its first stay to its last, by its own clock, and visits do not overlap.
 fn of_ring(client: &Stay<'_>, between: &[Stay<'_>], back: &Stay<'_>, crossings: &mut Crossings) {
     let mut visits: Vec<Stay<'_>> = Vec::new();
     let mut at = 0;

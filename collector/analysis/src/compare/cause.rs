@@ -63,7 +63,7 @@ pub struct Cause {
     pub contribution_ns: f64,
     /// Fraction of the later period's requests that show the change.
     pub affected: f64,
-    /// Probability of such a change if nothing has changed, corrected for the number of tests.
+    /// P-value of the change, corrected for the number of tests.
     pub q_value: f64,
     /// Weight that ranks causes: the contribution as a fraction of the earlier mean latency, or a
     /// measure of how many requests have a new structure, if that is larger.

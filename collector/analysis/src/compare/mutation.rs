@@ -29,7 +29,7 @@ pub struct EdgeChange {
     pub before_ns: f64,
     /// Mean time on critical paths in the later period, in nanoseconds.
     pub after_ns: f64,
-    /// Probability of distributions as different as these if nothing has changed (Kolmogorov and
+    /// P-value of the difference between the distributions of both periods (Kolmogorov and
     /// Smirnov).
     pub p_value: f64,
     /// True if the edge belongs to a place that made this category's requests slower or faster.
@@ -57,9 +57,9 @@ pub struct Mutation {
     pub shape: Option<Arc<Shape>>,
     /// Contribution to the change of the mean latency of all requests, in nanoseconds.
     pub contribution_ns: f64,
-    /// Probability of such a change if nothing has changed.
+    /// P-value of the change.
     pub p_value: f64,
-    /// Probability of such a change, corrected for the number of categories tested.
+    /// P-value of the change, corrected for the number of categories tested.
     pub q_value: f64,
     /// Number of requests in each period.
     pub requests: [u64; 2],

@@ -103,8 +103,8 @@ impl Production {
     }
 
     /// Returns the call of `before` that follows the last call of this production, if this
-    /// production breaks `before` off: all its calls are in `before` up to there, at most as often.
-    /// If the last call is a loop that ended early, returns the looping call.
+    /// production breaks `before` off. It does if `before` contains all its calls up to that point,
+    /// at least as often. If the last call is a loop that ended early, returns the looping call.
     pub(super) fn goes_on_with<'a>(&self, before: &'a Production) -> Option<&'a Operation> {
         let last = self.calls().next_back()?;
         let old: Vec<&Call> = before.calls().collect();

@@ -1,10 +1,10 @@
 //! Computes changes of the response time, place by place.
 //!
-//! The mean latency of a root operation's requests is the sum, over categories and places, of the
-//! share of requests times the mean time on the critical path. A place's time is compared only
-//! between requests that do the same there: those of one category or, if a category has too few
-//! requests, those in which the operation makes the same calls. A mix of many structures therefore
-//! neither hides a change nor looks like one.
+//! The mean latency of a root operation's requests is a sum over categories and places: the share
+//! of requests times the mean time on the critical path. A place's time is compared only between
+//! requests that do the same at the place. These are the requests of one category. If a category
+//! has too few requests, they are those in which the place's operation makes the same calls. A mix
+//! of many structures therefore neither hides a change nor looks like one.
 
 use super::evidence::{Observation, RankEvidence};
 use super::matched::{Alike, REQUESTS_MIN};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub(super) struct PlaceChange {
     /// Contribution to the change of the mean latency of the root operation's requests, by
-    /// category. The key `None` stands for all categories with too few requests.
+    /// category. The key `None` combines all categories with too few requests.
     pub(super) contributions_ns: BTreeMap<Option<CategoryId>, f64>,
     /// Contribution of the place to the mean latency of the root operation's earlier requests.
     pub(super) before_ns: f64,

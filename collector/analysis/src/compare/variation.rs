@@ -4,7 +4,7 @@
 //! Requests on the same path are expected to take the same time. The squared coefficient of
 //! variation, C² = (σ/μ)², measures how far that holds; a value below 1 is little variation. The
 //! test for a change compares the relative distances from the median (Brown and Forsythe, Robust
-//! tests for the equality of variances, 1974), over time slices like the other tests.
+//! tests for the equality of variances, 1974). Like the other tests, it works over time slices.
 
 use super::OfRoot;
 use super::rows::Row;
@@ -21,8 +21,8 @@ const LARGE_MIN: u64 = 10;
 pub struct Variation {
     /// C² of each period's large categories, in ascending order.
     pub squared: [Vec<f64>; 2],
-    /// Probability of such different C² if nothing has changed (Kolmogorov and Smirnov, §6.7);
-    /// `None` if a period has no large category.
+    /// P-value of the difference between the periods' C² (Kolmogorov and Smirnov, §6.7). `None` if
+    /// a period has no large category.
     pub p_value: Option<f64>,
     /// Categories whose variation changed significantly, those with the most later requests first.
     pub changes: Vec<VariationChange>,

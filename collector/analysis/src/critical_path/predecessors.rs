@@ -3,7 +3,7 @@
 //! A predecessor of a segment B ended before B started. If segments are visited in order of start,
 //! the set of labels whose instance has ended only grows. A bit set holds these labels. Its
 //! intersection with B's row of relations, word by word, contains B's predecessors. Most of them
-//! can be skipped: if P is a predecessor of B, the predecessors of P add nothing about B, and are
+//! can be skipped: if P is a predecessor of B, the predecessors of P add nothing about B. They are
 //! removed in whole words (the transitive reduction of The Mystery Machine, §4.4.1).
 //! [`RepeatedLabels`] holds the labels that occur several times in the trace.
 
@@ -29,10 +29,10 @@ enum PredecessorSet {
 /// Rank of a segment's predecessor. The segment waited last for the predecessor of the greatest
 /// rank.
 ///
-/// Among predecessors with the same end, the one with a nonzero duration that started last wins: a
-/// span that runs concurrently with a call and ends with its response would otherwise hide the
-/// call's predecessors. Predecessors without duration rank below these. Of several, the first in
-/// the trace ranks highest.
+/// Among predecessors with the same end, the one with a nonzero duration that started last ranks
+/// highest. Otherwise a span that runs concurrently with a call, and ends with the call's response,
+/// would hide the call's predecessors. Predecessors without duration rank below all others with the
+/// same end. Of several, the first in the trace ranks highest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     end_ns: i64,

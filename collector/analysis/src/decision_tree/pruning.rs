@@ -1,8 +1,9 @@
 //! Removes questions that are not worth asking (Quinlan, 1993, chapter 4).
 //!
-//! The expected number of errors of a leaf on other rows is based on the upper bound of a
-//! confidence interval for its share of errors, as if its rows were a sample. A question becomes a
-//! leaf if its branches are not expected to make fewer errors than that leaf.
+//! The expected number of errors of a leaf on other rows follows from its share of errors. The
+//! upper bound of a confidence interval for that share is used, as if the leaf's rows were a
+//! sample. A question becomes a leaf if its branches are not expected to make fewer errors than
+//! that leaf.
 
 use super::growth::Node;
 use crate::statistics::incomplete_beta;
