@@ -4,16 +4,16 @@
 /// Upper 48 bits of a marker's first argument: `STROBE` in ASCII. The lower 16 bits are its kind.
 pub const MARK: u64 = 0x5354_524f_4245_0000;
 
-/// Bit of the kind: the id follows as the first argument of this thread's next `getpid` (the
-/// paper's pair of calls).
+/// Bit of a marker's kind that announces a pair of calls, as in the paper: the trace id follows as
+/// the first argument of the thread's next `getpid`.
 pub const PAIR: u16 = 0x8000;
 
-/// A request on a thread.
+/// Trace and span that a thread works for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId {
     /// Low 64 bits of the trace id; never 0.
     pub trace: u64,
-    /// Id of the span; 0 if it was not given.
+    /// Id of the span; 0 if the marker contains none.
     pub span: u64,
 }
 
@@ -60,16 +60,16 @@ pub enum Marker {
         /// Number of the lock within the process.
         lock: u64,
     },
-    /// The first half of a pair: start (`true`) or end.
+    /// The first call of a pair. The second call has the trace id.
     PairFirst {
-        /// True if the request starts.
+        /// True if the request starts, false if it ends.
         start: bool,
     },
 }
 
 impl Marker {
-    /// Decodes the arguments of a `getpid`; `None` for an ordinary call, or a kind from a later
-    /// version.
+    /// Decodes the arguments of a `getpid` call. Returns `None` for an ordinary call, or for a
+    /// marker of a kind that only later versions define.
     #[must_use]
     pub fn decode(args: &[u64; 6]) -> Option<Self> {
         if args[0] & !0xffff != MARK {
