@@ -64,13 +64,15 @@
 //!
 //! # Modules
 //!
-//! Each module knows only those above it: [`sampling`], [`record`], [`name_rule`], [`diagnostic`],
-//! [`distribution`], [`duration`], [`statistics`], [`edit_distance`], [`decision_tree`]; [`label`],
-//! [`by_root`] and [`root`]; [`attribute`]; [`completeness`], [`connection`], [`inner_operations`],
-//! [`clock`], [`category`] and [`segment`]; [`exclusion`] and [`model`]; [`convergence`],
-//! [`structural_change`] and [`critical_path`]; [`pass`]; [`aggregate`], [`anomaly`],
-//! [`breakdown`], [`what_if`], [`slack_validation`], [`prediction`] and [`flow`]; [`failure`];
-//! [`compare`] and [`explain`]; [`experiment`]; [`tradeoff`].
+//! A module depends only on modules of its own group or of earlier groups: [`sampling`],
+//! [`record`], [`name_rule`], [`task_path`], [`diagnostic`], [`distribution`], [`duration`],
+//! [`statistics`], [`edit_distance`], [`burst_plan`]; [`decision_tree`], [`pooling`] and
+//! [`kernel`]; [`label`], [`by_root`] and [`root`]; [`attribute`]; [`completeness`],
+//! [`connection`], [`inner_operations`], [`clock`], [`category`] and [`segment`]; [`exclusion`] and
+//! [`model`]; [`convergence`], [`structural_change`] and [`critical_path`]; [`pass`];
+//! [`aggregate`], [`anomaly`], [`breakdown`], [`what_if`], [`slack_validation`], [`prediction`],
+//! [`slack_by_key`] and [`flow`]; [`failure`]; [`compare`] and [`explain`]; [`experiment`];
+//! [`tradeoff`].
 //!
 //! # Bounds and bad input
 //!
