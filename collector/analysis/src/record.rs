@@ -208,7 +208,7 @@ impl HostClock {
     }
 }
 
-/// All records of one trace, in any order.
+/// Complete records of one trace, in any order.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct TraceRecords {
     /// Id of the trace.

@@ -10,8 +10,8 @@ use super::timeline::{
 /// Releases of locks, and waits for them, seen in this window.
 #[derive(Debug, Default)]
 pub(super) struct Releases {
-    /// All releases, whatever their evidence. The maps below hold indices into this list, in order
-    /// of time.
+    /// Releases of every kind of evidence. The maps below hold indices into this list, in order of
+    /// time.
     all: Vec<Release>,
     /// Releases that markers report, by process and by the lock's number in the markers.
     by_marker: FxHashMap<(u32, u64), Vec<usize>>,

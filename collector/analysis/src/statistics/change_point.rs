@@ -11,18 +11,18 @@
 //! of one burst resemble each other, so shuffling single values would mistake a few unusual bursts
 //! for a change. Neighbouring blocks may also resemble each other, because load drifts. So the
 //! statistic is divided by a variance ratio: the variance of sums of neighbouring blocks, relative
-//! to that of independent blocks. It is computed from the residuals on both sides of the candidate.
-//! The statistics of the shuffled series are divided by their own ratios.
+//! to that of independent blocks. The residuals on both sides of the candidate yield it. Shuffled
+//! series have their own ratios.
 //!
 //! For values of 0 or 1, such as outcomes of requests, the statistic is the likelihood ratio of two
 //! shares against one. Often the share on one side is 0; a standardised difference with the
 //! variance ratio finds half as many changes in such series. The variance ratio is not applied to
 //! outcomes: a share that drifts is a change.
 //!
-//! Binary segmentation finds the last of several changes. A series that rises and falls again
-//! halfway has no clear change as a whole. So the last half and the last quarter are searched as
-//! well, each with its part of the false alarms. The caller decides which changes matter. A change
-//! that does not matter is not returned, and ends the search in its part of the series.
+//! Binary segmentation finds the last of several changes. A series that rises and falls again has
+//! no clear change as a whole, so the last half and the last quarter are searched as well, each
+//! with its part of the false alarms. The caller decides which changes matter. A change that does
+//! not matter is not returned, and ends the search in its part of the series.
 
 use std::ops::Range;
 
@@ -63,8 +63,8 @@ pub struct ChangePoint {
     pub at: usize,
     /// Probability, 0 to 1, of finding so clear a change anywhere in a series without a change.
     pub p_value: f64,
-    /// Square of the standardised statistic, except that it is not divided by the variance of a
-    /// single score. For outcomes, the logarithm of the likelihood ratio.
+    /// Square of the standardised statistic, not divided by the variance of a single score. For
+    /// outcomes, the logarithm of the likelihood ratio.
     pub square: f64,
 }
 
@@ -84,7 +84,7 @@ pub fn last_change(
         matters,
     };
     let last = search.anywhere(blocks)?;
-    // The earlier change only limits how far the search goes back; its probability is not reported.
+    // The earlier change only limits the search; its probability is not reported.
     let earlier = Search {
         scores,
         p_max: p_max / 10.0,
@@ -206,8 +206,7 @@ fn standardised_square(before: Block, all: Block) -> f64 {
     off * off / (before.values * (all.values - before.values))
 }
 
-/// Returns the log-likelihood ratio of the outcomes: a separate share for each side against one
-/// share for all.
+/// Returns the log-likelihood ratio of a share for each side against one share for all.
 fn likelihood_ratio(before: Block, all: Block) -> f64 {
     let likelihood = |of: Block| {
         let part = |count: f64| match count > 0.0 {
