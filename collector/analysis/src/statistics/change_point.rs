@@ -4,8 +4,8 @@
 //! rank replaces each value, so that one enormous value is not a change. The statistic is the one
 //! of Hawkins and Deng (2010, "A nonparametric change-point control chart"). At each place, it is
 //! the standardised difference between the scores before the place and the scores from the place
-//! on. The place with the largest statistic is the candidate. Pettitt's test does not standardise.
-//! It hardly finds changes in the last tenth of a series, which users ask about.
+//! on. The place with the largest statistic is the candidate. Pettitt's test, which does not
+//! standardise, hardly finds changes in the last tenth, which users ask about.
 //!
 //! Shuffling whole blocks yields the probability of so large a statistic without a change. Values
 //! of one burst resemble each other, so shuffling single values would mistake a few unusual bursts
@@ -15,9 +15,9 @@
 //! series have their own ratios.
 //!
 //! For values of 0 or 1, such as outcomes of requests, the statistic is the likelihood ratio of two
-//! shares against one. Often the share on one side is 0; a standardised difference with the
-//! variance ratio finds half as many changes in such series. The variance ratio is not applied to
-//! outcomes: a share that drifts is a change.
+//! shares against one. Often the share on one side is 0, where a standardised difference and the
+//! variance ratio find half as many changes. There is no variance ratio for outcomes: a share that
+//! drifts is a change.
 //!
 //! Binary segmentation finds the last of several changes. A series that rises and falls again has
 //! no clear change as a whole, so the last half and the last quarter are searched as well, each

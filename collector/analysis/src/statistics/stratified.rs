@@ -14,7 +14,7 @@ pub struct RankStratum {
     /// Twice the joint rank of each member, which is a whole number even for ties. Tied members
     /// share the mean of their ranks.
     pub doubled_ranks: Vec<u32>,
-    /// Number of members of the later sample.
+    /// Number of members that are in the later sample.
     pub later: usize,
 }
 
@@ -86,7 +86,7 @@ pub struct ShareStratum {
     pub with: u64,
     /// Number of members.
     pub of: u64,
-    /// Number of members of the later sample.
+    /// Number of members that are in the later sample.
     pub later: u64,
 }
 
