@@ -11,13 +11,13 @@
 //! of one burst resemble each other, so shuffling single values would mistake a few unusual bursts
 //! for a change. Neighbouring blocks may also resemble each other, because load drifts. So the
 //! statistic is divided by a variance ratio: the variance of sums of neighbouring blocks, relative
-//! to that of independent blocks. The residuals on both sides of the candidate yield it. Shuffled
-//! series have their own ratios.
+//! to that of independent blocks, from the residuals on both sides. Shuffled series have their own
+//! ratios.
 //!
 //! For values of 0 or 1, such as outcomes of requests, the statistic is the likelihood ratio of two
 //! shares against one. Often the share on one side is 0, where a standardised difference and the
-//! variance ratio find half as many changes. There is no variance ratio for outcomes: a share that
-//! drifts is a change.
+//! variance ratio find half as many changes. Outcomes have no variance ratio: a share that drifts
+//! has changed.
 //!
 //! Binary segmentation finds the last of several changes. A series that rises and falls again has
 //! no clear change as a whole, so the last half and the last quarter are searched as well, each
