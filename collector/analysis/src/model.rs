@@ -69,7 +69,7 @@ const LABEL_BYTES: usize = 256;
 /// Number of segments in a trace above which the scratch memory is freed.
 const LARGE_SEGMENTS: usize = 1 << 15;
 
-/// Counts over the traces observed so far. See the [module](self).
+/// Causal model, as counts over the traces observed so far. See the [module](self).
 #[derive(Clone, Default)]
 pub struct Model {
     labels: Labels,
@@ -123,8 +123,8 @@ impl Model {
         &mut self.labels
     }
 
-    /// Returns the number of traces observed. The caller decides if a trace is complete enough to
-    /// observe.
+    /// Returns the number of traces observed. The caller decides whether a trace is complete enough
+    /// to observe.
     pub fn traces(&self) -> u64 {
         self.traces
     }
@@ -135,7 +135,7 @@ impl Model {
         self.unknown_segments
     }
 
-    /// Returns the frequency of a segment.
+    /// Returns the frequency of a segment; zeros for an unknown segment.
     pub fn segment_counts(&self, id: SegmentId) -> SegmentCounts {
         self.segments.get(id.index()).copied().unwrap_or_default()
     }

@@ -40,9 +40,9 @@ pub struct ProcessUse {
 pub struct UsePercentile {
     /// The percentile as a fraction: 0.5 is the median.
     pub part: f64,
-    /// Measured value.
+    /// Percentile of the samples.
     pub found: f64,
-    /// Value in a normal distribution with the mean and variance of the samples.
+    /// Percentile of the normal distribution with the mean and variance of the samples.
     pub normal: f64,
 }
 
@@ -51,11 +51,12 @@ pub struct UsePercentile {
 pub struct PooledPercentile {
     /// The percentile as a fraction: 0.5 is the median.
     pub part: f64,
-    /// Value of the sum of normal distributions.
+    /// Percentile of the sum of normal distributions.
     pub normal: f64,
-    /// Value of the sum of the measured distributions, independent of each other.
+    /// Percentile of the sum of the measured distributions, if they are independent of each other.
     pub independent: f64,
-    /// Value of the observed sums of simultaneous use; `None` if fewer than ten sums exceed it.
+    /// Percentile of the observed sums of simultaneous use; `None` if fewer than ten sums exceed
+    /// it.
     pub together: Option<f64>,
 }
 
@@ -103,7 +104,7 @@ pub enum PoolRefusal {
 pub struct PooledDemand {
     /// Total number of samples of all processes.
     pub samples: usize,
-    /// Interval between two samples of a process, in ns.
+    /// Median interval between two samples of a process, in ns.
     pub step_ns: i64,
     /// Number of samples that are missing between others, over all processes.
     pub gaps: u64,
@@ -111,7 +112,7 @@ pub struct PooledDemand {
     pub one: Vec<UsePercentile>,
     /// Percentiles of the use of the larger process: 50, 95 and 99 %.
     pub percentiles: Vec<PooledPercentile>,
-    /// Number of sums of simultaneous use.
+    /// Number of observed sums of simultaneous use.
     pub together: usize,
     /// Number of pairs of processes examined.
     pub pairs: usize,

@@ -22,7 +22,7 @@ pub struct SlackHistory {
     refused: u64,
 }
 
-/// Accuracy of the prediction.
+/// Numbers of right and wrong predictions.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct PredictionQuality {
     /// Number of predictions: requests whose key had a previous request.
@@ -49,7 +49,7 @@ impl PredictionQuality {
         }
     }
 
-    /// Returns the fraction of predictions that were right.
+    /// Returns the fraction of predictions that were right; 0 without predictions.
     pub fn accuracy(&self) -> f64 {
         Self::part(self.true_positives + self.true_negatives, self.predicted)
     }

@@ -177,7 +177,7 @@ pub struct AttributeRecord {
 /// Error bounds of a host's timestamps, see [`clock`](crate::clock).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostClock {
-    /// The host.
+    /// Name of the host.
     pub host: Arc<str>,
     /// Maximum distance, in nanoseconds, of a timestamp from the instant at which it was taken, in
     /// the common time of the island.

@@ -65,7 +65,7 @@ impl Weight {
         self.0
     }
 
-    /// Returns the weight as a number.
+    /// Returns the number of represented requests, which may be fractional.
     pub fn value(self) -> f64 {
         self.0 as f64 / Weight::ONE.0 as f64
     }
@@ -221,7 +221,7 @@ pub struct TraceSampling {
 }
 
 impl TraceSampling {
-    /// Adds the `tracestate` of a span.
+    /// Adds the `tracestate` of a span. `is_root` is true if the span has no parent.
     pub fn observe(&mut self, is_root: bool, tracestate: &str) {
         let stated = match threshold(tracestate) {
             Ok(Some(stated)) => stated,

@@ -81,8 +81,8 @@ impl ClockBounds {
         }
     }
 
-    /// Returns the maximum distance of timestamps of two different clocks that may have been taken
-    /// in either order.
+    /// Returns the maximum distance, in nanoseconds, of timestamps of two different clocks that may
+    /// have been taken in either order.
     fn tolerance_ns(self, other: ClockBounds) -> u64 {
         if self.island != other.island {
             return u64::MAX;
@@ -288,12 +288,13 @@ impl SegmentedTrace {
             .unwrap_or_default()
     }
 
-    /// Returns the request's end-to-end latency: from its first event to its answer.
+    /// Returns the request's end-to-end latency, from its first event to its answer, in
+    /// nanoseconds.
     pub fn latency_ns(&self) -> u64 {
         interval_ns(self.start_ns, self.answer_ns)
     }
 
-    /// Returns the time that the request continued after its answer.
+    /// Returns the time that the request continued after its answer, in nanoseconds.
     pub fn after_answer_ns(&self) -> u64 {
         interval_ns(self.answer_ns, self.end_ns)
     }

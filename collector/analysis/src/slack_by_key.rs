@@ -82,7 +82,7 @@ impl Components {
         found
     }
 
-    /// Adds an edge unless it would close a cycle.
+    /// Adds a call between two components, unless it would close a cycle.
     fn add_edge(&mut self, before: usize, after: usize) {
         let (mut reached, mut next) = (vec![after], vec![after]);
         while let Some(at) = next.pop() {
@@ -152,7 +152,7 @@ pub struct ComponentSlack {
     pub component: String,
     /// Slack of the component in all requests in which it has segments before the answer.
     pub slack: Distribution,
-    /// Threshold above which the component has slack.
+    /// Threshold above which the component has slack, in nanoseconds.
     pub threshold_ns: u64,
     /// Quality of predicting each request from the previous request of its key.
     pub quality: PredictionQuality,

@@ -155,7 +155,7 @@ impl SlackValidation {
         }
     }
 
-    /// Adds one request.
+    /// Adds one request to the bucket of its slack.
     pub fn observe(&mut self, request: ServerTime) {
         let at = self
             .buckets

@@ -27,17 +27,17 @@ pub enum Condition {
 /// Operator that compares two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
-    /// `=`
+    /// `=`: the values are equal.
     Equal,
-    /// `!=`
+    /// `!=`: the values differ.
     NotEqual,
-    /// `<`
+    /// `<`: the field's value is less.
     Less,
-    /// `<=`
+    /// `<=`: the field's value is less or equal.
     AtMost,
-    /// `>`
+    /// `>`: the field's value is greater.
     Greater,
-    /// `>=`
+    /// `>=`: the field's value is greater or equal.
     AtLeast,
 }
 

@@ -17,9 +17,9 @@ pub enum Field {
     ResourceHost,
     /// Duration of the span, in ns.
     Duration,
-    /// `server`, `client`, `producer`, `consumer`, `internal` or `unspecified`.
+    /// Kind of the span: `server`, `client`, `producer`, `consumer`, `internal` or `unspecified`.
     Kind,
-    /// `error`, `ok` or `unset`.
+    /// Status of the span: `error`, `ok` or `unset`.
     Status,
     /// Kind of a kernel event: `syscall`, `off_cpu` or `lock_wait`. Spans do not have this field.
     Kernel,
@@ -27,7 +27,7 @@ pub enum Field {
     RootName,
     /// Service of the root span of the request.
     RootService,
-    /// Duration of the request, in ns.
+    /// Duration of the root span of the request, in ns.
     RootDuration,
     /// `.KEY`: attribute of the span or, if the span lacks it, of its resource.
     AnyScope(Arc<str>),
@@ -43,11 +43,11 @@ pub enum Field {
 /// Property of an event inside a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventField {
-    /// `event:name`
+    /// `event:name`: name of the event.
     Name,
     /// `event:timeSinceStart`: time since the span's start, in ns.
     SinceStart,
-    /// `event.KEY`
+    /// `event.KEY`: attribute of the event.
     Attribute(Arc<str>),
 }
 
@@ -58,7 +58,7 @@ pub enum LinkField {
     TraceId,
     /// `link:spanID`: 16 hexadecimal digits.
     SpanId,
-    /// `link.KEY`
+    /// `link.KEY`: attribute of the link.
     Attribute(Arc<str>),
 }
 

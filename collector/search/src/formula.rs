@@ -34,7 +34,7 @@ pub enum Formula {
 /// itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct When {
-    /// Direction from the span's start.
+    /// Direction of the time range from the span's start.
     pub side: Side,
     /// Maximum distance in ns; `None` for no limit.
     pub within_ns: Option<u64>,
@@ -43,9 +43,9 @@ pub struct When {
 /// Direction of a time range from the start of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// At the start and later.
+    /// From the start of the span on.
     Future,
-    /// At the start and earlier.
+    /// Up to the start of the span.
     Past,
     /// Everywhere in the request or burst.
     Anywhere,
@@ -54,7 +54,7 @@ pub enum Side {
 /// Relation between two spans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relation {
-    /// Order in time.
+    /// Required order of both spans in time.
     pub order: Order,
     /// Maximum distance in ns; `None` for no limit.
     pub within_ns: Option<u64>,
@@ -81,9 +81,9 @@ pub enum Order {
 /// Property that two spans may share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SharedProperty {
-    /// Name of the service.
+    /// Name of the service that recorded the span.
     Service,
-    /// Name of the host.
+    /// Name of the host on which the span was recorded.
     Host,
     /// Process that recorded the span.
     Process,

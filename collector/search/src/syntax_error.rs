@@ -25,7 +25,7 @@ impl SyntaxError {
     /// Returns the formula, with a `^` in a second line below the position of the error.
     #[must_use]
     pub fn marked(&self, formula: &str) -> String {
-        // Long formulas are cut to the part around the position.
+        // Only the part of a long formula around the position is shown.
         let from = self.column.saturating_sub(60);
         let shown: String = formula
             .chars()

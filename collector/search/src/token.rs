@@ -39,7 +39,7 @@ impl Kind {
     }
 }
 
-/// Signs, longer ones first.
+/// Signs of the language. A longer sign comes before its prefixes.
 const SIGNS: [&str; 19] = [
     ">>", ">=", "<=", "!=", "=~", "!~", "&&", "||", "{", "}", "(", ")", ">", "<", "=", "!", "~",
     "|", ",",

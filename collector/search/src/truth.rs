@@ -14,13 +14,13 @@ pub enum Truth {
 }
 
 impl Truth {
-    /// Returns the conjunction.
+    /// Returns the conjunction (logical and) of both values.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         self.min(other)
     }
 
-    /// Returns the disjunction.
+    /// Returns the disjunction (logical or) of both values.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         self.max(other)

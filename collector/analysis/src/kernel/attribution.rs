@@ -1,5 +1,5 @@
-//! Attribution of kernel events to requests: one pass over the events of the windows, with a small
-//! state per thread.
+//! Attributes kernel events to requests, in one pass over the events of the windows. The pass keeps
+//! a small state for each thread.
 
 mod calls;
 mod owners;
@@ -124,7 +124,7 @@ struct Attribution {
     threads: FxHashMap<u32, Thread>,
     /// Threads that the recorder follows, over all windows: it records all their switches.
     followed: FxHashSet<u32>,
-    /// Number of open gaps per processor that is losing events; a gap may continue in the next
+    /// Number of open gaps of each processor that is losing events. A gap may continue in the next
     /// window.
     losing: FxHashMap<u16, u32>,
     releases: Releases,

@@ -154,7 +154,7 @@ impl SpanSums {
 /// Operation and times of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanOf<'a> {
-    /// `service:name`.
+    /// Operation of the span, as `service:name`.
     pub operation: &'a str,
     /// Start and end in nanoseconds on any clock; `None` if unknown.
     pub interval_ns: Option<(i64, i64)>,

@@ -1,4 +1,4 @@
-//! System calls by number and by name.
+//! Maps numbers of system calls to their names and back.
 
 mod aarch64;
 mod x86_64;

@@ -37,7 +37,7 @@ impl fmt::Debug for Name {
     }
 }
 
-/// One event of the kernel.
+/// An event that happened in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Monotonic time of the event, ns.
@@ -76,7 +76,7 @@ pub enum Body {
         process: u32,
         /// Name of the leaving thread.
         name: Name,
-        /// Thread that takes the processor.
+        /// Id of the thread that takes the processor.
         next: u32,
         /// Process of the next thread.
         next_process: u32,
@@ -85,14 +85,14 @@ pub enum Body {
     },
     /// The thread, or an interrupt while it ran, wakes another thread.
     Waking {
-        /// Thread that can run again.
+        /// Id of the thread that can run again.
         woken: u32,
         /// Process of the woken thread.
         woken_process: u32,
     },
     /// The thread starts another thread.
     NewTask {
-        /// New thread.
+        /// Id of the new thread.
         child: u32,
         /// Process of the new thread.
         child_process: u32,
@@ -141,18 +141,18 @@ pub enum Body {
 /// Numbers of lost events by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct LossCounts {
-    /// Beginnings of system calls.
+    /// Number of lost beginnings of system calls.
     pub enters: u64,
-    /// Ends of system calls.
+    /// Number of lost ends of system calls.
     pub exits: u64,
-    /// Context switches.
+    /// Number of lost context switches.
     pub switches: u64,
-    /// Other events.
+    /// Number of other lost events.
     pub others: u64,
 }
 
 impl LossCounts {
-    /// Sum over all kinds.
+    /// Returns the number of lost events of all kinds.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.enters + self.exits + self.switches + self.others

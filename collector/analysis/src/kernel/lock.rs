@@ -7,7 +7,7 @@ use super::timeline::{
     LockWait, OffCpu, Owner, Reason, Release, ReleaseEvidence, SystemCall, Timeline,
 };
 
-/// Releases of locks, and waits for them, seen in this window.
+/// Releases of locks, and waits for locks, in the current window.
 #[derive(Debug, Default)]
 pub(super) struct Releases {
     /// Releases of every kind of evidence. The maps below hold indices into this list, in order of

@@ -43,7 +43,7 @@ impl fmt::Display for LockKey {
 pub struct WaitSum {
     /// Number of waits.
     pub waits: u64,
-    /// Total time, ns.
+    /// Total time of the waits, ns.
     pub total_ns: u64,
 }
 
@@ -66,9 +66,9 @@ pub struct LockExample {
     pub span: RequestId,
     /// Operation of that span.
     pub operation: String,
-    /// Start in wall time, ns since the Unix epoch.
+    /// Start of the wait in wall time, ns since the Unix epoch.
     pub start_ns: i64,
-    /// Length, ns.
+    /// Length of the wait, ns.
     pub took_ns: u64,
     /// For a marked lock, the holder with the longest share of the wait. For a futex, the waker.
     pub holder: LockHolder,

@@ -18,29 +18,29 @@ pub struct RequestId {
 }
 
 impl RequestId {
-    /// Returns `None` for trace id 0, which means "no request".
+    /// Creates the id of a request. Returns `None` for trace id 0, which means "no request".
     #[must_use]
     pub fn new(trace: u64, span: u64) -> Option<Self> {
         (trace != 0).then_some(Self { trace, span })
     }
 }
 
-/// Meaning of one marker.
+/// A decoded marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marker {
     /// The thread works for a request from now on: the request starts here, or a task that belongs
     /// to it is polled.
     Begin {
-        /// Request; `None` for no request.
+        /// Request that the thread works for; `None` for no request.
         request: Option<RequestId>,
         /// True if a task moved onto the thread, false if the request started here.
         polled: bool,
     },
     /// The thread stops working for `request`.
     End {
-        /// Request that ends, or whose task leaves the thread.
+        /// Request that ends, or whose task leaves the thread; `None` if the marker states none.
         request: Option<RequestId>,
-        /// Request that the thread continues with.
+        /// Request that the thread continues with; `None` for no request.
         outer: Option<RequestId>,
         /// True if the task may come back.
         polled: bool,

@@ -134,11 +134,10 @@ pub struct OffCpu {
 /// Evidence for the release that ended a lock wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ReleaseEvidence {
-    /// The holder's own marker.
+    /// A marker of the holder reports the release.
     Marker,
-    /// The kernel saw the holder's futex call wake the waiter. For a futex without markers, the
-    /// waker is all that is known: most probably it held a lock, or supplied what the waiter waited
-    /// for.
+    /// The kernel saw the holder's futex call wake the waiter. For a futex without markers, only
+    /// the waker is known. Most probably, it held a lock, or produced data that the waiter needed.
     Wake,
     /// The holder made a system call that wakes waiters of the futex. The recording does not show
     /// which thread it woke.
@@ -233,9 +232,9 @@ pub struct Timeline {
     pub on_cpu: Vec<OnCpu>,
     /// Intervals in which a thread was off the processor.
     pub off_cpu: Vec<OffCpu>,
-    /// Waits for locks.
+    /// Waits of threads for locks and futexes.
     pub lock_waits: Vec<LockWait>,
-    /// Intervals of work for requests.
+    /// Intervals in which a thread worked for a request.
     pub work_intervals: Vec<WorkInterval>,
     /// Threads by the kernel's global thread id.
     pub threads: BTreeMap<u32, ThreadInfo>,

@@ -23,7 +23,7 @@ pub(super) const CONTRADICTED: usize = 1;
 pub(super) const OVERLAPPED: usize = 2;
 const KINDS: usize = 3;
 
-/// One number per kind.
+/// One count, or one word of 64 answers, per kind of answer.
 pub(super) type PerKind = [u64; KINDS];
 
 const LEVELS: usize = 12;

@@ -23,7 +23,7 @@ struct BitPosition {
     bit: u64,
 }
 
-/// A label of this trace.
+/// A label that occurs in this trace.
 #[derive(Clone, Copy)]
 struct Row {
     id: SegmentId,
@@ -81,7 +81,7 @@ impl Sweep {
         seen: impl FnMut(SegmentId, u64),
     ) {
         self.place(segments, labels);
-        // A moved position is less certain than the recorded one.
+        // A moved timestamp is less certain than the recorded one, so use the recorded ones.
         let recorded: Vec<Segment>;
         let segments = if trace.moved.is_empty() {
             segments
@@ -207,7 +207,8 @@ impl Sweep {
             .max()
             .unwrap_or(0);
         if span_ns.leading_zeros() >= index_bits {
-            // If time and index fit one word, sorting is several times faster than for a pair.
+            // If time and index fit into one word, sorting words is several times faster than
+            // sorting pairs.
             self.ends.clear();
             let key = |(i, s): (usize, &Segment)| {
                 (interval_ns(first.start_ns, s.end_ns) << index_bits) | i as u64

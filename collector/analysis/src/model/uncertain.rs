@@ -11,7 +11,8 @@
 use crate::segment::{ClockBounds, Segment, SegmentedTrace};
 use std::collections::BTreeSet;
 
-/// Maximum number of segments for comparing all pairs; beyond it, that would take too long.
+/// Maximum number of segments of a trace whose pairs are all compared. For more segments, this
+/// takes too long.
 pub(super) const PAIRWISE_MAX: usize = 2048;
 
 /// Reports whether `x` certainly starts before `y` ends.

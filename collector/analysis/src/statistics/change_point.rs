@@ -4,8 +4,8 @@
 //! rank replaces each value, so that one enormous value is not a change. The statistic is the one
 //! of Hawkins and Deng (2010, "A nonparametric change-point control chart"). At each place, it is
 //! the standardised difference between the scores before the place and the scores from the place
-//! on. The place with the largest statistic is the candidate. Pettitt's test, which does not
-//! standardise, hardly finds changes in the last tenth, which users ask about.
+//! on. The place with the largest statistic is the candidate. Pettitt's test does not standardise,
+//! and hardly finds changes in the last tenth.
 //!
 //! Shuffling whole blocks yields the probability of so large a statistic without a change. Values
 //! of one burst resemble each other, so shuffling single values would mistake a few unusual bursts
@@ -54,7 +54,7 @@ pub struct Block {
     pub scores: f64,
 }
 
-/// A place in a series of blocks from which on the values differ from earlier ones.
+/// A place in a series of blocks where values start to differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChangePoint {
     /// First block of the reference values: 0, or the first block after the previous change.
@@ -104,8 +104,7 @@ struct Search<M> {
 }
 
 impl<M: Fn(Range<usize>, Range<usize>) -> bool> Search<M> {
-    /// Returns the latest of the changes found in the whole, in its last half, and in its last
-    /// quarter.
+    /// Returns the latest change of the whole, its last half and its last quarter.
     fn anywhere(&self, blocks: &[Block]) -> Option<ChangePoint> {
         let changes = PARTS.iter().filter_map(|(halvings, share)| {
             let from = blocks.len() - (blocks.len() >> halvings);
@@ -114,8 +113,7 @@ impl<M: Fn(Range<usize>, Range<usize>) -> bool> Search<M> {
         changes.max_by(|a, b| a.at.cmp(&b.at).then(b.p_value.total_cmp(&a.p_value)))
     }
 
-    /// Returns the last change from block `from` on. The loop ends because each search covers a
-    /// shorter part.
+    /// Returns the last change from block `from` on. Each round searches a shorter part.
     fn last_from(&self, blocks: &[Block], mut from: usize, p_max: f64) -> Option<ChangePoint> {
         let mut last = None;
         while let Some(change) = self.clearest(blocks, from, p_max) {

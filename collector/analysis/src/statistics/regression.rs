@@ -1,4 +1,4 @@
-//! Linear regression by least squares, with a ridge.
+//! Linear regression by least squares with a ridge penalty.
 
 /// Result of a linear regression.
 #[derive(Clone, Debug, PartialEq)]

@@ -84,7 +84,7 @@ fn rank_sums(stratum: &RankStratum) -> Vec<f64> {
 pub struct ShareStratum {
     /// Number of members with the property.
     pub with: u64,
-    /// Number of members.
+    /// Total number of members.
     pub of: u64,
     /// Number of members that are in the later sample.
     pub later: u64,

@@ -96,13 +96,14 @@ pub struct Answer {
 /// Observations of one point.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PointObserved {
-    /// Names of the features.
+    /// Names of the features of an item.
     pub schema: Vec<Arc<str>>,
     /// Tradeoffs, in order of start.
     pub made: Vec<TradeoffInstance>,
     /// Whole answers, in order of trace id.
     pub answers: Vec<Answer>,
-    /// Number of answers dropped beyond 4,000; an even sample is kept.
+    /// Number of answers dropped because a point keeps at most 4,000. The kept answers are an even
+    /// sample.
     pub answers_left: u64,
     /// Number of metered answers that are unsuitable for learning: the request gave up data, or no
     /// record shows that it did not. In a reduced answer, the remaining items seem worth more than

@@ -1,4 +1,5 @@
-//! Intervals on and off the processor, and wake-ups.
+//! Handles context switches and wake-ups, and builds the intervals of threads on and off
+//! processors.
 
 use super::Attribution;
 use crate::kernel::call::FutexOperation;
