@@ -1,5 +1,5 @@
-//! Vertical context: the kernel's events of a burst, each owned by the request it served (Ardelean
-//! et al., NSDI 2018, §3.3.2).
+//! Vertical context: finds the request that each kernel event of a burst served (Ardelean et al.,
+//! NSDI 2018, §3.3.2).
 //!
 //! Programs emit [markers](marker) that state which request a thread works for. [`attribute()`]
 //! combines the markers with context switches and with the owners that the recorder remembers

@@ -4,7 +4,8 @@
 //! - A→B (happens-before) is contradicted by a trace in which some B starts before some A ends.
 //! - A∨B (mutual exclusion) is contradicted by a trace in which some A and some B overlap.
 //! - t₁≫t₂ (pipeline, of two tasks) is contradicted by a trace in which a data element reaches t₂
-//!   before t₁ is done with it, or in which t₂ starts on two elements in the opposite order to t₁.
+//!   before t₁ is done with it. A trace also contradicts it if t₂ starts on two elements in the
+//!   opposite order to t₁.
 //!
 //! Timestamps may have a resolution or error bounds (see [`clock`](crate::clock)). Then an order
 //! contradicts a hypothesis only if it is certain: the timestamps must differ by more than the
@@ -235,7 +236,7 @@ impl Model {
     }
 
     /// Returns a copy whose segments are numbered in the order of their labels (task, start, end),
-    /// so that results do not depend on the order in which traces arrived.
+    /// so that results do not depend on the order of traces.
     pub fn canonical(&self) -> Model {
         let mut canonical = Model::with_max_labels(self.labels.max_labels());
         let mut ids = vec![None; self.labels.len()];

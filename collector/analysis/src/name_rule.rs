@@ -4,11 +4,10 @@
 //! Segments of different traces are matched by name, so ids would hide every relation. The rule:
 //!
 //! 1. A *word* is a run of letters, digits, `-` and `_`; everything else separates words.
-//! 2. A word becomes `*` when it is all digits, or a hexadecimal id (at least 8 hex digits, one of
-//!    them a decimal digit), or a UUID (8-4-4-4-12 hex digits, one of them a decimal digit).
-//! 3. Inside any other word, a piece between `-` or `_` becomes `*` when it is a hexadecimal id as
-//!    above, or all digits and at least 5 of them: `order-48213` is an order's id, but `phase-2` is
-//!    a name.
+//! 2. A word becomes `*` if it is all digits, a hexadecimal id, or a UUID. A hexadecimal id has at
+//!    least 8 hex digits, a UUID 8-4-4-4-12 of them, and one of these is a decimal digit.
+//! 3. Inside any other word, a piece between `-` or `_` becomes `*` if it is a hexadecimal id or
+//!    consists of at least 5 digits. So `order-48213` becomes `order-*`, but `phase-2` stays.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
 //! Predicts the resource use of a larger process from the use of current ones (Ardelean et al.,
-//! NSDI 2018, §3.2.1 and §3.2.2): The resource is CPU or memory, and the larger process serves the
+//! NSDI 2018, §3.2.1 and §3.2.2). The resource is CPU or memory, and the larger process serves the
 //! users of several current ones. Its use is predicted as a sum of normal distributions.
 //!
 //! The prediction is valid under two conditions, and both are checked. First, the bulk of each

@@ -15,7 +15,7 @@ pub const REQUESTS_MAX: usize = 1 << 22;
 /// One request: hash of its key, start in nanoseconds, slack in nanoseconds.
 type Request = (u64, i64, u64);
 
-/// Requests with their values of one attribute, the keys. A 64-bit hash identifies each key.
+/// Requests, each with a key: its value of one attribute. A 64-bit hash identifies a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlackHistory {
     requests: Vec<Request>,

@@ -115,9 +115,9 @@ pub struct SpanRecord {
     pub host: Arc<str>,
     /// Incarnation of the process that recorded the span; 0 if unknown, as for imported spans.
     pub process: u128,
-    /// Time of the event, nanoseconds since the Unix epoch.
-    pub start_ns: i64,
     /// Start, nanoseconds since the Unix epoch.
+    pub start_ns: i64,
+    /// End, nanoseconds since the Unix epoch.
     pub end_ns: i64,
     /// Properties of the span, see [`SpanFlags`].
     pub flags: SpanFlags,
@@ -130,7 +130,7 @@ pub struct SpanRecord {
 pub struct EventRecord {
     /// The host on which the event happened.
     pub host: Arc<str>,
-    /// End, nanoseconds since the Unix epoch.
+    /// Time of the event, nanoseconds since the Unix epoch.
     pub ts_ns: i64,
     /// Order of arrival inside its trace. It orders events with equal `ts_ns`.
     pub seq: u32,

@@ -17,9 +17,9 @@
 //! Malformed thresholds are ignored. A trace without a valid threshold counts once.
 //!
 //! **Fixed point.** Weights are rounded to whole multiples of 2⁻¹⁶. The error is at most 0.0008 %,
-//! since no weight is below 1. Sums therefore do not depend on the order of traces, and the sums of
-//! the parts of a range add up to exactly the sum of the whole. Random rounding to whole numbers
-//! would also be unbiased, but it would add variance and give different figures in each run.
+//! since no weight is below 1. Sums therefore do not depend on the order of traces, nor on how a
+//! range is divided into parts. Random rounding to whole numbers would also be unbiased, but it
+//! would add variance and give different figures in each run.
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
@@ -30,8 +30,8 @@ const THRESHOLD_BITS: u32 = 56;
 const DIGITS_MAX: usize = 14;
 /// Number of fractional bits of a weight.
 const FRACTION_BITS: u32 = 16;
-/// OpenTelemetry's key in `tracestate`. Its value has fields, of which [`THRESHOLD`] is the key of
-/// the threshold.
+/// Key of OpenTelemetry in `tracestate`. Its value contains the threshold under the key
+/// [`THRESHOLD`].
 const VENDOR: &str = "ot";
 const THRESHOLD: &str = "th";
 

@@ -6,10 +6,11 @@
 //! **The answer.** A request ends when its caller has the answer, at the end of its root span (of
 //! several roots, the last). Latency is measured up to the answer. Work that ends later continues
 //! *after the answer*. The time of the answer is unknown without a root, as in an event log, or if
-//! recording ended before the root did; then the request ends with its last event. A segment that
-//! ends after the root by no more than the error of their clocks counts as ended by the answer, and
-//! its times are moved to the answer. The model still uses the recorded times: the recorded order
-//! of two instants on one clock is more certain than their order after both were moved.
+//! recording ended before the root did; then the request ends with its last event. A segment may
+//! end after the root by no more than the error of their clocks. It then counts as ended by the
+//! answer, and its times are moved to the answer. The model still uses the recorded times: the
+//! recorded order of two instants on one clock is more certain than their order after both were
+//! moved.
 
 mod elements;
 pub mod from_events;
@@ -347,8 +348,8 @@ impl Segmenter {
         self.spans.outline(records)
     }
 
-    /// Cuts one trace like [`segment`](segment()). The labels may differ between calls, but the
-    /// cache of names works only while they are the same.
+    /// Cuts one trace like [`segment`](segment()). The labels may differ between calls, but reusing
+    /// the same labels is fastest.
     pub fn segment(
         &mut self,
         records: &TraceRecords,

@@ -176,8 +176,8 @@ impl SlackByKey {
 
     fn take(&mut self, key: u64, request: (i64, Vec<u32>)) {
         let last = self.last.entry(key).or_insert_with(|| request.clone());
-        // Of simultaneous requests, the one with the larger slacks is kept, so that the result does
-        // not depend on their order.
+        // Of simultaneous requests, the one with the larger list of slacks is kept, so that the
+        // result does not depend on their order.
         if *last < request {
             *last = request;
         }

@@ -67,8 +67,8 @@ pub struct ChangeEvidence {
     /// P-value corrected for the number of differences examined (Benjamini and Hochberg): of all
     /// changes up to this q-value, at most this fraction is chance.
     pub q_value: f64,
-    /// Minimum change, at 95 % confidence, of the share of requests that contradict the relation or
-    /// have the segment. 0 to 1.
+    /// Minimum change, 0 to 1, of the share of requests that contradict the relation or have the
+    /// segment, at 95 % confidence.
     pub at_least: f64,
 }
 

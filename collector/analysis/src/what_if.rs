@@ -266,8 +266,8 @@ impl ChangedLengths<'_> {
         self.decided.get(id.index()).copied().flatten()
     }
 
-    /// Returns the label to whose operation the wait before this segment belongs; `None` if it is
-    /// unknown.
+    /// Returns the label of the own time that the wait before this segment belongs to; `None` if it
+    /// is unknown.
     fn lead(&self, id: SegmentId) -> Option<SegmentId> {
         self.waiting.own.leads.get(id.index()).copied().flatten()
     }

@@ -32,11 +32,11 @@ pub struct Requirement {
 /// Known facts about the values of a field of one or several spans.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct FieldFacts {
-    /// True if nothing is known, not even if the spans have the field.
+    /// True if nothing is known, not even whether the spans have the field.
     pub is_unknown: bool,
     /// True if some spans may lack the field.
     pub may_be_absent: bool,
-    /// Text values that occur, complete.
+    /// Complete list of the text values that occur.
     pub texts: Vec<String>,
     /// Range of the numeric values; `None` if there are none.
     pub between: Option<(f64, f64)>,

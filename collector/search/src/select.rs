@@ -122,7 +122,7 @@ impl Unit<'_> {
     }
 }
 
-/// Returns, for each span, the truth that `holds` is true for at least one of its ancestors.
+/// Evaluates, for each span, whether `holds` is true for at least one of its ancestors.
 fn below(parents: &[Parent], holds: &[Truth]) -> Vec<Truth> {
     let mut found: Vec<Option<Truth>> = vec![None; parents.len()];
     for start in 0..parents.len() {

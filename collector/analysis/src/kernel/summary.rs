@@ -33,7 +33,7 @@ pub struct RequestSummary {
     pub is_cut: bool,
 }
 
-/// Number and times of the calls with one system call number.
+/// Number and times of the calls of one system call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallSum {
     /// Number of calls.

@@ -2,12 +2,12 @@
 //! and traces in which they overlap.
 //!
 //! The matrix consists of blocks of one row and 64 columns. A block is created when one of its
-//! pairs first occurs together, so memory grows with the number of pairs that share requests, not
-//! with the square of the number of labels.
+//! pairs first occurs together. Memory therefore grows with the number of pairs that share
+//! requests, not with the square of the number of labels.
 //!
 //! Counting is *vertical*. A trace gives 64 yes-or-no answers of each kind per block. Adding each
 //! answer to a counter of its own would cost 64 additions. Instead, one word ("level `i`") has bit
-//! `i` of 64 counters, and a carry-save adder of five operations adds a word to all 64 counters at
+//! `i` of 64 counters. A carry-save adder of five operations adds a word to all 64 counters at
 //! once. Each level takes its inputs in pairs: the first waits in `carry`, and the second makes the
 //! adder send a carry to the next level. So a trace costs one adder per block and kind on average,
 //! however high the counts are. After [`STAGED_MAX`] traces, the levels are added to plain 64-bit

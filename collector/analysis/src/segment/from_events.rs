@@ -11,10 +11,10 @@
 //! because event logs are expected to have few of them.
 //!
 //! **Elements.** A segment works on the data element of its first event, if its second event has an
-//! equal element or none. If two events of the same name have different elements, such as `sent` to
-//! `sent`, they log completed work, and the segment works on the second event's element. Otherwise,
-//! the segment has no element: from `end` to `begin`, or before a task's first element, the task
-//! may only have waited.
+//! equal element or none. Two events of the same name, such as `sent` to `sent`, log completed
+//! work. If their elements differ, the segment works on the second event's element. Otherwise, the
+//! segment has no element: from `end` to `begin`, or before a task's first element, the task may
+//! only have waited.
 //!
 //! **Trailing elements** serve logs without an element attribute, and only on request. The last
 //! token of an event's name, after one of ` /:#=_-.`, names the element if it is all digits or an

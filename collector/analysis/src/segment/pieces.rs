@@ -1,4 +1,4 @@
-//! Accumulates the segments of a trace. Both the cutting of spans and of event logs use it.
+//! Accumulates the segments of a trace. Cutting spans and cutting event logs both use it.
 
 use super::elements::Elements;
 use super::{ClockBounds, ClockId, ElementId, Segment, ThreadStep};

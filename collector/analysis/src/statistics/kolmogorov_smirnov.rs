@@ -80,10 +80,10 @@ pub fn kolmogorov_smirnov(a: &[(u64, u64)], b: &[(u64, u64)]) -> KolmogorovSmirn
     }
 }
 
-/// Returns the fraction of all orders of n and m values for which the distribution functions lie at
-/// least this far apart somewhere, in units of 1 / (n m). The recursion computes the probability
-/// that they did so within the first i values of one sample and j of the other. Even small results
-/// are therefore exact to the last digits.
+/// Returns the fraction of all orders of n and m values in which the distribution functions are
+/// somewhere at least `distance` apart, in units of 1 / (n m). The recursion computes the
+/// probability that they did so within the first i values of one sample and j of the other. Even
+/// small results are therefore exact to the last digits.
 fn exact(n: usize, m: usize, distance: u128) -> f64 {
     let mut row = vec![0.0; m + 1];
     for i in 0..=n {

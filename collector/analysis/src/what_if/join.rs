@@ -27,8 +27,8 @@ pub(super) struct Join {
 /// Recorded instances of one kind of stretch.
 #[derive(Clone, Default)]
 struct StretchEnds {
-    /// For each instance, the times from the end of the second-to-last call to the start of the
-    /// stretch (the end of the last call) and to the end of the stretch, in nanoseconds.
+    /// Two times of each instance, in nanoseconds, both from the end of the second-to-last call: to
+    /// the start of the stretch, where the last call ends, and to the end of the stretch.
     ends: Vec<(f64, f64)>,
 }
 

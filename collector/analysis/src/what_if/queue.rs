@@ -4,8 +4,7 @@
 //! kinds of queues are recognised:
 //!
 //! * **A visit begins when a place is free.** No more than `k` visits ever ran at once, although so
-//!   many came that chance does not explain this. Visits began at the moment when another visit
-//!   ended.
+//!   many came that this is not chance. Visits began at the moment when another visit ended.
 //! * **A visit begins when it is requested**, and waits inside. Its turn comes once all but `k - 1`
 //!   of the earlier visits have ended. It almost never ends before its turn. If its turn comes
 //!   later, it ends later by as much. Its work after its turn is as long as the work of visits that
@@ -269,8 +268,9 @@ impl Queue {
         queue.follows().then_some(queue)
     }
 
-    /// Reports whether visits end later by as much as their turn comes later, and whether their
-    /// work after the turn is as long as the work of visits that did not wait.
+    /// Reports whether the visits behave as in a queue. They must end later by as much as their
+    /// turn comes later, and their work after the turn must be as long as that of visits that did
+    /// not wait.
     fn follows(&self) -> bool {
         let (mut waited, mut others) = (Vec::new(), Vec::new());
         for visit in &self.visits {
