@@ -5,7 +5,7 @@
 //!
 //! 1. A *word* is a run of letters, digits, `-` and `_`; everything else separates words.
 //! 2. A word becomes `*` if it is all digits, a hexadecimal id, or a UUID. A hexadecimal id has at
-//!    least 8 hex digits, a UUID 8-4-4-4-12 of them, and one of these is a decimal digit.
+//!    least 8 hex digits, and a UUID 8-4-4-4-12. Both must contain a decimal digit.
 //! 3. Inside any other word, a piece between `-` or `_` becomes `*` if it is a hexadecimal id or
 //!    consists of at least 5 digits. So `order-48213` becomes `order-*`, but `phase-2` stays.
 
