@@ -1,4 +1,4 @@
-//! Experiments: reports whether the test's requests differ from the control's.
+//! Experiments: compares the latency of the test's requests with the control's.
 
 mod assignment;
 mod balance;
@@ -22,7 +22,7 @@ use gathered::PartRequests;
 /// Assignment of requests to sides, and the required certainty of the answer.
 #[derive(Clone, Debug)]
 pub struct ExperimentSettings {
-    /// Attribute that assigns a request to a side; or `process`.
+    /// Attribute whose value assigns a request to a side, or `process`.
     pub by: String,
     /// Service whose process or host counts, if `by` is one of these. `None`: the root span's
     /// service.
@@ -31,7 +31,8 @@ pub struct ExperimentSettings {
     pub control: Vec<String>,
     /// Values of the attribute for the test.
     pub test: Vec<String>,
-    /// Attribute whose values were assigned to a side. `None`: each request was assigned by itself.
+    /// Attribute that identifies the unit, such as a user, that was assigned to a side. `None`:
+    /// each request was assigned separately.
     pub unit: Option<String>,
     /// Part of the units that was assigned to the test, if known.
     pub share: Option<f64>,
@@ -48,9 +49,9 @@ pub struct ComparedMetric {
     pub of: ComparedPart,
     /// Metric of their latency.
     pub metric: Metric,
-    /// Difference between the sides.
+    /// Difference between the sides, or the reason why they cannot be compared.
     pub effect: Result<Effect, NoComparison>,
-    /// P-value, corrected for the number of metrics.
+    /// P-value, corrected for the number of metrics; `None` if the sides cannot be compared.
     pub q_value: Option<f64>,
 }
 
@@ -73,7 +74,8 @@ pub struct ExperimentReport {
     pub requests: (usize, usize),
     /// Numbers of units of control and test.
     pub units: (usize, usize),
-    /// Number of bursts, or of time blocks, whose requests count as similar.
+    /// Number of bursts or time blocks with requests. Requests of one burst or block count as
+    /// correlated.
     pub bursts: usize,
     /// True for recorded bursts, false for equal blocks of time.
     pub is_of_bursts: bool,
@@ -95,11 +97,11 @@ pub struct ExperimentReport {
     pub users: Option<UserBalance>,
     /// Comparison of the request rates of units; `None` if each request is a unit.
     pub load: Option<LoadBalance>,
-    /// Share of each operation, the most frequent first.
+    /// Share of each root operation, the most frequent first.
     pub mix: Vec<MixOf>,
-    /// Times that were left out.
+    /// Times whose requests were left out as one-off disturbances.
     pub left_out: Vec<LeftOutTime>,
-    /// Number of requests with another value, or with none.
+    /// Number of requests whose value belongs to neither side, and of requests without a value.
     pub of_no_side: u64,
     /// Number of requests that several processes or hosts served.
     pub of_several: u64,
