@@ -79,8 +79,8 @@ pub struct KernelOverview {
     /// Kernel activity by request, in order of the low half of the trace id. The parts of a request
     /// in several windows and on several hosts are added up.
     pub requests: Vec<RequestSummary>,
-    /// Number of whole requests, which lie in one window from start to end. `calls` and
-    /// `operations` are over the whole requests, or over all requests if none is whole.
+    /// Number of requests that lie wholly in one window. `calls` and `operations` cover only these,
+    /// or all requests if there are none.
     pub whole: u64,
     /// System calls per request, with their numbers and durations.
     pub calls: Vec<CallPerRequest>,
@@ -115,9 +115,9 @@ fn bounds(records: &TraceRecords) -> Option<(i64, i64)> {
         .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
-/// Returns the timeline of one request. `trace` is its id, or only the low half, which is the part
-/// that the kernel knows. `name` is the id as the user wrote it, for errors. A request that only
-/// the kernel recorded has no segments.
+/// Returns the timeline of one request. `trace` is its id, or the low half, which is what the
+/// kernel knows. `name` is the id for errors. A request that only the kernel recorded has no
+/// segments.
 ///
 /// # Errors
 /// Fails if there is no such trace, or if the store cannot be read.
@@ -198,9 +198,8 @@ pub fn kernel_of(
     Ok((kernel, damage))
 }
 
-/// Sets the burst-configs with which services of each part's host recorded in an interval of wall
-/// time, as far as they differ from the recorder's. They may differ because a recorder keeps the
-/// burst-config that it started with.
+/// Sets the burst-configs of services of each part's host that differ from the recorder's, in an
+/// interval of wall time. A recorder keeps the burst-config that it started with.
 fn compare_configs(
     source: &Source,
     kernel: &mut [KernelPart],
@@ -252,8 +251,8 @@ fn seen_by_kernel(source: &Source, low: u64) -> Result<Option<(i64, i64)>, Query
     Ok(seen_ns)
 }
 
-/// Returns the timeline of a kernel burst with all requests in it. It is the burst that contains
-/// `at_ns` (ns since the Unix epoch), or the next one.
+/// Returns the timeline of the kernel's burst that contains `at_ns` (ns since the Unix epoch), or
+/// of the next one, with all requests in it.
 ///
 /// # Errors
 /// Fails if the kernel was not recorded at that instant or later, or if the store cannot be read.
@@ -314,9 +313,8 @@ pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError>
     })
 }
 
-/// Returns the timeline of a burst of the services, with all requests in it and the kernel
-/// activity, if any was recorded. It is the burst that contains `at_ns` (ns since the Unix epoch),
-/// or the next one.
+/// Returns the timeline of the services' burst that contains `at_ns` (ns since the Unix epoch), or
+/// of the next one. It has all requests in the burst, and any kernel activity.
 ///
 /// # Errors
 /// Fails if nothing was recorded in bursts at that instant or later, or if the store cannot be
@@ -483,8 +481,7 @@ pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
     Ok(overview)
 }
 
-/// Returns windows in order of time, and joins those that touch. These are windows of several
-/// hosts, or parts of a window that the end of a chunk split.
+/// Returns windows in order of time, and joins those that touch, such as windows of several hosts.
 pub(super) fn joined(mut windows: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
     windows.sort_unstable();
     let mut joined: Vec<(i64, i64)> = Vec::new();

@@ -195,7 +195,7 @@ fn check_events(events: &Events, strings: usize) -> Result<(), Refusal> {
     check_times("events.time_ns", events.base_ns, &events.time_ns)
 }
 
-/// Checks that delta-coded times stay within \[0, 2^63).
+/// Checks that delta-coded times stay at least 0 and below 2^63.
 fn check_times(column: &'static str, base_ns: u64, deltas_ns: &[i64]) -> Result<(), Refusal> {
     let mut time_ns = i64::try_from(base_ns).map_err(|_| Refusal::Time { column, at: 0 })?;
     for (at, &delta_ns) in deltas_ns.iter().enumerate() {
