@@ -29,7 +29,7 @@ pub struct ColumnFacts {
     pub is_unknown: bool,
     /// True if some rows may have no value.
     pub may_be_absent: bool,
-    /// All distinct values that are known one by one, as texts.
+    /// Complete list of the distinct values from the dictionary, as texts.
     pub texts: Vec<String>,
     /// Lowest and highest value of further numbers; `None` if there are none.
     pub between: Option<(f64, f64)>,
