@@ -1,5 +1,5 @@
-//! Expected yield and cost of bursts, estimated from the store's own requests: the number that
-//! begin in an hour, their durations, and the cost of recording for their processes.
+//! Expected yield and cost of bursts, estimated from the requests in the store. The estimate uses
+//! the number of requests per hour, their durations, and the cost of recording them.
 
 use std::collections::BTreeMap;
 
@@ -137,7 +137,7 @@ fn arrivals(whole: &[Whole], lengths: &[f64], is_of_bursts: bool) -> Vec<(f64, f
             };
             let per_hour = match could_begin_ns > 0.0 {
                 true => HOUR_NS / could_begin_ns,
-                // The request is as long as the longest burst.
+                // The request is at least as long as the longest burst.
                 false => HOUR_NS / all.max(1.0),
             };
             (own_ns, per_hour)

@@ -75,7 +75,7 @@ pub fn search_bursts(
     notes.add_damage(kernel.iter().flat_map(|of| of.damage.clone()).collect());
     let mut matches = Matches::new(settings);
     let bytes = reading.weigh(&bursts, &mut notes)?;
-    // Leaves room for the data that are read meanwhile.
+    // Leaves room for the data that are read during the search.
     let memory = source.memory();
     let held_max = usize::try_from(settings.held_bytes_max).unwrap_or(usize::MAX);
     let held_max = held_max.min(memory.trace_max() / 4);

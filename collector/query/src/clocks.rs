@@ -38,8 +38,8 @@ pub struct ClockReport {
     /// Number of round trips that no offset explains, because the server's part is longer than the
     /// whole.
     pub impossible: u64,
-    /// Number of round trips that the alignment contradicts beyond all error bounds: a clock was
-    /// set, or an event log's lines are not in the order of their threads.
+    /// Number of round trips that the alignment contradicts beyond all error bounds. Either a clock
+    /// was set, or lines of an event log are not in the order of their threads.
     pub contradictions: u64,
     /// Number of observations that were dropped because the limit on hosts or on pairs of hosts was
     /// reached.
@@ -163,7 +163,8 @@ pub(super) fn sampled(source: &Source, selection: Selection) -> Result<Alignment
     Ok(as_selected(&estimates, selection))
 }
 
-/// Returns the alignment of the clocks. It trusts the recorded timestamps if the selection says so.
+/// Returns the alignment of the clocks. It trusts the recorded timestamps if
+/// `selection.trust_clocks` is set.
 pub(super) fn as_selected(estimates: &ClockEstimates, selection: Selection) -> Alignment {
     let alignment = estimates.align(None);
     if selection.trust_clocks {

@@ -51,7 +51,7 @@ pub struct Distinction {
 /// Differences between the later requests that show a change and the other later ones.
 #[derive(Debug)]
 pub struct AmongLater {
-    /// Rule that says which later requests changed.
+    /// Rule that separates the later requests that changed from the others.
     pub partial: PartialChange,
     pub explanation: Explanation,
 }

@@ -56,7 +56,7 @@ impl Inference {
     /// Reserves the memory of the inference from `share`, for a caller that keeps it.
     ///
     /// # Errors
-    /// Fails if the share has too little memory left.
+    /// Fails if there is too little memory.
     pub fn hold(&self, share: &mut QueryShare) -> Result<(), QueryError> {
         let had = share.take(KEPT_FORMS * self.model.bytes());
         had.map_err(QueryError::lack_of_requests)

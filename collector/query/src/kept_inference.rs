@@ -68,8 +68,8 @@ impl<'a> KeptInference<'a> {
         let entry: Entry = whole.or_else(|| self.cache.find(MODEL, &self.asked_in_part()))?;
         let model = Model::from_parts(&entry.model.into()).ok()?;
         let relations = model.relations(settings.tolerance);
-        // If there is no memory for the model, the caller infers it anew and reports the proper
-        // error.
+        // If there is no memory for the model, the caller infers the model again and reports the
+        // proper error.
         let kept = self.source.memory().keep_model(KEPT_FORMS * model.bytes());
         kept.ok()?;
         let Entry {

@@ -21,7 +21,7 @@ pub struct KernelPart {
     pub architecture: Architecture,
     /// Burst-config of the recording, constant from its start to its end.
     pub burst_config: u64,
-    /// Other burst-configs that services of the host used meanwhile, in ascending order.
+    /// Other burst-configs that services of the host used during the recording, in ascending order.
     pub services_configs: Vec<u64>,
     /// Numbers of events lost from the start of the recording to the last chunk that was read.
     pub lost: LossCounts,

@@ -62,8 +62,8 @@ impl Source {
     }
 
     /// Opens the files that may have rows beginning in this time range, and cuts them into parts.
-    /// Threads are limited by the cores, the memory and, for [`PartsWanted::Cores`], the number of
-    /// rows.
+    /// The number of parts depends on [`PartsWanted`] and is limited by the memory. With
+    /// [`PartsWanted::Cores`], it is also limited by the number of rows.
     pub(super) fn parts_between(
         &self,
         times_ns: RangeInclusive<i64>,

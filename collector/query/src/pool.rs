@@ -47,7 +47,7 @@ pub struct UsesByService(BTreeMap<String, Vec<ProcessUse>>);
 pub struct PoolSettings {
     /// Service whose processes are pooled; `None` if only one service was measured.
     pub service: Option<String>,
-    /// Other service, one process of which is pooled with one process of `service`. `None`:
+    /// Other service. One of its processes is pooled with one process of `service`. `None`:
     /// processes of `service` are pooled with each other.
     pub with: Option<String>,
     /// Number of processes of `service` that one larger process replaces, if `with` is `None`.

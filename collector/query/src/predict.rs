@@ -1,5 +1,5 @@
 //! Predicts the slack of a request from the previous request with the same key, and finds the
-//! attributes that are the best keys (The Mystery Machine, §5.2, figure 11).
+//! attributes that are the best keys. See The Mystery Machine, §5.2, figure 11.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -207,7 +207,7 @@ impl Room {
 pub(super) struct ThreadMemory<'a> {
     reading: &'a ReadingMemory<'a>,
     /// Memory of a large trace, with the lock on the lane. Only one thread has a large trace at a
-    /// time. It waits for no other thread meanwhile, which rules out deadlocks.
+    /// time. While it does, it waits for no other thread, which rules out deadlocks.
     trace: Option<(MutexGuard<'a, ()>, MemoryReservation<'a>)>,
     worker: Option<MemoryReservation<'a>>,
 }

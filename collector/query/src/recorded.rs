@@ -21,9 +21,9 @@ pub struct RecordedSummary {
     pub records: u64,
     /// Number of windows in which at least one process recorded. Overlapping windows count as one.
     pub bursts: u64,
-    /// Agreement of the processes' windows, 0 to 1: over all pairs of processes, the time in which
-    /// both recorded divided by the time in which at least one recorded. Only time in which both
-    /// processes ran counts. `None` if there is no such time.
+    /// Agreement of the processes' windows, 0 to 1. It is the time in which both processes of a
+    /// pair recorded, divided by the time in which at least one did, summed over all pairs. Only
+    /// time in which both processes ran counts. `None` if there is no such time.
     pub window_overlap: Option<f64>,
     /// Number of lost records by service and cause, as the processes counted them.
     pub lost: BTreeMap<(String, String), u64>,

@@ -79,7 +79,7 @@ pub struct SearchReport {
     pub unknown: u64,
     /// Certain matches in order of time, then possible matches in order of time.
     pub matches: Vec<SearchMatch>,
-    /// Attributes that the formula reads and that no searched request has.
+    /// Attributes that the formula reads and that no request has.
     pub absent: Vec<String>,
     /// Requests that were not read, and the reason.
     pub plan: SearchPlan,

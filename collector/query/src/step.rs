@@ -5,8 +5,8 @@
 //! it. The columns of a root operation are cut into blocks at its longest pauses. The first search
 //! is for [a change](stroboscope_analysis::statistics::last_change) of the latencies' ranks from
 //! block to block. If there is none, the second search is for a change in the share of requests
-//! that take longer than 95 % of all requests, because a slowdown of a tenth of the requests hardly
-//! changes the median.
+//! that take longer than 95 % of all requests. The second search is needed because a slowdown of a
+//! tenth of the requests hardly changes the median.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

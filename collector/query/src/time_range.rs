@@ -28,8 +28,8 @@ impl TimeRange {
             && self.until_ns.is_none_or(|until_ns| at_ns < until_ns)
     }
 
-    /// Returns the interval in which records of the range's traces are read by their starts, in ns
-    /// since the Unix epoch: the range with a margin of an hour on both sides.
+    /// Returns the range with a margin of an hour on both sides, in ns since the Unix epoch.
+    /// Records of the range's traces are read if they begin in this interval.
     #[must_use]
     pub fn records_ns(&self) -> RangeInclusive<i64> {
         let from_ns = self

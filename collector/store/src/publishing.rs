@@ -54,11 +54,11 @@ impl PublishFailure {
 pub struct PublishCounters {
     /// Number of files that are in the object store and in its listing.
     pub files: AtomicU64,
-    /// Total size of the files counted in the previous field, in bytes.
+    /// Total size of the files in the object store and in its listing, in bytes.
     pub bytes: AtomicU64,
     /// Number of files that are only on the local disk yet.
     pub files_behind: AtomicU64,
-    /// Total size of the files counted in the previous field, in bytes.
+    /// Total size of the files that are only on the local disk yet, in bytes.
     pub bytes_behind: AtomicU64,
     /// Number of files deleted locally, for their age or the size limit, before they were
     /// published.

@@ -7,7 +7,7 @@ use crate::tables::StoreTable;
 pub enum FindingKind {
     /// A file of the store is unreadable or truncated, or its order or statistics are wrong.
     DamagedFile,
-    /// A file comes from a later version of this program.
+    /// A later version of this program wrote a file.
     NewerFile,
     /// A file in a table's directory is not one that the store writes.
     StrangeFile,

@@ -13,7 +13,7 @@ use crate::tables::{BatchRead, Segments, Store, StoreError, StoreTable, read_bat
 const TOLD_MAX: u64 = 8;
 
 /// Reports whether all log segments in a file are below `next`. Returns true for any compacted
-/// file, because `next` is too low if the checkpoint was lost.
+/// file, because `next` is too low if the checkpoint was lost, and for files without log segments.
 pub(super) fn is_below(path: &Path, next: u64) -> bool {
     Segments::of(path).is_none_or(|of| of.is_compacted() || of.last < next)
 }

@@ -127,7 +127,7 @@ impl Check {
                         );
                     }
                 }
-                // The segment was flushed meanwhile.
+                // The collector flushed and deleted the segment in the meantime.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => return Err(CheckError::Disk(path.display().to_string(), error)),
             }

@@ -31,7 +31,7 @@ pub struct OtlpTaken {
     pub reason: Option<BadSpan>,
 }
 
-/// Error of a request of which no part is usable.
+/// Error for a request without any usable part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a request of OTLP: {0}")]
 pub struct NotOtlp(pub(super) String);

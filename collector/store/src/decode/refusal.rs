@@ -39,7 +39,7 @@ pub enum Refusal {
     /// String 0 is not empty, as the protocol requires.
     #[error("string 0 must be empty")]
     FirstString,
-    /// A time or the end of an interval does not fit into 63 bits of ns since the Unix epoch.
+    /// A time or duration does not fit into 63 bits of ns.
     #[error("{column}[{at}] is out of range: times are ns since the Unix epoch, in 63 bits")]
     Time {
         column: &'static str,

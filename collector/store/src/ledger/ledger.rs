@@ -1,4 +1,4 @@
-//! Ledger: record of which batches of which process are stored.
+//! Ledger: record of the stored batches of each process.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -29,7 +29,8 @@ pub struct ColumnFacts {
     pub is_unknown: bool,
     /// True if some rows may have no value.
     pub may_be_absent: bool,
-    /// Complete list of the distinct values from the dictionary, as texts.
+    /// Distinct values that are not numbers in `between`, as texts. The list is complete unless
+    /// `is_unknown` is true.
     pub texts: Vec<String>,
     /// Lowest and highest value of further numbers; `None` if there are none.
     pub between: Option<(f64, f64)>,

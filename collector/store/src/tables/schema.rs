@@ -7,8 +7,9 @@
 //! Frequent attributes have columns of their own, which differ from file to file: see `shredding`.
 //!
 //! The lines below declare the other columns in their order. A line has the column's name, its
-//! kind, the expression for its value in a row, the cell that it is read into, and its meaning for
-//! users in `docs/running.md`. `kernel_schema.rs` declares the columns of **kernel**.
+//! kind, the expression for its value in a row, and the cell that it is read into. The text at the
+//! end is its meaning for users in `docs/running.md`. `kernel_schema.rs` declares the columns of
+//! **kernel**.
 
 use std::sync::Arc;
 

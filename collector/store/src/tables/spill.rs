@@ -208,7 +208,7 @@ impl SpillRequest<'_> {
         })
     }
 
-    /// Merges so many of the smallest files that their number comes within the limit. Each run
+    /// Merges so many of the smallest files that the number of files is within the limit. Each run
     /// takes the position of the first file of its group.
     fn merge_smallest<T: DeclaredTable>(
         &self,

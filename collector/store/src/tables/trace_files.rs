@@ -44,9 +44,9 @@ pub struct TraceFiles {
 
 impl TraceFiles {
     /// Opens all files. The traces read from them have the selected attributes in
-    /// [`attributes`](stroboscope_analysis::record::TraceRecords::attributes). If the attribute
-    /// `element` is selected, the elements of spans and of events of event logs are in
-    /// [`elements`](stroboscope_analysis::record::TraceRecords::elements) instead, and those of
+    /// [`attributes`](stroboscope_analysis::record::TraceRecords::attributes). The attribute
+    /// `element`, if selected, is an exception. Its values for spans and for events of event logs
+    /// are in [`elements`](stroboscope_analysis::record::TraceRecords::elements). Its values for
     /// events inside spans are in these events.
     ///
     /// # Errors

@@ -86,8 +86,8 @@ impl<T: DeclaredTable> MergeByTrace<T> {
     }
 }
 
-/// Reader that streams whole traces in the order of trace ids. It holds the pages that it reads
-/// ahead from its files, of which there are at most some hundred, and one trace.
+/// Reader that streams whole traces in the order of trace ids. It holds one trace, and the pages
+/// that it reads ahead from its files. There are at most some hundred files.
 #[derive(Debug)]
 pub struct TraceReader {
     pub(super) spans: MergeByTrace<Spans>,

@@ -4,7 +4,7 @@
 //! Each file has columns for its most frequent attributes, up to [`COLUMNS_MAX`]. The type is part
 //! of a column's name. Columns with equal names therefore have equal types in all files, and any
 //! reader can combine files by name. A row's attributes are the values of its columns plus its
-//! JSON. No value is stored twice, and a value goes into a column only if it can be written back
+//! JSON. No value is stored twice. A column stores a value only if the value can be restored
 //! exactly.
 //!
 //! The term comes from Parquet's VARIANT type. A shredded VARIANT takes equally many bytes, but
