@@ -1,5 +1,5 @@
 //! Differences between slow requests and the others. The pass that infers the model also determines
-//! the slowness thresholds; a second pass compares.
+//! the slowness thresholds. A second pass compares the requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

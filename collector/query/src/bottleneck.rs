@@ -38,12 +38,12 @@ pub struct OperationTime {
     pub operation: String,
     /// Time on critical paths divided by the summed latency of all requests, 0 to 1.
     pub share_of_time: f64,
-    /// Mean per request, in ns.
+    /// Mean time on the critical path per request, in ns.
     pub mean_ns: f64,
 }
 
-/// Returns the operations by their time on critical paths, including waits for them; the largest
-/// first.
+/// Returns the operations in descending order of their time on critical paths, which includes waits
+/// for them.
 #[must_use]
 pub fn by_time(paths: &PathAggregate, labels: &Labels) -> Vec<OperationTime> {
     let all_ns = paths.latency().sum_ns().max(1) as f64;

@@ -31,7 +31,7 @@ const VALUES_SHOWN_MAX: usize = 10;
 /// Rule that assigns requests to strata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrataRule {
-    /// Attribute of the request.
+    /// Name of the attribute that defines the strata.
     pub attribute: String,
     /// Number of quantiles that define the strata. With `None`, an attribute with more than 10
     /// values that are all numbers has five quantiles, and any other attribute has one stratum per

@@ -39,11 +39,12 @@ pub struct SearchPlan {
     /// Number of requests that were read, out of the `of` selected ones.
     pub read: u64,
     pub of: u64,
-    /// Attributes of rows that were not read.
+    /// Attributes that rows of the store may have, according to the statistics of its files.
     pub(super) present: Vec<String>,
 }
 
-/// File of the store, and the part of it that was not checked row by row.
+/// File of the store, with its number of row groups and rows, and how many of them the search
+/// skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbedFile {
     pub file: String,
@@ -218,7 +219,8 @@ impl RowProbe for SpanProbe<'_> {
                 ColumnFactsOf(group.texts("name")).into()
             }
             Field::Event(EventField::Attribute(key)) if !is_spans => attribute(key),
-            // Events of spans are in another table, and links are a list in a text.
+            // The statistics of spans show neither their events, which are in another table, nor
+            // their links, which are JSON.
             Field::Event(_) | Field::Link(_) => FieldFacts::unknown(),
             Field::Kind
             | Field::Status

@@ -14,9 +14,9 @@ use stroboscope_analysis::model::{Relation, Relations};
 /// happens-before need not be transitive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CausalGraph {
-    /// Edges to draw.
+    /// Happens-before edges to draw, without those that follow from others.
     pub edges: Vec<(SegmentId, SegmentId)>,
-    /// Pairs that never overlap.
+    /// Pairs of segments that never overlap.
     pub exclusions: Vec<(SegmentId, SegmentId)>,
 }
 
@@ -56,8 +56,8 @@ impl CausalGraph {
         }
     }
 
-    /// Returns the graph in Graphviz's language: solid arrows for happens-before, dashed lines for
-    /// mutual exclusion.
+    /// Formats the graph in Graphviz's DOT language, with solid arrows for happens-before and
+    /// dashed lines for mutual exclusion.
     #[must_use]
     pub fn to_dot<'a>(
         &self,

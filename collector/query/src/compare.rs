@@ -30,9 +30,9 @@ use super::study::{Question, Study, StudyInput};
 /// Requests of a period: those in a time range, or those with an attribute value.
 #[derive(Clone, Debug)]
 pub struct PeriodOf {
-    /// Source to read.
+    /// Data directory that has the requests.
     pub source: Arc<Source>,
-    /// Selection of its requests.
+    /// Selection of the requests of `source`.
     pub selection: Selection,
     /// Attribute value that the requests must have.
     pub only: Option<(Attribute, String)>,
@@ -147,7 +147,7 @@ pub fn compare(
 }
 
 impl Inference {
-    /// Reports whether spans of this operation are recorded as clients'.
+    /// Reports whether spans of this operation are client spans.
     fn is_client(&self, operation: &Operation) -> bool {
         use stroboscope_analysis::category::Category;
         let label = SegmentLabel::new(&operation.to_string(), "", "");

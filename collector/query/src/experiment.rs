@@ -34,9 +34,9 @@ pub struct ExperimentSettings {
     /// Attribute that identifies the unit, such as a user, that was assigned to a side. `None`:
     /// each request was assigned separately.
     pub unit: Option<String>,
-    /// Part of the units that was assigned to the test, if known.
+    /// Share of the units that was assigned to the test, 0 to 1; `None` if unknown.
     pub share: Option<f64>,
-    /// Time range in which both sides were treated alike, if there was one.
+    /// Time range in which both sides were treated alike; `None` if there was none.
     pub equal: Option<TimeRange>,
     /// Significance level: maximum probability of reporting a difference that does not exist.
     pub alpha: f64,
@@ -47,7 +47,7 @@ pub struct ExperimentSettings {
 pub struct ComparedMetric {
     /// Requests that are compared.
     pub of: ComparedPart,
-    /// Metric of their latency.
+    /// Metric of the requests' latency.
     pub metric: Metric,
     /// Difference between the sides, or the reason why they cannot be compared.
     pub effect: Result<Effect, NoComparison>,
@@ -55,7 +55,7 @@ pub struct ComparedMetric {
     pub q_value: Option<f64>,
 }
 
-/// Part of the requests that is compared.
+/// Requests to which a comparison is restricted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ComparedPart {
     All,
@@ -77,7 +77,7 @@ pub struct ExperimentReport {
     /// Number of bursts or time blocks with requests. Requests of one burst or block count as
     /// correlated.
     pub bursts: usize,
-    /// True for recorded bursts, false for equal blocks of time.
+    /// True if `bursts` counts recorded bursts, false if it counts equal blocks of time.
     pub is_of_bursts: bool,
     /// Time from the first request's start to the last one's, in ns.
     pub covered_ns: u64,
@@ -85,12 +85,12 @@ pub struct ExperimentReport {
     pub hours_of_week: usize,
     /// Metrics of all requests, then those of each operation.
     pub metrics: Vec<ComparedMetric>,
-    /// Metrics by hour of the day, if there are several.
+    /// Metrics by hour of the day; empty if all requests are of one hour.
     pub hours: Vec<ComparedMetric>,
     /// Metrics while both sides were treated alike; empty if no such time was given.
     pub equal: Vec<ComparedMetric>,
-    /// Differences between equal sides by chance, measured while both were treated alike, or else
-    /// within the control.
+    /// Differences by chance. They are measured while both sides were treated alike, or else within
+    /// the control.
     pub noise: Vec<Noise>,
     /// Comparison of the units found with the units assigned; `None` if the assigned share is
     /// unknown.

@@ -55,7 +55,7 @@ pub struct RootFailures {
 }
 
 impl RootFailures {
-    /// Returns the latency of all requests.
+    /// Returns the latency of all requests of the root operation.
     #[must_use]
     pub fn latency(&self) -> Distribution {
         let mut all = self.latency_others.clone();
@@ -80,7 +80,7 @@ impl RootFailures {
 pub struct Failures {
     pub outcomes: Outcomes,
     pub recovered: WeightedCount,
-    /// Root operations, the ones with the most failed requests first.
+    /// Root operations. Those with the most failed requests come first.
     pub roots: Vec<(String, RootFailures)>,
     /// Last change of each root operation's error rate, for operations with a change. The most
     /// certain change comes first.
@@ -216,7 +216,7 @@ fn root_of<'a>(roots: &'a mut BTreeMap<String, RootFailures>, name: &str) -> &'a
     roots.entry(name.to_owned()).or_default()
 }
 
-/// Reports whether the root was recorded from its start to its end.
+/// Reports whether the root span was recorded from its start to its end.
 fn is_timed(records: &TraceRecords) -> bool {
     const PARTIAL: [SpanFlags; 3] = [
         SpanFlags::CUT_OPEN,

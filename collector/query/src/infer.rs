@@ -25,7 +25,7 @@ use super::source::{Selection, Source};
 use stroboscope_store::memory::{QueryLack, QueryShare};
 use stroboscope_store::tables::AttributeKeys;
 
-/// Causal model, with the circumstances of its inference.
+/// Causal model, with the settings and by-products of its inference.
 #[derive(Debug)]
 pub struct Inference {
     /// Model, with segments numbered in order of their labels.
@@ -46,7 +46,7 @@ pub struct Inference {
     pub convergence: Vec<ConvergencePoint>,
     /// Number and latency of the traces in the model, by root operation.
     pub roots: ByRoot,
-    /// Kinds of operations: servers' and clients'.
+    /// Kinds of the operations' spans, such as server or client.
     pub kinds: SpanKinds,
     /// Notes taken while reading.
     pub notes: Notes,
@@ -104,8 +104,8 @@ impl Inference {
         }
     }
 
-    /// Orders results by root operation: those with callers first, the ones with the most time
-    /// first.
+    /// Orders results by root operation. Root operations with callers come first. Within both
+    /// groups, the order is by total latency, the largest first.
     pub(super) fn ranked<T>(&self, mut by_root: BTreeMap<String, T>) -> Vec<(String, T)> {
         let ranked = self.roots.ranked();
         let mut in_order: Vec<_> = ranked
@@ -437,7 +437,7 @@ impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<'_, F, R> {
         }
         let growth = model.growth_bytes(&trace, GROWTH_BYTES);
         let more = growth.map(|bytes| self.memory.take(MODEL_FORMS * bytes));
-        // Held until the model has grown; `after` then reports its size.
+        // Keeps this reservation until the model has grown; `after` then reports the model's size.
         let _more = match more.transpose() {
             Ok(more) => more,
             Err(lack) => {

@@ -25,7 +25,7 @@ pub(super) struct KeptInference<'a> {
     source: &'a Source,
     cache: &'a Cache,
     asked: String,
-    /// Largest trace that is read, in bytes.
+    /// Maximum size of a trace that is read, in bytes.
     trace_max: usize,
 }
 

@@ -34,13 +34,13 @@ pub struct Example {
 /// Time of requests by category, with example requests.
 #[derive(Debug)]
 pub struct Overview {
-    /// Statistics per segment.
+    /// Statistics of critical paths, per segment.
     pub aggregate: PathAggregate,
     /// Categories of segments.
     pub categories: Categories,
     /// Time per category, the largest part of the critical path first.
     pub totals: Vec<CategoryTotals>,
-    /// Breakdown per request.
+    /// Breakdown of the requests' time by category.
     pub breakdown: Breakdown,
     /// Slack of the last server segment of each request; empty if there are no server segments.
     pub server_slack: Distribution,

@@ -17,7 +17,7 @@ pub struct RecordedSummary {
     pub services: BTreeMap<String, u64>,
     /// Number of batches.
     pub batches: u64,
-    /// Number of spans and events in them.
+    /// Number of spans and events in all batches.
     pub records: u64,
     /// Number of windows in which at least one process recorded. Overlapping windows count as one.
     pub bursts: u64,
@@ -27,7 +27,7 @@ pub struct RecordedSummary {
     pub window_overlap: Option<f64>,
     /// Number of lost records by service and cause, as the processes counted them.
     pub lost: BTreeMap<(String, String), u64>,
-    /// Number of batches missing between others.
+    /// Number of batches that are missing before a stored batch of the same process.
     pub missing_batches: u64,
 }
 

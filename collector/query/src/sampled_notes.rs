@@ -11,7 +11,7 @@ pub enum WeightUse {
     /// No figure is weighted: the report counts recorded requests.
     #[default]
     Nothing,
-    /// Only requests by root operation are weighted.
+    /// Only the numbers of requests by root operation are weighted.
     Roots,
     /// Counts, shares and percentiles of the report are weighted.
     Everything,

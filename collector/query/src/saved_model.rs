@@ -56,7 +56,7 @@ pub enum SavedModelError {
     )]
     Version {
         path: PathBuf,
-        /// Version of the format.
+        /// Version of the format in the file.
         found: u64,
         /// Version of the program that wrote the file, if the file names it.
         written_by: Option<String>,

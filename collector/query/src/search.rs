@@ -195,7 +195,7 @@ impl Matches {
 /// Attribute that a formula reads and that no record had so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AbsentAttribute {
-    /// Name in the user's notation.
+    /// Name of the attribute in the user's notation.
     name: String,
     /// Keys under which the attribute may be stored.
     keys: Vec<String>,

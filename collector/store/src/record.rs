@@ -117,9 +117,9 @@ pub struct WindowRow {
 pub struct KernelClockRow {
     /// True if the clock is synchronised.
     pub synchronised: bool,
-    /// Maximum error, in ns.
+    /// Maximum error of the clock, in ns.
     pub max_error_ns: i64,
-    /// Estimated error, in ns.
+    /// Estimated error of the clock, in ns.
     pub estimated_error_ns: i64,
 }
 

@@ -24,7 +24,7 @@ pub(super) struct SeenRequest {
     pub(super) observed: ExperimentRequest,
 }
 
-/// Requests of a part of the store.
+/// Requests of both sides in one part of the store, with counts of the requests that were left out.
 #[derive(Debug, Default)]
 pub(super) struct PartRequests {
     pub(super) seen: Vec<SeenRequest>,

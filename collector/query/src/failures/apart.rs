@@ -83,9 +83,9 @@ pub struct FailedApart {
     pub explanation: Explanation,
 }
 
-/// Request to read.
+/// Sampled request whose attributes are read.
 struct WantedRequest {
-    /// Index of its root among those explained.
+    /// Index of the request's root operation among those that are explained.
     root: usize,
     has_failed: bool,
     weight: f64,

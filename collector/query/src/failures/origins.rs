@@ -23,7 +23,7 @@ pub struct FailureGroup {
     pub stated: StatedFailure,
 }
 
-/// Requests of a group.
+/// Number, times and example of the requests of a group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupedFailures {
     pub requests: WeightedCount,

@@ -23,7 +23,7 @@ pub enum CheckError {
     Checkpoint(#[from] CheckpointError),
     #[error(transparent)]
     Care(#[from] MaintenanceError),
-    /// The log or the checkpoint failed.
+    /// The log or the checkpoint cannot be read or written: its path, and the error.
     #[error("cannot use {0}: {1}")]
     Disk(String, std::io::Error),
 }

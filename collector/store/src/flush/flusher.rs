@@ -115,7 +115,7 @@ impl Flusher {
             }
         })?;
         next = listed.last().map_or(next, |&last| next.max(last + 1));
-        // Checks all tables: an OTLP segment has no batches.
+        // Checks all tables, because a segment of OTLP requests has no batches.
         for table in StoreTable::ALL {
             let files = self.store.list(table)?;
             let found = files.iter().filter_map(|(path, _)| Segments::of(path));

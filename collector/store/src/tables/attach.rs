@@ -98,7 +98,8 @@ impl EventAttacher {
                 };
                 match found {
                     Some(at) => {
-                        // A log line inside a span describes the span, but cuts nothing.
+                        // A log line inside a span describes the span, but does not cut it into
+                        // segments.
                         let number = if task.is_none() {
                             let element = take_element(&mut attributes);
                             trace.spans[at].events.push(PointEvent {

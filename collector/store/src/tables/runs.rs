@@ -23,11 +23,11 @@ pub struct BatchRead {
     pub from_ns: i64,
     /// End of the covered time, in ns since the Unix epoch.
     pub to_ns: i64,
-    /// Number of its spans.
+    /// Number of spans in the batch.
     pub spans: u32,
-    /// Number of its events.
+    /// Number of events in the batch.
     pub events: u32,
-    /// Recorded windows.
+    /// Windows that closed since the previous batch.
     pub windows: Vec<WindowRow>,
     /// Losses, each with its cause and the number of records lost since the process started.
     pub losses: Vec<(String, u64)>,

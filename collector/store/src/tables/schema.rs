@@ -4,7 +4,7 @@
 //! metadata. Times are Int64, ns since the Unix epoch. Dictionary columns are plain strings to
 //! other Parquet readers.
 //!
-//! Frequent attributes have columns of their own, which differ from file to file: see `shredding`.
+//! Frequent attributes have columns of their own, which differ from file to file (see `shredding`).
 //!
 //! The lines below declare the other columns in their order. A line has the column's name, its
 //! kind, the expression for its value in a row, and the cell that it is read into. The text at the

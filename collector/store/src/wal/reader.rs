@@ -23,7 +23,7 @@ pub enum ScanNote {
         path: PathBuf,
         /// Start of the damage in the file, in bytes.
         offset: u64,
-        /// Number of bytes skipped.
+        /// Number of damaged bytes that were skipped.
         bytes: u64,
     },
     /// The segment's header is damaged. Its records were read nevertheless.
