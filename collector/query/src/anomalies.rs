@@ -32,7 +32,7 @@ pub struct AnomalyReport {
     pub ranked: Vec<Anomaly>,
     /// Names of example traces whose ids were not hexadecimal in their source.
     names: BTreeMap<TraceId, Arc<str>>,
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 
@@ -146,7 +146,8 @@ impl Pass<TraceView<'_>> for SlowAndOthers<'_> {
             .thresholds_ns
             .get(&*root)
             .or_else(|| self.thresholds_ns.get(OTHER_ROOTS));
-        // A request in which no time passed is never slow.
+        // A root operation has no threshold if all its requests have a latency of 0. None of them
+        // is slow.
         let threshold_ns = threshold_ns.copied().unwrap_or(u64::MAX);
         self.anomalies.observe_against(threshold_ns, trace.id, path);
         if let Some(name) = trace

@@ -53,7 +53,7 @@ pub struct BreakdownReport {
     pub strata: StratifiedBreakdown,
     /// Upper edges of all strata but the last; `None` if strata are not quantiles.
     pub edges: Option<Vec<f64>>,
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 

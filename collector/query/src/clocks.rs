@@ -44,7 +44,7 @@ pub struct ClockReport {
     /// Number of observations that were dropped because the limit on hosts or on pairs of hosts was
     /// reached.
     pub refused: u64,
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 

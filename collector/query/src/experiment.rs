@@ -107,7 +107,7 @@ pub struct ExperimentReport {
     pub of_several: u64,
     /// Number of requests without a unit.
     pub without_unit: u64,
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 

@@ -48,7 +48,7 @@ pub struct Inference {
     pub roots: ByRoot,
     /// Kinds of the operations' spans, such as server or client.
     pub kinds: SpanKinds,
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 

@@ -46,7 +46,7 @@ pub struct Overview {
     pub server_slack: Distribution,
     /// Examples from the fastest to the slowest.
     pub examples: Vec<Example>,
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 

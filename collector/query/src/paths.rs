@@ -90,7 +90,7 @@ pub struct Paths {
     /// Processor time that the recorded processes used.
     pub processor_use: ProcessorUse,
     joining: JoinCounts,
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 

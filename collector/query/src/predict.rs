@@ -48,7 +48,7 @@ pub struct PredictReport {
     pub ranked: Vec<(String, PredictionQuality, u64)>,
     /// Number of attributes that were not tried because there were too many.
     pub not_tried: usize,
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 

@@ -89,7 +89,7 @@ pub struct SearchReport {
     /// slice in memory.
     pub slices: u64,
     pub held_bytes: u64,
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 

@@ -37,7 +37,7 @@ pub struct SlackModelReport {
     pub left_out: Vec<String>,
     /// Number of keys that were dropped at the limit on keys. The model keeps those seen last.
     pub forgotten: u64,
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 

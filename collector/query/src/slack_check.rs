@@ -22,7 +22,7 @@ pub struct SlackCheck {
     pub validation: SlackValidation,
     /// Number of requests without a server segment, which are left out.
     pub without_server: u64,
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 

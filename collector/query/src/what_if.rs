@@ -36,7 +36,7 @@ pub struct WhatIfReport {
     pub shared_queues: usize,
     /// Expected ranges of the latency's [statistics](stroboscope_analysis::what_if::STATISTICS).
     pub expected: [ExpectedChange; 4],
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 

@@ -16,7 +16,7 @@ const DELETED: &str = "generations/deleted";
 /// files that it lists.
 const DELETING: &str = "generations/deleting";
 
-/// Object that another one covers. Both have their paths and their sizes in bytes.
+/// Covered object and the object that covers it, each with its path and its size in bytes.
 #[derive(Clone, Debug)]
 pub struct CoveredObject {
     /// Covered object, which readers ignore.
