@@ -17,14 +17,14 @@ use super::study::{Question, StudyInput};
 /// dropped.
 const NAMES_MIN: usize = 4096;
 
-/// Slow requests compared with the others, segment by segment.
+/// Comparison of slow requests with the other requests, segment by segment.
 #[derive(Debug)]
 pub struct AnomalyReport {
     /// Latency in ns above which requests of a root operation are slow, by root operation.
     pub thresholds_ns: BTreeMap<String, u64>,
     /// Number of slow requests.
     pub outliers: u64,
-    /// Number of other requests.
+    /// Number of requests that are not slow.
     pub others: u64,
     /// Ranked list of all segments. Segments with a larger share of the critical path in slow
     /// requests than in others come first, then the rest. In both groups, the segments that differ

@@ -17,11 +17,11 @@ const HOUR_NS: f64 = 3.6e12;
 /// Data for planning bursts.
 #[derive(Debug)]
 pub struct BurstBasis {
-    /// Durations of requests, with the number per hour of each.
+    /// Durations of requests, and how many requests of each duration begin per hour.
     pub arrivals: Arrivals,
     /// Number of completely recorded requests in the data.
     pub requests: u64,
-    /// Time in which these requests were recorded, in ns.
+    /// Time in which the counted requests were recorded, in ns.
     pub recorded_ns: u64,
     /// True if `recorded_ns` is the summed length of bursts; false if it is the time from the first
     /// request's start to the last one's.

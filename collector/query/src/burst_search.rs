@@ -105,11 +105,13 @@ pub fn search_bursts(
 /// are not open at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Burst {
-    /// Window by the clocks that recorded it, in ns since the Unix epoch.
+    /// Window of the burst by the clocks that recorded it, in ns since the Unix epoch.
     recorded_ns: (i64, i64),
-    /// Time in which any host recorded, on the hosts' common time axis, in ns.
+    /// Time in which at least one host recorded, on the hosts' common time axis, in ns since the
+    /// Unix epoch.
     any_ns: (i64, i64),
-    /// Time in which all hosts recorded, on the same axis, in ns; `None` if there was no such time.
+    /// Time in which all hosts recorded, on the hosts' common time axis, in ns since the Unix
+    /// epoch; `None` if there was none.
     all_ns: Option<(i64, i64)>,
 }
 

@@ -30,7 +30,7 @@ pub enum CategoryRule {
 }
 
 impl CategoryRule {
-    /// Returns the attribute of the rule, if it has one.
+    /// Returns the attribute that defines the categories; `None` for the rule by kinds of spans.
     fn attribute(&self) -> Option<Attribute> {
         match self {
             Self::Kinds => None,
@@ -49,7 +49,7 @@ impl CategoryRule {
     }
 }
 
-/// Choice of one category.
+/// Category that a user chose, with the rule that defines it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CategoryChoice {
     /// Rule of the categories.
@@ -199,7 +199,7 @@ pub struct Categories {
 }
 
 impl Categories {
-    /// Returns the names in order of their numbers.
+    /// Returns the names of the categories, in order of the categories' numbers.
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
@@ -232,14 +232,14 @@ impl Categories {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CategoryTotals {
     pub category: String,
-    /// Durations of its segments on the critical path, in ns.
+    /// Sum of the durations of the category's segments on the critical path, in ns.
     pub critical_duration_ns: u128,
-    /// Waits for its segments on the critical path, in ns.
+    /// Sum of the waits for the category's segments on the critical path, in ns.
     pub critical_wait_ns: u128,
-    /// Durations of all its segments up to the answer, in ns. A breakdown that ignores causality
-    /// would attribute this sum to the category.
+    /// Sum of the durations of all the category's segments up to the answer, in ns. A breakdown
+    /// that ignores causality would attribute this sum to the category.
     pub summed_delay_ns: u128,
-    /// Durations of its segments that ended after the answer, in ns.
+    /// Sum of the durations of the category's segments after the answer, in ns.
     pub after_answer_ns: u128,
     /// Shares of the critical path by duration and wait. For each request, the shares of all
     /// categories add up to 1.

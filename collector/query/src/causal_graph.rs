@@ -14,7 +14,7 @@ use stroboscope_analysis::model::{Relation, Relations};
 /// happens-before need not be transitive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CausalGraph {
-    /// Happens-before edges to draw, without those that follow from others.
+    /// Happens-before edges to draw, without edges that follow from other edges.
     pub edges: Vec<(SegmentId, SegmentId)>,
     /// Pairs of segments that never overlap.
     pub exclusions: Vec<(SegmentId, SegmentId)>,

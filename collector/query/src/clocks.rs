@@ -11,7 +11,7 @@ use super::query_error::QueryError;
 use super::source::{Selection, Source};
 use stroboscope_store::tables::AttributeKeys;
 
-/// Clock of one host compared with that of the reference host.
+/// Clock of one host, compared with the clock of the reference host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostReport {
     /// Name of the host.

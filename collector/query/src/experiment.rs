@@ -42,7 +42,7 @@ pub struct ExperimentSettings {
     pub alpha: f64,
 }
 
-/// Metric of all requests or of some of them, compared between the sides.
+/// Metric of latency, compared between the sides for all requests or for a part of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComparedMetric {
     /// Requests that are compared.
@@ -83,7 +83,7 @@ pub struct ExperimentReport {
     pub covered_ns: u64,
     /// Number of the week's 168 hours in which both sides have requests.
     pub hours_of_week: usize,
-    /// Metrics of all requests, then those of each operation.
+    /// Metrics of all requests, then the metrics of each frequent root operation.
     pub metrics: Vec<ComparedMetric>,
     /// Metrics by hour of the day; empty if all requests are of one hour.
     pub hours: Vec<ComparedMetric>,

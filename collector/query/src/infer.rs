@@ -304,7 +304,7 @@ struct Worker<'a, F, R> {
     rounds: Option<Rounds>,
 }
 
-/// Results of a worker, which outlive it.
+/// Results of a worker, which are kept after the worker is dropped.
 #[derive(Default)]
 struct WorkerResult {
     model: Model,

@@ -27,7 +27,7 @@ pub struct KernelPart {
     pub lost: LossCounts,
     /// Conversion from monotonic to wall time.
     pub clocks: ClockLog,
-    /// Kernel events in these windows, in order of time.
+    /// Kernel events in the windows of `timeline`, in order of time.
     pub events: Vec<Event>,
     /// System calls and scheduling intervals that the events describe.
     pub timeline: Timeline,
@@ -172,7 +172,8 @@ pub(super) fn between(
 
 /// Chunk of a recording, with the system calls and intervals that ended in it.
 pub(super) struct ChunkView {
-    /// Events and their interpretation.
+    /// Events of the chunk and of the preceding chunk, if a window spans both, and their
+    /// interpretation.
     pub part: KernelPart,
     /// Number of the chunk's own events.
     pub events: u64,
@@ -180,7 +181,7 @@ pub(super) struct ChunkView {
     pub windows: u64,
 }
 
-/// Reports whether a window continues from one chunk into the other.
+/// Reports whether a window continues from `before` into `after`.
 fn continues(before: &KernelChunk, after: &KernelChunk) -> bool {
     let edges = before.windows.last().zip(after.windows.first());
     before.recording == after.recording

@@ -21,9 +21,9 @@ const OPERATIONS_MAX: usize = 4_096;
 /// Frequency and durations of one operation in all selected requests.
 #[derive(Clone, Debug, Default)]
 pub struct OperationTimes {
-    /// Durations of its spans.
+    /// Durations of the operation's spans.
     pub duration: Distribution,
-    /// Number of requests in which it occurs.
+    /// Number of requests in which the operation occurs.
     pub requests: WeightedCount,
     /// Number of spans that failed.
     pub failed: WeightedCount,

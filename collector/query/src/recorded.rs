@@ -34,7 +34,7 @@ pub struct RecordedSummary {
 #[derive(Default)]
 struct Process {
     windows: Intervals,
-    /// First and last time of its batches, in ns since the Unix epoch.
+    /// First and last time that the process's batches cover, in ns since the Unix epoch.
     covered: Option<(i64, i64)>,
     service: String,
     /// Largest total of lost records that the process reported for each cause.

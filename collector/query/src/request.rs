@@ -25,12 +25,12 @@ use super::timeline::kernel_of;
 /// Data about one request.
 #[derive(Debug)]
 pub struct Request {
-    /// Records as they were recorded, without attributes.
+    /// Records of the request as they were recorded, without attributes.
     pub recorded: TraceRecords,
     /// The records of `recorded`, in the same order, with times on one common axis. Times are
     /// corrected if the clocks provably differ.
     pub aligned: TraceRecords,
-    /// Tree of its spans; refers to the records of `aligned`.
+    /// Tree of the request's spans, which refers to the records of `aligned`.
     pub outline: Vec<OutlineSpan>,
     /// Request cut into segments.
     pub trace: SegmentedTrace,
@@ -55,7 +55,7 @@ pub struct Request {
     pub kernel: Vec<KernelPart>,
     /// Files that could not be read in full.
     pub damage: Vec<Damage>,
-    /// Number of its spans in the store; `recorded` may have only the first of them.
+    /// Number of the request's spans in the store; `recorded` may have only the first of them.
     pub spans_in_store: u64,
     /// Memory of the request, held as long as it exists.
     pub share: QueryShare,
@@ -87,7 +87,7 @@ const ANALYSES_PER_RECORD: usize = 2;
 /// Segment without a label in the model, because the model's limit on labels was reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnmodelledSegment {
-    /// Span that it belongs to, as an index into [`Request::outline`].
+    /// Span that the segment belongs to, as an index into [`Request::outline`].
     pub owner: usize,
     pub start: Arc<str>,
     pub end: Arc<str>,

@@ -19,7 +19,7 @@ pub struct RequestConnection {
     pub linked: Vec<TraceId>,
     /// Number of requests that this trace contains, if it is a connection.
     pub requests: u64,
-    /// First 50 of these requests, in order of time.
+    /// First 50 requests that this trace contains, in order of time.
     pub first: Vec<ConnectionRequest>,
     /// True if the SDK marked this trace as a connection, so that requests in other traces link to
     /// it.
@@ -31,7 +31,7 @@ pub struct RequestConnection {
 pub struct ConnectionRequest {
     pub id: TraceId,
     pub root: String,
-    /// Start as its process recorded it, in ns since the Unix epoch.
+    /// Start of the request as its process recorded it, in ns since the Unix epoch.
     pub start_ns: i64,
     pub took_ns: u64,
 }

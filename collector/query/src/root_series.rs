@@ -35,7 +35,7 @@ pub struct RootSeries {
     pub columns: Vec<RootColumn>,
 }
 
-/// Requests that began in one column.
+/// Requests of one root operation that began in one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RootColumn {
     pub from_ns: i64,
@@ -104,11 +104,11 @@ impl OfColumn for WeightedCount {
     }
 }
 
-/// Requests of a root operation in a column.
+/// Counts of the requests of a root operation that began in a column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ColumnCounts {
     failed: WeightedCount,
-    /// Requests by band of latency.
+    /// Number of requests by band of latency.
     bands: BTreeMap<u32, WeightedCount>,
 }
 

@@ -46,7 +46,7 @@ pub enum SavedModelError {
     #[error("{} is not a saved model ({reason}); `stroboscope infer --save FILE` writes one", path.display())]
     NotAModel {
         path: PathBuf,
-        /// Reason why it is not a model.
+        /// Reason why the file is not a model.
         reason: String,
     },
     /// The file has another version of the format.

@@ -36,11 +36,11 @@ pub struct SearchSettings {
 /// Span that makes a formula hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessSpan {
-    /// Id of its trace.
+    /// Trace id of the span.
     pub trace: u128,
     /// Id of the span, or number of an event-log event.
     pub span_id: u64,
-    /// Service that recorded it.
+    /// Service of the span.
     pub service: Arc<str>,
     /// Name of the span or event.
     pub name: Arc<str>,

@@ -179,7 +179,7 @@ impl DataDir {
     /// replace them by its own.
     ///
     /// # Errors
-    /// Returns an error if their file cannot be read.
+    /// Returns an error if the file `requests` cannot be read.
     pub fn requests(&self) -> Result<Vec<String>, DataDirError> {
         let path = self.requests_file();
         match std::fs::read_to_string(&path) {
@@ -195,7 +195,7 @@ impl DataDir {
     /// Replaces the operations whose spans are declared to be requests.
     ///
     /// # Errors
-    /// Returns an error if their file cannot be written.
+    /// Returns an error if the file `requests` cannot be written.
     pub fn set_requests(&self, operations: &[String]) -> Result<(), DataDirError> {
         let path = self.requests_file();
         let part = path.with_extension("part");

@@ -82,8 +82,8 @@ pub struct EventRow {
     pub trace_id: u128,
     /// Id of the trace as its source wrote it, as in [`SpanRow`].
     pub trace_name: Option<StringId>,
-    /// Id of its span; 0 for none. Events of event logs have no span, except for log lines from
-    /// OTLP.
+    /// Id of the event's span; 0 for none. Events of event logs have no span, except for log lines
+    /// from OTLP.
     pub span_id: u64,
     /// Time of the event, in ns since the Unix epoch by the host's clock.
     pub time_ns: i64,

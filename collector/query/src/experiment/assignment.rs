@@ -8,7 +8,7 @@ use stroboscope_analysis::record::{SpanRecord, TraceRecords};
 /// Name that selects the process instead of an attribute.
 const PROCESS: &str = "process";
 
-/// Property of a request that determines its side.
+/// Property of a request that determines the request's side.
 #[derive(Clone, Debug)]
 pub(super) enum Assignment {
     /// Attribute of the request as a whole.

@@ -17,8 +17,8 @@ pub struct MixOf {
     pub control: f64,
     /// Share of the test's requests.
     pub test: f64,
-    /// Probability of such a difference if users of both sides make the same requests, corrected
-    /// for the number of operations.
+    /// Probability of a difference at least as large if users of both sides make the same requests.
+    /// It is corrected for the number of operations.
     pub q_value: f64,
 }
 
@@ -29,18 +29,20 @@ pub struct UserBalance {
     pub assigned: f64,
     /// Share of the units that was found in the test.
     pub found: f64,
-    /// Probability of such a difference by chance.
+    /// Probability of a difference between `assigned` and `found` that is at least as large by
+    /// chance.
     pub p_value: f64,
 }
 
-/// Request rates of units.
+/// Comparison of the numbers of requests per unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadBalance {
     /// Geometric mean of the requests per unit of the control.
     pub control: f64,
     /// Geometric mean of the requests per unit of the test.
     pub test: f64,
-    /// Probability of such a difference if the units of both sides make requests equally often.
+    /// Probability of a difference at least as large if the units of both sides make requests
+    /// equally often.
     pub p_value: f64,
 }
 

@@ -14,10 +14,10 @@ use super::super::compare::PeriodOf;
 use super::super::notes::Notes;
 use super::super::query_error::QueryError;
 
-/// Kind of the cache entries that hold such tables.
+/// Kind of the cache entries that hold tables of attributes.
 pub(super) const SAID: &str = "said-4";
 
-/// Table of attributes in its stored form.
+/// Table of attributes, in the form that is stored in the cache.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct StatedAttributes {
     pub(super) what: String,

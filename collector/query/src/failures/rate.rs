@@ -22,7 +22,7 @@ const RATIO_MIN: f64 = 1.5;
 /// Minimum number of failed requests on the side with the higher error rate. Fewer may be chance.
 const FAILED_MIN: u64 = 5;
 
-/// Number of requests, and number of those that failed.
+/// Number of requests, and number of failed requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcomes {
     pub requests: WeightedCount,

@@ -79,13 +79,13 @@ impl Finding {
 /// Size of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableSize {
-    /// The table.
+    /// Table that was read.
     pub table: StoreTable,
-    /// Number of its files.
+    /// Number of the table's files.
     pub files: u64,
-    /// Number of its readable rows.
+    /// Number of the table's readable rows.
     pub rows: u64,
-    /// Size of its files, in bytes.
+    /// Size of the table's files, in bytes.
     pub bytes: u64,
 }
 

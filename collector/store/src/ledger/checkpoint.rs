@@ -61,7 +61,7 @@ impl Checkpoint {
     /// Reads the checkpoint of the data directory. Returns an empty checkpoint if there is none.
     ///
     /// # Errors
-    /// Returns an error if it cannot be read, or is damaged.
+    /// Returns an error if the checkpoint cannot be read or is damaged.
     pub fn load(disk: &dyn Disk, directory: &Path) -> Result<Self, CheckpointError> {
         let path = directory.join(FILE_NAME);
         let text = match disk.read(&path) {

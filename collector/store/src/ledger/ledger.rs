@@ -22,13 +22,13 @@ pub enum Verdict {
 /// Entry of one process incarnation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerEntry {
-    /// Name of its service.
+    /// Name of the process's service.
     pub service: String,
-    /// Name of its host.
+    /// Name of the process's host.
     pub host: String,
-    /// Process id on its host.
+    /// Process id on the host; 0 if unknown.
     pub pid: u32,
-    /// Arrival of its latest batch, in ns since the Unix epoch.
+    /// Arrival of the process's latest batch, in ns since the Unix epoch.
     pub last_seen_ns: i64,
     /// Number of spans and events stored.
     pub records: u64,

@@ -87,7 +87,7 @@ pub struct Care {
     pub(super) settings: MaintenanceSettings,
     pub(super) counters: Arc<MaintenanceCounters>,
     retried: RetriedSpans,
-    /// Damaged files. No merge includes them, nor files on both sides of one.
+    /// Damaged files. No merge includes a damaged file, or files on both sides of a damaged file.
     damaged: BTreeSet<Path>,
     is_tidy: bool,
 }

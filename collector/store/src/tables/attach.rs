@@ -18,7 +18,7 @@ const EVENTS_WITHOUT_MAP: usize = 8;
 #[derive(Debug)]
 pub struct EventRead {
     pub trace_name: Option<Arc<str>>,
-    /// Id of its span; 0 for none.
+    /// Id of the event's span; 0 for none.
     pub span_id: u64,
     pub time_ns: i64,
     pub seq: u32,

@@ -49,7 +49,7 @@ impl From<arrow_schema::ArrowError> for MergeError {
 #[derive(Debug)]
 pub struct MergedFile {
     staged: StagedObject,
-    /// Number of its rows.
+    /// Number of rows in the merged file.
     pub rows: u64,
     /// Number of rows of OTLP retries that were dropped, because they equal other rows in all
     /// columns.

@@ -86,7 +86,7 @@ impl<R: SortedRun> Merge<R> {
         self.heap.peek().map(|next| &next.key)
     }
 
-    /// Returns the runs, to check them for errors.
+    /// Returns the runs, so that the caller can check them for errors.
     #[must_use]
     pub fn runs(&self) -> &[R] {
         &self.runs

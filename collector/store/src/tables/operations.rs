@@ -133,7 +133,7 @@ struct TraceExtent {
     spans: usize,
     from_ns: i64,
     to_ns: i64,
-    /// Service and name of its first row.
+    /// Service and name of the first row of the trace.
     operation: (String, String),
 }
 

@@ -1,4 +1,4 @@
-//! Reads a segment back, even if it is damaged.
+//! Reads a segment of the log, even if it is damaged.
 
 use std::io;
 use std::path::{Path, PathBuf};
