@@ -169,7 +169,7 @@ pub struct BatchRow {
     pub losses: Vec<(StringId, u64)>,
     /// Clock steps, each with its time in ns since the Unix epoch and the size of the step in ns.
     pub clock_steps: Vec<(i64, i64)>,
-    /// State of the host's clock at `to_ns`; `None` in most batches.
+    /// State of the host's clock at `to_ns`; `None` if the batch does not report it.
     pub kernel_clock: Option<KernelClockRow>,
     /// Resources that the process used since the previous batch.
     pub loads: Vec<LoadRow>,

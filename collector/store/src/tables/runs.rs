@@ -31,8 +31,8 @@ pub struct BatchRead {
     pub windows: Vec<WindowRow>,
     /// Losses, each with its cause and the number of records lost since the process started.
     pub losses: Vec<(String, u64)>,
-    /// State of the host's clock as its kernel reports it; `None` in most batches and in older
-    /// files.
+    /// State of the host's clock as its kernel reports it; `None` if the batch does not report it,
+    /// or in older files.
     pub kernel_clock: Option<KernelClockRow>,
     /// Resources that the process used since the previous batch; empty in older files.
     pub loads: Vec<LoadRow>,
