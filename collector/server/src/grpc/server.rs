@@ -115,7 +115,7 @@ impl Server {
         })
     }
 
-    /// Serves the connections of a simulated network until it is dropped.
+    /// Serves the connections of a simulated network until the server is dropped.
     #[cfg(feature = "simulation")]
     pub async fn simulated(
         intake: Intake,
@@ -145,7 +145,7 @@ impl Server {
         self.address
     }
 
-    /// Rejects new streams, answers what is in flight, and ends all streams.
+    /// Rejects new streams, answers the messages in flight, and ends all streams.
     pub async fn stop(self) {
         self.stop.send_replace(true);
         let unix = async {
