@@ -82,11 +82,12 @@ impl Importer {
         self
     }
 
-    /// Imports the file at `path`. Calls `bad` for each line that is left out.
+    /// Imports the file at `path`. Calls `bad` with the number of each line that is left out and
+    /// the reason.
     ///
     /// # Errors
-    /// Fails if the file cannot be read or holds no traces, or if the store cannot be written. The
-    /// next attempt overwrites the rows written so far.
+    /// Returns an error if the file cannot be read or has no known form, or if the store cannot be
+    /// written. The next attempt overwrites the rows written so far.
     pub fn file(
         &self,
         path: &Path,

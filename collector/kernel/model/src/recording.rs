@@ -10,7 +10,7 @@ use crate::clock::ClockLog;
 /// A finished recording.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
-    /// All events, in order of time for each processor, but not across processors.
+    /// Events in order of time for each processor, but not across processors.
     pub events: Vec<Event>,
     /// Windows in which the kernel recorded, in monotonic ns.
     pub windows: Vec<Window>,
