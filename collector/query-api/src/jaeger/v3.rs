@@ -1,5 +1,5 @@
-//! Version 3 of the API: services, operations, summaries, and traces as OTLP's JSON. Times of
-//! traces are as recorded.
+//! Version 3 of the API: services, operations, summaries, and traces as OTLP's JSON. Clocks are
+//! corrected in traces, unless the client requests raw ones, but not in summaries.
 
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
