@@ -112,8 +112,8 @@ impl Recorder {
         self.gate.windows(self.config, from_ns, to_ns)
     }
 
-    /// Introduces each thread again at its first event after the returned moment (monotonic ns), so
-    /// that later events can be interpreted without earlier ones.
+    /// Introduces each thread again at its first event after the returned instant (monotonic ns),
+    /// so that later events can be interpreted without earlier ones.
     pub fn introduce_again(&mut self) -> u64 {
         self.source.introduce_again()
     }

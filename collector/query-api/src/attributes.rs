@@ -1,5 +1,5 @@
-//! Names and values of attributes that have columns, which are those that most spans have. Reads
-//! only these columns.
+//! Names and values of attributes that have columns of their own in a file, which the most frequent
+//! attributes have. Reads only these columns.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

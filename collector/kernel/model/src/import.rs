@@ -56,7 +56,7 @@ pub struct ImportedEvents {
     pub architecture: Architecture,
 }
 
-/// Parsed line.
+/// Content of a parsed line.
 enum Line {
     Events(Vec<Event>),
     Skipped,

@@ -24,7 +24,7 @@ pub(super) struct FlushThread {
     pub(super) committer: mpsc::WeakSender<Command>,
     pub(super) commands: std_mpsc::Receiver<FlushCommand>,
     pub(super) interval: Duration,
-    /// Flushes since the last one that included quiet segments.
+    /// Number of timed flushes since the last one that included segments without news.
     pub(super) quiet_flushes: u32,
     /// Set once data other than a collector's own traces was flushed.
     pub(super) others_flushed: Arc<AtomicBool>,

@@ -47,7 +47,7 @@ pub struct Options {
     pub live_quiet: Option<Duration>,
     /// Options of store maintenance; with `None`, files stay as they were flushed.
     pub care: Option<MaintenanceOptions>,
-    /// Maximum records of traces that are still arriving, in the live model.
+    /// Maximum number of records that the live model holds of traces that are still arriving.
     pub live_records_max: usize,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Inner {
     pub(super) state: Arc<IntakeState>,
     /// Pool of bytes in flight.
     pub(super) in_flight: Pool,
-    /// Channels to the threads; none once stopping.
+    /// Channels to the threads; `None` once the intake is stopping.
     pub(super) channels: Mutex<Option<Channels>>,
     pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
     pub(super) live: Option<LiveModel>,

@@ -152,8 +152,7 @@ impl KernelRecording {
         self.memory_bytes
     }
 
-    /// Stops recording and writes the rest to the store. Blocks for as long as it takes to write a
-    /// chunk.
+    /// Stops recording and writes the remaining events to the store. Blocks until they are written.
     #[must_use]
     pub fn stop(mut self) -> RecordingSummary {
         let skipped = self.end();

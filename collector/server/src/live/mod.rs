@@ -1,12 +1,11 @@
 //! The live model: inference over the collector's traces while it runs.
 //!
-//! This is a third driver of the same analysis, besides the batch query and SQL. Everything that
-//! has reached the store (once, and durably) is passed to it as well, and assembled into whole
-//! traces:
+//! The live model uses the same analysis as the batch query and SQL. It receives everything that
+//! has reached the store, once and durably, and assembles the records into whole traces:
 //!
 //! - *Quiet.* A trace counts as fully arrived once none of its records has come for the quiet time,
-//!   by the collector's clock. It is then judged and observed. Until then its records may come in
-//!   any order.
+//!   by the collector's clock. The model then judges whether the trace is complete, and observes
+//!   it. Until then the records may come in any order.
 //! - *Late.* Records of a trace that was already observed are counted and left out. Observed traces
 //!   are remembered for five to ten minutes (less if more than half a million traces close in that
 //!   time). Records that come even later form a trace without a root, which is incomplete.

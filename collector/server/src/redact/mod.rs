@@ -70,7 +70,7 @@ impl std::fmt::Debug for Redaction {
 /// Position of an attribute.
 #[derive(Clone, Copy, Debug)]
 struct Place<'a> {
-    /// Prefix of its key in the store.
+    /// Prefix of the attribute's key in the store.
     of: &'static str,
     /// Keys of the enclosing maps, each followed by a dot.
     inside: &'a str,

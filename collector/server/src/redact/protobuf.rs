@@ -3,7 +3,7 @@
 
 use super::{Action, NotWalked, Place, Redaction};
 
-/// Content of a field, as far as the walk needs to know it.
+/// Kind of a field's content, which decides how the field is redacted.
 #[derive(Clone, Copy)]
 pub(super) enum Inside {
     Message(&'static [(u64, Inside)]),
@@ -57,7 +57,7 @@ const DOUBLE: u64 = 4;
 const ARRAY: u64 = 5;
 const KVLIST: u64 = 6;
 const BYTES: u64 = 7;
-/// Maximum nesting depth; prost reads no deeper.
+/// Maximum nesting depth; prost rejects messages that are nested deeper.
 const DEPTH_MAX: usize = 100;
 
 pub(super) fn redacted(

@@ -188,7 +188,7 @@ fn ftrace(timeline: &Timeline, event: &Event) -> Option<FtraceEvent> {
 }
 
 /// Returns the number of a track. It is the track of a request if `tid` is 0, of a thread outside
-/// requests if `trace` is 0, and else of the request's thread.
+/// requests if `trace` is 0, and otherwise of a thread in a request.
 fn uuid(trace: u64, tid: u32) -> u64 {
     // The finaliser of MurmurHash3 keeps the numbers of these kinds of track from colliding.
     let mut hash =
