@@ -54,7 +54,7 @@ impl Importer {
         self
     }
 
-    /// Parses the lines of sources by a mapping.
+    /// Parses the lines of sources with a mapping.
     #[must_use]
     pub fn with_mapping(mut self, mapping: FieldMapping) -> Self {
         self.read_as.mapping = Some(mapping);

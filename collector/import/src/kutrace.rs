@@ -4,8 +4,8 @@
 //! file is one trace, with the root `machine:recording`. Each RPC is a trace of its own, `… rpc N`.
 //! The root of this trace has the name of the method, belongs to the process that begins the RPC,
 //! and lasts from the RPC's first row to its last. Numbers of RPCs are reused: a request after a
-//! response begins another RPC. A wait in a queue is a span below the root with the length of the
-//! wait; a message is a span between the request and the response.
+//! response begins another RPC. A wait in a queue becomes a span below the root, with the length of
+//! the wait. A message becomes a span between the request and the response.
 //!
 //! System calls, faults, interrupts, execution of the program itself, waits and held locks become
 //! spans of the thread, each with the enclosing span as parent. Wakeups, marks, packets and the

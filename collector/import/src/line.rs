@@ -33,7 +33,7 @@ pub struct LogLine {
 struct RawLine<'a> {
     trace: String,
     host: String,
-    /// ns since the Unix epoch.
+    /// Time, in ns since the Unix epoch.
     #[serde(borrow)]
     ts_ns: Option<&'a RawValue>,
     /// Time whose unit is inferred.
@@ -52,7 +52,7 @@ pub struct LogEvent<'a> {
     pub trace: &'a str,
     /// Host that executed the event.
     pub host: &'a str,
-    /// ns since the Unix epoch.
+    /// Time, in ns since the Unix epoch.
     pub time_ns: i64,
     /// Name of the event.
     pub event: &'a str,

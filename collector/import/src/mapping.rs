@@ -21,9 +21,9 @@
 //! | `[interval]` | a line describes a beginning and an end: `duration`, `duration_unit`, and `time_is`, `"start"` or `"end"` |
 //!
 //! A field of a JSON object is its name, or a path: `{request.id}`, `{ids.0}`, `{$.ids[0]}`; a
-//! whole name with points in it takes precedence over a path. `{a|b}` is the first of the two that
-//! is present; `{{` and `}}` are braces. A line that describes an interval makes two events: `EVENT
-//! begin` and `EVENT end`.
+//! whole name with dots in it takes precedence over a path. `{a|b}` is the first of the two that is
+//! present; `{{` and `}}` are braces. A line that describes an interval makes two events:
+//! `EVENT begin` and `EVENT end`.
 
 mod csv;
 mod fields;

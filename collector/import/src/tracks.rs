@@ -176,8 +176,8 @@ impl Tracks {
         self.held.len() >= Self::HELD_MAX || self.held_bytes >= Self::HELD_BYTES_MAX
     }
 
-    /// Reports whether the number of tracks or roots has reached its maximum. The caller then calls
-    /// [`Tracks::forget`].
+    /// Reports whether the number of tracks or roots has reached its maximum. The caller then
+    /// passes on everything and calls [`Tracks::forget`].
     pub(super) fn is_wide(&self) -> bool {
         self.tracks.len().max(self.roots.len()) >= Self::HELD_MAX
     }

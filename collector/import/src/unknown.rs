@@ -15,8 +15,8 @@ const KEYS_SHOWN: usize = 8;
 pub(super) struct Unknown {
     is_known: bool,
     held: Vec<(u64, BadLine)>,
-    /// Number of further records, and the last of them; records that are not shown are only
-    /// counted.
+    /// Number of records beyond `held`, which are counted but not shown. `last` is the last of
+    /// them.
     more: u64,
     last: Option<(u64, BadLine)>,
     /// Description of the first record.

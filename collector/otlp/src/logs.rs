@@ -124,7 +124,7 @@ pub struct ForeignLog {
     pub span_id: u64,
     pub service: String,
     pub host: String,
-    /// ns since the Unix epoch.
+    /// Time, in ns since the Unix epoch.
     pub time_ns: i64,
     pub name: String,
     /// True if the record has an event name; false for a log line.

@@ -203,7 +203,7 @@ pub struct AnyValue {
     pub kind: Option<AnyKind>,
 }
 
-/// Kinds of values.
+/// Value of an attribute, by its kind.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum AnyKind {
     #[prost(string, tag = "1")]

@@ -29,7 +29,7 @@ pub type Attributes = Map<String, Value>;
 /// An event inside a span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForeignEvent {
-    /// ns since the Unix epoch.
+    /// Time, in ns since the Unix epoch.
     pub time_ns: i64,
     /// Name of the event; `event` if the source gives none.
     pub name: String,
@@ -47,9 +47,9 @@ pub struct ForeignSpan {
     pub service: String,
     pub name: String,
     pub host: String,
-    /// ns since the Unix epoch.
+    /// Start, in ns since the Unix epoch.
     pub start_ns: i64,
-    /// ns since the Unix epoch.
+    /// End, in ns since the Unix epoch.
     pub end_ns: i64,
     /// Bits of `SpanFlag`.
     pub flags: u32,

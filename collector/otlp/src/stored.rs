@@ -33,9 +33,9 @@ pub struct StoredSpan {
     pub host: String,
     /// Incarnation of the process; 0 for spans that were imported or came by OTLP.
     pub process: u128,
-    /// ns since the Unix epoch.
+    /// Start, in ns since the Unix epoch.
     pub start_ns: i64,
-    /// ns since the Unix epoch.
+    /// End, in ns since the Unix epoch.
     pub end_ns: i64,
     /// Bits of `SpanFlag`.
     pub flags: u32,
@@ -46,7 +46,7 @@ pub struct StoredSpan {
 /// An event of a span.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoredEvent {
-    /// ns since the Unix epoch.
+    /// Time, in ns since the Unix epoch.
     pub time_ns: i64,
     pub name: String,
     pub attributes: StoredAttributes,

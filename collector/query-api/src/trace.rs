@@ -57,8 +57,8 @@ impl StoredTrace {
             let Some(places) = places.get(&event.span_id) else {
                 continue;
             };
-            // If several spans have this id, as in Zipkin's shared spans, use the one with the
-            // event's host and time.
+            // If several spans have this id, as in Zipkin's shared spans, the event belongs to the
+            // span with its host and time.
             let is_inside = |place: &&usize| {
                 let span = &spans[**place].stored;
                 *span.host == *event.host
@@ -236,7 +236,7 @@ fn event_of(event: EventRead) -> StoredEvent {
 /// Converts attributes that were read as JSON.
 fn typed(attributes: AttributeValues) -> StoredAttributes {
     let typed = |(key, json): (std::sync::Arc<str>, std::sync::Arc<str>)| {
-        // Show invalid JSON as text.
+        // Invalid JSON is shown as text.
         let value = any_of_json(&json).unwrap_or_else(|| AnyValue {
             kind: Some(AnyKind::Text(json.to_string())),
         });

@@ -45,7 +45,7 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(60);
 const GRACE: Duration = Duration::from_secs(3_600);
 /// Maximum number of new files before a manifest is written.
 const FILES_PER_MANIFEST: usize = 64;
-/// Maximum duration of the last round when the collector stops.
+/// Time after which the last round begins no upload, when the collector stops.
 const LAST_ROUND_MAX: Duration = Duration::from_secs(10);
 
 /// Source, destination and retention of publishing.
@@ -53,7 +53,7 @@ const LAST_ROUND_MAX: Duration = Duration::from_secs(10);
 pub struct PublishSettings {
     /// Data directory to publish.
     pub data: PathBuf,
-    /// Destination.
+    /// Object store to publish to.
     pub remote: Remote,
     /// Retention: hours that ended longer ago are deleted from the object store. `None` keeps all.
     pub keep: Option<Duration>,
@@ -87,8 +87,8 @@ impl Publisher {
         Ok(Self { stop, thread })
     }
 
-    /// Publishes the files that the collector stored at its end, for at most ten seconds. Call it
-    /// after the collector has ended.
+    /// Publishes the files that the collector stored at its end. Begins no upload after ten
+    /// seconds. Call it after the collector has ended.
     pub fn stop(self) {
         // Sending fails if the thread has already ended.
         let _ = self.stop.send(());

@@ -45,7 +45,7 @@ impl FindQuery {
             operation: text("operation").filter(|name| name != "all"),
             tags,
             duration_ns: durations(given, &["minDuration"], &["maxDuration"])?,
-            // Include the whole last microsecond.
+            // The range includes the whole last microsecond.
             begins_ns: from_ns..=to_ns.saturating_add(999),
             traces_max: limit(given.number(&["limit"])?)?,
         })
