@@ -112,7 +112,7 @@ impl EbpfSource {
         Ok(source)
     }
 
-    /// Registers the recorder with its programs, and configures what to record.
+    /// Registers the recorder with its programs, and configures the processes and bursts to record.
     fn introduce(&mut self, config: BurstConfig, processes: &Processes) -> Result<(), StartError> {
         let words = self.control.words();
         let nonce = clock::now_ns() ^ u64::from(std::process::id()) << 48 | 1;

@@ -61,7 +61,8 @@ impl From<ReadError> for Refusal {
 }
 
 impl Refusal {
-    /// Creates an error for a lack of memory; `what` names the data that needs it.
+    /// Creates an error for a lack of memory. Its text begins with a name of the data that needs
+    /// the memory.
     pub(crate) fn lack(lack: QueryLack, what: &str) -> Self {
         match lack {
             QueryLack::Query(..) => Self::TooLarge(format!(

@@ -105,7 +105,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Opens the data directory, recovers what an earlier run left in the log, and listens.
+    /// Opens the data directory, recovers the log of an earlier run, and listens.
     ///
     /// # Errors
     /// Returns an error if the directory is in use or damaged, if certificates, tokens or the hash

@@ -170,7 +170,8 @@ impl KernelRecording {
             return LossCounts::default();
         };
         drain.thread().unpark();
-        // The panic of that thread was printed; the writer keeps what it has.
+        // If the thread panicked, the panic was printed. The writer keeps the chunks that it
+        // received.
         drain.join().unwrap_or_default()
     }
 }

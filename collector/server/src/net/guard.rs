@@ -33,8 +33,8 @@ impl Rejection {
         Self { cause, message }
     }
 
-    /// Creates a rejection for lack of capacity. `what` names the unit, bytes or requests, for the
-    /// message.
+    /// Creates a rejection for lack of capacity. The last argument names the unit for the message,
+    /// bytes or requests.
     pub(super) fn lack(lack: Lack, [of_pool, of_peer]: [RejectionCause; 2], what: &str) -> Self {
         let (cause, message) = match lack {
             Lack::Pool => (
@@ -185,7 +185,8 @@ impl Ports {
         }
     }
 
-    /// Counts a request that a handler rejected. `who` describes its origin for the log.
+    /// Counts a request that a handler rejected. The last argument describes the origin for the
+    /// log.
     pub(crate) fn refuse(&self, door: PortName, denied: &Rejection, who: &str) {
         self.refused.count(door, denied.cause, &who);
     }

@@ -6,8 +6,9 @@
 //! is the cookie of a browser, `session` issues it for a token, and `attempts` counts wrong tokens.
 //! `body` counts the bytes of requests while they arrive. `unpack` decompresses bodies and counts
 //! the result, and `messages` applies it to gRPC messages. `revocation` ends requests whose token
-//! has become invalid. `ports` holds what all ports share, and reloads changed files. `rejections`
-//! counts rejections by cause, and `wrong_port` answers gRPC calls at ports that do not serve gRPC.
+//! has become invalid. `ports` contains the state that all ports share, and reloads changed files.
+//! `rejections` counts rejections by cause, and `wrong_port` answers gRPC calls at ports that do
+//! not serve gRPC.
 
 mod attempts;
 mod authority;
