@@ -171,11 +171,11 @@ impl ClocksReport {
     }
 }
 
-/// Bound in ns at which Linux stops counting (`NTP_PHASE_LIMIT`). The bound of a kernel grows until
-/// its clock is set.
+/// Maximum of the error that Linux reports for its clock, in ns (`NTP_PHASE_LIMIT`). The reported
+/// error grows until the clock is set.
 const BOUND_MAX_NS: u64 = 16_000_000_000;
 
-/// Explains the kernels' bounds: what they refer to, how they are used, and when they matter.
+/// Explains the errors that kernels report: how they are used, and when they matter.
 fn what_bounds_mean(kernels: &[KernelSays]) -> String {
     let mut said = "This is how far each clock may be from UTC, according to its host's kernel. It changes no \
                     timestamp: timestamps are corrected by the differences between hosts, which round trips show; \

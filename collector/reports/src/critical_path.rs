@@ -122,7 +122,7 @@ impl CriticalPath {
                 data: study.source().name(),
             }));
         };
-        // Of one trace, only unreadable files are worth a note.
+        // For a single trace, keep only the notes about unreadable files.
         let notes = Notes {
             damage: noted.damage,
             ..Notes::default()

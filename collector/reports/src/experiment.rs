@@ -173,8 +173,8 @@ pub struct ExperimentSays {
     without_unit: u64,
 }
 
-/// Computes the size of an experiment like this one that would show a given difference, for all
-/// requests.
+/// Computes how large an experiment like this one would have to be to show certain differences, for
+/// all requests together.
 fn needed(found: &ExperimentReport, alpha: f64) -> Vec<NeededRow> {
     let (requests, units) = (found.requests, found.units);
     let all = found.metrics.iter();
@@ -255,7 +255,7 @@ impl ExperimentSays {
         }
     }
 
-    /// Main result in one sentence.
+    /// Describes the main result in one sentence.
     fn headline(&self) -> String {
         let all: Vec<&MetricRow> = self.metrics.iter().filter(|of| of.root.is_none()).collect();
         if let Some(unlike) = self.balance.iter().find(|of| !of.is_balanced) {
@@ -365,7 +365,7 @@ impl Report for ExperimentSays {
                 counted(self.without_unit, "request")
             ));
         }
-        // A week covers everything that a service does in the course of one.
+        // A shorter recording misses hours or days at which a service may behave differently.
         if self.covered_ns < 7 * 86_400_000_000_000 {
             doc.sentence(
                 "Less than a week was recorded: differences at other hours or on other days are not in it.",

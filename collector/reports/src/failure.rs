@@ -37,7 +37,7 @@ pub enum FailureCode {
     Busy,
     /// Two periods have no change, or too few requests, to explain.
     NothingToExplain,
-    /// Anything else.
+    /// Any other failure.
     Failed,
 }
 

@@ -33,8 +33,8 @@ pub use leaf::FailureLeafRow;
 
 /// Maximum number of root operations to show.
 const ROOTS_SHOWN: usize = 20;
-/// Maximum number of warnings about medians that failed requests shift, and minimum number of
-/// failed and of other requests for each.
+/// Maximum number of warnings about medians that failed requests shift; and minimum number of
+/// failed, and of other, requests of a root operation for a warning.
 const WARNINGS: (usize, u64) = (3, 12);
 
 /// Show which requests fail, since when, where their failures start, and what distinguishes them
@@ -117,21 +117,22 @@ pub struct FailureChangeRow(RateChange);
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FailureOriginRow {
     root: String,
-    /// Operation that failed first.
+    /// Operation at which the failures start.
     origin: String,
-    /// Type of its error, or its status.
+    /// Type of the error, or the span's status.
     kind: String,
     /// Error message, with ids replaced by `*`; empty if there is none.
     message: String,
     requests: u64,
     /// Share of all failed requests, 0 to 1.
     share: f64,
-    /// Times at which the first and the last of these spans ended, ns since the Unix epoch.
+    /// Time at which the first of the failed spans of the origin ended, and in `last_ns` the last,
+    /// ns since the Unix epoch.
     first_ns: Option<i64>,
     last_ns: Option<i64>,
-    /// Id of the request with the first of these spans.
+    /// Id of the request with the first of the failed spans.
     example: Option<String>,
-    /// Operations through which its failure travelled, from the origin to the root.
+    /// Operations through which the failure of the example travelled, from the origin to the root.
     trail: Vec<String>,
 }
 
@@ -242,7 +243,7 @@ impl FailureRootRow {
         }
     }
 
-    /// Warning, if failed requests make latency misleading.
+    /// Returns a warning if failed requests shift the median latency; `None` otherwise.
     fn warning(&self) -> Option<String> {
         let (all, others) = (
             self.latency.as_ref()?,

@@ -121,13 +121,13 @@ fn convergence_rows(inference: &Inference) -> Vec<ConvergenceRow<'_>> {
 struct CorrectedClocks {
     /// Host to whose clock the others were corrected.
     reference: Option<String>,
-    /// Hosts that no round trips connect to it.
+    /// Hosts that no round trips connect to the reference host.
     unaligned: Vec<String>,
     pairs: Vec<ClockPair>,
 }
 
 impl CorrectedClocks {
-    /// Returns none if the clocks agree.
+    /// Returns the correction of the clocks; `None` if they agree.
     fn of(inference: &Inference) -> Option<Self> {
         let alignment = Some(&inference.clocks).filter(|alignment| alignment.is_needed())?;
         Some(Self {
@@ -178,8 +178,8 @@ struct RecordedEntry {
     batches: u64,
     records: u64,
     bursts: u64,
-    /// Share of the time recorded by either of two processes that both recorded, while both ran;
-    /// null for one process.
+    /// Time that two processes recorded together, divided by the time that at least one of them
+    /// recorded, while both ran; null for one process.
     window_overlap: Option<f64>,
     lost_records: u64,
     /// Lost records by service and cause.
@@ -349,7 +349,7 @@ impl Report for InferenceReport<'_> {
                 traces: counts.traces,
             }
         };
-        // There may be thousands; `model` shows them.
+        // Show no rows here, as there may be thousands of segments; `model` lists them.
         doc.table(
             "",
             &inference.segments().map(segment).collect::<Vec<_>>(),

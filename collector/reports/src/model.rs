@@ -130,7 +130,8 @@ impl ModelVerb {
         )
     }
 
-    /// Returns shares of operations in the critical path, if they determine the operation in focus.
+    /// Returns the shares of operations in the critical path, which select the operation in focus.
+    /// Returns an empty map if the arguments select it, or show all.
     fn waited(&self, study: &NamedStudy) -> Result<BTreeMap<String, f64>, Failure> {
         if self.all || self.dot || self.focus.is_some() || self.compare.is_some() {
             return Ok(BTreeMap::new());
@@ -194,7 +195,7 @@ impl ModelVerb {
                 from,
                 ..self.reading.clone()
             };
-            // The error names the range that it is about.
+            // Name the earlier range in the error.
             inferred(&reading, runtime).map_err(|failure| Failure {
                 cause: format!("--compare {earlier}, the earlier range: {}", failure.cause),
                 ..failure
@@ -245,7 +246,7 @@ impl PageVerb for ModelVerb {
     }
 }
 
-/// Reserves the memory of all relations as they are shown.
+/// Reserves the memory for showing all relations. Fails if there is too little.
 fn take_for(relations: &Relations, share: &mut QueryShare) -> Result<(), Failure> {
     let bytes = relations.count().saturating_mul(BYTES_PER_RELATION);
     share.take(bytes).map_err(|lack| {
@@ -256,7 +257,7 @@ fn take_for(relations: &Relations, share: &mut QueryShare) -> Result<(), Failure
 
 fn load(path: &Path) -> Result<(Model, Notes), Failure> {
     let model = load_model(path).map_err(Failure::of)?;
-    // A saved model has only complete traces.
+    // A saved model is inferred from complete traces only.
     let notes = Notes {
         traces: model.traces(),
         complete_traces: model.traces(),

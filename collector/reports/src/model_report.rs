@@ -123,9 +123,9 @@ struct Pair {
     traces: u64,
 }
 
-/// A pair in which the first ends before the second begins.
+/// Two segments of which the first ends before the second begins.
 struct InOrder(Pair);
-/// A pair that excludes each other.
+/// Two segments that exclude each other.
 struct Apart(Pair);
 
 rows! {
@@ -161,7 +161,7 @@ impl Report for ModelReport<'_> {
 }
 
 impl ModelReport<'_> {
-    /// Shows the operation in focus, and links from it.
+    /// Shows the operation in focus, and the segments right before and after it.
     fn show_focus(&self, focus: &Focus, doc: &mut Doc) {
         let traces = self.model.traces().max(1) as f64;
         if let Some(of) = self

@@ -119,7 +119,7 @@ impl FlowArguments {
 }
 
 impl PeriodArguments {
-    /// Settings of the comparison.
+    /// Returns the settings of the comparison.
     pub(crate) fn settings(&self) -> CompareSettings {
         CompareSettings {
             count_min: self.threshold,
@@ -137,7 +137,7 @@ impl PeriodArguments {
         is_time || is_formula || self.before_data.is_some()
     }
 
-    /// Opens both periods; without a runtime, both are of the study's store.
+    /// Opens both periods. Without a runtime, both use the study's store.
     pub(crate) fn open(
         &self,
         verb: &str,
@@ -182,7 +182,7 @@ impl PeriodArguments {
         let is_one_store = self.before_data.is_none() && !is_by_formula;
         if is_one_store && before.only.is_none() && after.only.is_none() {
             let (old, new) = (&mut before.selection.range, &mut after.selection.range);
-            // A missing period is the time on the other side of the given one.
+            // A missing period is the time before or after the given one.
             if self.before.is_none() {
                 old.until_ns = new.since_ns;
             } else if self.after.is_none() {
@@ -199,7 +199,8 @@ impl PeriodArguments {
         })
     }
 
-    /// Formulas of both sides.
+    /// Returns the formulas of both periods. A missing formula is the negation of the given one, if
+    /// nothing else separates the periods.
     fn formulas(&self) -> [Option<(String, Formula)>; 2] {
         let others = |of: &(String, Formula)| {
             let (text, formula) = of.clone();
@@ -247,7 +248,7 @@ impl PeriodArguments {
     }
 }
 
-/// Conjunction of two formulas.
+/// Returns the conjunction of two formulas, or the one that is given.
 fn both(a: Option<(String, Formula)>, b: Option<(String, Formula)>) -> Option<(String, Formula)> {
     match (a, b) {
         (Some(a), Some(b)) => Some((
@@ -258,8 +259,7 @@ fn both(a: Option<(String, Formula)>, b: Option<(String, Formula)>) -> Option<(S
     }
 }
 
-/// Error if the periods overlap. Requests in both periods do not differ from themselves, and hide
-/// differences.
+/// Returns an error text if the periods overlap. Requests in both periods would hide differences.
 fn overlap(before: TimeRange, after: TimeRange) -> Option<String> {
     let from_ns = before.since_ns.max(after.since_ns);
     let until = [before.until_ns, after.until_ns]

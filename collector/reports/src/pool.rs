@@ -197,9 +197,9 @@ struct RefusalOf {
 struct DependenceOf {
     first: String,
     second: String,
-    /// Delay in ns after which the second process uses what the first one did.
+    /// Delay in ns with which the usage of the second process follows that of the first.
     shift_ns: i64,
-    /// Rank correlation: 1 for together, −1 for in turn.
+    /// Rank correlation of the two usages: 1 if they rise and fall together, −1 if in turn.
     correlation: f64,
     /// Rank correlation without the shift.
     at_once: f64,
@@ -213,7 +213,7 @@ struct PercentileRow {
     normal: f64,
     /// Percentile of a sum of the measured distributions, assuming independence.
     independent: f64,
-    /// Relative excess of that over the normal percentile.
+    /// Relative excess of `independent` over `normal`.
     foretold_error: f64,
     /// Percentile of sums of values at the same time; null if there are too few.
     together: Option<f64>,
@@ -340,7 +340,7 @@ impl PoolSays {
         }
     }
 
-    /// Main result in one or two sentences.
+    /// Describes the main result in one or two sentences.
     fn headline(&self) -> String {
         let list = |of: &dyn Fn(&PercentileRow) -> Option<f64>| -> Option<String> {
             let each = self.percentiles.iter().map(|row| {

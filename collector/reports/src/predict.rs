@@ -121,7 +121,8 @@ impl PredictionRow {
         }
     }
 
-    /// Reports whether there was nothing to predict: all predicted requests had slack, or none had.
+    /// Reports whether all predicted requests had slack, or none had, so that nothing could be
+    /// learned.
     fn is_one_sided(&self) -> bool {
         let with_slack = self.true_positives + self.false_negatives;
         with_slack == 0 || with_slack >= self.predicted
@@ -156,7 +157,7 @@ impl Report for Prediction {
             counted(self.used_traces, "request")
         ));
         let is_untold = self.attributes.iter().all(|of| of.predicted == 0);
-        // Attributes without information are not shown as if they had some.
+        // Show no rows if no request could be predicted by any attribute.
         let shown = if is_untold { 0 } else { usize::MAX };
         doc.table("", &self.attributes, shown);
         if self.not_tried > 0 {

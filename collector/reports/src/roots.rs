@@ -60,7 +60,7 @@ fn weighted(requests: WeightedCount) -> Option<WeightedCount> {
     requests.is_weighted().then_some(requests)
 }
 
-/// Rows of root operations, those with callers first, and those with the most time first. `failed`
+/// Returns the rows of root operations: first those with callers, and the most time first. `failed`
 /// has the number of failed requests by root, if known.
 pub(crate) fn root_rows(
     roots: &ByRoot,

@@ -116,7 +116,7 @@ struct TooLargeBurst {
     /// Beginning of the burst, ns since the Unix epoch.
     open_ns: i64,
     close_ns: i64,
-    /// Bytes of memory that holding it takes.
+    /// Bytes of memory that the burst's rows would take.
     bytes: u64,
 }
 
@@ -133,7 +133,7 @@ struct FoundRequest {
     sure: bool,
     /// Ids of the spans that satisfy it, 16 hexadecimal digits each.
     witness: Vec<String>,
-    /// Description of these spans.
+    /// Description of the spans that satisfy the formula.
     #[serde(skip)]
     because: String,
 }

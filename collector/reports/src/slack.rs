@@ -103,8 +103,8 @@ pub enum SlackReport {
     Check(Box<SlackCheckReport>),
 }
 
-/// Buckets with their correlation (figure 10), and the distribution of server time and latency in
-/// each (figure 9).
+/// Validation of slack: buckets with their correlation of server time and latency (Chow et al.,
+/// OSDI 2014, figure 10), and the distribution of both times in each bucket (figure 9).
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SlackCheckReport {
     #[serde(flatten)]

@@ -273,7 +273,7 @@ impl Learn {
         let json = serde_json::to_string_pretty(&policy).map_err(Failure::of)?;
         write_file(&self.out, format!("{json}\n").as_bytes())?;
         let notes = match &slack {
-            // The pass for slack read the same requests, and noted more about them.
+            // The pass for slack read the same requests, and its notes are more complete.
             Some(slack) => slack.notes.clone(),
             None => notes,
         };

@@ -17,7 +17,7 @@ use stroboscope_query::Notes;
 use stroboscope_render::page::to_page;
 use stroboscope_render::show::{Doc, TableSpec, TextView, write_parquet};
 
-/// A result. Its fields are its JSON; its [`Doc`] is every other form.
+/// Result of a subcommand. The fields make up its JSON; all other forms are made of its [`Doc`].
 pub trait Report: Serialize + JsonSchema {
     /// Returns remarks on the data that was read.
     fn notes(&self) -> &Notes;
@@ -28,12 +28,12 @@ pub trait Report: Serialize + JsonSchema {
 
 /// A subcommand that reads the store and returns a report.
 pub trait ReadingVerb {
-    /// Type of its report.
+    /// Type of the subcommand's report.
     type Report: Report;
-    /// Tables of its document, for SQL.
+    /// Tables of the report that SQL can read.
     const TABLES: &'static [TableSpec];
 
-    /// Returns the arguments of its reading, and of its output.
+    /// Returns the arguments for reading the store, and those for additional outputs.
     fn arguments(&self) -> (ReadingArguments, &ShowArguments);
 
     /// Computes the report.
@@ -50,7 +50,8 @@ pub trait ReadingVerb {
     }
 }
 
-/// Document of a subcommand for SQL. `verb` has default arguments.
+/// Builds the document of a subcommand's report, whose tables SQL reads. `verb` has default
+/// arguments.
 pub fn document(verb: &impl ReadingVerb, study: &NamedStudy) -> Result<Doc, Failure> {
     let mut doc = Doc::new();
     verb.answer(study)?.show(&mut doc);
@@ -103,7 +104,7 @@ pub fn said(report: &impl Report) -> (Doc, Notes) {
     (doc, report.notes().clone())
 }
 
-/// Prints a report, and writes its other requested forms.
+/// Prints a report as text or JSON, and writes it as a page and as tables if requested.
 pub fn give(
     report: &impl Report,
     from: &SelectionArguments,
@@ -127,11 +128,12 @@ pub struct Form<'a> {
     pub data: &'a Path,
     /// True for JSON, false for text.
     pub is_json: bool,
-    /// File to write to; none for standard output.
+    /// File to write to; `None` for standard output.
     pub out: Option<&'a Path>,
 }
 
-/// Prints a report in this form.
+/// Prints a report in this form, or writes it to the form's file. Also writes it as a page and as
+/// tables if requested.
 pub fn give_as(
     report: &impl Report,
     form: &Form<'_>,
@@ -176,7 +178,8 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
 }
 
-/// Rows of a report. Text and JSON show the first `top` rows; tables have all.
+/// Rows of a report. Text and JSON show the first `top` rows; Parquet files and SQL tables have
+/// all.
 #[derive(Clone, Debug)]
 pub struct Top<T> {
     pub rows: Vec<T>,

@@ -76,7 +76,8 @@ fn parse_factor(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Minimum ratio of the ends of a range for the range to be shown.
+/// Minimum ratio of `after_longest` to `after`, both by the mean, for the text to mention the
+/// range.
 const UNCERTAIN_FROM: f64 = 1.01;
 
 impl WhatIfVerb {
@@ -213,7 +214,7 @@ pub struct WhatIf {
     latency_change_high: Quantiles<i64>,
     /// Lower bound of the latency of as many other requests after the change.
     after_low: Quantiles<u64>,
-    /// Upper bound of that latency.
+    /// Upper bound of the latency of as many other requests after the change.
     after_high: Quantiles<u64>,
     by_root: Vec<KindChange>,
     after_longest: Quantiles<u64>,
@@ -265,7 +266,7 @@ impl<T> Quantiles<T> {
 }
 
 impl<T> Quantiles<T> {
-    /// Converts one end of the ranges.
+    /// Converts the lower or the upper ends of the ranges of mean, p50, p95 and p99.
     fn of_ends(ends: [f64; 4], rounded: impl Fn(f64) -> T) -> Self {
         let [mean_ns, p50_ns, p95_ns, p99_ns] = ends;
         Self {

@@ -102,7 +102,7 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl KernelArguments {
-    /// Reports whether any argument differs from its default.
+    /// Reports whether any argument other than `--events-per-cpu` is given.
     pub(super) fn is_anything(&self) -> bool {
         !self.pids.is_empty() || !self.names.is_empty() || self.cgroup.is_some() || self.enter_only
     }

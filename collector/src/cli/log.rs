@@ -21,8 +21,8 @@ use stroboscope_reports::output::say;
 
 /// Subcommands that have log options.
 const WITH_ARGUMENTS: [&str; 2] = ["collect", "config"];
-/// Prefix of the targets of our crates. Other crates log warnings and errors only: from `debug` on,
-/// the HTTP crates print headers, and so tokens.
+/// Prefix of the log targets of our crates. Other crates log only warnings and errors, because at
+/// level `debug` the HTTP crates log headers, which contain tokens.
 const OURS: &str = "stroboscope";
 
 #[derive(Args, Clone, Copy, Debug)]
@@ -80,7 +80,7 @@ enum Lines {
     Json,
 }
 
-/// Log of the whole program, after its start.
+/// Running log of the program, with the format of its lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Log(Lines);
 
@@ -111,7 +111,7 @@ impl Log {
         Self(lines)
     }
 
-    /// Prints the failure that ended the subcommand.
+    /// Logs the failure that ended the subcommand as JSON, or prints it as text.
     pub(super) fn failure(self, failure: &super::Failure) {
         match self.0 {
             Lines::Json => tracing::error!("{failure}"),
@@ -162,8 +162,8 @@ where
     }
 }
 
-/// Maximum length in characters. Longer lines, such as errors that quote what others sent, lose
-/// their middle; in JSON, each field does.
+/// Maximum length of a line of text, or of a text field in JSON, in characters. Longer texts, such
+/// as errors that quote a client's message, lose their middle.
 const LINE_CHARS_MAX: usize = 1_000;
 
 /// Priority number of syslog.

@@ -14,7 +14,7 @@ use stroboscope_query::{
     QueryError, RecordedSummary, Selection, Source, Study, bottlenecks,
 };
 
-/// Everything in the report that comes from the store.
+/// Results of the demo that come from the store.
 #[derive(Debug)]
 pub struct Findings {
     /// Processes, bursts and losses.
@@ -35,7 +35,7 @@ pub struct Findings {
     pub mutual_exclusions: usize,
     /// Critical paths of the complete traces.
     pub paths: PathAggregate,
-    /// Largest waits on the critical paths, by time.
+    /// Operations that requests wait for most, for all requests or by root operation.
     pub bottlenecks: Vec<Bottleneck>,
     /// Processor time of the processes.
     pub processor_use: ProcessorUse,

@@ -101,8 +101,7 @@ pub enum Outcome {
 
 /// Runs the demo. Leaves nothing running in any case.
 ///
-/// # Errors
-/// Returns an error if something did not start, ended by itself, or recorded nothing usable.
+/// # Errors Returns an error if a process or the collector fails, or if the recording is of no use.
 pub fn run(options: &DemoOptions, runtime: &Runtime) -> Result<Outcome, DemoError> {
     let config = BurstConfig::parse(&options.burst_config)?.config;
     if config == BurstConfig::NEVER {
@@ -173,7 +172,7 @@ async fn record(options: &DemoOptions, data: &Path) -> Result<LoadOutcome, DemoE
     Ok(load?)
 }
 
-/// Settings of a private collector, which serves no one else.
+/// Returns the settings of a collector that serves only the demo.
 pub(super) fn collector_settings(data: &Path, listen: SocketAddr) -> CollectorSettings {
     CollectorSettings {
         data: data.to_owned(),
@@ -206,8 +205,8 @@ fn fleet_options(options: &DemoOptions, collector: String) -> Result<FleetOption
     })
 }
 
-/// Records processes that this process starts from now on. If that is not permitted, the demo goes
-/// on without.
+/// Starts to record the kernel's side of the processes that this process starts from now on. If
+/// that fails, prints the reason and returns `None`: the demo then runs without it.
 async fn record_kernel(
     options: &DemoOptions,
     data: &Path,

@@ -98,14 +98,15 @@ pub struct BurstPlanSays {
     duty_max: f64,
     /// Number of whole requests per hour that the goal asks for.
     whole_per_hour_wanted: f64,
-    /// Number of whole requests that the plan is based on, and the time in which they were
-    /// recorded.
+    /// Number of whole requests that the plan is based on; `recorded_ns` is the time in which they
+    /// were recorded.
     requests: u64,
     recorded_ns: u64,
-    /// True if that time is the time of bursts; otherwise it runs from the first request to the
+    /// True if `recorded_ns` is the time of bursts; otherwise it runs from the first request to the
     /// last.
     is_of_bursts: bool,
-    /// Number of requests that begin per hour, and number of those of interest.
+    /// Number of requests that begin per hour; `of_interest_per_hour` counts those up to the
+    /// longest of interest.
     begin_per_hour: f64,
     of_interest_per_hour: f64,
     busiest: Option<Busiest>,
@@ -145,7 +146,7 @@ struct PlanRow {
     /// Number of whole requests of interest per hour, if requests that enter during a burst are
     /// recorded to their end, which is the SDK's default.
     followed_per_hour: f64,
-    /// Share of the requests of interest in bursts that are cut.
+    /// Share of the requests of interest in bursts that the edges of bursts cut.
     cut_share: f64,
 }
 
@@ -255,7 +256,7 @@ impl PlanRow {
     }
 }
 
-/// Formats a percentage; small shares keep their digits.
+/// Formats a share as a percentage, with three decimals below 1 %.
 fn percent_of(share: f64) -> String {
     match share < 0.01 {
         true => format!("{:.3}%", share * 100.0),

@@ -29,7 +29,7 @@ pub(super) struct MetricRow {
     pub test_ns: Option<f64>,
     /// Ratio of test to control, minus 1.
     pub difference: Option<f64>,
-    /// Interval of the difference; null where it is unbounded.
+    /// Lower and upper (`high`) bound of the difference; null where it is unbounded.
     pub low: Option<f64>,
     pub high: Option<f64>,
     /// p-value corrected for the number of metrics: among the metrics with at most q, a share q is
@@ -56,12 +56,14 @@ pub(super) struct NoiseRow {
     /// Number of units and of requests on each side: half of the requests that were treated alike.
     pub units: usize,
     pub requests: usize,
-    /// Differences that half of such sides exceed, and that one in twenty exceeds, as parts.
+    /// Difference, as a part, that half of such pairs of sides exceed; one in twenty exceeds
+    /// `twentieth`.
     pub half: f64,
     pub twentieth: f64,
-    /// Difference at as many units as this experiment has: nineteen of twenty lie within ± this.
+    /// Difference that nineteen of twenty pairs of equal sides stay within, with as many units as
+    /// this experiment has.
     pub here: f64,
-    /// Ratio of the experiment's own interval to that, which should be about 1; null if it has no
+    /// Ratio of the experiment's own interval to `here`, which should be about 1; null if it has no
     /// interval.
     pub interval_to_noise: Option<f64>,
 }
@@ -87,7 +89,7 @@ pub(super) struct BalanceRow {
     /// `users`, `load` or `mix`.
     pub what: &'static str,
     /// Expected value: for users, the share assigned to the test; for load, the control's requests
-    /// by unit.
+    /// per unit.
     pub expected: Option<f64>,
     pub found: Option<f64>,
     /// Probability of such a difference by chance; for the mix, the smallest among its operations,
@@ -99,7 +101,7 @@ pub(super) struct BalanceRow {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct SideMixRow {
     pub root: String,
-    /// Shares of the requests of each side.
+    /// Share of the control's requests, and in `test` of the test's.
     pub control: f64,
     pub test: f64,
     pub q_value: f64,
@@ -186,7 +188,7 @@ pub(super) fn percent(part: Option<f64>) -> String {
 }
 
 impl MetricRow {
-    /// Describes the requests of the row.
+    /// Describes which requests the row is about.
     fn part(&self) -> String {
         match (&self.root, self.hour) {
             (Some(root), _) => root.clone(),

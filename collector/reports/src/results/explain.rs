@@ -57,9 +57,9 @@ struct AmongLaterSays {
     boundary_ns: u64,
     /// True if they take longer.
     slower: bool,
-    /// Share of the earlier requests that do the same.
+    /// Share of the earlier requests that exceed or stay below the boundary.
     earlier_share: f64,
-    /// Share of the later requests that do.
+    /// Share of the later requests that exceed or stay below the boundary.
     later_share: f64,
     /// Number of later requests with the change, and number of the other later ones.
     requests: Sides,
@@ -86,7 +86,7 @@ impl AmongLaterSays {
         }
     }
 
-    /// Describes these requests in a sentence.
+    /// Describes the two shares in a sentence.
     fn sentence(&self) -> String {
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
         format!(
@@ -113,7 +113,7 @@ fn sides(partial: &PartialChange) -> [String; 2] {
     }
 }
 
-/// Number of requests with the change, and of those they are distinguished from.
+/// Number of requests with the change, and of the requests that they are distinguished from.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Sides {
     changed: u64,
@@ -218,7 +218,8 @@ impl LeafRow {
         }
     }
 
-    /// Describes the requests in short, and their behaviour if later ones are `slower`, or faster.
+    /// Describes the requests and their behaviour in short. `slower` is true if affected later
+    /// requests are slower, false if they are faster.
     fn headline(&self, slower: Option<bool>) -> String {
         let does = match (slower.filter(|_| self.among_later), self.changed) {
             (Some(true), true) => "are slower",

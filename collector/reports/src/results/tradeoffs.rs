@@ -117,7 +117,7 @@ struct WeightRow {
 struct DropRow {
     point: String,
     tradeoff_rate: f64,
-    /// Share of answers that were worse at all.
+    /// Share of answers that were worse than without tradeoffs.
     share_with_drop: f64,
     mean_drop: f64,
     /// Share of worse answers and mean drop with a random choice.

@@ -29,7 +29,8 @@ fn holder(holder: &LockHolder) -> &str {
 /// A lock as a row.
 struct LockRow<'a>(&'a LockSum, &'a HashMap<u64, u128>);
 
-/// Names the largest entry with its share, and the number of others.
+/// Names the first entry with its share of `total_ns`, and the number of others. The largest entry
+/// must come first.
 fn named<'a>(all: impl Iterator<Item = (&'a str, WaitSum)>, total_ns: u64) -> Cell {
     let all: Vec<(&str, WaitSum)> = all.filter(|(_, sum)| sum.waits > 0).collect();
     let named = all.first().map(|(what, sum)| match all.len() {
@@ -78,7 +79,7 @@ rows! {
     cut: Count, "" = row.cut;
 }
 
-/// Explanation of futexes.
+/// Sentence that explains futexes.
 const FUTEX: &str = "A futex without a marker may be a lock, a condition variable, or a thread that waits for \
                      another's result: its wakers are known, its holders are not.";
 

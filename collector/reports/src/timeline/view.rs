@@ -93,7 +93,7 @@ struct PartJson<'a> {
     lost: u64,
     /// Burst-config of the recording.
     burst_config: u64,
-    /// Other burst-configs by which services of the host recorded meanwhile.
+    /// Other burst-configs by which services of the host recorded at the time.
     services_burst_configs: &'a [u64],
 }
 
@@ -159,7 +159,7 @@ impl<'a> RequestJson<'a> {
     }
 }
 
-/// Name of a request, as in its source.
+/// Returns the name that its source gave a request, else its id.
 fn name(records: &TraceRecords) -> String {
     records
         .name
@@ -186,7 +186,7 @@ impl Report for TimelineReport {
     }
 }
 
-/// Shows the part of a burst that is displayed.
+/// Shows the times of a burst, and of the part of it in the report.
 fn show_burst(part: BurstPart, doc: &mut Doc) {
     let at = |at_ns: i64| {
         format!(
@@ -448,7 +448,7 @@ fn show_others(view: &TimelineView, doc: &mut Doc) {
                 part.host,
                 summary_text(summary, part.architecture)
             ));
-            // A request for one id shows all activities.
+            // With --trace, show all activities of the request.
             if view.burst.is_none() {
                 let name = format!("{:016x}", summary.trace);
                 let mut rows = Happenings::of(&name, part.clocks.wall_ns(summary.first_ns));

@@ -135,7 +135,7 @@ struct EdgeRow {
 struct PrecursorRow {
     category: String,
     distance: f64,
-    /// Share of the root operation's requests that it lost to the mutation.
+    /// Share of the root operation's requests that the precursor lost to the mutation.
     moved: f64,
     divergence: Option<String>,
 }

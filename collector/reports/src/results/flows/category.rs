@@ -41,7 +41,7 @@ pub struct CategorySays {
     /// Graph of its operations.
     #[serde(skip)]
     graph: Graph,
-    /// Example request, by services.
+    /// Example request, with a lane for each service.
     #[serde(skip)]
     schedule: Option<Timeline>,
 }

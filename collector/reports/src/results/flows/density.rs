@@ -9,7 +9,7 @@ use stroboscope_render::show::{Bar, Chart, Doc, Figure};
 
 /// Maximum number of bars in the picture.
 const BARS_MAX: usize = 24;
-/// Minimum mass at either end; bars beyond it are left out.
+/// Share of the requests that may be left out at either end, so that no bar there is nearly empty.
 const SHARE_MIN: f64 = 0.001;
 
 /// Density of latencies over their binary logarithm.

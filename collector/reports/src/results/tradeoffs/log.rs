@@ -20,7 +20,7 @@ pub struct LogSays {
     requests: u64,
     /// Number of requests that explored as instructed.
     explored: u64,
-    /// Number of tradeoffs whose component was cut by a burst's edge, and number of unreadable
+    /// Number of tradeoffs whose component was cut by a burst's edge; `malformed` counts unreadable
     /// records.
     cut: u64,
     malformed: u64,
@@ -196,7 +196,7 @@ fn over_time(rows: &[LogRow]) -> Option<Figure> {
             .collect(),
     });
     let lines: Vec<Line> = lines.collect();
-    // A single interval does not make a line.
+    // A line needs at least two intervals.
     let is_line = lines.iter().any(|line| line.points.len() > 1);
     is_line.then(|| {
         let chart = Chart::Lines {
