@@ -8,7 +8,7 @@ use stroboscope_reports::Failure;
 use stroboscope_reports::notes::Remark;
 use stroboscope_store::progress::Observer;
 
-/// A subcommand that reads, as a page.
+/// A subcommand that reads a store and has a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerbPage {
     /// Name on the command line; the page is `/NAME`.
@@ -39,7 +39,7 @@ pub struct Field {
     pub is_required: bool,
     /// True if the option may be given several times.
     pub is_list: bool,
-    /// True if all subcommands that read have the option.
+    /// True if the option is common to the subcommands that read a store.
     pub is_common: bool,
 }
 
@@ -48,7 +48,7 @@ pub struct Field {
 pub enum FieldKind {
     /// No value: the option is given or not.
     Flag,
-    /// One of these.
+    /// One of these texts.
     Choice(Vec<String>),
     /// A number.
     Number,
@@ -65,7 +65,7 @@ pub struct VerbAnswer {
     pub remarks: Vec<Remark>,
 }
 
-/// Subcommands that read, for the pages.
+/// Subcommands that read a store and have pages.
 pub trait Verbs: Debug + Send + Sync + 'static {
     /// Returns the subcommands that are pages.
     fn pages(&self) -> &[VerbPage];

@@ -6,7 +6,8 @@ use url::form_urlencoded::byte_serialize;
 
 const PERFETTO: &str = "https://ui.perfetto.dev";
 
-/// Writes links from one request to the typical ones of its operation.
+/// Writes links to other requests of the request's operation: those that took about as long, and
+/// typical ones.
 fn beside_others(html: &mut Html, request: &Request, root: &str) {
     // Fragments and event logs have no operation.
     if request.aligned.root_operation().is_none() {
