@@ -20,7 +20,7 @@ pub trait GivenTable: Debug + Send + Sync {
     /// Returns the columns, which are known before the rows.
     fn schema(&self) -> SchemaRef;
 
-    /// Computes the rows. Blocks.
+    /// Computes the rows. Blocks until they are complete.
     ///
     /// # Errors
     /// Returns the reason as a text if there is no result.

@@ -44,7 +44,7 @@ use stroboscope_query::{InferSettings, QueryError, Selection, Source, Study};
 use stroboscope_store::memory::QueryMemory;
 use stroboscope_store::tables::{ColumnInfo, StoreTable, attribute_fields};
 
-/// Reason why a query returns no rows.
+/// Error of a query.
 #[derive(Debug, thiserror::Error)]
 pub enum SqlError {
     #[error(transparent)]
@@ -162,8 +162,8 @@ pub fn sql_in_partitions(
 }
 
 /// Passes the rows of a query to `print` as they arrive, one JSON object per line, until `print`
-/// breaks. A table is printed at the end, with the first 10,000 rows. Returns whether there are
-/// more.
+/// breaks. A table is printed at the end, with the first 10,000 rows. Returns true if a table was
+/// cut after them.
 ///
 /// # Errors
 /// Fails if the directory is missing or empty, or if the query is invalid or exceeds a limit.
@@ -291,7 +291,7 @@ fn run(
 #[derive(Debug)]
 struct StoredTable {
     table: StoreTable,
-    /// Columns of its attributes.
+    /// Columns of the table's attributes.
     attributes: Vec<Field>,
 }
 
@@ -304,8 +304,8 @@ fn listing(of: &StoredTable) -> Result<Arc<ListingTable>, SqlError> {
             ("date".to_owned(), DataType::Utf8),
             ("hour".to_owned(), DataType::Utf8),
         ]);
-    // The schema of the files is not used: every file may be older than a column, and each file has
-    // other attributes.
+    // Do not use the files' own schemas: a file may be older than a column, and files have
+    // different attributes.
     let field = |column: ColumnInfo| Field::new(column.name, column.data_type, column.is_nullable);
     let mut fields: Vec<Field> = table.columns().into_iter().map(field).collect();
     fields.extend(of.attributes.iter().cloned());

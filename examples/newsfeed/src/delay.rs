@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Slack left to a thread's sleep, because tokio's timer ticks once a millisecond and rounds up.
+/// Last part of a wait, for which a thread sleeps. tokio's timer ticks once a millisecond and
+/// rounds up.
 const TIMER_SLACK: Duration = Duration::from_millis(2);
 
 /// Waits for `duration`.

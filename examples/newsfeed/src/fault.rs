@@ -1,4 +1,4 @@
-//! Faults that a run is asked to have, so that every analysis has something true to find.
+//! Faults that users can inject into a run, so that each analysis has something to find.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,14 +8,15 @@ use std::time::Duration;
 use crate::delay::delay;
 use crate::random::{mix, unit};
 
-/// Longest single delay: a typing error should not hang a demo.
+/// Longest delay of a fault, so that a typing error does not hang a demo.
 const DELAY_MAX: Duration = Duration::from_secs(60);
 
 /// Place of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultPoint {
-    /// The client, which sends a `count` of at most a block. The web server then reads, modifies
-    /// and writes back a value that it leaves alone otherwise. Takes no duration.
+    /// The client sends a `count` of at most a block. The web server then reads the user's log from
+    /// the store, changes it and writes it back, which it does for no other request. Takes no
+    /// duration.
     ClientSmallCount,
     /// The edge, before it passes a request on.
     EdgeProxy,
@@ -27,9 +28,11 @@ pub enum FaultPoint {
     /// The web server reads the user's first property a second time right after the first. Takes no
     /// duration.
     WebReadAgain,
-    /// The web server abandons a read of the user's theme that it began, waits, and reads it again.
+    /// The web server, after it has read the user's properties: a further read fails, and the
+    /// server waits before it retries.
     WebLateRetry,
-    /// The web server reads each property of the user in every round of a loop. Takes no duration.
+    /// The web server also reads each property of four other users, one call after the other. Takes
+    /// no duration.
     WebCallLoop,
     /// The ranker's generators read each of their parts several times. Takes no duration.
     RankerLongerLoop,
@@ -185,7 +188,7 @@ pub enum FaultError {
         /// The part that should be a duration.
         duration: String,
     },
-    /// The percentage is not a number above 0 and at most 100 with a percent sign.
+    /// The percentage is not a number above 0 and at most 100, followed by a percent sign.
     #[error("fault {text:?}: {percent:?} is not a percentage such as 50% (above 0, at most 100)")]
     BadPercent {
         /// The whole fault.
@@ -274,7 +277,7 @@ fn parse_duration(text: &str, duration: &str) -> Result<Duration, FaultError> {
             .bytes()
             .all(|byte| byte.is_ascii_digit() || byte == b'.');
         let number = digits_only.then(|| number.parse::<f64>().ok()).flatten()?;
-        // Rounds to whole nanoseconds, so that the printed fault reads back as the same fault.
+        // Round to whole nanoseconds, so that the printed fault parses to an equal fault.
         let delay = Duration::from_nanos((number * seconds * 1e9).round() as u64);
         (delay > Duration::ZERO && delay <= DELAY_MAX).then_some(delay)
     };
@@ -301,13 +304,13 @@ impl Faults {
         }
     }
 
-    /// Draws the delay of this call at `point`, often zero. Every call draws anew.
+    /// Draws the delay of this call at `point`; zero if no fault strikes. Every call draws anew.
     #[must_use]
     pub(crate) fn draw(&self, point: FaultPoint) -> Duration {
         self.hits(point).map(|fault| fault.delay).sum()
     }
 
-    /// Returns true if this call has a fault at `point`, for points without a duration. Every call
+    /// Reports whether this call has a fault at `point`, for points without a duration. Every call
     /// draws anew.
     #[must_use]
     pub(crate) fn strikes(&self, point: FaultPoint) -> bool {

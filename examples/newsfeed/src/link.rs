@@ -15,7 +15,7 @@ pub enum LinkKind {
     /// 50 Mbit/s: a page waits for the server.
     #[serde(rename = "fast")]
     Fast,
-    /// 12 Mbit/s: server and network are about even.
+    /// 12 Mbit/s: server and network take about equally long.
     #[serde(rename = "cable")]
     Cable,
     /// 1.6 Mbit/s: the server has slack, the network has none.
@@ -140,7 +140,7 @@ impl Mix {
     }
 }
 
-/// Keeps the choice of the link apart from other choices made for the same user.
+/// Salt that makes the choice of a user's link independent of other choices for that user.
 const LINK_SALT: u64 = 0x6c69_6e6b;
 
 impl FromStr for Mix {

@@ -29,7 +29,7 @@ use crate::wide::{Accelerator, WideRanking};
 use crate::wire::ranker_server::{Ranker as RankerService, RankerServer};
 use crate::wire::{RankReply, RankRequest, Story};
 
-/// Candidates taken from one value of the store.
+/// Maximum number of candidates from one value of the store.
 const CANDIDATES_PER_VALUE: usize = 4;
 
 /// Maximum number of stories in a response, regardless of the request.
@@ -53,7 +53,8 @@ pub struct RankerOptions {
     /// Rank a hundred candidates of ten generators; a tradeoff point may omit some.
     #[arg(long)]
     wide: bool,
-    /// With --wide: timeout of features, in milliseconds; features still missing are left out.
+    /// With --wide: timeout of feature reads, in milliseconds; candidates whose features are
+    /// missing by then are omitted.
     #[arg(long, value_name = "MS", requires = "wide")]
     feature_timeout_ms: Option<u64>,
     /// With --wide: score candidates on this ranker's one accelerator, which takes this many
@@ -179,7 +180,7 @@ impl RankerState {
         Ok(candidates)
     }
 
-    /// Returns the model of the user's group, which the cache has nearly always.
+    /// Returns the model of the user's group, which is nearly always cached.
     async fn model(&self, user: u64) -> Result<u64, Status> {
         let group = user % key::MODELS;
         let is_missed = self.faults.strikes(FaultPoint::RankerCacheMiss);
@@ -208,7 +209,7 @@ impl RankerState {
         stories_max: usize,
     ) -> Vec<Story> {
         self.faults.wait(FaultPoint::RankerScore).await;
-        // The scorer computes for milliseconds: tokio moves the other tasks of this thread away
+        // The scorer computes for milliseconds, so let tokio move other tasks to other threads
         // first.
         tokio::task::block_in_place(|| {
             scorer::rank(&self.cpu, user ^ model, candidates, stories_max)

@@ -27,8 +27,8 @@ pub struct LoadReport {
     pub failures: BTreeMap<String, u64>,
     /// Latency of the pages loaded.
     pub latency: Latency,
-    /// Delay with which the generator itself started requests. Unless it is small, the machine is
-    /// too busy to trust the rest.
+    /// Delay with which the generator itself started requests. If it is large, the machine was too
+    /// busy, and the other figures are unreliable.
     pub start_delay: Latency,
     /// Reports by link, fastest first; links without requests are left out.
     pub links: Vec<LinkReport>,
@@ -49,7 +49,8 @@ pub struct LinkReport {
     pub latency: Latency,
 }
 
-/// A distribution of durations, to three digits. All zero if nothing was measured.
+/// A distribution of durations, accurate to three digits. All values are zero if nothing was
+/// measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
     /// Minimum: the latency of the least disturbed request.
@@ -139,7 +140,8 @@ impl Tally {
         *self.failures.entry(cause).or_insert(0) += 1;
     }
 
-    /// Ends the run. Requests without an outcome count as failed, by the cause `unfinished`.
+    /// Creates the report. Requests without an outcome count as failed, with the cause
+    /// `unfinished`.
     pub(crate) fn finish(
         mut self,
         rate_per_s: f64,

@@ -19,7 +19,7 @@ use crate::values::Values;
 use crate::wire::store_server::{Store as StoreService, StoreServer};
 use crate::wire::{ReadReply, ReadRequest, WriteReply, WriteRequest};
 
-/// Maximum length of a key; longer keys are rejected.
+/// Maximum length of a key, in bytes; longer keys are rejected.
 const KEY_BYTES_MAX: usize = 256;
 
 /// Cost of unpacking a value of the archive shard.
@@ -124,7 +124,7 @@ impl Shelf {
         })
     }
 
-    /// Does the work of unpacking. The archive shard has the same values, packed.
+    /// Takes the time to unpack a value. The archive shard has packed copies of the values.
     #[stroboscope::trace(name = "archive")]
     fn unpack(&self, place: Place) {
         self.cpu.work(UNPACK_TIME, place.offset_bytes);

@@ -1,4 +1,4 @@
-//! Connections to the roles a role depends on.
+//! Connections to the roles that a role depends on.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ pub enum UpstreamError {
     },
 }
 
-/// Connects to `role` at `url`; retries until `patience` is over.
+/// Connects to `role` at `url`. Retries for the time `patience`.
 ///
 /// # Errors
 /// Returns an error if `url` is not a URL, or the role does not answer in time.
@@ -90,7 +90,7 @@ pub(crate) async fn connect(
     }
 }
 
-/// Opens a connection whose reads and writes are attributed to its users.
+/// Opens a connection whose reads and writes are attributed to the requests that use it.
 async fn open(uri: Uri, users: ConnectionUsers) -> io::Result<TokioIo<UsedStream<TcpStream>>> {
     let to = (uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(80));
     // An IPv6 address has brackets in a URL, and none in a socket address.
@@ -99,7 +99,7 @@ async fn open(uri: Uri, users: ConnectionUsers) -> io::Result<TokioIo<UsedStream
     Ok(TokioIo::new(users.wrap(stream)))
 }
 
-/// Returns the innermost error: tonic's own text is only "transport error".
+/// Returns the text of the innermost error, because tonic's own text is only "transport error".
 fn root_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(inner) = cause.source() {

@@ -26,7 +26,8 @@ pub struct NavLink {
     pub path: String,
     /// Name of the page.
     pub name: String,
-    /// Links of one group stand together, in order; the first group has no heading.
+    /// Heading of the group of links to which this one belongs; empty for a group without a
+    /// heading. Links of one group are adjacent.
     pub group: &'static str,
 }
 

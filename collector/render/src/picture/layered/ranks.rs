@@ -85,8 +85,8 @@ pub(super) fn of(boxes: usize, edges: &[(usize, usize)]) -> Vec<usize> {
             }
         }
     }
-    // The order is walked from the last box and back, so that a box that moves meets neighbours
-    // that have moved.
+    // Go through the order backwards and then forwards, so that a box moves after the neighbours
+    // that it follows.
     for _ in 0..MOVES {
         for &number in order.iter().rev() {
             let next = after[number].iter().map(|to| rank[*to]).min();
