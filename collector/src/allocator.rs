@@ -22,8 +22,8 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 /// Free memory returns to the system at once, because a subcommand that runs once seldom needs it
 /// again. Inference of a model of 4,096 segments took 2,350 MB with a delay of one second, and
 /// 1,560 MB without a delay, in the same time. A server keeps free memory for a while: see
-/// [`keep_within`]. jemalloc's own threads would start before the program drops its capabilities,
-/// and would keep them; [`keep_within`] starts them instead.
+/// [`keep_within`]. jemalloc's own threads are off here, because they would start before the
+/// program drops its capabilities, and would keep them. [`keep_within`] starts these threads.
 #[allow(unsafe_code, reason = "jemalloc finds its settings by name")]
 #[unsafe(export_name = "malloc_conf")]
 static SETTINGS: Option<&CStr> = Some(c"background_thread:false,dirty_decay_ms:0,muzzy_decay_ms:0");

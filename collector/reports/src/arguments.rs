@@ -141,9 +141,9 @@ pub struct SelectionArguments {
     /// Also use traces with known missing parts
     #[arg(long)]
     pub include_incomplete: bool,
-    /// Memory for traces and the model inferred from them. A trace that takes more than half of it
-    /// is left out and counted; a model that takes more is rejected [default: 60 % of the control
-    /// group's limit, or of the machine's memory]
+    /// Memory for traces and the model inferred from them. A trace that takes more than half of
+    /// this memory is left out and counted. A model for which there is too little is rejected
+    /// [default: 60 % of the control group's limit, or of the machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_reading_limit)]
     pub memory_limit: Option<u64>,
 }
@@ -190,8 +190,9 @@ pub struct ReadingArguments {
     /// form of segments; for example those of debugging code
     #[arg(long, value_name = "REGEX")]
     pub exclude: Option<Regex>,
-    /// In event logs, use the last token of an event's name as its data element, if the token is an
-    /// id or a number and the event has no attribute `element`: `sent-17` becomes `sent-*` about 17
+    /// In event logs, use the last token of an event's name as its data element. Applies if the
+    /// token is an id or a number, and the event has no attribute `element`. For example, `sent-17`
+    /// becomes `sent-*` about 17
     #[arg(long)]
     pub trailing_elements: bool,
     /// Use timestamps as recorded, even if round trips prove that the hosts' clocks differ

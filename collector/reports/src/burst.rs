@@ -28,8 +28,9 @@ const TIMES_REQUEST: u32 = 10;
 /// Explain a burst-config, or plan one
 ///
 /// Recording is on at wall time t, in ms since the Unix epoch, when config & t == config.
-/// `--config` explains a config; `--request` and `--duty` plan one: bursts at least ten times as
-/// long as a request, for at most that share of time. `plan` uses the requests in the store.
+/// `--config` explains a config. `--request` and `--duty` plan one: its bursts are at least ten
+/// times as long as a request, and take at most that share of time. `plan` uses the requests in the
+/// store.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["config", "request"]))]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]

@@ -18,14 +18,14 @@ use stroboscope_render::show::{Doc, Row, TableSpec};
 
 /// Show how the clocks of the hosts are related
 ///
-/// If a request goes from one host to another and comes back, the time between on the first host's
-/// clock minus that on the other's is the round-trip time on the network (RTT), and the offset
-/// between the two clocks is known to half of that. For each pair of hosts, the round trips of
-/// lowest RTT are kept over time, to follow drift. Clocks that agree with nearly all round trips
-/// are used as recorded. Clocks are corrected if nearly all round trips agree with one offset, or
-/// one drift, that is not zero. Between hosts that no round trips connect, orders are unknown; the
-/// output names such hosts. It also shows the unit of each host's timestamps, because orders within
-/// a unit are unknown, too.
+/// A request from one host to another and its response form a round trip. Its time on the first
+/// host's clock, minus the time on the second host's clock, is the round-trip time on the network
+/// (RTT). The offset between the two clocks is known to within half of the RTT. For each pair of
+/// hosts, the command keeps the round trips of lowest RTT over time, to follow drift. Clocks that
+/// agree with nearly all round trips are used as recorded. Clocks are corrected if nearly all round
+/// trips agree with one offset, or one drift, that is not zero. Between hosts that no round trips
+/// connect, orders are unknown; the output names such hosts. It also shows the unit of each host's
+/// timestamps, because orders within a unit are unknown, too.
 #[derive(Debug, Args)]
 pub struct Clocks {
     #[command(flatten)]

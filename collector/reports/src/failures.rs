@@ -43,9 +43,9 @@ const WARNINGS: (usize, u64) = (3, 12);
 /// Requests with missing parts count, too; those without a root fail if a failure leaves the
 /// recorded part. A failure starts at the failed span below which no other one failed; of several,
 /// at the one that ended first. Requests with a failed span whose root did not fail have recovered.
-/// Attributes of spans distinguish failed requests of a root operation from others, as `explain`
-/// does, if there are at least 12 of both since the error rate rose, if it did; attributes of the
-/// failure itself are left out.
+/// The command also searches for attributes of spans that distinguish failed requests of a root
+/// operation from others, as `explain` does. It needs at least 12 of both kinds. If the error rate
+/// rose, it uses only requests since then. It ignores attributes of the failure itself.
 #[derive(Debug, Args)]
 pub struct FailuresVerb {
     #[command(flatten)]

@@ -29,10 +29,10 @@ use stroboscope_render::show::{Cell, Doc};
 
 /// Infer the causal model and show it
 ///
-/// Starts from every hypothesis about every two segments (one happens before the other; they
-/// exclude each other) and about every two tasks that work on the same data elements (a pipeline),
-/// and drops what a trace contradicts. The attribute `element` names the data that a span or an
-/// event works on.
+/// Starts from all hypotheses: for every two segments, that one happens before the other, or that
+/// they exclude each other; for every two tasks that work on the same data elements, that they form
+/// a pipeline. Drops each hypothesis that a trace contradicts. The attribute `element` names the
+/// data that a span or an event works on.
 #[derive(Debug, Args)]
 pub struct Infer {
     #[command(flatten)]

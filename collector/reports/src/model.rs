@@ -37,15 +37,15 @@ const BYTES_PER_RELATION: usize = 160;
 const PAGE_ROWS: usize = 40;
 /// Print the causal model as a table, JSON or a graph; merge, save and compare models
 ///
-/// Shows one operation with the segments right before and right after its own: that of --focus, by
-/// default the one that requests wait for most. --all shows all. Tables and graphs show only
-/// relations that do not follow from others; --json has all of them with their support: how many
-/// traces could have contradicted each, and how many did.
+/// Shows one operation with the segments right before and right after its own. --focus selects the
+/// operation; by default, it is the one that requests wait for most. --all shows all operations.
+/// Tables and graphs show only relations that do not follow from others. --json has all relations
+/// with their support: how many traces could have contradicted each, and how many did.
 ///
 /// Uses the model of the store, or with --load a saved one; --merge adds saved models. With
-/// --compare, shows instead how it differs from an earlier one: relations that one of the two
-/// contradicts and the other does not, and segments that only one has. Each difference is tested
-/// (Fisher's exact test, corrected for the number of relations compared); the list has those that
+/// --compare, shows instead how it differs from an earlier model: relations that only one of the
+/// two models contradicts, and segments that only one has. Each difference is tested by Fisher's
+/// exact test, corrected for the number of relations compared. The list has the differences that
 /// exceed sampling noise, the largest certain change first.
 #[derive(Debug, Args)]
 pub struct ModelVerb {

@@ -74,8 +74,9 @@ pub(crate) struct FlowArguments {
     /// Level of detail
     #[arg(long, value_enum, default_value_t = ZoomArgument::Operation)]
     zoom: ZoomArgument,
-    /// Precision of consecutive repetitions: in buckets (1, 2, 3–4, 5–8, …), which shows a growing
-    /// loop without a category for every data-dependent length; exact (none); or ignored (all)
+    /// Treatment of consecutive repetitions. `buckets` distinguishes 1, 2, 3–4, 5–8, …: a growing
+    /// loop is visible, but data-dependent lengths do not each become a category. `none`
+    /// distinguishes every number, `all` none
     #[arg(long, value_enum, default_value_t = FoldArgument::Buckets)]
     fold: FoldArgument,
     /// Distinguish equal operations on different hosts

@@ -25,9 +25,10 @@ use stroboscope_render::show::Doc;
 /// Predict the CPU or memory percentiles of one process that serves the users of several
 ///
 /// Processes with the SDK report about once a second what they use. A sum of normal distributions
-/// describes the larger process if the usage of one is normal in its bulk, and if processes do not
-/// depend on each other. The command checks both; if either fails, it sums what processes used at
-/// the same time instead. It also predicts by how much the 99th percentile exceeds the normal one.
+/// describes the larger process under two conditions: most of a process's usage is normally
+/// distributed, and processes do not depend on each other. The command checks both. If either
+/// fails, it instead sums what processes used at the same time. It also predicts by how much the
+/// 99th percentile exceeds that of the normal distribution.
 ///
 ///   stroboscope pool --service store                   one process instead of two
 ///   stroboscope pool --service web --with ranker       one of either, on the same processors
@@ -51,7 +52,8 @@ pub struct PoolVerb {
     /// Service whose processes are pooled; not needed if there is only one
     #[arg(long, value_name = "SERVICE")]
     service: Option<String>,
-    /// Pool one of its processes with one of this service, instead of with one of its own
+    /// Pool one process of --service with one process of this service, instead of two processes of
+    /// --service
     #[arg(
         long,
         value_name = "SERVICE",
@@ -65,9 +67,9 @@ pub struct PoolVerb {
     /// Resource to predict
     #[arg(long = "of", value_enum, value_name = "WHAT", default_value_t = What::Cpu)]
     what: What,
-    /// Read samples from this file instead of the data directory: lines of CSV with column names in
-    /// the first line, or JSON, with process, ts_ns (ns since the Unix epoch) and value; and
-    /// service, if there are several
+    /// Read samples from this file instead of the data directory. Lines are CSV with column names
+    /// in the first line, or JSON. They have process, ts_ns (ns since the Unix epoch) and value,
+    /// and service if there are several
     #[arg(long, value_name = "FILE", conflicts_with_all = ["data", "what"])]
     samples: Option<PathBuf>,
 }

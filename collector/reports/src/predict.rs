@@ -21,11 +21,11 @@ use stroboscope_render::show::{Cell, Doc, Row, TableSpec};
 /// Show which attribute of a request predicts whether its server has slack
 ///
 /// For each attribute, a request is predicted to have slack if the last request with the same value
-/// had slack. Attributes are ranked by informedness: the share of slack that was predicted, minus
-/// the share of missing slack that was predicted as slack (Youden's J: 0 for a useless attribute, 1
-/// for a perfect one). A type I error predicts slack that does not exist; a type II error misses
-/// existing slack. The slack is that of a request's last server segment: by how much its response
-/// could have come later.
+/// had slack. Attributes are ranked by informedness (Youden's J): 0 for a useless attribute, 1 for
+/// a perfect one. It is the share of requests with slack that were predicted to have it, minus the
+/// share of requests without slack that were predicted to have it. A type I error predicts slack
+/// that does not exist; a type II error misses existing slack. The slack is that of a request's
+/// last server segment: by how much its response could have come later.
 #[derive(Debug, Args)]
 pub struct PredictVerb {
     #[command(flatten)]

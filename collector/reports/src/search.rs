@@ -28,9 +28,9 @@ use stroboscope_render::show::{Doc, TableSpec};
 ///   always ({ name = "lock" } implies eventually within 1ms { name = "unlock" })
 ///   at least 3 of { name = "retry" } within 100ms
 ///
-/// Whether a formula holds may be unknown for a request that is cut by a burst's edge, or for hosts
-/// whose clocks may err by more than the time between two spans. Such requests are counted, and
-/// listed after those that certainly match.
+/// The result may be unknown for a request that a burst's edge cuts, or if hosts' clocks may err by
+/// more than the time between two spans. Requests with an unknown result are counted, and listed
+/// after those that certainly match.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct SearchVerb {

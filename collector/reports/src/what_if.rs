@@ -28,14 +28,14 @@ const SEGMENTS_SHOWN: usize = 10;
 /// Show how fast requests would be if a segment took less time, or more
 ///
 /// Every request is replayed by the model: a segment starts when the last of its predecessors has
-/// ended. The differences between requests distinguish waiting from working: a wait ends when
-/// something else does (another segment, a place in a pool, a timer), and ends earlier or later
-/// with it; waits without a recorded reason keep their length. Queues that requests share (workers,
-/// connections, locks) are detected if all requests of a period were recorded, and are replayed
-/// with all their requests. Each change has a range: the effect of chance, and of everything that
-/// requests do not show, such as how long a segment works that works first and then waits, or the
-/// effect of load that no queue explains. The replay does not cover the effects of a change on
-/// caches, or on the number of requests.
+/// ended. The differences between requests distinguish waiting from working. A wait ends with
+/// something else, such as another segment, a place in a pool or a timer, and becomes shorter or
+/// longer with it. Waits without a recorded reason keep their length. Queues that requests share
+/// (workers, connections, locks) are detected if all requests of a period were recorded, and are
+/// replayed with all their requests. Each change has a range, which covers chance and everything
+/// that requests do not show. Requests do not show, for example, how long a segment works before it
+/// waits, or the effect of load that no queue explains. The replay does not cover the effects of a
+/// change on caches, or on the number of requests.
 #[derive(Debug, Args)]
 #[command(
     group(clap::ArgGroup::new("which").required(true).args(["segment", "operation", "category"])),

@@ -6,8 +6,8 @@
 //! can be merged. A plan may therefore have any number of partitions, and run wherever DataFusion
 //! runs plans.
 //!
-//! Clocks that provably differ are corrected as in the subcommand `infer`, by the round trips of
-//! all complete traces of the store, whichever traces the query selects.
+//! Clocks that provably differ are corrected as in the subcommand `infer`. The correction uses the
+//! round trips of all complete traces of the store, even if the query selects only some.
 
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};

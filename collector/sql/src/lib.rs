@@ -1,8 +1,9 @@
 //! SQL over the store, by Apache DataFusion. Empty without the feature `datafusion`.
 //!
-//! It provides the tables of the store (`spans`, `events`, `batches`, `kernel`), with a column for
-//! each attribute that has one in any file; the view `traces`, one row per trace; results as tables
-//! (`segments`, `relations`, `pipelines`, `paths`); and the aggregate function `infer`.
+//! It provides the tables of the store: `spans`, `events`, `batches` and `kernel`, with a column
+//! for each attribute that has one in any file. The view `traces` has one row per trace. Results
+//! are tables, too: `segments`, `relations`, `pipelines` and `paths`. The aggregate function
+//! `infer` returns a model.
 #![cfg(feature = "datafusion")]
 #![allow(
     missing_docs,

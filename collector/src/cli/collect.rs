@@ -60,8 +60,8 @@ pub(super) struct Collect {
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
     /// Octal mask of permissions that the collector's files, directories and unix socket do not
-    /// get. 077 restricts them to the collector's user; with 000, services of other users can reach
-    /// the socket; with 007, those of its group
+    /// get. 077 restricts them to the collector's user. 000 lets all users reach the socket, 007
+    /// those of its group
     #[arg(long, value_name = "MASK", default_value = "077", value_parser = parse_umask)]
     umask: Mode,
     /// Address for OTLP over HTTP, at /v1/traces and /v1/logs; `none` disables it. --listen accepts

@@ -28,9 +28,9 @@ const OURS: &str = "stroboscope";
 #[derive(Args, Clone, Copy, Debug)]
 #[command(next_help_heading = "Logging")]
 pub(super) struct LogArguments {
-    /// Format of the log on standard error, one line an event. json also logs what is otherwise
-    /// printed on standard output. text has priorities instead of times if systemd's journal reads
-    /// it
+    /// Format of the log on standard error, with one line per event. json also logs what is
+    /// otherwise printed on standard output. In text, lines have priorities instead of times if
+    /// systemd's journal reads them
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
     log_format: LogFormat,
     /// Lowest level to log

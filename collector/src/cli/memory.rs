@@ -16,8 +16,8 @@ use stroboscope_reports::size::parse_size;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-/// Sum of the bytes that HTTP reads ahead for one connection to the gRPC port, one to the OTLP port
-/// and one to the port of the pages.
+/// Sum of the bytes that HTTP reads ahead for three connections: one each to the ports for gRPC,
+/// OTLP and pages.
 const READ_AHEAD: u64 = (128 + 64 + 64) * KIB;
 /// Bytes that HTTP reads ahead for one connection at a port for clients of Jaeger or Tempo.
 const READER_READ_AHEAD: u64 = 64 * KIB;
@@ -38,8 +38,8 @@ pub(super) fn parse_limit(text: &str) -> Result<u64, String> {
 /// Arguments for the memory of `collect` and `view`.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct MemoryArguments {
-    /// Maximum memory of the process. All bounds on data that arrives, waits, is open or is read
-    /// derive from it [default: 60 % of the control group's limit, or of the machine's memory]
+    /// Maximum memory of the process. All bounds on received, queued, open and read data derive
+    /// from it [default: 60 % of the control group's limit, or of the machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_limit)]
     memory_limit: Option<u64>,
     /// Part of --memory-limit for pages and for answers to clients of Jaeger and Tempo. A single
@@ -122,10 +122,10 @@ impl MemorySplit {
         doors.connections_max = doors.connections_max.min(connections);
     }
 
-    /// Divides the ingest memory. An eighth is for data that is not durable yet. A log segment, at
-    /// most a sixty-fourth, takes about twelve times its size during its conversion to Parquet, and
-    /// again until the live model has absorbed it: together three eighths. A fifth is for open
-    /// traces.
+    /// Divides the ingest memory. An eighth is for data that is not durable yet. A log segment has
+    /// at most a sixty-fourth. It takes about twelve times its size during its conversion to
+    /// Parquet, and as much again until the live model has absorbed it: together three eighths. A
+    /// fifth is for open traces.
     pub(super) fn bound_intake(self, options: &mut Options) {
         /// Estimated memory of one record of an open trace, with its texts, in bytes.
         const RECORD: u64 = 400;

@@ -79,8 +79,8 @@ pub(super) fn verbs() -> Vec<Entry> {
 /// Shows what causes what in a distributed service.
 ///
 /// Services record in short bursts, and `collect` gathers their recordings. The other subcommands
-/// show which segments of a request come before which, which of them make up its latency, and how
-/// much slack the others have.
+/// show the order of a request's segments, which of them make up its latency, and how much slack
+/// the others have.
 #[derive(Debug, clap::Parser)]
 #[command(
     name = "stroboscope",

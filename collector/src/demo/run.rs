@@ -93,7 +93,7 @@ pub enum DemoError {
 /// Result of a run.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Report of a run that ended by itself.
+    /// Report of a run that was not interrupted.
     Report(Box<Report>),
     /// Number of the signal that ended the run.
     Interrupted(i32),

@@ -96,7 +96,7 @@ pub(crate) async fn run(options: ClientOptions, stop: &Stop) -> Result<(), RoleE
         .map_err(|error| RoleError::Report(error.to_string()))
 }
 
-/// Draws visit `number`. Any user may come again, always over the same link.
+/// Draws the user, link and sizes of visit `number`. A user who visits again uses the same link.
 fn visit(seed: u64, number: u64, links: &Mix, has_small_count: bool) -> Visit {
     let mut random = Random::new(mix(seed) ^ mix(number.wrapping_add(1)));
     let user = random.next_u64() % USERS;

@@ -22,7 +22,7 @@ const fn generator(name: &'static str, candidates: usize, worth: f64) -> Generat
 }
 
 /// Generators of a wide ranking. As in real feeds, a few sources propose most of the stories that
-/// people want to see, and they are not the sources that propose most.
+/// people want to see. These are not the sources that propose the most stories.
 pub(crate) const WIDE: [Generator; 10] = [
     generator("friends", 8, 6.0),
     generator("groups", 10, 2.0),

@@ -22,8 +22,8 @@ pub(crate) struct Place {
 
 /// Sharded index with one lock per shard.
 ///
-/// Keys are sharded by their first part. Real systems make this mistake: all `story/…` keys land in
-/// one shard, and the candidate generators, which run at the same time, contend for its lock.
+/// Keys are sharded by their first part, a mistake that real systems make. All `story/…` keys are
+/// in one shard, so the candidate generators, which run at the same time, contend for its lock.
 #[derive(Debug)]
 pub(crate) struct Index {
     shards: Vec<Mutex<Shard>>,

@@ -118,8 +118,8 @@ impl Default for Mix {
 }
 
 impl Mix {
-    /// Returns the link of a user. It is always the same one, as people mostly come back over the
-    /// same network (Chow et al., OSDI 2014, §5.2).
+    /// Returns the link of a user. A user always has one link, because people mostly return over
+    /// the same network (Chow et al., OSDI 2014, §5.2).
     #[must_use]
     pub fn link_of(&self, user: u64) -> LinkKind {
         let mut rest = unit(mix(user ^ LINK_SALT)) * 100.0;

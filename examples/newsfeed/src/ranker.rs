@@ -217,8 +217,8 @@ impl RankerState {
     }
 }
 
-/// Opens the span of a generator. Each generator has its own name in the trace, so that every
-/// request shows it under that name, regardless of which starts first.
+/// Opens the span of a generator, which has the generator's name. All requests therefore show a
+/// generator under one name, regardless of the order in which generators start.
 fn generator_span(generator: &str) -> Span {
     match generator {
         "friends" => span!("friends"),

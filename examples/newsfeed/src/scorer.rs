@@ -19,8 +19,8 @@ pub(crate) struct Candidate {
 /// Evaluates the ranking model on every candidate. Returns at most `stories_max` stories, best
 /// first.
 ///
-/// The time per candidate shrinks with their number, as a model with a fixed budget does: a request
-/// costs the same regardless of the number of candidates.
+/// The time for one candidate is the total time divided by the number of candidates. All requests
+/// therefore cost the same, as with a model that has a fixed budget.
 pub(crate) fn rank(
     cpu: &Cpu,
     user: u64,

@@ -32,8 +32,8 @@ impl Stop {
     /// Creates a signal that is given on SIGTERM and, unless a supervisor started this process, on
     /// SIGINT. Must be called inside a tokio runtime.
     ///
-    /// With a supervisor (`with_stdin`), the end of standard input stops it: the pipe closes
-    /// whenever the supervisor ends, for any reason, so that no role outlives it. The role then
+    /// With a supervisor (`with_stdin`), the end of standard input stops the role. The pipe closes
+    /// when the supervisor ends, for any reason, so no role outlives its supervisor. The role then
     /// ignores SIGINT, which a terminal sends to the whole process group, because the supervisor
     /// handles it.
     ///

@@ -36,7 +36,7 @@ pub struct NavLink {
 pub struct PageHead<'a> {
     /// Headline, and title of the window.
     pub title: &'a str,
-    /// Description in one line; none if empty.
+    /// Description of the page in one line; not shown if empty.
     pub about: &'a str,
     /// Data directory that the pages show.
     pub of: &'a str,

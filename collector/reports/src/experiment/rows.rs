@@ -19,9 +19,9 @@ pub(super) struct SideOf {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct MetricRow {
-    /// Root operation; none for all requests, or those of the hour.
+    /// Root operation; null for all requests, or for those of the hour.
     pub root: Option<String>,
-    /// Hour of the day in UTC in which requests began; none for any hour.
+    /// Hour of the day in UTC in which requests began; null for any hour.
     pub hour: Option<u8>,
     /// `mean`, `p50`, `p95` or `p99`.
     pub metric: String,

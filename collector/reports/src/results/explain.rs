@@ -180,8 +180,8 @@ impl From<Typical> for TypicalSays {
 }
 
 impl LeafRow {
-    /// Converts all leaves; those among later requests come first, because the set of affected
-    /// requests is closer to the reason than the time of the change.
+    /// Converts all leaves. Leaves among later requests come first, because they distinguish
+    /// affected requests, and not only the time of the change.
     pub fn all(telling: &Distinction) -> Vec<Self> {
         let among_later = telling.among_later.iter().flat_map(|found| {
             let [others, changed] = sides(&found.partial);

@@ -190,8 +190,9 @@ fn cdfs(report: &BreakdownReport) -> Cdfs {
     }
 }
 
-/// Returns rows in steps of 5 % of the requests: that share, the latency, and each category's share
-/// of the critical path, which that share of the requests does not exceed.
+/// Returns rows in steps of 5 % of the requests. Each row has the share of requests, and the
+/// latency and the categories' shares of the critical path that this share of the requests does not
+/// exceed.
 fn cdf_rows(report: &BreakdownReport) -> Vec<Vec<Cell>> {
     let names = report.categories.names();
     let cdfs: Vec<Vec<f64>> = (0..names.len())

@@ -19,7 +19,7 @@ pub(super) struct Item {
     pub end_ns: Option<i64>,
     pub thread: String,
     pub what: String,
-    /// Processor on which the thread ran; none for other activities.
+    /// Processor on which the thread ran; `None` for other activities.
     pub on_processor: Option<u16>,
 }
 

@@ -38,9 +38,10 @@ impl TimelineReport {
     }
 }
 
-/// `burst`, if one was requested, with the shown part; `requests` with their `spans` and
-/// `segments`; `kernel`, one element for each recording: everything recorded, each with its owner
-/// (the trace's low half) and its span.
+/// JSON of a request or a burst. `burst` has the times of the burst and of the shown part; it is
+/// null for a request. `requests` have their `spans` and `segments`. `kernel` has one element for
+/// each kernel recording, with all its activities. Each activity names its owner, which is the low
+/// half of a trace id, and its span.
 #[derive(Serialize, JsonSchema)]
 struct SeenJson<'a> {
     burst: Option<BurstJson>,

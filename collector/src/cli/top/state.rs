@@ -79,7 +79,7 @@ struct Sample {
 pub(super) struct TopState {
     /// Name of the source.
     pub name: String,
-    /// Latest snapshot; none before the first.
+    /// Latest snapshot; `None` before the first.
     pub snapshot: Option<Snapshot>,
     /// Time of the latest snapshot, since the loop began.
     taken: Duration,

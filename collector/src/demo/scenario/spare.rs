@@ -1,5 +1,5 @@
-//! Scenario: the ranker runs in parallel to a slower source, and leaves out less while the answer
-//! does not wait for the ranker (Chow, dissertation, §4.5.5.2).
+//! Scenario: the ranker runs in parallel to a slower source. It leaves out less for requests whose
+//! answer does not wait for the ranker (Chow, dissertation, §4.5.5.2).
 
 use std::collections::HashMap;
 

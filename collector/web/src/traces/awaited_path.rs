@@ -1,8 +1,8 @@
 //! Finds the model for a request's critical path, if it will be available soon.
 //!
-//! The model depends on the whole store, and a request's page does not wait for it: the page is
-//! first shown without the path, and again when the path is known. A large request is shown before
-//! the model is begun, because both use the whole processor.
+//! The model depends on the whole store, and a request's page does not wait for it. The page is
+//! first shown without the path, and reloads when the path is known. A large request is shown
+//! before the model is begun, because both use the whole processor.
 
 use std::time::Duration;
 

@@ -98,9 +98,10 @@ fn wanted(
     (place, weight)
 }
 
-/// Returns positions in this order, with at least these distances from the first one and from each
-/// other, and the smallest weighted sum of squared deviations from the wanted positions: an
-/// isotonic regression, by pooling adjacent violators.
+/// Returns positions in the order of `wanted`, which has wanted positions with weights. Neighbours
+/// are at least as far apart as in `distances`, which count from the first position. The result
+/// minimises the weighted sum of squared deviations from the wanted positions (isotonic regression
+/// by pooling adjacent violators).
 pub(super) fn spread(wanted: impl Iterator<Item = (f64, f64)>, distances: &[f64]) -> Vec<f64> {
     // Runs of vertices at minimum distance: the position of their first one, relative to the left
     // edge, their weight, and their length.
