@@ -91,7 +91,7 @@ fn newest_demo(data: &Path) -> Option<PathBuf> {
     demos.max().map(|(_, path)| path)
 }
 
-/// Directory to read from.
+/// Directory from which a store is read: a data directory, or a mirror of a published store.
 #[derive(Debug)]
 pub enum Readable {
     Directory(PathBuf),

@@ -79,7 +79,7 @@ struct BurstReport {
 /// A burst-config, explained or planned.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BurstPlan {
-    /// Mask.
+    /// Burst-config as a mask.
     config: u64,
     config_binary: String,
     /// Length of a burst in ms; null for masks with gaps.
@@ -90,7 +90,7 @@ pub struct BurstPlan {
     open_now: bool,
     /// Current time in ms since the Unix epoch, like all times here.
     now_ms: u64,
-    /// Next windows.
+    /// Next windows in which the config records.
     windows: Vec<PlannedWindow>,
     /// Longest requests that suit the period, in ns; null for masks without a single period.
     request_max_ns: Option<u64>,

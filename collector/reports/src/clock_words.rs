@@ -120,7 +120,7 @@ pub(crate) struct Timestamps {
 #[derive(Debug, Serialize, JsonSchema)]
 struct HostTimestamps {
     host: String,
-    /// Number of the host's group.
+    /// Number of the group to which the host belongs.
     island: usize,
     /// Unit in ns that all of its timestamps are whole multiples of.
     resolution_ns: u64,

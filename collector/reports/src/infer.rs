@@ -169,7 +169,7 @@ fn clocks_text(inference: &Inference) -> String {
     text
 }
 
-/// Recorded data, and losses.
+/// Numbers of recorded and of lost data.
 #[derive(Debug, Serialize, JsonSchema)]
 struct RecordedEntry {
     processes: u64,
@@ -304,7 +304,7 @@ pub struct InferenceReport<'a> {
     mutual_exclusion: Pairs<'a>,
     pipelines: Vec<PipelineEntry<'a>>,
     convergence: Vec<ConvergenceEntry>,
-    /// Null if the clocks agree.
+    /// Correction of the clocks; null if they agree.
     clocks: Option<CorrectedClocks>,
     timestamps: Timestamps,
     #[serde(skip)]

@@ -6,7 +6,7 @@ use stroboscope_analysis::distribution::Distribution;
 
 use stroboscope_render::rows;
 
-/// Mean, quantiles and maximum.
+/// Mean, quantiles and maximum of durations, in ns.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Latency {
     pub mean_ns: f64,

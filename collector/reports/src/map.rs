@@ -81,7 +81,7 @@ pub struct MapReport {
     top: usize,
 }
 
-/// A service.
+/// Figures of one service.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ServiceRow {
     service: String,

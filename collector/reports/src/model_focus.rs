@@ -20,7 +20,7 @@ pub(crate) fn focus_path(operation: &str) -> String {
     format!("/model?focus={}", path_segment(operation))
 }
 
-/// An operation of the model.
+/// Figures of one operation of a model.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ModelOperation {
     /// `service:name`.

@@ -116,7 +116,7 @@ impl<'a> ModelReport<'a> {
     }
 }
 
-/// Two segments with a relation.
+/// Two segments with a relation, and the number of traces with both.
 struct Pair {
     first: SegmentName,
     second: SegmentName,

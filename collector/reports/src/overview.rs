@@ -96,7 +96,7 @@ pub struct HeatmapRow {
     /// Beginning of the interval, ns since the Unix epoch.
     from_ns: i64,
     until_ns: i64,
-    /// Shortest latency in this row.
+    /// Lower bound of latency.
     latency_from_ns: u64,
     /// Exclusive upper bound of latency; null if there is none.
     latency_until_ns: Option<u64>,

@@ -53,7 +53,7 @@ pub(crate) struct PeriodArguments {
     same_workload: bool,
 }
 
-/// Both periods, opened.
+/// The two periods to compare, with their opened stores.
 pub(crate) struct Periods {
     pub before: PeriodOf,
     pub after: PeriodOf,
@@ -71,7 +71,7 @@ impl Periods {
 /// Arguments that define the categories of requests.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct FlowArguments {
-    /// Level of detail
+    /// Level of detail of a category's structure
     #[arg(long, value_enum, default_value_t = ZoomArgument::Operation)]
     zoom: ZoomArgument,
     /// Treatment of consecutive repetitions. `buckets` distinguishes 1, 2, 3–4, 5–8, …: a growing

@@ -190,7 +190,7 @@ struct PooledService {
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct RefusalOf {
-    /// `not_normal`, `dependent`, `untold` or `few_samples`.
+    /// Kind of the reason: `not_normal`, `dependent`, `untold` or `few_samples`.
     kind: &'static str,
     said: String,
 }
@@ -203,13 +203,13 @@ struct DependenceOf {
     shift_ns: i64,
     /// Rank correlation of the two usages: 1 if they rise and fall together, −1 if in turn.
     correlation: f64,
-    /// Rank correlation without the shift.
+    /// Rank correlation of the two usages without the shift.
     at_once: f64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct PercentileRow {
-    /// `p50`, `p95` or `p99`.
+    /// Name of the percentile: `p50`, `p95` or `p99`.
     percentile: String,
     /// Percentile of a sum of normal distributions.
     normal: f64,

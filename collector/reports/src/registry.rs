@@ -26,11 +26,11 @@ pub struct Entry {
     /// Adds the arguments of the subcommand to a command.
     pub command: fn(Command) -> Command,
     pub run: Run,
-    /// SQL tables, if it has any.
+    /// SQL tables of the subcommand; `None` if it has none.
     pub tables: Option<Tables>,
     /// True if the worker threads of the subcommand drop their capabilities when they start.
     pub is_confined: bool,
-    /// Page, if it has one.
+    /// Page of the subcommand; `None` if it has none.
     pub page: Option<Page>,
     /// Returns the schema of the JSON that the subcommand prints.
     pub schema: Option<fn(&mut SchemaGenerator) -> Schema>,

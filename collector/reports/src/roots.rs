@@ -33,7 +33,7 @@ pub(crate) fn latency_text(roots: &ByRoot) -> String {
     format!("latency{of} p50 {p50}, p95 {p95}, p99 {p99}")
 }
 
-/// Requests of one root operation.
+/// Figures of the requests of one root operation.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RootRow {
     root: String,

@@ -92,7 +92,7 @@ pub struct SearchSays {
     notes: Notes,
     /// Number of requests or bursts searched.
     searched: u64,
-    /// Number of matches.
+    /// Number of requests or bursts that match.
     matched: u64,
     /// Number of requests or bursts with unknown results, because they are cut off or their clocks
     /// err too much.

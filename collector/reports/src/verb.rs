@@ -36,7 +36,7 @@ pub trait ReadingVerb {
     /// Returns the arguments for reading the store, and those for additional outputs.
     fn arguments(&self) -> (ReadingArguments, &ShowArguments);
 
-    /// Computes the report.
+    /// Computes the report from a study of the store.
     fn answer(&self, study: &NamedStudy) -> Result<Self::Report, Failure>;
 
     /// Computes the report, and prints it.
@@ -67,10 +67,10 @@ pub trait PageVerb {
     fn document(&self, reader: &Reader) -> PageSays;
 }
 
-/// A subcommand as a page.
+/// Page of a subcommand.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
-    /// Name on the command line.
+    /// Name of the subcommand.
     pub name: &'static str,
     /// Name with its parent subcommand, if it has one.
     pub words: &'static str,
@@ -83,7 +83,7 @@ pub struct Page {
 /// Tables of a subcommand without arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct Tables {
-    /// Tables of its document.
+    /// Tables that the subcommand's report contains.
     pub specs: &'static [TableSpec],
     /// Builds its document from a study of this data directory.
     pub document: fn(&Path, &NamedStudy) -> Result<Doc, Failure>,
@@ -121,7 +121,7 @@ pub fn give(
     )
 }
 
-/// Form of a printed result.
+/// Form in which a result is printed, and its destination.
 #[derive(Clone, Copy, Debug)]
 pub struct Form<'a> {
     /// Data directory of the result.
@@ -172,7 +172,7 @@ pub fn write_forms(doc: &Doc, data: &Path, show: &ShowArguments) -> Result<(), F
     })
 }
 
-/// Writes an output file.
+/// Writes an output file that the user requested.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     std::fs::write(path, bytes)
         .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))

@@ -245,7 +245,7 @@ impl From<Change> for WrittenChange {
     }
 }
 
-/// Mean and three quantiles.
+/// Mean and three quantiles, of latency or of its change.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Quantiles<T> {
     mean_ns: f64,
@@ -286,7 +286,7 @@ struct WaitsFound {
     shared_queues: usize,
 }
 
-/// Requests of one root operation.
+/// Latency of the requests of one root operation, before and after a change.
 #[derive(Debug, Serialize, JsonSchema)]
 struct KindChange {
     root: String,
@@ -342,7 +342,7 @@ rows! {
     change_high_ns: DurationNs, "to" = row.change_high_ns;
 }
 
-/// A segment that is changed.
+/// A segment to which the change applies, as a row of a table.
 struct ChangedSegmentRow<'a>(&'a SegmentName);
 
 rows! {

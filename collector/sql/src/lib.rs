@@ -80,13 +80,13 @@ fn engine_text(error: &DataFusionError) -> String {
     }
 }
 
-/// Limits of a query.
+/// Limits of one query.
 #[derive(Clone, Copy, Debug)]
 pub struct SqlLimits {
     /// Maximum memory in bytes for sorting, joining and grouping. Operators that can do so spill
     /// the excess to temporary files. The results of subcommands are not counted.
     pub memory_bytes: usize,
-    /// Maximum duration.
+    /// Maximum duration of the query.
     pub time: Duration,
 }
 
@@ -99,7 +99,7 @@ impl Default for SqlLimits {
     }
 }
 
-/// Rows of a query.
+/// Rows that a query returned.
 #[derive(Debug)]
 pub struct SqlRows(Vec<RecordBatch>);
 

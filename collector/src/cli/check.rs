@@ -39,7 +39,7 @@ pub(super) struct CheckVerb {
     json: bool,
 }
 
-/// Result of the check.
+/// Result of checking a data directory.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct CheckedDirectory {
     /// True if nothing is wrong, or everything wrong was repaired.
@@ -63,7 +63,7 @@ struct CheckedTable {
     bytes: u64,
 }
 
-/// One problem.
+/// One problem of a data directory.
 #[derive(Debug, Serialize, JsonSchema)]
 struct DefectRow {
     kind: &'static str,

@@ -19,7 +19,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use stroboscope_reports::output::say;
 
-/// Subcommands that have log options.
+/// Subcommands that accept the log options.
 const WITH_ARGUMENTS: [&str; 2] = ["collect", "config"];
 /// Prefix of the log targets of our crates. Other crates log only warnings and errors, because at
 /// level `debug` the HTTP crates log headers, which contain tokens.
@@ -70,10 +70,10 @@ impl LogLevel {
     }
 }
 
-/// Form of a log line.
+/// Format of the log's lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lines {
-    /// Text with the time.
+    /// Line of text with the time.
     Text,
     /// Text with a priority as in sd-daemon(3); the journal adds the time.
     Journal,
@@ -166,7 +166,7 @@ where
 /// as errors that quote a client's message, lose their middle.
 const LINE_CHARS_MAX: usize = 1_000;
 
-/// Priority number of syslog.
+/// Returns the priority of syslog for a level.
 fn priority(level: Level) -> u8 {
     match level {
         Level::ERROR => 3,

@@ -18,7 +18,7 @@ use stroboscope_reports::Failure;
 use stroboscope_reports::bad_argument::in_our_words;
 use stroboscope_reports::output::say;
 
-/// Prefix of the environment variables.
+/// Prefix of the environment variables that set options of `collect`.
 const PREFIX: &str = "STROBOSCOPE_COLLECT_";
 /// Name of the subcommand, and of its section in the settings file.
 const SECTION: &str = "collect";
@@ -35,7 +35,7 @@ pub(super) struct SettingsArguments {
     pub config: Option<PathBuf>,
 }
 
-/// Source of a value.
+/// Source from which the value of an option comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     Default,

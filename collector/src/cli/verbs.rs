@@ -49,7 +49,7 @@ const BELOW: [(&str, Option<&str>, &[&str]); 2] = [
     ("collect", None, &["ready", "config"]),
 ];
 
-/// Returns all subcommands.
+/// Returns all subcommands of this build.
 pub(super) fn verbs() -> Vec<Entry> {
     let mut verbs = vec![
         #[cfg(feature = "demo")]

@@ -17,7 +17,7 @@ use stroboscope_query::{
 /// Results of the demo that come from the store.
 #[derive(Debug)]
 pub struct Findings {
-    /// Processes, bursts and losses.
+    /// Numbers of processes, bursts and lost records.
     pub recorded: RecordedSummary,
     /// State of the clocks, as the kernels report it.
     pub kernel_clocks: KernelClocks,
@@ -39,7 +39,7 @@ pub struct Findings {
     pub bottlenecks: Vec<Bottleneck>,
     /// Processor time of the processes.
     pub processor_use: ProcessorUse,
-    /// Names of the segments.
+    /// Labels of the model's segments.
     pub labels: Labels,
     /// Summary of the kernel's recording, if there is one.
     pub kernel: Option<KernelOverview>,

@@ -5,7 +5,7 @@ use stroboscope_newsfeed::{Fleet, FleetError, FleetOptions, LoadReport};
 /// Hidden subcommand under which this program runs one role of the newsfeed.
 pub const ROLE_VERB: &str = "newsfeed";
 
-/// Result of the load.
+/// Result of running the load.
 pub(super) enum LoadOutcome {
     /// Report of a load that ran to its end.
     Report(LoadReport),

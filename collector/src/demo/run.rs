@@ -27,7 +27,7 @@ use stroboscope_server::redact::RedactSettings;
 use stroboscope_store::limits::Limits;
 use stroboscope_store::tables::Store;
 
-/// Options of a run.
+/// Options of one run of the demo.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
     /// Directory in which this run creates its own subdirectory.
@@ -36,7 +36,7 @@ pub struct DemoOptions {
     pub rate_per_s: f64,
     /// Duration of the load, in seconds.
     pub seconds: f64,
-    /// Burst-config, as text.
+    /// Burst-config as text, such as `256ms/1024ms`.
     pub burst_config: String,
     /// Faults of the newsfeed, such as `store.read=+5ms`.
     pub faults: Vec<String>,
@@ -46,7 +46,7 @@ pub struct DemoOptions {
     pub kernel: bool,
 }
 
-/// Error of a run.
+/// Reasons for which a run of the demo fails.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
     /// The program cannot find its own executable, or has no runtime.
@@ -64,7 +64,7 @@ pub enum DemoError {
          256ms/1024ms or always"
     )]
     NeverRecords(String),
-    /// The newsfeed failed.
+    /// A process of the newsfeed failed.
     #[error("the newsfeed: {0}")]
     Fleet(#[from] FleetError),
     /// The collector failed.
@@ -90,7 +90,7 @@ pub enum DemoError {
     NothingExplored,
 }
 
-/// Result of a run.
+/// Result of one run of the demo.
 #[derive(Debug)]
 pub enum Outcome {
     /// Report of a run that was not interrupted.

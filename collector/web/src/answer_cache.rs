@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::progress::{ProgressSender, Step};
 
-/// A computed answer.
+/// A computed answer to a request for a page or data.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -34,7 +34,7 @@ impl PendingAnswer {
     }
 }
 
-/// Result of a lookup.
+/// Result of looking up an answer: cached, or being computed.
 #[derive(Debug)]
 pub(crate) enum Lookup {
     Kept(Answer),

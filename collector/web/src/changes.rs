@@ -11,7 +11,7 @@ use crate::progress::ProgressSender;
 use crate::scope::Scope;
 use crate::site::Site;
 
-/// Maximum number of changes shown.
+/// Maximum number of changes to list.
 const SHOWN: usize = 5;
 
 /// Lists changes of latency and of the share of failed requests in a time range, as links to the

@@ -13,7 +13,7 @@ use url::form_urlencoded::Serializer;
 use crate::rates::Rates;
 use crate::scope::Scope;
 
-/// Preset time ranges.
+/// Preset time ranges: the value of `since`, and the text of the link.
 const PRESETS: [(&str, &str); 4] = [
     ("15min", "Last 15 min"),
     ("1h", "1 h"),

@@ -147,7 +147,7 @@ impl NoPage {
 /// Identifies an answer in the cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
-    /// Usually the address.
+    /// Text that identifies the answer, usually the page's address.
     text: String,
     made_of: MadeOf,
 }

@@ -25,7 +25,7 @@ const LOOKED_FOR: Duration = Duration::from_secs(1);
 /// Configuration of a site.
 #[derive(Clone, Debug)]
 pub struct SiteOptions {
-    /// The data directory.
+    /// Data directory that the pages show.
     pub data: PathBuf,
     /// Name of the data directory on the pages.
     pub name: String,

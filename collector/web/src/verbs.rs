@@ -17,7 +17,7 @@ pub struct VerbPage {
     pub words: &'static str,
     /// Description in one line.
     pub about: String,
-    /// Long description.
+    /// Description in several paragraphs.
     pub more: String,
     /// Options of the subcommand.
     pub fields: Vec<Field>,
@@ -50,7 +50,7 @@ pub enum FieldKind {
     Flag,
     /// One of these texts.
     Choice(Vec<String>),
-    /// A number.
+    /// A number without a unit.
     Number,
     /// A factor: 0 or more, where 1 changes nothing.
     Factor,
@@ -58,7 +58,7 @@ pub enum FieldKind {
     Text(String),
 }
 
-/// Answer of a subcommand.
+/// Answer of a subcommand for its page: the document, and remarks.
 #[derive(Clone, Debug, Default)]
 pub struct VerbAnswer {
     pub doc: Doc,

@@ -11,19 +11,19 @@ use crate::random::{mix, unit};
 /// Longest delay of a fault, so that a typing error does not hang a demo.
 const DELAY_MAX: Duration = Duration::from_secs(60);
 
-/// Place of a fault.
+/// Place in the newsfeed at which a fault can be injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultPoint {
     /// The client sends a `count` of at most a block. The web server then reads the user's log from
     /// the store, changes it and writes it back, which it does for no other request. Takes no
     /// duration.
     ClientSmallCount,
-    /// The edge, before it passes a request on.
+    /// The edge waits before it passes a request on.
     EdgeProxy,
-    /// The web server, in every pagelet it generates.
+    /// The web server waits in every pagelet that it generates.
     WebRender,
-    /// The web server, once in every page of users whose `partition` is 1: the half that an
-    /// experiment gave the new code.
+    /// The web server waits once in every page of users whose `partition` is 1: the half to which
+    /// an experiment gave new code.
     WebPartition,
     /// The web server reads the user's first property a second time right after the first. Takes no
     /// duration.
@@ -39,13 +39,13 @@ pub enum FaultPoint {
     /// The ranker's cache of models misses, and the ranker reads the model from the store. Takes no
     /// duration.
     RankerCacheMiss,
-    /// The ranker, while it scores.
+    /// The ranker waits before it scores candidates.
     RankerScore,
     /// The ranker asks one more candidate generator: a change of structure. Takes no duration.
     RankerExtraCall,
-    /// The store, in every read, outside the lock.
+    /// The store waits in every read, without holding a lock.
     StoreRead,
-    /// The store, in every read, while it holds the lock of the key's shard.
+    /// The store waits in every read, while it holds the lock of the key's shard.
     StoreLock,
     /// The store has only one shard, so all readers contend for its lock. Takes no duration.
     StoreOneShard,
@@ -54,7 +54,7 @@ pub enum FaultPoint {
 }
 
 impl FaultPoint {
-    /// Every point, in the order in which a request meets them.
+    /// List of the points, in the order in which a request meets them.
     pub const ALL: [Self; 15] = [
         Self::ClientSmallCount,
         Self::EdgeProxy,
@@ -73,7 +73,7 @@ impl FaultPoint {
         Self::StoreArchiveShard,
     ];
 
-    /// The name used on the command line.
+    /// Returns the name of the point on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -140,7 +140,7 @@ impl fmt::Display for FaultPoint {
 /// `s`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fault {
-    /// Place of the fault.
+    /// Place at which the fault is injected.
     pub point: FaultPoint,
     /// Length of the delay; zero for a point that takes no duration.
     pub delay: Duration,
@@ -157,7 +157,7 @@ pub enum FaultError {
         FaultPoint::accepted()
     )]
     UnknownPoint {
-        /// The whole fault.
+        /// Text of the whole fault.
         text: String,
         /// The part that should be a point.
         point: String,
@@ -165,17 +165,17 @@ pub enum FaultError {
     /// A point that delays was given without a duration.
     #[error("fault {text:?}: {point} needs a duration, as in {point}=+5ms")]
     DurationMissing {
-        /// The whole fault.
+        /// Text of the whole fault.
         text: String,
-        /// The point.
+        /// Point of the fault.
         point: FaultPoint,
     },
     /// A point that only changes structure was given a duration.
     #[error("fault {text:?}: {point} takes no duration; write {point} or {point}@50%")]
     DurationUnwanted {
-        /// The whole fault.
+        /// Text of the whole fault.
         text: String,
-        /// The point.
+        /// Point of the fault.
         point: FaultPoint,
     },
     /// The duration is not `+NUMBER` and a unit.
@@ -183,7 +183,7 @@ pub enum FaultError {
         "fault {text:?}: {duration:?} is not a duration such as +500us, +5ms or +1s (at most 60 s)"
     )]
     BadDuration {
-        /// The whole fault.
+        /// Text of the whole fault.
         text: String,
         /// The part that should be a duration.
         duration: String,
@@ -191,7 +191,7 @@ pub enum FaultError {
     /// The percentage is not a number above 0 and at most 100, followed by a percent sign.
     #[error("fault {text:?}: {percent:?} is not a percentage such as 50% (above 0, at most 100)")]
     BadPercent {
-        /// The whole fault.
+        /// Text of the whole fault.
         text: String,
         /// The part that should be a percentage.
         percent: String,

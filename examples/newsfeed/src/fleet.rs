@@ -11,7 +11,7 @@ use crate::member::{ExitReport, Member, MemberError};
 use crate::report::LoadReport;
 use crate::schedule::{Schedule, ScheduleError};
 
-/// Options of a fleet.
+/// Options for starting a fleet.
 #[derive(Debug, Clone)]
 pub struct FleetOptions {
     /// The program that runs roles.
@@ -114,7 +114,7 @@ pub enum FleetError {
     /// The client's report cannot be read.
     #[error("the client's report cannot be read: {problem}; it printed {text:?}")]
     Report {
-        /// Description of the problem.
+        /// Text of the error.
         problem: String,
         /// The beginning of the client's output.
         text: String,

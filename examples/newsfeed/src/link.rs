@@ -24,10 +24,10 @@ pub enum LinkKind {
 }
 
 impl LinkKind {
-    /// Every kind, fastest first.
+    /// List of the kinds, fastest first.
     pub const ALL: [Self; 3] = [Self::Fast, Self::Cable, Self::Slow3g];
 
-    /// The name used on the command line and in reports.
+    /// Returns the name of the kind on the command line and in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

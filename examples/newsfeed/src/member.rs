@@ -25,7 +25,7 @@ pub enum MemberError {
     /// The process could not be started.
     #[error("cannot start {program} as {role}: {source}")]
     Spawn {
-        /// The role.
+        /// Name of the role.
         role: &'static str,
         /// The program that should have run it.
         program: String,
@@ -35,7 +35,7 @@ pub enum MemberError {
     /// The process ended before it accepted connections.
     #[error("the {role} ended ({status}) before it was ready; its own message is above")]
     NotReady {
-        /// The role.
+        /// Name of the role.
         role: &'static str,
         /// Exit status, as text.
         status: String,
@@ -43,33 +43,33 @@ pub enum MemberError {
     /// The process did not accept connections in time.
     #[error("the {role} was not ready within {} s", READY_WITHIN.as_secs())]
     Late {
-        /// The role.
+        /// Name of the role.
         role: &'static str,
     },
     /// The process printed something other than its address.
     #[error("the {role} printed {line:?} and not its address")]
     Unclear {
-        /// The role.
+        /// Name of the role.
         role: &'static str,
-        /// Line that it printed.
+        /// Line that the role printed.
         line: String,
     },
     /// The process ended while it was needed.
     #[error("the {role} ended ({status}) during the run; its own message is above")]
     Died {
-        /// The role.
+        /// Name of the role.
         role: &'static str,
         /// Exit status, as text.
         status: String,
     },
 }
 
-/// Exit of a role process.
+/// Report on the exit of a role process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExitReport {
-    /// The role.
+    /// Name of the role.
     pub role: &'static str,
-    /// Process id that it had.
+    /// Process id that the role had.
     pub pid: u32,
     /// Its exit status, or the error.
     pub status: String,

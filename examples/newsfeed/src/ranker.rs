@@ -38,7 +38,7 @@ const STORIES_MAX: u32 = 100;
 /// Number of times that the fault `ranker.longer-loop` reads each part.
 const LONGER_LOOP_ROUNDS: u32 = 3;
 
-/// Flags of the ranker.
+/// Command-line flags of the ranker.
 #[derive(Debug, clap::Args)]
 pub struct RankerOptions {
     /// Address to listen on; port 0 picks a free one.
@@ -67,7 +67,7 @@ pub struct RankerOptions {
     /// Maximum number of requests at a time; waiting requests go in order of their predicted slack.
     #[arg(long, value_name = "COUNT")]
     slack_order: Option<usize>,
-    /// A fault, as POINT=+DURATION[@PERCENT%]; repeatable.
+    /// Fault to inject, as POINT=+DURATION[@PERCENT%]; repeatable.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
 }

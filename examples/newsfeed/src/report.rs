@@ -17,13 +17,13 @@ pub struct LoadReport {
     pub rate_per_s: f64,
     /// Time during which requests started, in nanoseconds.
     pub duration_ns: u64,
-    /// Requests whose scheduled time has come.
+    /// Number of requests whose scheduled time has come.
     pub sent: u64,
-    /// Pages loaded completely.
+    /// Number of pages that loaded completely.
     pub ok: u64,
-    /// Pages not loaded; `sent == ok + failed`.
+    /// Number of pages that did not load completely; `sent == ok + failed`.
     pub failed: u64,
-    /// Failed requests by cause.
+    /// Number of failed requests by cause.
     pub failures: BTreeMap<String, u64>,
     /// Latency of the pages loaded.
     pub latency: Latency,
@@ -37,13 +37,13 @@ pub struct LoadReport {
 /// The part of a [`LoadReport`] that went over one kind of link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkReport {
-    /// The kind of link.
+    /// Kind of the link.
     pub link: LinkKind,
-    /// Requests whose scheduled time has come.
+    /// Number of requests whose scheduled time has come.
     pub sent: u64,
-    /// Pages loaded completely.
+    /// Number of pages that loaded completely.
     pub ok: u64,
-    /// Pages not loaded.
+    /// Number of pages that did not load completely.
     pub failed: u64,
     /// Latency of the pages loaded.
     pub latency: Latency,
@@ -63,7 +63,7 @@ pub struct Latency {
     pub p95_ns: u64,
     /// 99th percentile.
     pub p99_ns: u64,
-    /// Maximum.
+    /// Maximum duration.
     pub max_ns: u64,
 }
 

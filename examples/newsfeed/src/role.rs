@@ -30,7 +30,7 @@ pub enum Role {
     Client(ClientOptions),
 }
 
-/// Flags that every role takes.
+/// Command-line flags that all roles accept.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Supervision {
     /// Stop when standard input ends, as a supervisor's children do.

@@ -36,7 +36,7 @@ pub enum ServeError {
     /// The address cannot be announced on standard output.
     #[error("cannot report on standard output that {address} is ready: {source}")]
     Announce {
-        /// The address that is ready.
+        /// Address that accepts connections.
         address: SocketAddr,
         /// Error of the system.
         source: io::Error,
@@ -44,7 +44,7 @@ pub enum ServeError {
     /// The server failed while it served.
     #[error("the server on {address} failed: {source}")]
     Failed {
-        /// The address it served.
+        /// Address that the server served.
         address: SocketAddr,
         /// Error of the server.
         source: tonic::transport::Error,
@@ -65,11 +65,11 @@ pub(crate) async fn serve(
 
 /// Layer between the connection and the routes.
 pub(crate) enum Before {
-    /// Nothing.
+    /// No layer.
     Nothing,
-    /// Requests may have to wait for their turn.
+    /// Layer that makes requests wait for their turn.
     Order(SlackOrderLayer),
-    /// Some requests are copied.
+    /// Layer that copies some requests.
     Copies(Copies),
 }
 

@@ -63,7 +63,7 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Stops now.
+    /// Gives the signal to stop.
     pub(crate) fn now(&self) {
         self.sender.send_replace(true);
     }

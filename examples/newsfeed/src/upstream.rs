@@ -26,9 +26,9 @@ pub enum UpstreamError {
     /// The address is not a URL of a gRPC server.
     #[error("--{role} {url:?} is not a URL such as http://127.0.0.1:7001: {problem}")]
     BadUrl {
-        /// The role at the other end.
+        /// Name of the role at the other end.
         role: &'static str,
-        /// Given text.
+        /// URL as it was given.
         url: String,
         /// Description of the problem.
         problem: String,
@@ -39,13 +39,13 @@ pub enum UpstreamError {
          start the {role} first, or check --{role}"
     )]
     Unreachable {
-        /// The role at the other end.
+        /// Name of the role at the other end.
         role: &'static str,
         /// URL of the role.
         url: String,
         /// Time for which this role tried, in milliseconds.
         waited_ms: u128,
-        /// The last error.
+        /// Text of the last error.
         problem: String,
     },
 }

@@ -29,7 +29,7 @@ use crate::wire::{PageRequest, Pagelet, RankRequest, Story};
 /// Number of other users that the fault `web.call-loop` reads.
 const LOOP_ROUNDS: u64 = 4;
 
-/// Stories on a page.
+/// Number of stories on a page.
 const STORIES: u32 = 10;
 
 /// Maximum growth of a browser's log, in bytes, that is merged into the stored block. A larger
@@ -37,7 +37,7 @@ const STORIES: u32 = 10;
 /// have.
 pub(crate) const BLOCK_BYTES: u64 = 4_096;
 
-/// Flags of the web server.
+/// Command-line flags of the web server.
 #[derive(Debug, clap::Args)]
 pub struct WebOptions {
     /// Address to listen on; port 0 picks a free one.
@@ -52,7 +52,7 @@ pub struct WebOptions {
     /// Longest wait for the store and the ranker at start-up, in milliseconds.
     #[arg(long, default_value_t = 5_000)]
     patience_ms: u64,
-    /// A fault, as POINT=+DURATION[@PERCENT%]; repeatable.
+    /// Fault to inject, as POINT=+DURATION[@PERCENT%]; repeatable.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
 }

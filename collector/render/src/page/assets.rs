@@ -96,7 +96,7 @@ impl Asset {
         }
     }
 
-    /// Returns the source text.
+    /// Returns the JavaScript source of the module.
     #[must_use]
     pub fn text(self) -> &'static str {
         self.file().1

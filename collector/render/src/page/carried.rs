@@ -10,7 +10,7 @@ const AFTER: &str = "after";
 const COMPARING: [&str; 2] = ["/compare", "/explain"];
 /// Alternative names of the parameters for the ends of a range, with the usual names.
 const OTHER_NAMES: [(&str, &str); 2] = [("from", "since"), ("to", "until")];
-/// Attributes that hold an address.
+/// Beginnings of HTML attributes whose value is an address.
 const ATTRIBUTES: [&str; 5] = [
     "href=\"",
     "data-live=\"",

@@ -11,9 +11,9 @@ use crate::show::Doc;
 /// One of several documents on a page.
 #[derive(Debug)]
 pub struct Section {
-    /// Anchor of links to it.
+    /// Id that links use as the anchor of the section.
     pub id: &'static str,
-    /// Content.
+    /// Document in the section.
     pub doc: Doc,
 }
 

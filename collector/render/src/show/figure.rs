@@ -19,11 +19,11 @@ pub struct Figure {
 /// Content of a picture.
 #[derive(Clone, Debug)]
 pub enum Drawing {
-    /// Numbers.
+    /// A chart of numbers.
     Chart(Chart),
-    /// Intervals over time.
+    /// A timeline of intervals.
     Timeline(Timeline),
-    /// Relations between nodes.
+    /// A graph of nodes and edges.
     Graph(Graph),
 }
 
@@ -72,7 +72,7 @@ impl From<Graph> for Drawing {
     }
 }
 
-/// Numbers.
+/// A chart of numbers.
 #[derive(Clone, Debug)]
 pub enum Chart {
     /// Lines over one plane, from (0, 0).
@@ -151,7 +151,7 @@ pub struct Bar {
     pub beside: String,
 }
 
-/// A bar of several parts.
+/// A horizontal bar of several parts.
 #[derive(Clone, Debug)]
 pub struct Stack {
     pub name: String,
@@ -169,7 +169,7 @@ pub struct StackPart {
 }
 
 impl Stack {
-    /// Returns the total length.
+    /// Returns the sum of the parts' lengths.
     #[must_use]
     pub fn length(&self) -> f64 {
         self.parts.iter().map(|part| part.length).sum()
@@ -180,7 +180,7 @@ impl Stack {
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     pub length_ns: u64,
-    /// Named moments.
+    /// Marked moments, in ns, with their names.
     pub marks: Vec<(u64, String)>,
     /// Rows from top to bottom.
     pub rows: Vec<TimelineRow>,
@@ -251,7 +251,7 @@ pub struct Interval {
     pub slack_ns: u64,
 }
 
-/// Relations between nodes.
+/// Nodes, and the edges between them.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     pub nodes: Vec<GraphNode>,

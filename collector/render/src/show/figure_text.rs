@@ -23,7 +23,7 @@ const WAITED: char = '─';
 const SLACK: char = '·';
 const MARK: char = '│';
 
-/// Returns a picture as lines.
+/// Draws a picture as lines of text. `None` for `width` uses [`WIDTH`].
 pub(super) fn lines(drawing: &Drawing, width: Option<usize>) -> Vec<String> {
     let width = width.unwrap_or(WIDTH);
     match drawing {

@@ -209,7 +209,7 @@ macro_rules! rows {
     };
 }
 
-/// A table with its rows.
+/// A table: its definition, title and rows.
 #[derive(Clone, Debug)]
 pub struct Table {
     /// Name and columns.

@@ -15,7 +15,7 @@ const PART_HEAD: &str = "from … to";
 const BOLD: &str = "\u{1b}[1m";
 const PLAIN: &str = "\u{1b}[0m";
 
-/// Options of rendering.
+/// Options for rendering documents as text.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TextView {
     /// Maximum width of lines, in columns of the terminal. If it is `None`, lines are not broken

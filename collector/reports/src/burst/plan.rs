@@ -87,7 +87,7 @@ impl PlanVerb {
     }
 }
 
-/// Bursts that reach a goal.
+/// Plan of bursts for a goal, and the data that the plan is based on.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BurstPlanSays {
     #[serde(flatten)]
@@ -133,7 +133,7 @@ struct Busiest {
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct PlanRow {
-    /// Mask.
+    /// Burst-config as a mask.
     config: u64,
     config_binary: String,
     burst_ms: u64,
@@ -152,7 +152,7 @@ struct PlanRow {
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct GivesWay {
-    /// `whole_requests`, `duty` or `longest`.
+    /// Part of the goal to relax: `whole_requests`, `duty` or `longest`.
     part: &'static str,
     said: String,
     plan: Option<PlanRow>,

@@ -23,7 +23,7 @@ pub(super) struct MetricRow {
     pub root: Option<String>,
     /// Hour of the day in UTC in which requests began; null for any hour.
     pub hour: Option<u8>,
-    /// `mean`, `p50`, `p95` or `p99`.
+    /// Name of the metric: `mean`, `p50`, `p95` or `p99`.
     pub metric: String,
     pub control_ns: Option<f64>,
     pub test_ns: Option<f64>,
@@ -51,7 +51,7 @@ pub(super) struct MetricRow {
 /// Difference between equal sides by chance.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct NoiseRow {
-    /// `mean`, `p50`, `p95` or `p99`.
+    /// Name of the metric: `mean`, `p50`, `p95` or `p99`.
     pub metric: String,
     /// Number of units and of requests on each side: half of the requests that were treated alike.
     pub units: usize,
@@ -86,7 +86,7 @@ pub(super) struct NeededRow {
 /// Balance of the sides in one respect.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct BalanceRow {
-    /// `users`, `load` or `mix`.
+    /// Respect in which the sides are compared: `users`, `load` or `mix`.
     pub what: &'static str,
     /// Expected value: for users, the share assigned to the test; for load, the control's requests
     /// per unit.

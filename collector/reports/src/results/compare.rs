@@ -71,7 +71,7 @@ enum Verdict {
     TooFew,
 }
 
-/// Requests of one period.
+/// Figures of the requests of one period.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct PeriodSummary {
     requests: u64,

@@ -55,7 +55,7 @@ struct AmongLaterSays {
     /// Time in ns at the changed place that these requests exceed or, if they became faster, stay
     /// below.
     boundary_ns: u64,
-    /// True if they take longer.
+    /// True if these requests became slower, false if they became faster.
     slower: bool,
     /// Share of the earlier requests that exceed or stay below the boundary.
     earlier_share: f64,
@@ -166,7 +166,7 @@ pub struct LeafRow {
     tests: Vec<ParameterCondition>,
 }
 
-/// Latency of requests.
+/// Median and 95th percentile of the latency of some requests.
 #[derive(Debug, Serialize, JsonSchema)]
 struct TypicalSays {
     p50_ns: u64,

@@ -46,7 +46,7 @@ pub struct BrokenDown {
     cdf_figures: Vec<Figure>,
 }
 
-/// Strata of an attribute.
+/// Strata of requests by the values or quantiles of an attribute.
 #[derive(Debug, Serialize, JsonSchema)]
 struct By {
     attribute: String,

@@ -26,7 +26,7 @@ fn holder(holder: &LockHolder) -> &str {
     }
 }
 
-/// A lock as a row.
+/// A lock as a row of a table. The map has full ids of requests by their low halves.
 struct LockRow<'a>(&'a LockSum, &'a HashMap<u64, u128>);
 
 /// Names the first entry with its share of `total_ns`, and the number of others. The largest entry
@@ -164,7 +164,8 @@ fn summary(overview: &KernelOverview) -> String {
     said
 }
 
-/// An operation at a lock.
+/// An operation that waits at a lock or holds it, as a row of a table. The last value is the lock's
+/// total wait, in ns.
 struct PartRow<'a>(&'a str, WaitSum, u64);
 
 rows! {
@@ -178,7 +179,7 @@ rows! {
     waits: Count, "waits" = sum.waits;
 }
 
-/// A wait at a lock.
+/// A wait at a lock, as a row of a table. The map has full ids of requests by their low halves.
 struct WaitRow<'a>(&'a LockExample, &'a HashMap<u64, u128>);
 
 rows! {

@@ -92,7 +92,7 @@ struct PartJson<'a> {
     recording: String,
     events: usize,
     lost: u64,
-    /// Burst-config of the recording.
+    /// Burst-config of the recording, as a mask.
     burst_config: u64,
     /// Other burst-configs by which services of the host recorded at the time.
     services_burst_configs: &'a [u64],
@@ -249,7 +249,7 @@ rows! {
     start_ns: Count, "" = u64::try_from(row.start_ns).ok();
 }
 
-/// Rows of one request.
+/// Rows of a table with a request's spans, segments and kernel activities.
 struct Happenings<'a> {
     trace: &'a str,
     origin_ns: i64,
@@ -288,7 +288,7 @@ impl<'a> Happenings<'a> {
         });
     }
 
-    /// Adds activities of the kernel.
+    /// Adds rows for activities of the kernel.
     fn items<'i>(&mut self, items: impl Iterator<Item = &'i Item>, depth: usize) {
         for item in sum_up(items.collect()) {
             let takes_ns = item.end_ns.map(|end_ns| end_ns.abs_diff(item.start_ns));

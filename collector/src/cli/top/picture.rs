@@ -10,7 +10,7 @@ use stroboscope_render::show::{scrubbed, shortened};
 use super::snapshot::{LatestPath, Operation, Snapshot};
 use super::state::{SortKey, TopState};
 
-/// Style of a line.
+/// Style of a line on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     Plain,
@@ -36,7 +36,7 @@ pub(super) struct Size {
 
 /// Width of a column of numbers with its separator, in characters.
 const NUMBERS: usize = 8;
-/// Number of columns of numbers.
+/// Number of table columns that hold numbers.
 const NUMBER_COLUMNS: usize = 7;
 /// Minimum number of table rows, however small the screen is.
 const ROWS_MIN: usize = 1;

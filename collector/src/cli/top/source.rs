@@ -17,12 +17,12 @@ use stroboscope_reports::study::{NamedStudy, Reader};
 use stroboscope_store::flush::now_ns;
 use stroboscope_store::progress::silent;
 
-/// Timeout of a request.
+/// Timeout of a request to the collector.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum length of a response, in bytes.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 
-/// Source to watch.
+/// Collector or store that `top` watches.
 #[derive(Clone, Debug)]
 pub(super) enum TopSource {
     Collector(SocketAddr),

@@ -12,7 +12,7 @@ const RATE_OVER: Duration = Duration::from_secs(10);
 /// Maximum length of a filter, in characters.
 const FILTER_MAX: usize = 200;
 
-/// Sort order of the table.
+/// Column by which the table's rows are sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SortKey {
     #[default]
@@ -74,10 +74,10 @@ struct Sample {
     requests: u64,
 }
 
-/// State of the screen.
+/// State of the screen: the latest snapshot, and what the user has selected.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TopState {
-    /// Name of the source.
+    /// Name of the collector or store, as shown to the user.
     pub name: String,
     /// Latest snapshot; `None` before the first.
     pub snapshot: Option<Snapshot>,

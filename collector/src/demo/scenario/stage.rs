@@ -21,7 +21,7 @@ use stroboscope_server::ingest::Stop;
 /// Tradeoff point of the newsfeed's ranker.
 pub(super) const POINT: &str = "ranker.candidates";
 
-/// Timeout of a request.
+/// Timeout of a request to the ranker.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Running processes of a scenario.

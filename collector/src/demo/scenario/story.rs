@@ -7,12 +7,12 @@ use clap::ValueEnum as _;
 
 use super::Scenario;
 
-/// One figure of a scenario.
+/// One measured figure of a scenario, with its verdict.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Label of the figure.
+    /// Text that names the figure.
     pub what: String,
-    /// Value as text.
+    /// Value of the figure as text.
     pub value: String,
     /// Value as a number; `None` for figures without a goal.
     pub number: Option<f64>,

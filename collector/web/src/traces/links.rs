@@ -40,7 +40,7 @@ fn beside_others(html: &mut Html, request: &Request, root: &str) {
     }
 }
 
-/// Writes the list of links.
+/// Writes the list of links to related pages and other programs.
 pub(super) fn elsewhere(html: &mut Html, request: &Request) {
     let id = request.recorded.id.to_string();
     let root: String = byte_serialize(request.aligned.root_name().as_bytes()).collect();

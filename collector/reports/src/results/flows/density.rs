@@ -25,7 +25,7 @@ pub(super) struct LatencyDensity {
     bars: Vec<BarRow>,
 }
 
-/// A mode of the latency.
+/// A mode of the latency: a local maximum of the density.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct ModeRow {
     latency_ns: f64,
@@ -35,7 +35,7 @@ struct ModeRow {
     prominence: f64,
 }
 
-/// A range of latencies.
+/// Share of the requests in one range of latency.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct BarRow {
     from_ns: f64,

@@ -11,7 +11,7 @@ use stroboscope_render::humanise::{counted, percent};
 use stroboscope_render::rows;
 use stroboscope_render::show::{Axis, Chart, Doc, Figure, Kind, LegendPlace, Line};
 
-/// Log of omissions.
+/// Omissions by interval of time, tradeoff point and kind.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LogSays {
     #[serde(flatten)]
@@ -33,7 +33,7 @@ struct LogRow {
     from_ns: i64,
     point: String,
     service: String,
-    /// `omit`, `default` or `low_fidelity`.
+    /// Kind of the omission: `omit`, `default` or `low_fidelity`.
     kind: String,
     /// True if decided in advance, false if forced.
     proactive: bool,
