@@ -80,8 +80,8 @@ pub struct FailuresReport {
     recovered_origins: Vec<RecoveredOriginRow>,
     /// Number of requests whose origins of failures are beyond the limit of distinct origins.
     other_origins: u64,
-    /// Attributes that distinguish failed requests of a root operation from others; failed ones and
-    /// the largest share first.
+    /// Sets of attributes that distinguish failed requests of a root operation from others. For
+    /// each root operation, those of failed requests come first, and the largest recall first.
     leaves: Vec<FailureLeafRow>,
     /// Root operations whose failed requests no attribute distinguishes from others, if there are
     /// at least 12 of both.

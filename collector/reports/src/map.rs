@@ -103,7 +103,7 @@ pub struct ServiceRow {
 pub struct EdgeRow {
     caller: String,
     callee: String,
-    /// Number of requests with such a call.
+    /// Number of requests with a call along this edge.
     requests: u64,
     calls: u64,
     /// Number of calls whose client span or called span failed.

@@ -112,7 +112,7 @@ pub(crate) struct Neighbour {
     operation: String,
     /// Number of traces with both segments of the most frequent pair.
     traces: u64,
-    /// Number of these traces with another order.
+    /// Number of these traces in which the segments have another order.
     contradictions: u64,
     /// Share of these traces among the traces with that segment of the operation in focus, 0 to 1.
     share: f64,

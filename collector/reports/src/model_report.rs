@@ -45,7 +45,7 @@ pub struct ModelReport<'a> {
     /// Command that shows all operations.
     #[serde(skip)]
     all_command: String,
-    /// Number of rows of each table.
+    /// Maximum number of rows of each table.
     #[serde(skip)]
     top: usize,
 }

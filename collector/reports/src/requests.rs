@@ -81,7 +81,7 @@ pub struct RequestRow {
     /// `service:name` of its root; empty if its root is missing.
     root: String,
     latency_ns: u64,
-    /// Beginning, ns since the Unix epoch.
+    /// Beginning of the request, ns since the Unix epoch.
     start_ns: i64,
     spans: u64,
     services: u64,

@@ -126,7 +126,7 @@ struct FoundRequest {
     trace: String,
     /// `service:name` of its root.
     root: String,
-    /// Beginning, ns since the Unix epoch.
+    /// Beginning of the request, ns since the Unix epoch.
     start_ns: i64,
     latency_ns: i64,
     /// True if the formula certainly holds, false if it may hold.

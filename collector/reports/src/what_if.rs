@@ -58,13 +58,13 @@ pub struct WhatIfVerb {
     category: Option<String>,
     #[command(flatten)]
     categories: CategoryArguments,
-    /// Multiply their durations by this factor
+    /// Multiply the segments' durations by this factor
     #[arg(long, value_name = "FACTOR", value_parser = parse_factor)]
     scale: Option<f64>,
-    /// Limit each of them to this duration
+    /// Limit the duration of each segment to this
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     cap: Option<Duration>,
-    /// Add this duration to each of them
+    /// Add this duration to that of each segment
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     add: Option<Duration>,
 }
@@ -223,7 +223,7 @@ pub struct WhatIf {
     slower: u64,
 }
 
-/// `{"scale": 0.5}`, `{"cap_ns": 7}` or `{"add_ns": 7}`.
+/// Change as JSON: `{"scale": 0.5}`, `{"cap_ns": 7}` or `{"add_ns": 7}`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum WrittenChange {

@@ -12,7 +12,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
-/// Table whose rows take a while to compute.
+/// Table whose rows are computed only when a query reads it.
 pub trait GivenTable: Debug + Send + Sync {
     /// Returns the name of the table in queries.
     fn name(&self) -> &str;

@@ -135,7 +135,7 @@ struct ScenarioFigure {
     value: String,
     number: Option<f64>,
     paper: Option<String>,
-    /// Null if the figure has no goal.
+    /// True if the goal was met; null if the figure has no goal.
     met: Option<bool>,
 }
 

@@ -20,7 +20,7 @@ const AGE_PER_MAKING: u32 = 20;
 /// does not reload in a loop.
 const FAILED_FOR: Duration = Duration::from_secs(10);
 
-/// The last request that was read.
+/// Slot for the last request that was read.
 type LastRequest = Arc<Mutex<Option<(RequestKey, Arc<Request>)>>>;
 
 /// Cache of the last store, model and request.

@@ -12,8 +12,8 @@ const PERIOD: &str = "PERIOD";
 /// Maximum number of attributes that a form offers.
 const ATTRIBUTES_OFFERED_MAX: usize = 500;
 
-/// Builds the form, filled in with the current options. Time range and root operation have a form
-/// of their own, and are sent along.
+/// Builds the form, filled in with the current options. Sends time range and root operation along
+/// as hidden fields, because the strip above the page has their form.
 pub(crate) fn form(page: &VerbPage, asked: &[(String, String)], scope: &Scope) -> Html {
     let mut html = Html::new();
     let submits_itself = page

@@ -54,7 +54,8 @@ pub enum FieldKind {
     Number,
     /// A factor: 0 or more, where 1 changes nothing.
     Factor,
-    /// Any text; the value name describes it.
+    /// Any text. The value is the option's value name, such as `DURATION`, which describes the
+    /// text.
     Text(String),
 }
 

@@ -71,7 +71,7 @@ pub struct ExitReport {
     pub role: &'static str,
     /// Process id that the role had.
     pub pid: u32,
-    /// Its exit status, or the error.
+    /// Exit status of the role, or the error of waiting for it.
     pub status: String,
     /// True if it stopped on request with status 0.
     pub clean: bool,

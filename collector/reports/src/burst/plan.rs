@@ -92,7 +92,7 @@ impl PlanVerb {
 pub struct BurstPlanSays {
     #[serde(flatten)]
     notes: Notes,
-    /// Longest requests of interest, in ns.
+    /// Latency of the longest requests of interest, in ns.
     longest_ns: f64,
     /// Maximum share of time that may be recorded: the stricter bound of duty and overhead.
     duty_max: f64,

@@ -35,7 +35,7 @@ pub(super) struct MetricRow {
     /// p-value corrected for the number of metrics: among the metrics with at most q, a share q is
     /// chance.
     pub q_value: Option<f64>,
-    /// True if it differs, with the given certainty.
+    /// True if test and control differ, with the given certainty.
     pub differs: bool,
     /// Number of equal units or bursts that would vary as much as these do.
     pub effective_clusters: Option<f64>,
@@ -44,7 +44,7 @@ pub(super) struct MetricRow {
     pub times_for_1_percent: Option<f64>,
     pub times_for_5_percent: Option<f64>,
     pub times_for_20_percent: Option<f64>,
-    /// Reason that there is no result.
+    /// Reason why there is no result; null if there is one.
     pub why_not: Option<String>,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct NeededRow {
     pub metric: String,
     /// Difference as a part; 0.05 is 5 %.
     pub difference: f64,
-    /// Multiple of the data of this experiment.
+    /// Required data, as a multiple of this experiment's data.
     pub times: f64,
     /// Number of requests on both sides together.
     pub requests: f64,
@@ -92,8 +92,8 @@ pub(super) struct BalanceRow {
     /// per unit.
     pub expected: Option<f64>,
     pub found: Option<f64>,
-    /// Probability of such a difference by chance; for the mix, the smallest among its operations,
-    /// corrected for their number.
+    /// Probability that chance alone makes the sides differ this much; for the mix, the smallest
+    /// among its operations, corrected for their number.
     pub p_value: f64,
     pub is_balanced: bool,
 }
@@ -109,7 +109,7 @@ pub(super) struct SideMixRow {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct LeftOutRow {
-    /// Beginning, ns since the Unix epoch.
+    /// Beginning of the time that was left out, ns since the Unix epoch.
     pub from_ns: i64,
     pub to_ns: i64,
     pub requests: usize,

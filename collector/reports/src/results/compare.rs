@@ -50,7 +50,7 @@ pub struct ComparisonReport {
     leaves_not_asked: bool,
     /// Root operations, largest change of the share of requests first.
     mix: Vec<MixRow>,
-    /// Variation of requests of one category.
+    /// Variation of latency within categories, in both periods.
     variation: VariationSays,
     /// Changes outside of the services.
     surroundings: Vec<String>,

@@ -38,7 +38,7 @@ pub struct ExplainedSays {
     counted: Sides,
     /// Number of requests from which the tree was grown.
     learned_from: Sides,
-    /// Number of requests that judged the tree.
+    /// Number of other requests, by which the tree was judged.
     held_out: Sides,
     /// Parameters that were excluded from the search.
     left_out: Vec<LeftOutRow>,
@@ -67,7 +67,7 @@ struct AmongLaterSays {
     counted: Sides,
     /// Number of requests from which the tree was grown.
     learned_from: Sides,
-    /// Number of requests that judged the tree.
+    /// Number of other requests, by which the tree was judged.
     held_out: Sides,
 }
 
@@ -135,7 +135,7 @@ impl Sides {
 pub struct LeafRow {
     /// Conditions that all of these requests satisfy.
     conditions: Vec<String>,
-    /// True if they belong to the changed side.
+    /// True if these requests belong to the changed side.
     changed: bool,
     /// True if both sides are of the later period: requests that show the change, and the others.
     /// Otherwise the sides are those of the change; if times changed, these are all requests of the
@@ -149,7 +149,7 @@ pub struct LeafRow {
     requests: u64,
     /// Number of requests in the held-out sample that satisfy the conditions.
     held_out: u64,
-    /// Probability of such a separation by chance.
+    /// Probability that chance alone separates the requests this clearly.
     p_value: f64,
     /// Share of these requests that have the change.
     changed_share: f64,

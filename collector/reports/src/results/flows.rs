@@ -94,7 +94,7 @@ pub struct CategoryRow {
     total_share: f64,
     /// Number of operations; repeated parts count once.
     operations: u64,
-    /// True if something in them failed.
+    /// True if an operation in these requests failed.
     fails: bool,
     example: Option<String>,
 }

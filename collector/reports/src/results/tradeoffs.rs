@@ -96,7 +96,7 @@ struct CurveRow {
     requests_per_second: f64,
     /// Latency at the model's quantile, in ns.
     latency_ns: f64,
-    /// Half of the 95 % interval.
+    /// Half of the width of the latency's 95 % interval, in ns.
     error_ns: f64,
     requests: u64,
 }

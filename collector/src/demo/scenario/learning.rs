@@ -23,7 +23,7 @@ const CHUNK_S: f64 = 2.0;
 #[derive(Clone)]
 pub(super) struct LearningResult {
     pub(super) point: LearnedPoint,
-    /// Observations from which they were learned.
+    /// Observations from which the models were learned.
     observed: TradeoffObservations,
     /// Latency beyond which the ranker is past its knee, in nanoseconds.
     pub(super) limit_ns: f64,

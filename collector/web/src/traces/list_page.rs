@@ -122,8 +122,8 @@ impl ListQuery {
     }
 }
 
-/// Builds the form, filled in with the query. Time range and root operation have a form of their
-/// own, and are sent along.
+/// Builds the form, filled in with the query. Sends time range and root operation along as hidden
+/// fields, because the strip above the page has their form.
 pub(super) fn form(asked: &ListQuery, scope: &Scope) -> Html {
     let mut html = Html::new();
     html.markup("<form class=\"options\" method=\"get\" action=\"/traces\"><div class=\"fields\">");

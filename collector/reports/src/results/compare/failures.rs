@@ -18,7 +18,7 @@ pub(super) struct FailureShiftRow {
     failed: Counts,
     /// Shares of failed requests, 0 to 1.
     rates: Rates,
-    /// Probability of such a difference by chance.
+    /// Probability that chance alone makes the shares differ this much.
     p_value: f64,
     /// True if the share changed by more than chance, and by enough to matter.
     changed: bool,

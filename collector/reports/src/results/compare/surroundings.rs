@@ -43,7 +43,8 @@ impl MixRow {
 pub(super) struct VariationSays {
     before: VariationOf,
     after: VariationOf,
-    /// Probability of such different C² by chance; null if a period has no such category.
+    /// Probability that chance alone makes the periods' C² differ this much; null if a period has
+    /// no category with over ten requests.
     p_value: Option<f64>,
     changes: Vec<VariationRow>,
 }
