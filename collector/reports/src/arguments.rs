@@ -264,6 +264,8 @@ impl ReadingArguments {
         }
     }
 
+    /// Returns the selection of requests that these arguments describe.
+    ///
     /// # Errors
     /// Returns an error if the time range ends before it begins.
     pub fn selection(&self) -> Result<Selection, Failure> {

@@ -51,7 +51,7 @@ pub struct Infer {
 /// Number of traces between two points of the convergence with `--json`.
 const CONVERGENCE_EVERY: u64 = 10_000;
 
-/// Size of the model after this number of traces, and changes since the previous point.
+/// Size of the model after `traces` traces, and changes since the previous point.
 #[derive(Debug, Serialize, JsonSchema)]
 struct ConvergenceEntry {
     traces: u64,

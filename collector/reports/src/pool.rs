@@ -76,7 +76,7 @@ pub struct PoolVerb {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// Processor time per time: 1 is one busy core
+    /// Busy cores: processor time divided by wall time
     Cpu,
     /// Resident memory
     Memory,

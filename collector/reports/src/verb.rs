@@ -85,7 +85,7 @@ pub struct Page {
 pub struct Tables {
     /// Tables that the subcommand's report contains.
     pub specs: &'static [TableSpec],
-    /// Builds its document from a study of this data directory.
+    /// Builds the document of the subcommand's report, from a study of this data directory.
     pub document: fn(&Path, &NamedStudy) -> Result<Doc, Failure>,
 }
 

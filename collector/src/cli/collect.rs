@@ -125,7 +125,7 @@ pub(super) struct Collect {
     log: LogArguments,
     /// Trace the collector itself with its own SDK, and ship the traces to `self` or to the address
     /// of another collector, http://HOST:PORT or unix:/PATH. Shipping itself is not traced. The
-    /// STROBOSCOPE_… variables set bursts and all else, as for services
+    /// STROBOSCOPE_… variables configure the SDK, as for services
     #[arg(long, value_name = "ADDRESS", value_parser = parse_own_traces)]
     own_traces: Option<OwnTracesTo>,
 }

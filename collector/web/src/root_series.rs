@@ -61,7 +61,8 @@ fn open(html: &mut Html, series: &RootSeries, text: &str) {
         .markup("\">");
 }
 
-/// Closes a picture, with a line where the operation changed.
+/// Closes a picture. Draws a line at the column `since`, in which the operation changed, if it is
+/// given.
 fn close(html: &mut Html, since: Option<i64>) {
     if let Some(since) = since {
         html.markup("<path class=\"since\" d=\"M")

@@ -159,6 +159,8 @@ struct GivesWay {
 }
 
 impl BurstPlanSays {
+    /// Plans bursts for the goal `wanted`; `record_ns` is the cost of a record.
+    ///
     /// # Errors
     /// Returns an error if the goal bounds the overhead, and the store has no data on it.
     fn of(basis: BurstBasis, wanted: &GoalArguments, record_ns: f64) -> Result<Self, String> {
