@@ -93,8 +93,8 @@ impl std::fmt::Display for MemorySplit {
 }
 
 impl MemorySplit {
-    /// Starts threads that return free memory to the system: early if usage is near the limit. Does
-    /// nothing on systems other than Linux.
+    /// Starts threads that return free memory to the system, at once if usage is near the limit.
+    /// Does nothing on systems other than Linux.
     pub(super) fn keep_within(self) -> Result<(), Failure> {
         #[cfg(target_os = "linux")]
         allocator::keep_within(self.limit).map_err(Failure::of)?;

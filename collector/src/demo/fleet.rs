@@ -16,7 +16,8 @@ pub(super) enum LoadOutcome {
 /// Runs the load against a fresh fleet and stops the fleet, also when `interrupted` resolves first.
 /// Leaves nothing running in either case.
 ///
-/// # Errors Returns an error if a process does not start, or ends before the load does.
+/// # Errors
+/// Returns an error if a process does not start, or ends before the load does.
 pub(super) async fn run(
     options: FleetOptions,
     started: impl FnOnce(&[(&'static str, u32)]),

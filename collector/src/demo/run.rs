@@ -101,7 +101,8 @@ pub enum Outcome {
 
 /// Runs the demo. Leaves nothing running in any case.
 ///
-/// # Errors Returns an error if a process or the collector fails, or if the recording is of no use.
+/// # Errors
+/// Returns an error if a process or the collector fails, or if the recording is of no use.
 pub fn run(options: &DemoOptions, runtime: &Runtime) -> Result<Outcome, DemoError> {
     let config = BurstConfig::parse(&options.burst_config)?.config;
     if config == BurstConfig::NEVER {

@@ -82,8 +82,8 @@ impl FleetOptions {
 
     /// Validates the options. Starts nothing.
     ///
-    /// # Errors Returns an error if a fault, the mix, the rate or the length of the load is
-    /// invalid.
+    /// # Errors
+    /// Returns an error if a fault, the mix, the rate or the length of the load is invalid.
     pub fn check(&self) -> Result<(), FleetError> {
         self.parsed_faults()?;
         self.mix.as_deref().map(str::parse::<Mix>).transpose()?;
@@ -140,8 +140,9 @@ impl Fleet {
     /// Starts the roles of the options, except the client, on free loopback ports. Each role starts
     /// once the roles that it needs are ready. Call inside a tokio runtime.
     ///
-    /// # Errors Returns an error if an option is invalid, or a process does not become ready. No
-    /// process is left running in that case.
+    /// # Errors
+    /// Returns an error if an option is invalid, or a process does not become ready. No process is
+    /// left running in that case.
     pub async fn start(options: FleetOptions) -> Result<Self, FleetError> {
         options.check()?;
         let faults = options.parsed_faults()?;
@@ -228,7 +229,8 @@ impl Fleet {
 
     /// Starts another ranker and returns the address where it accepts requests.
     ///
-    /// # Errors Returns an error if the ranker does not become ready.
+    /// # Errors
+    /// Returns an error if the ranker does not become ready.
     pub async fn add_ranker(&mut self) -> Result<SocketAddr, FleetError> {
         Ok(self.start_ranker().await?)
     }

@@ -77,7 +77,7 @@ impl CarriedParameters {
         parameter.map_or("", |parameter| &parameter.value)
     }
 
-    /// Returns the parameters that a page takes.
+    /// Returns the parameters that a link to the page at `path` carries.
     fn taken_by(&self, path: &str) -> &[Parameter] {
         match COMPARING.contains(&path) {
             true => &self.given,

@@ -1,4 +1,4 @@
-//! Typed tables.
+//! Tables with typed columns, for people and for machines.
 
 use std::borrow::Cow;
 

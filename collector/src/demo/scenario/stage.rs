@@ -73,7 +73,7 @@ pub(super) enum LoadOmission {
     Nothing,
     /// Leaves out this share, at random.
     Random(f64),
-    /// Leaves out this share, by the model in force.
+    /// Leaves out this share, chosen by the model in force.
     ByModel(f64),
 }
 
