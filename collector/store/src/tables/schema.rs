@@ -8,7 +8,7 @@
 //!
 //! The lines below declare the other columns, in their order: the name, the kind, the expression
 //! that writes it from a row, the cell that it is read into, and its meaning for users in
-//! `docs/running.md`. `kernel_schema.rs` declares those of **kernel**.
+//! `docs/store.md`. `kernel_schema.rs` declares those of **kernel**.
 
 use std::sync::Arc;
 
