@@ -8,7 +8,7 @@
 //!
 //! The lines below declare the other columns in their order. A line has the column's name, its
 //! kind, the expression for its value in a row, and the cell that it is read into. The text at the
-//! end is its meaning for users in `docs/running.md`. `kernel_schema.rs` declares the columns of
+//! end is its meaning for users in `docs/store.md`. `kernel_schema.rs` declares the columns of
 //! **kernel**.
 
 use std::sync::Arc;
