@@ -147,9 +147,6 @@ pub enum QueryError {
         /// Causes of incompleteness, with their counts.
         causes: String,
     },
-    /// A directory of the store cannot be read or written.
-    #[error("cannot use the store: {0}")]
-    Directory(std::io::Error),
 }
 
 fn advice(lack: QueryLack) -> &'static str {

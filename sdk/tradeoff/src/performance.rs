@@ -207,7 +207,8 @@ impl PerformanceModel {
     /// false.
     #[must_use]
     pub fn least_rate(&self, requests_per_second: f64, limit_ns: f64, rate_max: f64) -> Rate {
-        let steps = (rate_max / STEP).round() as u32;
+        // The last step is `rate_max` itself, also between two multiples.
+        let steps = (rate_max / STEP - 1e-9).ceil() as u32;
         let mut last = Rate {
             rate: rate_max,
             predicted_ns: f64::INFINITY,

@@ -55,7 +55,9 @@ impl Architecture {
     /// Number of the system call with this name; `None` for an unknown name.
     #[must_use]
     pub fn call_number(self, name: &str) -> Option<u32> {
-        let place = self.names().iter().position(|known| *known == name)?;
+        let place = self.names().iter().position(|known| *known == name);
+        // Unused numbers have an empty name.
+        let place = place.filter(|_| !name.is_empty())?;
         u32::try_from(place).ok()
     }
 

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
+use stroboscope_store::flush::now_ns;
 use stroboscope_store::memory::QueryShare;
 
 use super::find::FindQuery;
@@ -160,7 +161,7 @@ async fn one(
 async fn dependencies(State(door): State<Door>, RawQuery(query): RawQuery) -> Response {
     let answer = door.answer(move |traces, _| {
         let given = Parameters::of(query.as_deref())?;
-        let to_ns = given.time_ns("endTs", 1_000_000)?.unwrap_or(i64::MAX);
+        let to_ns = given.time_ns("endTs", 1_000_000)?.unwrap_or_else(now_ns);
         let lookback_ns = given.time_ns("lookback", 1_000_000)?.unwrap_or(LOOKBACK_NS);
         let calls = calls(traces, &(to_ns.saturating_sub(lookback_ns)..=to_ns))?;
         let link = |((parent, child), count): ((String, String), u64)| {

@@ -279,8 +279,12 @@ fn read(path: &Path) -> Result<Vec<u8>, DoorError> {
     use std::io::Read as _;
     let mut bytes = Vec::new();
     let opened = std::fs::File::open(path);
-    let read = opened.and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
-    read.map(|_| bytes).map_err(|source| DoorError::File {
+    let read = opened.and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
+    let read = read.and_then(|read| match read as u64 > FILE_BYTES_MAX {
+        true => Err(std::io::Error::other("it is larger than 1 MiB")),
+        false => Ok(bytes),
+    });
+    read.map_err(|source| DoorError::File {
         path: path.to_owned(),
         source,
     })
