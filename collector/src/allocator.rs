@@ -1,10 +1,11 @@
 //! Global allocator of the program.
 //!
-//! A collector with 512 MiB was put under siege: decompression bombs, readers of huge requests, a
-//! hundred heavy pages, and full ingest. It used 100 to 330 MiB at a time. Its resident memory was
-//! 2,160 MiB with glibc, which keeps an arena for each of many threads; 3,845 MiB with mimalloc,
-//! whose threads keep the pages of each size that they once had; and 528 to 707 MiB with jemalloc
-//! in three runs.
+//! The allocator is jemalloc, because a comparison under heavy load favoured it. A collector with
+//! `--memory-limit 512MiB` received decompression bombs, readers of huge requests, a hundred
+//! expensive pages and full ingest. At any time, 100 to 330 MiB were allocated. Resident memory
+//! reached 528 to 707 MiB with jemalloc in three runs. It reached 2,160 MiB with glibc, which keeps
+//! an arena for each of many threads. It reached 3,845 MiB with mimalloc, whose threads keep the
+//! pages of each size that they have used.
 
 use std::ffi::{CStr, CString};
 use std::time::Duration;
@@ -19,10 +20,10 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 /// `MALLOC_CONF` overrides them.
 ///
 /// Free memory returns to the system at once, because a subcommand that runs once seldom needs it
-/// again: with a delay of one second, the model of 4,096 segments took 2,350 MB, and without a
-/// delay 1,560 MB in the same time. A server keeps free memory for a while: see [`keep_within`].
-/// jemalloc's own threads would start before the program drops its capabilities, and would keep
-/// them; [`keep_within`] starts them instead.
+/// again. Inference of a model of 4,096 segments took 2,350 MB with a delay of one second, and
+/// 1,560 MB without a delay, in the same time. A server keeps free memory for a while: see
+/// [`keep_within`]. jemalloc's own threads are off here, because they would start before the
+/// program drops its capabilities, and would keep them. [`keep_within`] starts these threads.
 #[allow(unsafe_code, reason = "jemalloc finds its settings by name")]
 #[unsafe(export_name = "malloc_conf")]
 static SETTINGS: Option<&CStr> = Some(c"background_thread:false,dirty_decay_ms:0,muzzy_decay_ms:0");
@@ -34,10 +35,11 @@ const KEPT_MS: isize = 1_000;
 /// Interval between two checks of the resident memory.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Starts threads that return free memory to the system: jemalloc's own, after memory has been free
-/// for [`KEPT_MS`], and one that returns all free memory whenever more than three quarters of the
-/// limit are resident. If the threads that free memory return it themselves, storing a span costs a
-/// third more. The new threads have the capabilities of the calling thread.
+/// Starts threads that return free memory to the system. jemalloc's own threads return memory that
+/// has been free for [`KEPT_MS`]. Another thread returns all free memory whenever more than three
+/// quarters of the limit are resident. Without jemalloc's threads, the threads that free memory
+/// would return it themselves, and storing a span would cost a third more. The new threads have the
+/// capabilities of the calling thread.
 ///
 /// # Errors
 /// Returns the system's error if it cannot start a thread.
@@ -58,8 +60,8 @@ pub(crate) fn keep_within(limit_bytes: u64) -> std::io::Result<()> {
 /// Lets jemalloc keep free memory for [`KEPT_MS`], and starts its threads. Without them, the
 /// threads that free memory would return it.
 fn start_own_threads() {
-    // Set the default of future arenas, then each arena of threads that exists: the others reject
-    // the control. The arena of large blocks keeps no free memory, as before.
+    // Set the default for future arenas, then each existing arena. Arenas that do not exist yet
+    // reject the control. The arena of large blocks is not changed: it still keeps no free memory.
     let arenas = std::iter::once("arenas.dirty_decay_ms".to_owned());
     let arenas =
         arenas.chain((0..arenas_of_threads()).map(|i| format!("arena.{i}.dirty_decay_ms")));

@@ -1,5 +1,5 @@
-//! State shared by the layer and the subscriber for `tracing`: SDK spans stored for the spans of
-//! `tracing`, without a lock and without an allocation per span.
+//! State that the layer and the subscriber for `tracing` share. It stores an SDK span for each span
+//! of `tracing`, usually without a lock or an allocation.
 
 mod cell;
 pub(crate) mod conventions;
@@ -29,7 +29,7 @@ pub(crate) struct AdapterLocks {
     _spans: MutexGuard<'static, Option<FxHashMap<(u64, u64), Span>>>,
 }
 
-/// Locks the adapter until the result is dropped; used for a fork.
+/// Locks the adapter until the result is dropped, so that a fork copies it in a consistent state.
 pub(crate) fn lock() -> AdapterLocks {
     AdapterLocks {
         _callsites: known::lock(),
@@ -55,8 +55,8 @@ pub(crate) fn begin(
     }
     let span = Span::begin_under(parent, &known.callsite, 0, fields);
     if span.is_none() && parent.is_valid() {
-        // The span is not recorded because its request was not chosen. Spans below it must know
-        // that instead of choosing again.
+        // The span is not recorded because its request was not sampled. Its descendants must
+        // inherit this decision instead of sampling again.
         return Span::unrecorded(parent);
     }
     span
@@ -79,7 +79,7 @@ pub(crate) fn begin_with_fields(
     )
 }
 
-/// Records an event, in the span that it names if it names one.
+/// Records an event in the current span, or in the parent that the event names explicitly.
 #[inline(always)]
 pub(crate) fn event(event: &Event<'_>, context_of: impl FnOnce(&Id) -> Option<SpanContext>) {
     let quickly = |known: &'static AdaptedCallsite| {

@@ -17,7 +17,7 @@ use crate::config::{Address, InitError, Token};
 /// Validated destination of batches.
 #[derive(Clone, Debug)]
 pub(crate) struct Destination {
-    /// Address for messages.
+    /// Configured address, for log and error messages.
     pub(crate) address: String,
     pub(crate) endpoint: Endpoint,
     pub(crate) authorization: Authorization,
@@ -102,7 +102,7 @@ impl Address {
         };
         let endpoint = endpoint
             .connect_timeout(Duration::from_secs(2))
-            // A status and its message arrive in headers.
+            // The limit leaves room for a gRPC status and its message, which arrive in headers.
             .http2_max_header_list_size(16 << 10)
             .http2_keep_alive_interval(Duration::from_secs(10))
             .keep_alive_timeout(Duration::from_secs(5))

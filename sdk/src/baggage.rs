@@ -2,7 +2,7 @@
 //! can base decisions.
 //!
 //! Source: Chow, "Scaling causality analysis for production systems" (dissertation, 2016), chapter
-//! IV (DQBarge), §4.3.1. It defines three scopes:
+//! IV (DQBarge), §4.3.1. That section defines three scopes:
 //!
 //! | scope | lifetime | API |
 //! |---|---|---|
@@ -72,19 +72,19 @@ pub enum Scope {
     Component,
 }
 
-/// A typed value.
+/// Typed value of baggage or provenance.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
-    /// A signed integer.
+    /// Signed integer; its type on the wire is `i`.
     Int(i64),
-    /// An unsigned integer.
+    /// Unsigned integer; its type on the wire is `u`.
     Uint(u64),
-    /// A floating-point number.
+    /// Floating-point number; its type on the wire is `d`.
     Double(f64),
-    /// A boolean.
+    /// Boolean; its type on the wire is `b`.
     Bool(bool),
-    /// A text. On the wire, each byte that is not plain ASCII takes three bytes.
+    /// Text, without a type on the wire. Each byte that is not plain ASCII takes three bytes there.
     Text(String),
 }
 
@@ -127,13 +127,13 @@ impl std::fmt::Display for Value {
 pub const IMPORTANCE_DEFAULT: u8 = 5;
 pub(crate) const IMPORTANCE_MAX: u8 = 9;
 
-/// A value with its key.
+/// Value of baggage with its key, scope and importance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// Token as in HTTP header names (letters, digits, `.`, `_`, `-` and some more). On the wire,
     /// `sb.` precedes it.
     pub key: String,
-    /// Typed value.
+    /// Value; its type travels with it.
     pub value: Value,
     /// Lifetime of the value.
     pub scope: Scope,
@@ -184,9 +184,10 @@ impl Baggage {
         of_scope(Scope::Component).or_else(|| of_scope(Scope::Request))
     }
 
-    /// Sets an entry; it replaces one with the same key and scope. Returns `false` and changes
-    /// nothing if the key is no token or the value is longer than [`VALUE_BYTES_MAX`]; this counts
-    /// as a dropped member.
+    /// Sets an entry, replacing any entry with the same key and scope.
+    ///
+    /// Returns `false` and counts a dropped member if the key is no token or the encoded entry is
+    /// longer than [`VALUE_BYTES_MAX`].
     pub fn set(&mut self, entry: Entry) -> bool {
         if !wire::is_token(&entry.key) || wire::encoded_bytes(&entry) > VALUE_BYTES_MAX {
             wire::count_dropped(1);
@@ -200,7 +201,7 @@ impl Baggage {
         true
     }
 
-    /// Returns the slack prediction in this baggage.
+    /// Returns the slack prediction in this baggage, or `None` if it is missing or malformed.
     #[must_use]
     pub fn slack(&self) -> Option<SlackPrediction> {
         SlackPrediction::of(self.get(SlackPrediction::KEY)?)
@@ -253,8 +254,9 @@ impl Baggage {
         self.entries.is_empty() && self.foreign.is_empty()
     }
 
-    /// Parses a W3C `baggage` header. Malformed members are left out and counted. Parsing stops at
-    /// the limits ([`BYTES_MAX`], [`MEMBERS_MAX`]); the remainder counts as one member.
+    /// Parses a W3C `baggage` header. It omits malformed members and counts them as dropped. It
+    /// stops at the limits ([`BYTES_MAX`], [`MEMBERS_MAX`]) and counts the remainder as one dropped
+    /// member.
     #[must_use]
     pub fn parse(header: &str) -> Self {
         Self::parse_fields([header.as_bytes()])
@@ -268,7 +270,7 @@ impl Baggage {
     }
 
     /// Formats a W3C `baggage` header within the limits, or returns `None` if the baggage is empty.
-    /// Entries that do not fit are left out, least important first, and counted.
+    /// It omits members that do not fit, least important first, and counts them as dropped.
     #[must_use]
     pub fn to_header(&self) -> Option<String> {
         let mut fitting = std::borrow::Cow::Borrowed(self);

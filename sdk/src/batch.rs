@@ -32,7 +32,7 @@ impl From<FieldValue<'_>> for OwnedValue {
 }
 
 impl OwnedValue {
-    /// Returns the value as an integer if it is one, even as a text.
+    /// Returns the value if it is an integer or the decimal text of one.
     #[cfg(feature = "tracing")]
     pub(crate) fn number(&self) -> Option<i64> {
         match self {
@@ -64,7 +64,7 @@ pub(crate) fn set_field(fields: &mut Fields, name: &'static str, value: OwnedVal
     }
 }
 
-/// Finished span.
+/// Span that has ended, for a batch.
 #[derive(Clone, Debug)]
 pub(crate) struct FinishedSpan {
     pub(crate) trace_id: u128,
@@ -77,7 +77,7 @@ pub(crate) struct FinishedSpan {
     pub(crate) fields: Fields,
 }
 
-/// An event with its time.
+/// Event with its wall time, for a batch.
 #[derive(Clone, Debug)]
 pub(crate) struct TimedEvent {
     pub(crate) trace_id: u128,

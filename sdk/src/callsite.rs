@@ -15,7 +15,7 @@ pub struct Callsite {
     pub(crate) position: (&'static str, u32),
     #[cfg(feature = "tracing")]
     pub(crate) role: Role,
-    /// True for events of `tracing`, whose name is only their target.
+    /// True for events of `tracing` without a name. The drain names them by their message.
     #[cfg(feature = "tracing")]
     pub(crate) is_named_by_message: bool,
 }
@@ -92,12 +92,13 @@ pub(crate) fn named_after_path(path: &str) -> &'static Callsite {
     )
 }
 
-/// Returns the callsite for a name that [`named`] has seen.
+/// Returns the callsite that [`named`] has created for a name, or `None` if there is none.
 pub(crate) fn known(name: &str) -> Option<&'static Callsite> {
     NAMED.read().ok()?.get(name).copied()
 }
 
-/// Returns the callsite for a name known at run time.
+/// Returns the callsite for a name that is only known at run time, and creates it at first use.
+/// Names beyond [`NAMES_MAX`] or [`NAME_BYTES_MAX`] share one callsite.
 pub(crate) fn named(name: &str) -> &'static Callsite {
     if let Some(callsite) = known(name) {
         return callsite;

@@ -25,7 +25,7 @@ pub struct CapturedContext {
     unseen: Option<Unseen>,
 }
 
-/// State of a capture during which nothing was recorded.
+/// State of a capture that was made while nothing was recorded.
 #[derive(Debug)]
 struct Unseen {
     /// Number of windows opened before the capture.
@@ -39,7 +39,7 @@ struct Unseen {
 ///
 /// Use it for work that is neither one closure nor one future; for those, see
 /// [`in_current_context`] and [`FutureExt::in_current_span`](crate::FutureExt::in_current_span). To
-/// pass it through a channel, send it with the item:
+/// pass a capture through a channel, send it with the item:
 ///
 /// ```
 /// # fn work(item: u32) {}
@@ -76,10 +76,12 @@ impl CapturedContext {
         work()
     }
 
-    /// Returns the context to run in. If it was captured shortly before the current window opened,
-    /// it may be the middle of a request whose beginning was not recorded, and a span that begins
-    /// inside must not become a request of its own. If it was captured earlier, such as in a
-    /// server's loop, it belongs to no request: requests are shorter than the time between windows.
+    /// Returns the context to run in.
+    ///
+    /// A capture made shortly before the current window opened may be in the middle of a request
+    /// whose beginning was not recorded. A span that begins inside must then not become a separate
+    /// request. An earlier capture, such as in a server's loop, belongs to no request, because most
+    /// requests are shorter than the time between windows.
     fn context(&self) -> SpanContext {
         match &self.unseen {
             None => self.context,
@@ -125,7 +127,7 @@ pub(crate) fn unseen_request() -> SpanContext {
     unrecorded_request().unseen()
 }
 
-/// Creates ids for such a request that its calls always carry.
+/// Creates ids like [`unseen_request`], except that the request's calls always carry them.
 pub(crate) fn unrecorded_request() -> SpanContext {
     let (trace_id, span_id) = thread::root_ids();
     SpanContext::new(trace_id, span_id, false).random().cut()

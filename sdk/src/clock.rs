@@ -2,8 +2,9 @@
 //!
 //! Records are stamped with a counter that costs about 11 ns to read. The drain converts ticks to
 //! nanoseconds since the Unix epoch by interpolating between *anchors*: pairs of both clocks read
-//! at the same instant, taken at every drain. Interpolation follows slewing (NTP) by itself. A jump
-//! of the wall clock shows as an anchor that does not fit the line, and is recorded as a step.
+//! at the same instant, taken at every drain. Interpolation follows NTP's slewing automatically. A
+//! jump of the wall clock shows as an anchor that does not fit the line; the timeline reports it as
+//! a step.
 
 pub(crate) mod kernel;
 
@@ -34,8 +35,8 @@ mod imp {
         unsafe { core::arch::x86_64::_rdtsc() }
     }
 
-    /// Stores the two halves as the instruction returns them: joining them takes longer than a
-    /// second store, and the word is read as a whole only later, on another processor.
+    /// Stores the two halves separately, as the instruction returns them. Joining them takes longer
+    /// than a second store. No code reads the word as a whole until later, on another processor.
     #[inline(always)]
     #[allow(unsafe_code)]
     pub(super) fn stamp(place: &mut u64) {
@@ -119,7 +120,7 @@ impl ClockSource for SystemClock {
     }
 }
 
-/// One instant on three clocks.
+/// Readings of three clocks at one instant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Anchor {
     pub(crate) ticks: u64,
@@ -176,7 +177,7 @@ const ANCHORS_KEPT: usize = 512;
 
 /// Maximum error of predicting the monotonic clock by a constant rate: this many ns, plus one part
 /// in [`BREAK_PARTS`] of the elapsed time. A suspend (which only one of the two clocks counts) or a
-/// move to another machine exceeds it and begins a new stretch.
+/// move to another machine exceeds it and begins a new stretch of constant rate.
 const BREAK_THRESHOLD_NS: i64 = 1_000_000;
 const BREAK_PARTS: i64 = 1_000;
 /// Number of stored stretches of constant rate.
@@ -254,8 +255,7 @@ impl Timeline {
         self.line_at(ticks).wall_ns(ticks)
     }
 
-    /// Returns the line that is valid at a tick, and at the surrounding ticks up to the next
-    /// anchors.
+    /// Returns the line that is valid at a tick, and at the ticks around it up to the next anchors.
     pub(crate) fn line_at(&self, ticks: u64) -> Line {
         let anchors = &self.anchors;
         let len = anchors.len();
@@ -375,14 +375,14 @@ impl Timeline {
     }
 }
 
-/// Returns the nanoseconds per tick.
+/// Returns the nanoseconds per tick, or `None` if both anchors have the same tick.
 fn rate(first: Anchor, last: Anchor) -> Option<f64> {
     (last.ticks > first.ticks).then(|| {
         (last.monotonic_ns - first.monotonic_ns) as f64 / (last.ticks - first.ticks) as f64
     })
 }
 
-/// Segment of the timeline without a bend.
+/// Linear segment of the timeline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
     /// Ticks for which the line is valid, both inclusive.

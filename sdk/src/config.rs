@@ -36,7 +36,7 @@ pub const ENV_SERVICE: &str = "STROBOSCOPE_SERVICE";
 /// `STROBOSCOPE_HOST`: name of the host, if it differs from the system's.
 pub const ENV_HOST: &str = "STROBOSCOPE_HOST";
 
-/// List of all these variables.
+/// Environment variables that the SDK reads.
 pub(crate) const KNOWN: [&str; 12] = [
     ENV_BURST_CONFIG,
     ENV_CA,
@@ -59,23 +59,23 @@ pub(crate) const KNOWN: [&str; 12] = [
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum InitError {
-    /// The environment variable holds no valid burst-config.
+    /// [`ENV_BURST_CONFIG`] holds no valid burst-config.
     #[error("{ENV_BURST_CONFIG}: {0}")]
     BurstConfig(#[source] BurstConfigError),
-    /// The environment variable holds no valid sample mode.
+    /// [`ENV_SAMPLE`] holds no valid sample mode.
     #[error("{ENV_SAMPLE}: {0}")]
     Sample(#[source] SampleModeError),
-    /// The environment variable holds neither `accept` nor `refuse`.
+    /// [`ENV_FORCE`] holds neither `accept` nor `refuse`.
     #[error("{ENV_FORCE}: {0:?}: write \"accept\" or \"refuse\"")]
     Force(String),
-    /// The environment variable holds neither `always` nor `recorded`.
+    /// [`ENV_PROPAGATE`] holds neither `always` nor `recorded`.
     #[error("{ENV_PROPAGATE}: {0:?}: write \"always\" or \"recorded\"")]
     Propagate(String),
-    /// The environment variable holds no valid directives like those of `RUST_LOG`.
+    /// [`ENV_TRACING`] holds no valid filter directives.
     #[cfg(feature = "tracing")]
     #[error("{ENV_TRACING}: {0}")]
     Tracing(#[source] TracingFilterError),
-    /// The environment variable is not UTF-8.
+    /// The value of the named environment variable is not UTF-8.
     #[error("{0}: its value is not UTF-8")]
     NotText(&'static str),
     /// The collector's address is invalid.
@@ -112,7 +112,7 @@ pub enum InitError {
     Thread(&'static str, #[source] std::io::Error),
 }
 
-/// Secret that messages do not show.
+/// Bearer token. Its `Debug` form does not show it.
 #[derive(Clone)]
 pub(crate) struct Token(pub(crate) String);
 
@@ -137,7 +137,7 @@ impl std::fmt::Debug for InitError {
     }
 }
 
-/// Default limit of memory for batches that wait for the collector.
+/// Default limit, in bytes, of batches that wait for the collector.
 pub(crate) const BUFFER_BYTES_MAX: usize = 32 << 20;
 
 /// Configuration of recording, created by [`builder`](crate::builder).
@@ -158,7 +158,7 @@ pub struct Builder {
     pub(crate) shutdown_deadline: Duration,
     pub(crate) markers: Markers,
     pub(crate) flush_on_sigterm: bool,
-    /// Warnings about variables that are set but unknown.
+    /// Warnings about unknown variables and misspelled levels.
     pub(crate) unknown_variables: Vec<String>,
     #[cfg(feature = "tracing")]
     pub(crate) tracing: TracingFilter,
@@ -253,11 +253,12 @@ impl Builder {
     }
 
     /// Adds a `traceparent` to every call, even if its request arrived without one and is not
-    /// recorded. Off by default: such a call carries none unless a window may open before its
-    /// response. This saves most of the cost of a closed gate.
+    /// recorded. Off by default: such a call then carries no `traceparent` unless a window may open
+    /// before its response. This saves most of the cost of a closed gate.
     ///
     /// The added headers have the flag "not sampled". A downstream tracer that follows its parent's
-    /// decision then records none of these requests; without the headers, it decides by itself.
+    /// decision then records none of these requests; without the headers, it makes its own
+    /// decision.
     pub fn propagate_always(mut self, always: bool) -> Self {
         self.propagate_always = always;
         self
@@ -265,8 +266,8 @@ impl Builder {
 
     /// Sets the size of a recording thread's largest ring, in bytes (rounded up to a power of two,
     /// at least 16 KiB). Default 1 MiB, which 5 million events per second with one integer each
-    /// fill in 6.5 ms. A thread starts with 16 KiB and continues in a larger ring when it fills
-    /// half of it before the drain reads it. One ring of each size is kept in reserve.
+    /// fill in 6.5 ms. A thread starts with 16 KiB, and continues in a larger ring when it fills
+    /// half of its ring before the drain reads it. The SDK keeps one ring of each size in reserve.
     pub fn ring_bytes(mut self, bytes: usize) -> Self {
         self.ring_bytes = bytes;
         self
@@ -322,7 +323,7 @@ impl Builder {
 
     /// Sets names of `tracing` spans that are requests wherever they begin, as shown in reports:
     /// `get::apply` for a function `apply` in a module `get`. Use it for spans inside a
-    /// longer-lived span, such as a connection's. Each of them is then sampled by itself
+    /// longer-lived span, such as a connection's. Each such span is then sampled separately
     /// ([`sample`](Self::sample)) instead of following its connection. Default: none.
     #[cfg(feature = "tracing")]
     pub fn requests(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {

@@ -3,7 +3,8 @@
 pub use crate::span_context::SpanContext;
 use crate::{marker, thread};
 
-/// Returns this thread's context; [`SpanContext::NONE`] outside of recorded requests.
+/// Returns this thread's context, or [`SpanContext::NONE`] if it works for no request. A request
+/// that is not recorded may have a context, too, which its calls may carry.
 #[inline]
 #[must_use]
 pub fn current() -> SpanContext {
@@ -26,8 +27,8 @@ pub(crate) fn set(context: SpanContext) {
     put(context);
 }
 
-/// Takes its arguments in registers and is the last call of its callers, which therefore need not
-/// save registers.
+/// Writes a marker, then sets the context. Takes its arguments in registers and is the last call of
+/// its callers, which therefore need not save registers.
 #[cold]
 #[inline(never)]
 fn tell_and_set(high: u64, low: u64, span_id: u64, flags: u64) {

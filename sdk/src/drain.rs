@@ -5,7 +5,7 @@
 //! - Other records are kept if their time is inside a window. A span that is still open when its
 //!   window closes ends there with the flag `CUT_CLOSE`; a span that began before the window is not
 //!   recorded.
-//! - A begin without an end is closed after [`Limits::span_ns_max`] with the flag `UNFINISHED`.
+//! - A sampled span open longer than [`Limits::span_ns_max`] is closed with flag `UNFINISHED`.
 
 #[cfg(feature = "tracing")]
 mod event_names;
@@ -57,21 +57,22 @@ impl Default for Limits {
 
 /// Reader of this process's rings.
 pub(crate) struct Drain {
-    /// Buffers for words of the rings: in process and next. Empty between passes.
+    /// Buffers for words of the rings: the words being processed, and those to process next. Both
+    /// are empty between passes.
     raw: (Vec<u64>, Vec<u64>),
     timeline: Timeline,
-    /// Line of the timeline for the last record; most records use the same one.
+    /// Line of the timeline at the previous record. Most records need the same line again.
     line: Option<Line>,
     steps: Vec<ClockStep>,
     open: OpenSpans,
-    /// Number of records by span id that add fields to the span and that were read but not yet
-    /// processed. Another thread's ring may be read after the ring in which the span ended.
+    /// Number of FIELDS records by span id that were read but not yet processed. They may come from
+    /// a ring that follows the ring with the span's end.
     awaited_fields: FxHashMap<u64, u32>,
     /// Ends that this pass read before the begin, or before fields that another thread wrote.
     early_ends: Vec<End>,
     /// Fields by span id that this pass read before the span's begin.
     early_fields: FxHashMap<u64, Fields>,
-    /// Early ends and fields of the last pass, whose begins were in rings new to this pass.
+    /// Ends and fields of the last pass without a begin, which may be in a ring new to this pass.
     overdue_ends: Vec<End>,
     overdue_fields: FxHashMap<u64, Fields>,
     builder: BatchBuilder,
@@ -81,7 +82,7 @@ pub(crate) struct Drain {
     counts: Counts,
 }
 
-/// Number of records processed since the start.
+/// Number of spans and events shipped, and of records trimmed, since recording started.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) spans: u64,
@@ -173,7 +174,7 @@ impl Drain {
         fullest
     }
 
-    /// Counts the records that add fields to spans.
+    /// Counts the records that add fields, by span id.
     fn await_fields(&mut self, mut raw: &[u64]) {
         self.awaited_fields.clear();
         while !raw.is_empty() {
@@ -306,7 +307,8 @@ impl Drain {
         self.builder.event(&event, named(head.callsite, fields));
     }
 
-    /// Adds fields of an event to its span. Returns true if the event itself needs no record.
+    /// Adds the fields to an event's span that describe the span. Returns true if the event itself
+    /// need not be shipped.
     #[cfg(feature = "tracing")]
     fn describe_span(&mut self, head: &Head, fields: &record::Fields<'_>) -> bool {
         let role = head.callsite.role;
@@ -359,7 +361,7 @@ impl Drain {
     /// Applies fields and ends that were read before their spans' begins.
     fn settle_early(&mut self) {
         for (span_id, fields) in std::mem::take(&mut self.overdue_fields) {
-            // Their span is not recorded, or its begin was lost, which its end counts.
+            // If the span is still unknown, its begin was lost; its end counts the loss.
             let _ = self.open.add_fields(span_id, fields);
         }
         for (span_id, fields) in std::mem::take(&mut self.early_fields) {
@@ -494,5 +496,5 @@ const TURNS_MAX: usize = 8;
 /// Maximum size in words of a buffer kept between passes (8 MiB); a larger one is freed.
 const RAW_WORDS_KEPT: usize = 1 << 20;
 
-/// Time for which a span's end is awaited after its window's close.
+/// Time in ns after a window's close during which the drain awaits the end of a span.
 const CUT_PATIENCE_NS: i64 = 50_000_000;

@@ -1,11 +1,11 @@
-//! Flags that enable markers for changes of context; the fast path reads them, and the markers set
-//! them.
+//! Flags that enable markers for changes of context. [`marker`](crate::marker) sets them, and every
+//! change of context reads them.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// True while markers are written. The only check at each change of context.
+/// True while markers are written.
 pub(crate) static ON: AtomicBool = AtomicBool::new(false);
 
 thread_local! {

@@ -39,8 +39,8 @@ thread_local! {
     static HELD: RefCell<Option<ForkLocks>> = const { RefCell::new(None) };
 }
 
-/// Registers the handlers below with the C library, once per process; it calls them around every
-/// fork.
+/// Registers the handlers below with the C library, once per process. The C library calls them
+/// around every fork.
 pub(crate) fn watch() {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if !WATCHED.swap(true, Relaxed) && !cfg!(miri) {

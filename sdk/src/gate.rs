@@ -1,4 +1,4 @@
-//! Burst gate: a flag that tells whether anything is recorded, and the timer that flips it.
+//! Burst gate: a flag that shows whether anything is recorded, and the timer that flips it.
 //!
 //! A check is a relaxed load and a branch. The timer raises the flag one guard time *early* at an
 //! opening and lowers it one guard time *late* at a close. The drain trims the records to the exact
@@ -26,7 +26,7 @@ const OPEN: u32 = 1;
 const DECIDE: u32 = 2;
 const HOLD: u32 = 1 << 8;
 
-/// Reports whether nothing is recorded. The only check at every annotation.
+/// Reports whether nothing is recorded. If so, an annotation checks nothing else.
 #[inline(always)]
 #[must_use]
 pub fn is_idle() -> bool {
@@ -37,13 +37,13 @@ pub fn is_idle() -> bool {
 #[cfg(test)]
 pub(crate) static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
-/// State of the fast path: OPEN and FOLLOWED.
+/// Bits that the fast path checks: `OPEN` and `FOLLOWED`.
 static PLAIN: AtomicU32 = AtomicU32::new(0);
 
 /// Bit set while changes of context must be marked.
 const FOLLOWED: u32 = 2;
 
-/// Reports whether everything is recorded and no markers are needed. The fast path's only check.
+/// Reports whether everything is recorded and no markers are needed, as the fast path requires.
 #[inline(always)]
 pub(crate) fn is_plainly_open() -> bool {
     PLAIN.load(Relaxed) == OPEN
@@ -127,21 +127,21 @@ pub(crate) fn set_read(read: bool) {
     READ.store(read, Relaxed);
 }
 
-/// Returns [`READ`]. Called only if the gate is closed and the request is sampled.
+/// Reports whether a drain reads the records.
 #[inline]
 pub(crate) fn is_read() -> bool {
     READ.load(Relaxed)
 }
 
-/// Resets the gate in a forked child, which records nothing and waits for nothing.
+/// Resets the gate in a forked child, which records nothing until it calls `init`.
 pub(crate) fn reset() {
     READ.store(false, Relaxed);
     PLAIN.fetch_and(!OPEN, Relaxed);
     STATE.store(0, Relaxed);
 }
 
-/// Guard for a sampled request that this process works for: while it lives, annotations must check
-/// their context.
+/// Registration of a sampled request that this process works for. While it lives, annotations check
+/// their context even between windows.
 #[derive(Debug)]
 pub(crate) struct Hold {
     /// Generation of the process that created it; a copy in a forked child has no effect. `None` if

@@ -52,7 +52,7 @@ impl Guard {
         self.threads.is_some()
     }
 
-    /// Ships pending records and stops, waiting at most this long.
+    /// Ships pending records and stops recording. Waits for the collector at most for `deadline`.
     pub fn shutdown_within(mut self, deadline: Duration) {
         if let Some(threads) = self.threads.take() {
             threads.stop(deadline);
@@ -99,7 +99,9 @@ impl Builder {
     /// returned guard does nothing.
     ///
     /// # Errors
-    /// Fails if the collector's address is unusable or a thread cannot be started.
+    /// Returns an error if the collector's address, token or certificate authority is unusable, or
+    /// if a thread cannot be started. With [`flush_on_sigterm`](Self::flush_on_sigterm), also
+    /// returns one if the process already handles or ignores SIGTERM.
     pub fn init(self) -> Result<Guard, InitError> {
         self.init_with_clock(Arc::new(SystemClock))
     }
@@ -220,7 +222,7 @@ fn run_and_leave(runtime: tokio::runtime::Runtime, work: impl Future<Output = ()
     runtime.shutdown_background();
 }
 
-/// Ships all records made so far, waiting at most this long. Call it before a checkpoint, in the
+/// Ships all records made so far. Waits at most for `deadline`. Call it before a checkpoint, in the
 /// service's own SIGTERM handler, or at the end of a batch job. Recording continues; open spans are
 /// not shipped.
 ///
@@ -268,7 +270,7 @@ pub struct Stats {
     pub rings_bytes: u64,
     /// Number of records lost by cause; causes without losses are omitted.
     pub losses: Vec<(LossCause, u64)>,
-    /// Description of the last problem with the collector.
+    /// Description of the last problem with the collector, if any.
     pub trouble: Option<String>,
 }
 

@@ -1,4 +1,5 @@
-//! Generates trace and span ids with a random prefix; span ids count up below it.
+//! Generates trace and span ids. Trace ids are random; the span ids of a thread count up below a
+//! random prefix.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Number of bits for the counter below a span id's random prefix, which takes the rest of 64 bits.
 const COUNTER_BITS: u32 = 20;
 
-/// Id generator of one thread. Has no destructor.
+/// Id generator of one thread. It has no destructor, as thread-locals of the fast path require.
 #[derive(Debug)]
 pub(crate) struct IdSource {
     state: Cell<u64>,
@@ -29,7 +30,7 @@ impl IdSource {
     }
 
     /// Returns a new span id, never 0. The ids of a thread share a random prefix of 44 bits and
-    /// count up below it, so a collision within one trace requires two threads with the same
+    /// count up below it. A collision within one trace therefore requires two threads with the same
     /// prefix.
     #[inline(always)]
     pub(crate) fn span_id(&self) -> u64 {

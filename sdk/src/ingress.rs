@@ -28,7 +28,8 @@ pub struct IncomingContext {
     context: SpanContext,
     carried: Arc<RequestContext>,
     forced: bool,
-    /// True if the caller sent an invalid `traceparent`, so it takes part in tracing.
+    /// True if the caller sent an invalid `traceparent`. The caller takes part in tracing, so the
+    /// request's calls must carry new ids.
     is_malformed: bool,
 }
 
@@ -82,7 +83,7 @@ impl IncomingContext {
         future.in_span(span)
     }
 
-    /// Begins the server span.
+    /// Begins the server span of this request, named after a path.
     pub(crate) fn begin(&self, name: &str) -> Span {
         self.begin_as(|| callsite::named_after_path(name))
     }
@@ -98,7 +99,7 @@ impl IncomingContext {
         let follows = remote.is_sampled() && gate::is_read();
         if asked.is_open() || follows || asked.asks_roots() && !remote.is_valid() {
             let span = Span::begin_under(remote, name(), FLAGS, |_| {});
-            // Without a context, the gate closed in between.
+            // A span without a context means that the gate closed in between.
             if span.context().is_valid() {
                 return span;
             }

@@ -40,10 +40,10 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 /// # Meaning of fields
 ///
 /// The fields of tracing-opentelemetry have the same meaning here: `otel.name` sets a span's name,
-/// `otel.kind` its kind, and `otel.status_code` and `otel.status_message` its status, even if they
-/// are recorded after the span began. An event at `error` marks its span as failed. A failing HTTP
-/// or gRPC status (`http.response.status_code`, `http.status_code`, `rpc.grpc.status_code`) does
-/// so, too, by OpenTelemetry's rules.
+/// `otel.kind` its kind, `otel.status_code` and `otel.status_message` its status. They may be
+/// recorded after the span began. An event at `error` marks its span as failed. A failing HTTP or
+/// gRPC status (`http.response.status_code`, `http.status_code`, `rpc.grpc.status_code`) does so,
+/// too, by OpenTelemetry's rules.
 ///
 /// A span called `request`, `http_request` or similar, with a method and a path, is a web
 /// framework's request span. It gets one of these names:
@@ -60,22 +60,23 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 ///
 /// | stack | gate closed | gate open |
 /// |---|---|---|
-/// | [`subscriber()`](crate::subscriber()) alone | `tracing` asks, and the subscriber declines: about 3 ns | two records, plus about the same again |
-/// | `registry().with(layer().gating_all())` | the same | the registry's cost per span, and two records |
-/// | `registry().with(layer())`, with layers that want every span | the registry's cost per span | the same |
-/// | `registry().with(layer().with_filter(…))` | the same, plus the filter's cost | the same, plus the filter's cost |
-/// | any stack, for callsites that [`TracingFilter`] and all other layers reject | nothing; at `debug`, one load | the same |
+/// | [`subscriber()`](crate::subscriber()) alone | `tracing` asks, and the subscriber declines: about 3 ns | about twice the cost of two records |
+/// | `registry().with(layer().gating_all())` | as for `subscriber()` alone | the registry's cost per span, and two records |
+/// | `registry().with(layer())`, with layers that want every span | the registry's cost per span | the registry's cost per span, and two records |
+/// | `registry().with(layer().with_filter(…))` | as without `with_filter`, plus the filter's cost | as without `with_filter`, plus the filter's cost |
+/// | any stack, for callsites that [`TracingFilter`] and all other layers reject | nothing; at `debug`, one load | nothing; at `debug`, one load |
 ///
 /// A registry creates every span that any of its layers may want, which takes about six times as
 /// long as recording it with [`span!`](crate::span!). Only [`gating_all`](Self::gating_all) avoids
 /// this while the gate is closed, and only if no other layer wants spans of its own then. A
 /// per-layer filter on this layer (`with_filter`) does not avoid it, and costs more than the layer
-/// itself. `cargo bench -p stroboscope-bench-rivals` measures all of them.
+/// itself. `cargo bench -p stroboscope-bench-rivals` measures all of these stacks.
 #[derive(Debug)]
 pub struct TracingLayer<S> {
     /// The inner recorder handles creation, for which `tracing_subscriber` consults the filter once
-    /// per callsite. Entering, leaving and closing bypass the filter, which would look the span up
-    /// in the registry each time: spans that are not recorded are not in the table.
+    /// per callsite. Entering, leaving and closing bypass the filter, because it would look the
+    /// span up in the registry each time. They need no filter: spans that are not recorded are not
+    /// in the table.
     filtered: Filtered<Recorder, LayerSettings, S>,
 }
 

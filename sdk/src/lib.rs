@@ -1,9 +1,9 @@
 //! Tracing in coordinated bursts: annotate a service and find out which work depends on which.
 //!
 //! All processes that share a *burst-config* record during the same short windows of wall-clock
-//! time. Between windows, an annotation costs one flag check. The records are shipped to a
-//! collector (the `stroboscope` binary), which infers the causal relations between segments of a
-//! request, the critical path, and the slack of all other segments.
+//! time. Between windows, an annotation costs one flag check. The SDK ships the records to a
+//! collector (the `stroboscope` binary). The collector infers the causal relations between segments
+//! of a request, the critical path, and the slack of all other segments.
 //!
 //! # Quick start
 //!
@@ -71,16 +71,18 @@
 //! | `STROBOSCOPE_BURST_CONFIG` | when to record: `4ms/32ms`, `0b11100`, `0x1c`, `28`, `always`, `off` | [`Builder::burst_config`] |
 //! | `STROBOSCOPE_SAMPLE` | requests to record outside of windows: `follow`, `burst`, or a ratio | [`Builder::sample`] |
 //! | `STROBOSCOPE_FORCE` | `accept` requests that ask to be recorded, or `refuse` them (the default) | [`Builder::accept_force`] |
+//! | `STROBOSCOPE_PROPAGATE` | `always` adds a `traceparent` to every call; `recorded` (the default) does not for most unrecorded requests | [`Builder::propagate_always`] |
 //! | `STROBOSCOPE_COLLECTOR` | collector's address: `http://host:port`, `https://host:port`, `unix:/path` | [`Builder::collector`] |
 //! | `STROBOSCOPE_TOKEN` | bearer token for the collector | [`Builder::token`] |
 //! | `STROBOSCOPE_CA` | file of certificates that verify an `https` collector | [`Builder::certificate_authority`] |
 //! | `STROBOSCOPE_TRACING` | filter for `tracing`, like `RUST_LOG`: `info` (the default), `info,shop::cart=debug,h2=trace`, `off` | [`Builder::tracing`] |
 //! | `STROBOSCOPE_REQUESTS` | `tracing` spans that are requests wherever they begin: `get::apply,set::apply` | [`Builder::requests`] |
+//! | `STROBOSCOPE_KERNEL_RECORDER` | file that a listening recorder locks | see [`marker`] |
 //! | `STROBOSCOPE_SERVICE`, `STROBOSCOPE_HOST` | names of the service and the host | [`Builder::service`], [`Builder::host`] |
 //!
-//! If a variable's name starts with `STROBOSCOPE_` but is none of these, a warning on standard
-//! error names the nearest known variable when recording starts; this prevents nothing. Variables
-//! that start with `STROBOSCOPE_TEST_` or `STROBOSCOPE_COLLECT_` (the collector's) are ignored.
+//! If another variable starts with `STROBOSCOPE_`, a warning on standard error names the nearest
+//! known variable when recording starts. Variables that start with `STROBOSCOPE_TEST_` or
+//! `STROBOSCOPE_COLLECT_` (the collector's) are ignored.
 //!
 //! `https` requires the feature `tls`, which is off by default because most services ship to a
 //! sidecar on their own machine.
@@ -90,9 +92,9 @@
 //! | the process | effect |
 //! |---|---|
 //! | calls [`init`] twice, or a library does | the first call records; later guards do nothing ([`Guard::is_active`]) |
-//! | never calls it | every annotation is a flag check |
+//! | never calls [`init`] | every annotation is a flag check |
 //! | ends `main`, or a panic unwinds it | dropping the [`Guard`] ships pending records within [`Builder::shutdown_deadline`] |
-//! | is ended by SIGTERM | the same, with [`Builder::flush_on_sigterm`]; or call [`flush()`] in a handler of your own |
+//! | is ended by SIGTERM | [`Builder::flush_on_sigterm`] ships pending records within the same deadline; or call [`flush()`] in a handler of your own |
 //! | forks | the child records nothing until it calls [`init`] itself; it is then a separate process. Do not fork while a thread begins or ends: Rust's standard library holds a lock then, without which a child cannot start threads |
 //!
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -198,8 +200,8 @@ pub fn builder() -> Builder {
 /// variables.
 ///
 /// # Errors
-/// Fails if a variable holds an invalid value; the message names it and the accepted forms. The
-/// service may continue untraced.
+/// Returns an error if a variable holds an invalid value, or if [`Builder::init`] fails. The
+/// message names the variable and the accepted forms. The service may continue untraced.
 pub fn init(service: &str) -> Result<Guard, InitError> {
     builder().service(service).env()?.init()
 }

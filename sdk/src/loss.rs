@@ -11,12 +11,13 @@ use stroboscope_proto::v1;
 pub enum LossCause {
     /// A thread wrote faster than the drain read.
     RingFull,
-    /// No ring was available: there were too many threads for the memory limit and the shared rings
-    /// were full, or a record was made inside a record.
+    /// No ring was available. There were too many threads for the memory limit and the shared rings
+    /// were full, or code that formats a field made another record.
     NoRing,
     /// Fields did not fit the largest record; they were left out, and the record was kept.
     Oversize,
-    /// Too many spans were open at once; the oldest were closed as unfinished.
+    /// Too many spans were open at once. The oldest were closed as unfinished, or new spans of
+    /// `tracing` were not recorded.
     OpenSpansFull,
     /// The collector was unreachable for longer than the buffer lasts.
     BufferFull,
@@ -85,7 +86,7 @@ impl LossCause {
 #[derive(Debug)]
 pub(crate) struct Losses([AtomicU64; LossCause::ALL.len()]);
 
-/// Counters of this process.
+/// Counters of the records that this process lost.
 pub(crate) static LOSSES: Losses = Losses::new();
 
 impl Losses {

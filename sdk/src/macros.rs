@@ -7,9 +7,9 @@
 /// [`debug`](crate::debug). Values are evaluated only while recording is on.
 ///
 /// `span!(request: "name")` begins a request, even inside another span. Use it for a request inside
-/// a longer-lived span, such as a connection's or a worker's. Each such request is sampled by
-/// itself ([`sample`](crate::Builder::sample)), has its own trace, and is linked to the enclosing
-/// span. For spans of `tracing`, see [`requests`](crate::Builder::requests).
+/// a longer-lived span, such as a connection's or a worker's. Each such request is sampled
+/// separately ([`sample`](crate::Builder::sample)), has its own trace, and is linked to the
+/// enclosing span. For spans of `tracing`, see [`requests`](crate::Builder::requests).
 ///
 /// ```
 /// let user = 7u64;

@@ -35,7 +35,7 @@ impl Waiters {
         Self(AtomicU32::new(0))
     }
 
-    /// Returns the lock's number within the process.
+    /// Returns the lock's address, which markers use as its number.
     fn id(&self) -> u64 {
         (&raw const self.0).addr() as u64
     }
@@ -47,7 +47,7 @@ impl Waiters {
     }
 
     fn begin(&self) -> Waiter<'_> {
-        // Written first: any release from now on happens while this thread waits.
+        // Writes the marker before the count, so that every counted waiter has a marker.
         self.say(Kind::LockWait);
         self.0.fetch_add(1, Relaxed);
         Waiter(self)

@@ -12,9 +12,9 @@
 //! module `marked`, behind the feature of that name, has locks whose markers show which request
 //! waits for which.
 //!
-//! Contexts exist only for recorded work, in a window or because the request was sampled, so
-//! markers do not check the burst gate again. This lets the recorder follow a sampled request from
-//! between the windows into the next one.
+//! Markers do not check the burst gate. They follow every request that has a context, even between
+//! windows and even if the SDK does not record it. The recorder can therefore follow a request from
+//! between windows into the next window.
 //!
 //! Kernel recorders exist only on Linux. On other systems, this API is available and has no effect.
 
@@ -37,8 +37,8 @@ use crate::sys;
 /// Condition under which the SDK writes markers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Markers {
-    /// Write markers while a kernel recorder on this machine listens. This is checked before each
-    /// window, at most ten times per second.
+    /// Write markers while a kernel recorder on this machine listens. The gate's thread checks this
+    /// when it wakes, at most ten times per second.
     #[default]
     WhileListened,
     /// Always write markers, for recorders that do not announce themselves, such as `perf trace`
@@ -48,12 +48,11 @@ pub enum Markers {
     Never,
 }
 
-/// Current [`Markers`] mode.
+/// [`Markers`] mode in force, as its number.
 static MODE: AtomicU8 = AtomicU8::new(0);
 /// Time of the last check for a recorder, in monotonic ns.
 static LOOKED_NS: AtomicI64 = AtomicI64::new(i64::MIN);
-/// Minimum interval between checks for a recorder, regardless of the windows: each check takes
-/// three system calls.
+/// Minimum interval between checks for a recorder, in ns. Each check takes three system calls.
 const LOOK_EVERY_NS: i64 = 100_000_000;
 
 thread_local! {

@@ -39,7 +39,7 @@ pub const FORCE: &str = "stroboscope-force";
 const TRACESTATE_BYTES_MAX: usize = 8_192;
 const TRACESTATE_MEMBERS_MAX: usize = 32;
 /// Maximum length of a `tracestate` before spaces and duplicate keys are removed; a longer one is
-/// not forwarded either.
+/// not forwarded.
 const TRACESTATE_READ_LIMIT: ReadLimit = ReadLimit {
     bytes: TRACESTATE_BYTES_MAX + 2_048,
     members: 2 * TRACESTATE_MEMBERS_MAX,
@@ -84,7 +84,8 @@ fn parse(header: &[u8]) -> Option<SpanContext> {
     context.is_valid().then_some(context)
 }
 
-/// Parses hexadecimal digits, in lower case only, as the specification requires.
+/// Parses hexadecimal digits. Returns `None` for other characters and for upper case, which the
+/// specification forbids.
 fn hex(digits: &[u8]) -> Option<u128> {
     digits.iter().try_fold(0u128, |value, &digit| {
         let digit = match digit {
@@ -156,7 +157,7 @@ pub fn extract(headers: &http::HeaderMap) -> IncomingContext {
         .malformed(is_malformed)
 }
 
-/// Returns the fields of a name, which form one list.
+/// Returns the values of all headers with a name, which together form one list.
 fn fields<'a>(
     headers: &'a http::HeaderMap,
     name: &HeaderName,
@@ -169,9 +170,9 @@ pub(crate) fn baggage_of(headers: &http::HeaderMap) -> Baggage {
     Baggage::parse_fields(fields(headers, &BAGGAGE_NAME))
 }
 
-/// Drops empty members, and all but the first (most recent) of several members with one key. A
-/// state with a malformed member, or with a 33rd one, is dropped entirely, as the specification
-/// requires; so is one beyond the limits.
+/// Drops empty members, and all but the first (most recent) of several members with one key.
+/// Returns `None` if no member is left or the text exceeds the limits. As the specification
+/// requires, also returns `None` if a member is malformed or if there are more than 32.
 pub(crate) fn clean_tracestate<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Option<String> {
     let mut keys: Vec<&str> = Vec::new();
     let mut cleaned = String::new();
@@ -218,14 +219,14 @@ fn is_tracestate_value(value: &str) -> bool {
 /// Writes the current context and baggage into the headers of an outgoing request. `traceparent`
 /// and `tracestate` replace existing headers; `baggage` is added to the existing header.
 ///
-/// If a request arrived without a `traceparent` and nothing of it is recorded, its calls carry none
-/// either, unless a window may open before the response: a request that is not recorded needs no
-/// ids. [`propagate_always`](crate::Builder::propagate_always) adds ids to such calls, and to calls
+/// If a request arrived without a `traceparent` and nothing of it is recorded, it needs no ids. Its
+/// calls then carry no `traceparent` either, unless a window may open before the response.
+/// [`propagate_always`](crate::Builder::propagate_always) adds ids to such calls, and to calls
 /// outside of requests.
 ///
 /// The value of `traceparent` is marked as [sensitive](http::HeaderValue::set_sensitive), so that
-/// HTTP/2 does not store it: no two calls have the same value. Therefore `{:?}` does not show it,
-/// neither here nor at the receiver.
+/// HTTP/2 does not store it: no two calls have the same value. As a result, `{:?}` shows it neither
+/// here nor at the receiver.
 pub fn inject(headers: &mut http::HeaderMap) {
     let mut context = context::current();
     if context.is_unseen() && !foresight::opens_soon() {

@@ -1,15 +1,17 @@
-//! Quality functions that measure how much a response of lower fidelity lacks, and a guard for
-//! custom quality functions.
+//! Quality functions that measure how much a response of lower fidelity lacks, and a wrapper that
+//! makes custom quality functions safe to call.
 //!
 //! Source: Chow, "Scaling causality analysis for production systems" (dissertation, 2016), §4.3.2
 //! and §4.5.3: 0 means as good as the full response; larger values are worse.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Returns the mean displacement of the reduced response's first `top` items: the number of places
-/// by which each stands further down in the full response. With `top` 1 this is the paper's drop:
-/// the place, from 0, of the reduced response's first item in the full response. Items that the
-/// full response lacks count as standing after its end.
+/// Returns the mean displacement of the reduced response's first `top` items. An item's
+/// displacement is the number of places by which it stands further down in the full response. Items
+/// that the full response lacks count as standing after its end.
+///
+/// With `top` 1, the result is Chow's quality drop: the place, from 0, of the reduced response's
+/// first item in the full response.
 #[must_use]
 pub fn rank_displacement<K: PartialEq>(full: &[K], reduced: &[K], top: usize) -> f64 {
     let top = top.min(full.len());

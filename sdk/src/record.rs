@@ -13,14 +13,14 @@
 //! FIELDS   tick, callsite, name, its bytes, span id, field    (one field, which the callsite does not name)
 //! CLOSE    tick, callsite, 0, 0, span id, fields…             (an END with fields)
 //! CONTEXT  trace id high, low, span ids                       (never in a ring; what a copy of its records starts with)
-//! field    its kind + 1 is in word 0, and its index is its position: one word, the value
-//!          0 is there: value kind (8) | index in the callsite's names (8) | bytes (32), then one word, or a text's words
+//! field    if word 0 has its kind + 1 (then its index is its position): one word, the value
+//!          if word 0 has 0: value kind (8) | index in the callsite's names (8) | bytes (32), then the value's words
 //! ```
 //!
 //! A callsite or a name is the address of a `static`. Texts are copied into the record, so nothing
-//! is allocated and nothing points to memory that could be freed. Most records are in the span that
-//! the previous record was in or left, and are short: an event with one integer takes 32 bytes, a
-//! span without fields 48.
+//! is allocated and nothing points to memory that could be freed. Most records belong to the span
+//! that the previous record was in or left, and are therefore short. An event with one integer
+//! takes 32 bytes, a span without fields 48.
 
 #![allow(unsafe_code)]
 
@@ -51,7 +51,7 @@ const fn header_words(kind: RecordKind) -> usize {
     }
 }
 
-/// Kind of a record.
+/// Kind of a record; the module's documentation describes the format of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum RecordKind {
@@ -81,11 +81,12 @@ pub(crate) enum ValueKind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     pub(crate) kind: RecordKind,
-    /// Known bits of the wire's `SpanFlag`.
+    /// Bits of the wire's `SpanFlag` that are known when the record is written.
     pub(crate) flags: u16,
     pub(crate) ticks: u64,
     pub(crate) callsite: &'static Callsite,
-    /// Trace id. FIELDS have none, and may have a name in its place: [`Head::naming`].
+    /// Trace id. FIELDS and CLOSE have none; FIELDS may have a name in its place, see
+    /// [`Head::naming`].
     pub(crate) trace_id: u128,
     pub(crate) span_id: u64,
     /// Parent's span id in a BEGIN; 0 otherwise.
@@ -156,8 +157,8 @@ pub(crate) fn write(
     used
 }
 
-/// Writes the BEGIN of a span inside the innermost one, except its tick. `flags` has the position
-/// of word 0.
+/// Writes the BEGIN of a span inside the innermost one, except its tick. `flags` must already be
+/// shifted to its position in word 0.
 #[inline(always)]
 pub(crate) fn write_child(
     place: &mut Place,
@@ -174,7 +175,8 @@ pub(crate) fn write_child(
     used
 }
 
-/// Writes an EVENT in the innermost span, except its tick. `flags` has the position of word 0.
+/// Writes an EVENT in the innermost span, except its tick. `flags` must already be shifted to its
+/// position in word 0.
 #[inline(always)]
 pub(crate) fn write_again(
     place: &mut Place,
@@ -232,7 +234,8 @@ pub(crate) fn write_end(
     }
 }
 
-/// Writes the END of the innermost span, except its tick. `flags` has the position of word 0.
+/// Writes the END of the innermost span, except its tick. `flags` must already be shifted to its
+/// position in word 0.
 #[inline(always)]
 pub(crate) fn write_end_of_innermost(
     place: &mut Place,
@@ -254,8 +257,8 @@ const fn first_word(kind: RecordKind, fields: u8, length: usize) -> u64 {
     kind as u64 | (fields as u64) << 24 | (length as u64) << 32
 }
 
-/// Bit position in word 0 of the kinds of the first fields, with their number and their size in
-/// bits.
+/// Bit position in word 0 of the kinds of the first fields. `KINDS` is their number, `KIND_BITS`
+/// the size of each in bits.
 const KINDS_SHIFT: u32 = 44;
 const KINDS: u8 = 5;
 const KIND_BITS: u32 = 4;

@@ -25,22 +25,23 @@ pub(crate) fn is_failed_code(code: u32, is_client: bool) -> bool {
 }
 
 /// Returns the callsite of requests with this method and route, such as `GET /user/{id}`. Without a
-/// route, the path is used, with `{id}` in place of each part that looks like an id, so that all
-/// requests of a kind have one name.
+/// route, it uses the path, with `{id}` in place of each part that looks like an id. All requests
+/// of a kind thus have one name.
 pub(crate) fn callsite(method: &str, route: Option<&str>, path: &str) -> &'static Callsite {
     callsite::named(Name::of(method, route, path).text())
 }
 
-/// Returns the callsite of requests for a path where nothing was found: that of [`callsite`] if it
-/// exists, and otherwise `GET (not found)`, so that a scanner does not use up the names that a
-/// process may have.
+/// Returns the callsite of requests for a path where nothing was found. It is the callsite from
+/// [`callsite`] if that already exists. Otherwise it is one named `GET (not found)`, so that a
+/// scanner does not use up the names that a process may have.
 #[cfg(feature = "tracing")]
 pub(crate) fn callsite_of_missing(method: &str, path: &str) -> &'static Callsite {
     callsite::known(Name::of(method, None, path).text())
         .unwrap_or_else(|| callsite::named(Name::of(method, Some("(not found)"), "").text()))
 }
 
-/// Name on the stack; most names are already registered.
+/// Name of a request, built on the stack. It needs no allocation, because most names are already
+/// registered.
 struct Name {
     bytes: [u8; NAME_BYTES_MAX + 1],
     len: usize,
@@ -52,7 +53,7 @@ impl Name {
             bytes: [0; NAME_BYTES_MAX + 1],
             len: 0,
         };
-        // Excess text is cut; the result is still longer than the maximum name.
+        // Cuts excess text; the result is still longer than the maximum name.
         let _cut = match route {
             Some(route) => write!(name, "{method} {route}"),
             None => write!(name, "{method} ").and_then(|()| without_ids(path, &mut name)),

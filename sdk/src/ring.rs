@@ -10,8 +10,8 @@
 //! `head` and `tail` count words without wrapping to the ring's size. The producer publishes a
 //! whole record by storing `head` (release); the consumer frees it by storing `tail` (release).
 //! Neither waits: a full ring rejects the record, and the caller counts it. Positions advance by a
-//! record's length even if it ran into the slack, so the words it would have taken at the front
-//! stay unused in that round. This avoids special cases in the position arithmetic.
+//! record's length even if the record ran into the slack. The same number of words at the front
+//! then stays unused in that round. This avoids special cases in the position arithmetic.
 
 #![allow(unsafe_code)]
 
@@ -153,7 +153,7 @@ impl Ring {
         (self.mask + 1 + RECORD_WORDS_MAX) * 8
     }
 
-    /// Returns the memory of a ring created by [`with_bytes`](Self::with_bytes).
+    /// Returns the memory, in bytes, of a ring created by [`with_bytes`](Self::with_bytes).
     pub(crate) fn bytes_for(bytes: usize) -> usize {
         (Self::capacity_for(bytes) + RECORD_WORDS_MAX) * 8
     }
@@ -204,8 +204,8 @@ impl Producer {
         self.head
     }
 
-    /// Reads the consumer's cache line, only when the ring may be half full and when it may be
-    /// full.
+    /// Returns the available space. It reads the consumer's cache line, and is therefore needed
+    /// only when the ring may be half full and when it may be full.
     #[cold]
     pub(crate) fn look(&mut self) -> Room {
         let Some(ring) = &self.ring else {
@@ -308,10 +308,10 @@ impl Consumer {
     }
 
     /// Creates a new ring from the memory of a [finished](Self::is_finished) one, whose pages are
-    /// already allocated.
+    /// already allocated. Returns `None` while the old producer is still being dropped.
     pub(crate) fn renew(self) -> Option<(Producer, Self)> {
         let mut ring = self.ring;
-        // Returns `None` while the retired producer is not completely dropped.
+        // Fails while the retired producer still has its reference.
         let unshared = Arc::get_mut(&mut ring)?;
         *unshared.head = AtomicUsize::new(0);
         *unshared.tail = AtomicUsize::new(0);

@@ -52,8 +52,8 @@ impl fmt::Display for SampleMode {
     }
 }
 
-/// Threshold for the upper half of a sampled request's trace id. `FOLLOW` samples requests that
-/// enter during a window instead.
+/// Threshold for sampling: a request is sampled if the upper half of its trace id is below it. The
+/// value `FOLLOW` samples the requests that enter during a window instead.
 static THRESHOLD: AtomicU64 = AtomicU64::new(0);
 const FOLLOW: u64 = u64::MAX;
 
@@ -75,7 +75,7 @@ pub(crate) fn configure(mode: SampleMode, accept_force: bool) {
     crate::gate::set_decide(matches!(mode, SampleMode::Ratio(ratio) if ratio > 0.0));
 }
 
-/// Returns the decision for a request that starts here and now.
+/// Reports whether a request that begins in this process is sampled.
 #[inline]
 pub(crate) fn decide(trace_id: u128, is_inside_window: bool) -> bool {
     match THRESHOLD.load(Relaxed) {

@@ -1,4 +1,4 @@
-//! Thread that drains, batches and ships.
+//! Thread that reads the rings, builds batches and ships them to the collector.
 
 mod buffer;
 mod directives;
@@ -26,26 +26,26 @@ use crate::{sigterm, sys, thread};
 use buffer::Buffer;
 use link::{Link, Progress};
 
-/// Maximum interval between readings of the rings while little is recorded, over several windows if
-/// they are short; a half-full ring is read earlier. Each wakeup costs the service 10 to 40 µs, and
-/// a longer wait in a ring loses nothing.
+/// Maximum interval between readings of the rings while little is recorded; a half-full ring is
+/// read earlier. Each wakeup costs the service 10 to 40 µs, and records lose nothing by waiting in
+/// a ring.
 const QUIET_PASS: Duration = Duration::from_millis(100);
-/// Interval while more is recorded.
+/// Interval between readings while more is recorded.
 const BUSY_PASS: Duration = Duration::from_millis(5);
-/// Interval while a ring fills fast.
+/// Interval between readings while a ring fills fast.
 const FAST_PASS: Duration = Duration::from_millis(1);
-/// Interval in services that may be ended by SIGTERM: its handler can set a flag, but not wake a
-/// thread.
+/// Interval between checks for SIGTERM if the SDK handles it. A signal handler can set a flag, but
+/// not wake a thread.
 const SIGTERM_LOOK: Duration = Duration::from_millis(20);
 /// Maximum fill of a ring that counts as little, in 1/256.
 const LITTLE: usize = 16;
 /// Fill of a ring above which it fills fast, in 1/256.
 const FAST: usize = 64;
-/// Maximum time for which records wait for others before they are shipped.
+/// Maximum time in ns for which records wait for further records before they are shipped.
 const BATCH_AGE_NS: i64 = 200_000_000;
-/// Maximum age of a batch without records: windows without records wait this long for records to
-/// travel with. Every batch causes a sync of the collector's disk; empty batches five times per
-/// second were most of that load.
+/// Maximum time in ns for which windows without records wait for records to be shipped with. Every
+/// batch causes a sync of the collector's disk. Batches without records, five times per second,
+/// caused most of these syncs.
 const IDLE_BATCH_AGE_NS: i64 = 60_000_000_000;
 /// Maximum number of waiting windows: two minutes of 4 ms every 32 ms.
 const IDLE_WINDOWS_MAX: usize = 4_096;
@@ -65,7 +65,7 @@ pub(crate) struct ShipCounters {
     pub(crate) trouble: Mutex<Option<String>>,
 }
 
-/// Configuration and shared state of the thread.
+/// Configuration and shared state of the shipping thread.
 pub(crate) struct Shipper {
     pub(crate) process: v1::Process,
     pub(crate) destination: Destination,
@@ -74,7 +74,7 @@ pub(crate) struct Shipper {
     pub(crate) clock: Arc<dyn ClockSource>,
     pub(crate) progressed: Arc<ShipCounters>,
     pub(crate) losses: &'static Losses,
-    /// Deadline for an end by SIGTERM.
+    /// Maximum time to ship pending records after a SIGTERM.
     pub(crate) shutdown_deadline: Duration,
     #[cfg(feature = "simulation")]
     pub(crate) simulated: Option<simulated::Simulation>,
@@ -84,7 +84,7 @@ pub(crate) struct Shipper {
 #[derive(Debug)]
 pub(crate) struct Flush {
     pub(crate) until: std::time::Instant,
-    /// Receives `true` if the collector has everything.
+    /// Receives `true` if the collector has stored everything, `false` if records were discarded.
     pub(crate) done: std::sync::mpsc::SyncSender<bool>,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Stop {
 }
 
 impl Shipper {
-    /// Runs until it is asked to stop.
+    /// Runs until it receives `stop` or a SIGTERM, and then ships pending records.
     pub(crate) async fn run(
         self,
         mut stop: oneshot::Receiver<Stop>,
@@ -183,12 +183,13 @@ struct ShipTask {
     drain: Drain,
     buffer: Buffer,
     link: Link,
-    /// Monotonic time of the last batch.
+    /// Monotonic time of the last batch in ns.
     last_batch_at_ns: i64,
     last_batch_ns: i64,
     /// Total of losses when the last batch was closed.
     losses_said: u64,
-    /// True if the collector at the other end has received a batch, or will: it knows this process.
+    /// True if a batch was sent on this connection or waits to be sent, so that the collector
+    /// learns of this process.
     greeted: bool,
     flushing: Vec<PendingFlush>,
     meter: Meter,

@@ -1,9 +1,9 @@
 //! Handles SIGTERM for services without a handler of their own: ships pending records, then ends
 //! the process by the signal's default action.
 //!
-//! The handler only sets a flag. The shipping thread checks it every few milliseconds, ships within
-//! the shutdown deadline, restores the default action and raises the signal again, so that the
-//! parent sees the process die of SIGTERM. A second SIGTERM ends it at once.
+//! The handler only sets a flag. The shipping thread checks the flag at least every 20 ms and ships
+//! within the shutdown deadline. Then it restores the default action and raises the signal again,
+//! so that the parent sees the process die of SIGTERM. A second SIGTERM ends the process at once.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,11 +13,12 @@ use crate::sys::{self, Sigterm};
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 static SEEN: AtomicBool = AtomicBool::new(false);
 
-/// Error: the process already handles or ignores SIGTERM.
+/// Error for a process that already handles or ignores SIGTERM.
 #[derive(Debug)]
 pub(crate) struct SigtermTaken;
 
-/// Installs the handler unless SIGTERM is already handled. Does nothing on systems without SIGTERM.
+/// Installs the handler. Returns an error if the process already handles or ignores SIGTERM. Does
+/// nothing on systems without SIGTERM.
 pub(crate) fn install() -> Result<(), SigtermTaken> {
     match sys::take_sigterm(on_sigterm) {
         Sigterm::Theirs => Err(SigtermTaken),

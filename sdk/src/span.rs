@@ -209,8 +209,8 @@ impl Span {
         }
     }
 
-    /// Creates a span that propagates a context without being recorded, for a request that arrived
-    /// while nothing is recorded.
+    /// Creates a span that propagates a context without being recorded, for a request that this
+    /// process does not record. Returns an empty span for an invalid context.
     pub(crate) fn unrecorded(context: SpanContext) -> Self {
         if context.is_valid() {
             Self::of(context, SpanWord::with_context(context))
@@ -219,7 +219,8 @@ impl Span {
         }
     }
 
-    /// Returns the span's identity; [`SpanContext::NONE`] if nothing is recorded.
+    /// Returns the span's identity, or [`SpanContext::NONE`] for an empty span. A span that is not
+    /// recorded may have a context, too, for outgoing calls.
     #[must_use]
     pub fn context(&self) -> SpanContext {
         let [high, low, span_id] = self.ids;
@@ -237,8 +238,7 @@ impl Span {
         self.word.has_context()
     }
 
-    /// Makes it the current span of this thread until the result is dropped, which also ends the
-    /// span.
+    /// Makes this span current on the thread until the result is dropped, which also ends the span.
     #[inline]
     pub fn entered(self) -> Entered {
         let mut previous = [0; 4];
@@ -265,7 +265,7 @@ impl Span {
         work()
     }
 
-    /// Makes the span current during one poll, if it has a context to propagate.
+    /// Makes the span current during one poll. Returns `None` if it has no context to propagate.
     #[cfg(feature = "tower")]
     #[inline]
     pub(crate) fn scope_of_poll(&self) -> Option<context::Scope> {
@@ -409,8 +409,8 @@ impl Span {
 
 #[cfg(feature = "tracing")]
 impl Span {
-    /// Begins a span without fields inside the current one, if no other work is needed. Returns its
-    /// words, as in [`into_words`](Self::into_words).
+    /// Begins a span without fields inside the current one, if no other work is needed. Returns the
+    /// span's words, as in [`into_words`](Self::into_words), or `None` if it did nothing.
     #[inline(always)]
     pub(crate) fn begin_quickly(callsite: &'static Callsite) -> Option<[u64; 4]> {
         let begun = quick::begin(callsite, &())?;
@@ -431,8 +431,8 @@ impl Span {
         Some([high, low, begun.span_id, begun.word])
     }
 
-    /// Ends the span with this id and word if it is the innermost and no other work is needed. Must
-    /// not run during a panic.
+    /// Ends the span with this id and word if it is the innermost one and no other work is needed.
+    /// Must not run during a panic. Returns `None` if it did nothing.
     #[inline(always)]
     pub(crate) fn end_quickly(span_id: u64, word: u64) -> Option<()> {
         quick::end_innermost(span_id, word, || {})

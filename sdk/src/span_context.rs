@@ -1,4 +1,4 @@
-//! Identity of a span.
+//! Identity of a span: trace id, span id and flags.
 
 use std::fmt;
 
@@ -68,7 +68,7 @@ impl SpanContext {
         self.flags & Self::SAMPLED != 0
     }
 
-    /// Reports whether there is a request.
+    /// Reports whether the context belongs to a request, which means that neither id is 0.
     #[inline]
     #[must_use]
     pub const fn is_valid(self) -> bool {

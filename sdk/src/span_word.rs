@@ -62,7 +62,7 @@ impl SpanWord {
         self.0 & Self::HAS_CONTEXT != 0
     }
 
-    /// Reports whether its end requires any work.
+    /// Reports whether the span's end requires any work: a record, or releasing the gate.
     pub(crate) const fn must_end(self) -> bool {
         self.0 & (Self::RECORDED | Self::HELD) != 0
     }
@@ -72,7 +72,7 @@ impl SpanWord {
         self.0 & (Self::RECORDED | Self::HELD) == Self::RECORDED
     }
 
-    /// Returns the generation of its hold, if any.
+    /// Returns the generation of the span's hold, or `None` if the span does not hold the gate.
     pub(crate) const fn held(self) -> Option<u32> {
         if self.0 & Self::HELD != 0 {
             Some((self.0 >> Self::GENERATION_SHIFT) as u32)
@@ -81,8 +81,7 @@ impl SpanWord {
         }
     }
 
-    /// Returns the flags that its context gives to its records, at their position in a record's
-    /// first word.
+    /// Returns the flags for records of the span, at their position in a record's first word.
     #[inline(always)]
     pub(crate) const fn record_flags(self) -> u64 {
         const SAMPLED: u64 = (SpanFlag::Sampled as u64) << record::FLAGS_SHIFT;
@@ -90,7 +89,7 @@ impl SpanWord {
         self.0 & SAMPLED
     }
 
-    /// Returns the flags of its context.
+    /// Returns the flags of the span's context.
     pub(crate) const fn flags(self) -> u64 {
         self.0 >> Self::FLAGS_SHIFT & Self::FLAGS
     }

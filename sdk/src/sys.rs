@@ -12,9 +12,9 @@
 //! | SIGTERM | `sigaction` | `sigaction` | no SIGTERM |
 //!
 //! `linux` and `other` implement the same functions, and so do `unix` and `no_unix`. The choice is
-//! made at compile time. All of them compile on Linux, so a missing function is found without
-//! another machine: `cargo rustc -p stroboscope --lib -- --cfg stroboscope_portable` compiles
-//! `other`, like another Unix, and `--cfg stroboscope_no_unix` in addition compiles `no_unix`.
+//! made at compile time. All of them compile on Linux, so that a missing function is found without
+//! another machine. `cargo rustc -p stroboscope --lib -- --cfg stroboscope_portable` compiles
+//! `other`, as on another Unix. `--cfg stroboscope_no_unix` in addition compiles `no_unix`.
 
 #[cfg(all(target_os = "linux", not(stroboscope_portable)))]
 mod linux;
@@ -50,7 +50,7 @@ pub(crate) fn say(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "stroboscope: {line}");
 }
 
-/// Signal handler.
+/// Function that handles a signal, given the signal's number.
 pub(crate) type Handler = extern "C" fn(std::ffi::c_int);
 
 /// Owner of SIGTERM after an attempt to take it over.

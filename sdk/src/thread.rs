@@ -53,8 +53,8 @@ enum State {
 #[repr(C)]
 pub(crate) struct Writer {
     producer: Producer,
-    /// Sum of this and the position of a BEGIN in the ring is the id of the BEGIN's span. 0: not
-    /// chosen yet.
+    /// Base of span ids: a span's id is this plus the position of its BEGIN in the ring. 0 means
+    /// that no base was chosen yet.
     first_id: u64,
     lineage: Lineage,
 }
@@ -63,8 +63,8 @@ pub(crate) struct Writer {
 #[repr(C, align(64))]
 struct Local {
     /// [`NOT_READY`], [`BUSY`], or a copy of [`Local::word`]. In the last case the fast path is
-    /// open: no record is being written, the current context is that of a recorded span, its
-    /// request is that of the ring's last records, and no marker is needed.
+    /// open. No record is then being written, and no marker is needed. The current context is that
+    /// of a recorded span, whose request is also that of the ring's last records.
     ready: Cell<u64>,
     /// Current context: upper and lower half of the trace id, span id, flags. The words are loaded
     /// one by one, as they were stored. When copying structures, the compiler loads pairs, and a
@@ -80,15 +80,15 @@ struct Local {
     tags: Tags,
 }
 
-/// The fast path is closed.
+/// Value of [`Local::ready`] while the fast path is closed.
 const NOT_READY: u64 = 1 << 3;
-/// A record is being written. A record that a field's own formatting or a signal handler attempts
-/// to write meanwhile is rejected.
+/// Value of [`Local::ready`] while a record is being written. If a field's own formatting or a
+/// signal handler attempts to write another record meanwhile, that record is rejected.
 const BUSY: u64 = NOT_READY | 1;
 
 thread_local! {
-    /// Has no destructor, so one instruction reaches it, and it is safe to use while the thread is
-    /// torn down.
+    /// State of this thread. It has no destructor, so one instruction reaches it, and it is safe to
+    /// use while the thread is torn down.
     static LOCAL: Local = const {
         Local {
             ready: Cell::new(NOT_READY),
@@ -237,7 +237,8 @@ pub(crate) fn claim_ready() -> Option<Claim> {
 ///
 /// # Safety
 /// `word` must be the word of a span, see [`SpanWord`](crate::span_word::SpanWord), and therefore
-/// neither [`NOT_READY`] nor [`BUSY`]. Comparing with those, too, would double the cost.
+/// neither [`NOT_READY`] nor [`BUSY`]. Comparing `ready` with these two values as well would double
+/// the cost.
 #[inline(always)]
 pub(crate) unsafe fn claim_for(word: u64) -> Option<Claim> {
     debug_assert_eq!(word & NOT_READY, 0);
@@ -250,8 +251,8 @@ pub(crate) fn claim() -> Option<Claim> {
     Claim::take(|ready| ready != BUSY)
 }
 
-/// Writes one record to this thread's ring. Returns false if it was discarded, which is counted if
-/// it is a loss.
+/// Writes one record to this thread's ring. Returns false if the record was discarded. This counts
+/// as a loss, except on the SDK's own threads.
 #[inline(always)]
 pub(crate) fn write(
     fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage) -> usize,
@@ -273,8 +274,8 @@ pub(crate) fn write(
     true
 }
 
-/// Claim like [`Claim`], after which the thread's state is evaluated anew, even if a field's own
-/// formatting panics.
+/// Claim like [`Claim`]. When dropped, it evaluates the thread's state again, even if a field's own
+/// formatting panicked.
 struct WriteClaim(ThreadRef<Local>);
 
 impl WriteClaim {

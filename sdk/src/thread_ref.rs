@@ -1,17 +1,17 @@
-//! Access to thread-locals with one instruction.
+//! Accesses thread-locals with one instruction.
 
 #![allow(unsafe_code)]
 
 use std::ops::Deref;
 use std::thread::LocalKey;
 
-/// Pointer to a thread-local without a destructor, valid as long as its thread lives. As a pointer,
-/// it cannot leave the thread.
+/// Pointer to a thread-local without a destructor, valid as long as its thread lives. It cannot
+/// leave the thread, because a pointer is not `Send`.
 pub(crate) struct ThreadRef<T: 'static>(*const T);
 
 impl<T> ThreadRef<T> {
-    /// Returns a pointer instead of taking a closure, which would have to be inlined together with
-    /// all its code.
+    /// Returns a pointer to this thread's value. Taking a closure instead would require inlining
+    /// the closure with all its code.
     #[inline(always)]
     pub(crate) fn of(key: &'static LocalKey<T>) -> Self {
         const { assert!(!std::mem::needs_drop::<T>()) };

@@ -146,7 +146,8 @@ impl TracingFilter {
         self.records_by_name(target, level)
     }
 
-    /// Runs as the last call of its callers, so that they save no registers.
+    /// Compares the target with all names. It is the last call of its callers, so that they save no
+    /// registers.
     #[inline(never)]
     fn records_by_name(&self, target: &str, level: Level) -> bool {
         level <= self.max_level
@@ -284,7 +285,7 @@ impl From<LevelFilter> for TracingFilter {
     }
 }
 
-/// Uses the same levels for the same targets; transports that are not named are left out.
+/// Converts targets with their levels. Transports that no target names are left out.
 impl From<Targets> for TracingFilter {
     fn from(targets: Targets) -> Self {
         let others = targets.default_level().unwrap_or(LevelFilter::OFF);
@@ -380,7 +381,8 @@ fn default() -> &'static TracingFilter {
     DEFAULT.get_or_init(TracingFilter::default)
 }
 
-/// Applies the default filter, before recording was started. It is the last call of its callers.
+/// Applies the default filter, which is in force until recording starts. It is the last call of its
+/// callers, so that they save no registers.
 #[cold]
 #[inline(never)]
 fn default_records(metadata: &Metadata<'_>) -> bool {
@@ -391,7 +393,8 @@ fn default_records(metadata: &Metadata<'_>) -> bool {
 /// a callsite.
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Makes a filter the one in force. Callsites use the previous one until [`ask_anew`] is called.
+/// Puts a filter in force. Callsites use the previous filter until [`ask_anew`] is called. Prints a
+/// message, without effect, if there are already 16 other filters.
 pub(crate) fn set(filter: &TracingFilter) {
     match GIVEN
         .iter()
@@ -407,12 +410,12 @@ pub(crate) fn set(filter: &TracingFilter) {
     }
 }
 
-/// Makes every callsite ask again whether it is wanted, if the SDK has answered any. Calls into the
-/// service's subscribers.
+/// Makes every callsite ask again whether it is wanted, if `tracing` has asked the SDK about a
+/// callsite before. Calls into the service's subscribers.
 ///
-/// Without that condition, this would be harmful: in a process without a subscriber, `tracing`
-/// would assume a subscriber that may want everything, and from then on check each callsite of each
-/// library instead of one level for all of them.
+/// The condition matters in a process without a subscriber. There, `tracing` would assume a
+/// subscriber that may want everything. From then on it would check each callsite of each library
+/// instead of one level for all of them.
 pub(crate) fn ask_anew() {
     // Either this sees that the SDK was asked, or the thread that asks sees the new filter.
     fence(SeqCst);

@@ -1,5 +1,5 @@
-//! Data-quality tradeoffs controlled by a policy: the service declares the places where it can give
-//! up data for time, and asks there, for each request, what to give up.
+//! Data-quality tradeoffs controlled by a policy. The service declares the points in its code where
+//! it can give up data for time. At each point, the SDK decides for each request what to give up.
 //!
 //! Source: Chow, "Scaling causality analysis for production systems" (dissertation, 2016), chapter
 //! IV (DQBarge), §4.3.
@@ -18,19 +18,20 @@
 //! # assert_eq!(candidates.len(), 3);
 //! ```
 //!
-//! A point's decisions follow from a [`Policy`]: models of the savings and costs of its tradeoffs,
-//! which `stroboscope tradeoffs learn` derives from recorded requests, and the goal set by the
-//! operator. The collector sends the policy (`collect --tradeoffs FILE`), or the service installs
-//! one itself ([`install`]). Without a policy, or with one that is invalid or too old, everything
-//! is done in full fidelity, and [`stats`] shows why.
+//! A point's decisions follow from a [`Policy`]. It consists of models of the savings and costs of
+//! the point's tradeoffs, and of the goal set by the operator. `stroboscope tradeoffs learn`
+//! derives the models from recorded requests. The collector sends the policy
+//! (`collect --tradeoffs FILE`), or the service installs one itself ([`install`]). Without a
+//! policy, or with one that is invalid or too old, everything is done in full fidelity, and
+//! [`stats`] shows why.
 //!
 //! # Load
 //!
 //! A point measures its own load in two ways. The first is the number of requests that arrive per
-//! second, over the last second, or over its last half if that rate is significantly higher (so a
-//! spike shows sooner). The second is the number of requests under way, whose [`Choice`] is alive.
-//! If there are more of them than the model explains, they form a backlog, which counts as arriving
-//! within the next second.
+//! second, over the last second. If the rate over the last half or fifth of that second is
+//! significantly higher, it is used instead, so that a spike shows sooner. The second is the number
+//! of requests under way, which are those whose [`Choice`] is alive. Requests beyond the number
+//! that the model explains form a backlog, which counts as arriving within the next second.
 //!
 //! # Recorded data
 //!
@@ -42,9 +43,10 @@
 //! # Exploring
 //!
 //! A request with `explore.POINT` (a fraction, 0 to 1) in its baggage gives up that fraction at
-//! that point, chosen at random or, with `explore.by` = `model`, by the model. In this way, copies
-//! of requests try all fidelities. Their tradeoffs are recorded, even if they give up 0. At the end
-//! of the pipeline, [`Point::meter`] records the value of each item to the response.
+//! that point. The items are chosen at random or, with `explore.by` = `model`, by the model. In
+//! this way, copies of requests try all fidelities. Their tradeoffs are recorded, even if they give
+//! up 0. At the end of the pipeline, [`Point::meter`] records the value of each item to the
+//! response.
 
 mod arrivals;
 mod capacity;

@@ -51,7 +51,7 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Finds a word without a level that looks like a misspelled level (one letter is wrong, or two are
 /// swapped). The filter would treat it as a target, which hardly exists, so it would match nothing.
-/// This is no error, because such a target may exist.
+/// Returns a message for the first such word. This is no error, because such a target may exist.
 #[cfg(feature = "tracing")]
 pub(crate) fn misspelt_level(variable: &str, directives: &str) -> Option<String> {
     let sorted = |word: &str| {

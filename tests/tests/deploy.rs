@@ -89,15 +89,41 @@ fn the_containerfile_has_no_findings() {
 }
 
 #[test]
-fn kubernetes_takes_the_sidecar() {
-    let file = deploy("kubernetes.yaml").display().to_string();
-    let test = "kubernetes_takes_the_sidecar";
-    let install = "pip install kubernetes-validate";
-    let arguments = ["--strict", &file];
-    let Some(output) = checked(test, "kubernetes-validate", &arguments, install) else {
-        return;
-    };
-    assert!(output.status.success(), "{}", said(&output));
+fn kubernetes_accepts_the_sidecar_and_the_gateway() {
+    for name in ["kubernetes.yaml", "kubernetes-fleet.yaml"] {
+        let file = deploy(name).display().to_string();
+        let test = "kubernetes_accepts_the_sidecar_and_the_gateway";
+        let install = "pip install kubernetes-validate";
+        let arguments = ["--strict", &file];
+        let Some(output) = checked(test, "kubernetes-validate", &arguments, install) else {
+            return;
+        };
+        assert!(output.status.success(), "{name}: {}", said(&output));
+    }
+}
+
+/// Checks that the program accepts the arguments of each collector in the files for Kubernetes.
+#[test]
+fn the_arguments_of_collectors_in_kubernetes_are_accepted() {
+    let text = std::fs::read_to_string(deploy("kubernetes-fleet.yaml")).unwrap();
+    let lists = text.split("args:\n").skip(1).map(|rest| {
+        let lines = rest.lines().map(str::trim);
+        let arguments = lines.map_while(|line| line.strip_prefix("- "));
+        arguments.map(str::to_owned).collect::<Vec<_>>()
+    });
+    let mut count = 0;
+    for mut arguments in lists {
+        // `config` prints the effective settings, and starts nothing.
+        assert_eq!(arguments.remove(0), "collect");
+        let arguments: Vec<&str> = ["collect", "config"]
+            .into_iter()
+            .chain(arguments.iter().map(String::as_str))
+            .collect();
+        let printed = Program::run_plain(&arguments).succeeds();
+        assert!(printed.stdout.contains("data = \"/data\""), "{}", printed.stdout);
+        count += 1;
+    }
+    assert_eq!(count, 2);
 }
 
 #[test]

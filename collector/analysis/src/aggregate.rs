@@ -1,10 +1,10 @@
-//! Aggregates critical paths and slack over many requests (The Mystery Machine, §4.4.1): each
-//! segment's frequency on the critical path, its share of it, and its duration.
+//! Aggregates critical paths and slack over many requests (The Mystery Machine, §4.4.1): how often
+//! each segment is critical, its share of the critical path, and its duration.
 //!
-//! Shares are summed in fixed point, in units of 2⁻⁶². So sums do not depend on the order of
-//! traces, the parts of a range merge to exactly the whole, and a group's share is exactly the sum
-//! of its members' shares. Each trace counts by its [`Weight`]: in numbers of traces, in sums and
-//! in distributions.
+//! Shares are summed in fixed point, in units of 2⁻⁶². Sums therefore do not depend on the order of
+//! traces, and aggregates of parts merge to exactly the aggregate of the whole. A group's share is
+//! exactly the sum of its members' shares. Every count, sum and distribution counts a trace with
+//! its [`Weight`].
 
 use crate::critical_path::TracePath;
 use crate::distribution::Distribution;
@@ -12,10 +12,10 @@ use crate::label::{Labels, SegmentId};
 use crate::sampling::{Weight, WeightedCount};
 use std::collections::BTreeMap;
 
-/// A whole critical path, as a share.
+/// Share of a whole critical path, in units of 2⁻⁶².
 const WHOLE: u128 = 1 << 62;
 
-/// A sum of shares of critical paths, one whole per trace.
+/// Weighted sum over traces of shares of their critical paths. A trace of weight 1 adds at most 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ShareSum(u128);
 
@@ -23,7 +23,7 @@ impl ShareSum {
     fn add(&mut self, part_ns: u64, whole_ns: u64, weight: Weight) {
         if whole_ns > 0 && part_ns > 0 {
             let share = u128::from(part_ns) * WHOLE / u128::from(whole_ns);
-            // The sum has room for 2⁵⁰ requests.
+            // The sum has room for 2⁵⁰ requests of weight 1.
             self.0 = self.0.saturating_add(share * u128::from(weight.units()));
         }
     }
@@ -49,26 +49,27 @@ impl std::iter::Sum for ShareSum {
     }
 }
 
-/// One segment over all traces.
+/// Statistics of one segment over all traces.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct PathStatistics {
-    /// Traces in which it occurs.
+    /// Number of traces in which the segment occurs.
     pub traces: WeightedCount,
-    /// Instances, over all traces.
+    /// Number of the segment's instances in all traces.
     pub occurrences: WeightedCount,
-    /// Instances that ended after the answer.
+    /// Number of instances that ended after the answer.
     pub after_answer_occurrences: WeightedCount,
     /// Total duration of the instances that ended after the answer.
     pub after_answer_ns: u128,
-    /// Traces in which the segment is critical.
+    /// Number of traces in which an instance is critical.
     pub critical_traces: WeightedCount,
-    /// Total duration while critical.
+    /// Total duration of the critical instances.
     pub critical_duration_ns: u128,
-    /// Total wait before the segment while it is critical.
+    /// Total wait before the critical instances.
     pub critical_wait_ns: u128,
-    /// Sum of the duration's shares of each trace's critical path.
+    /// Share of the critical path that the critical instances take, summed over traces.
     pub duration_shares: ShareSum,
-    /// Sum of the wait's shares of each trace's critical path.
+    /// Share of the critical path that the waits before critical instances take, summed over
+    /// traces.
     pub wait_shares: ShareSum,
     /// Durations of the instances.
     pub duration: Distribution,
@@ -77,7 +78,7 @@ pub struct PathStatistics {
 }
 
 impl PathStatistics {
-    /// Returns the segment's share of the critical path, by duration and wait, summed over traces.
+    /// Returns the segment's share of the critical path, duration plus wait, summed over traces.
     pub fn shares(&self) -> ShareSum {
         self.duration_shares + self.wait_shares
     }
@@ -97,7 +98,7 @@ impl PathStatistics {
     }
 }
 
-/// One operation's part in the critical paths.
+/// Statistics of one operation's segments over all traces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperationStatistics {
     /// `service:name`, or an event log's task: see
@@ -105,15 +106,15 @@ pub struct OperationStatistics {
     pub operation: String,
     /// The operation's segments.
     pub segments: Vec<SegmentId>,
-    /// Instances of the operation's segments.
+    /// Number of instances of the operation's segments.
     pub occurrences: WeightedCount,
-    /// Total duration of the segments while critical.
+    /// Total duration of the critical instances.
     pub critical_duration_ns: u128,
-    /// Total wait before the segments while they are critical.
+    /// Total wait before the critical instances.
     pub critical_wait_ns: u128,
-    /// Sum of their shares by duration: exactly the sum over the segments.
+    /// Sum of the segments' [`duration_shares`](PathStatistics::duration_shares).
     pub duration_shares: ShareSum,
-    /// Sum of their shares by wait: exactly the sum over the segments.
+    /// Sum of the segments' [`wait_shares`](PathStatistics::wait_shares).
     pub wait_shares: ShareSum,
     /// Durations of the segments' instances. A segment is a stretch of the operation's own work,
     /// without its calls.
@@ -122,7 +123,8 @@ pub struct OperationStatistics {
     pub slack: Distribution,
 }
 
-/// Critical paths of many traces. The same labels must number the segments of all traces.
+/// Aggregate of the critical paths of many traces. One set of [`Labels`] must number the segments
+/// of all traces.
 #[derive(Clone, Debug, Default)]
 pub struct PathAggregate {
     traces: WeightedCount,
@@ -133,13 +135,14 @@ pub struct PathAggregate {
     tail_shares: ShareSum,
     /// Statistics of each segment, by its number.
     segments: Vec<Option<Box<PathStatistics>>>,
-    /// The last trace that counted for each segment, and the last in which it was critical, by
-    /// number.
+    /// For each segment, the numbers of the last trace in which it occurred and of the last trace
+    /// in which it was critical. 0 means none.
     counted: Vec<(u64, u64)>,
 }
 
 impl PartialEq for PathAggregate {
-    /// Compares the observations and ignores the bookkeeping in `counted`.
+    /// Compares the statistics of the traces that took time. Ignores `without_length` and
+    /// `counted`.
     fn eq(&self, other: &PathAggregate) -> bool {
         let whole = |of: &PathAggregate| (of.traces, of.tail_wait_ns, of.tail_shares);
         whole(self) == whole(other)
@@ -154,8 +157,8 @@ impl PathAggregate {
         PathAggregate::default()
     }
 
-    /// Counts one trace. A trace in which no time passes (a single event, say) has no critical path
-    /// to share: it is counted in [`without_length`](Self::without_length) and nowhere else.
+    /// Counts one trace. A trace in which no time passes, such as a single event, has no critical
+    /// path to share. Only [`without_length`](Self::without_length) counts it.
     pub fn observe(&mut self, path: &TracePath, weight: Weight) {
         if path.critical_path_ns == 0 {
             self.without_length.count(weight);
@@ -207,7 +210,8 @@ impl PathAggregate {
         }
     }
 
-    /// Adds the counts of `other`, which the same labels must number. Commutative and associative.
+    /// Adds the statistics of `other`, whose segments the same [`Labels`] must number. The
+    /// operation is commutative and associative.
     pub fn merge(&mut self, other: &PathAggregate) {
         self.traces += other.traces;
         self.without_length += other.without_length;
@@ -237,13 +241,13 @@ impl PathAggregate {
         self.without_length
     }
 
-    /// End-to-end latency of the requests.
+    /// Returns the latencies, up to the answer, of the requests that took any time.
     pub fn latency(&self) -> &Distribution {
         &self.latency
     }
 
-    /// Time that requests continued after their answer. Requests that ended with their answer do
-    /// not count.
+    /// Returns the times for which requests continued after their answer. Omits requests that ended
+    /// with their answer.
     pub fn after_answer(&self) -> &Distribution {
         &self.after_answer
     }
@@ -254,7 +258,7 @@ impl PathAggregate {
         (self.tail_wait_ns, self.tail_shares)
     }
 
-    /// Iterates over the segments seen, in order of their numbers.
+    /// Iterates over the segments that occurred, in order of their numbers.
     pub fn segments(&self) -> impl Iterator<Item = (SegmentId, &PathStatistics)> {
         let numbered = self.segments.iter().enumerate();
         numbered.filter_map(|(index, statistics)| {
@@ -267,8 +271,8 @@ impl PathAggregate {
         self.segments.get(id.index())?.as_deref()
     }
 
-    /// Groups the critical path by operation, in order of name. Segments that `labels` does not
-    /// know are left out.
+    /// Groups the statistics by operation, in order of name. Omits segments that `labels` does not
+    /// contain.
     pub fn by_operation(&self, labels: &Labels) -> Vec<OperationStatistics> {
         let mut operations = BTreeMap::<String, OperationStatistics>::new();
         for (id, statistics) in self.segments() {

@@ -6,7 +6,8 @@
 //!
 //! The analysis takes two passes. The first finds the threshold ([`outlier_threshold_ns`] of the
 //! latencies of a [`PathAggregate`](crate::aggregate::PathAggregate)), the second observes every
-//! path. Memory follows the number of segments, not of requests. Parts merge to the whole.
+//! path. Memory grows with the number of segments, not with the number of requests. The groups of
+//! several parts of the requests merge to those of all requests.
 
 use crate::critical_path::TracePath;
 use crate::distribution::Distribution;
@@ -23,24 +24,26 @@ pub const SIGNIFICANT_Q_VALUE: f64 = 0.05;
 /// Maximum number of example requests for each segment.
 pub const EXAMPLES_MAX: usize = 3;
 
-/// Returns the latency above which requests are the slowest `part` (0 to 1) of all, to three
-/// significant digits. Requests of exactly this latency are no outliers, so there may be fewer.
+/// Returns the latency above which a request belongs to the slowest `part` (0 to 1) of all,
+/// accurate to three significant digits. Requests of exactly this latency are not outliers, so the
+/// outliers may be fewer than `part`.
 pub fn outlier_threshold_ns(latency: &Distribution, part: f64) -> u64 {
     latency.quantile_ns((1.0 - part).clamp(0.0, 1.0))
 }
 
-/// One segment in one group of requests. A request without the segment counts as 0 in the share of
-/// the critical path, and not at all in the slack.
+/// Statistics of one segment in one group of requests, the outliers or the others. A request
+/// without the segment counts as 0 in the share of the critical path, and does not count in the
+/// slack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct GroupStatistics {
-    /// Requests that have the segment.
+    /// Number of requests that have the segment.
     pub traces: u64,
-    /// Requests in which the segment is critical.
+    /// Number of requests in which the segment is critical.
     pub critical_traces: u64,
-    /// The segment's shares of the critical path, by duration and wait.
+    /// The segment's share of the critical path in each request, duration plus wait.
     pub critical_share: ShareSample,
-    /// The segment's slack as a share of the latency. Of several instances in a request, the least
-    /// slack counts.
+    /// The segment's slack as a share of the latency. Of several instances in a request, the one
+    /// with the least slack counts. Instances that ended after the answer do not count.
     pub slack_share: ShareSample,
 }
 
@@ -57,8 +60,8 @@ impl GroupStatistics {
 struct SegmentGroups {
     outliers: GroupStatistics,
     others: GroupStatistics,
-    /// Outliers with the most time of the segment on the critical path, in descending order, then
-    /// by id.
+    /// Outliers in which the segment takes the most time on the critical path: longest first, then
+    /// by trace id.
     examples: Vec<(Reverse<u64>, TraceId)>,
 }
 
@@ -73,24 +76,25 @@ impl SegmentGroups {
     }
 }
 
-/// A segment's part in slow and other requests.
+/// Comparison of one segment between slow requests and the others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Anomaly {
     /// The segment compared.
     pub segment: SegmentId,
-    /// The segment in slow requests.
+    /// Statistics of the segment in slow requests.
     pub outliers: GroupStatistics,
-    /// The segment in the other requests.
+    /// Statistics of the segment in the other requests.
     pub others: GroupStatistics,
     /// Difference of the segment's share of the critical path: outliers minus others.
     pub critical: Difference,
-    /// P-value of `critical`, corrected for the number of segments.
+    /// P-value of `critical`, corrected for the number of segments (Benjamini and Hochberg).
     pub critical_q_value: f64,
-    /// Difference of the segment's slack: outliers minus others.
+    /// Difference of the segment's slack as a share of the latency: outliers minus others.
     pub slack: Difference,
-    /// P-value of `slack`, corrected for the number of segments.
+    /// P-value of `slack`, corrected for the number of segments (Benjamini and Hochberg).
     pub slack_q_value: f64,
-    /// Slow requests in which the segment has the longest time on the critical path, longest first.
+    /// Up to [`EXAMPLES_MAX`] slow requests in which the segment takes the most time on the
+    /// critical path, longest first.
     pub examples: Vec<TraceId>,
 }
 
@@ -114,12 +118,13 @@ impl Anomalies {
         }
     }
 
-    /// Counts one request. The same labels must number the segments of all requests.
+    /// Counts one request. One set of labels must number the segments of all requests.
     pub fn observe(&mut self, id: TraceId, path: &TracePath) {
         self.observe_against(self.threshold_ns, id, path);
     }
 
-    /// Like [`observe`](Self::observe), with the threshold of this kind of request.
+    /// Like [`observe`](Self::observe), but compares the request's latency with this threshold, for
+    /// callers that have a threshold for each kind of request.
     pub fn observe_against(&mut self, threshold_ns: u64, id: TraceId, path: &TracePath) {
         let is_outlier = path.latency_ns > threshold_ns;
         let requests = if is_outlier {
@@ -168,8 +173,8 @@ impl Anomalies {
         }
     }
 
-    /// Adds the counts of `other`, which must have the same threshold and labels. Commutative and
-    /// associative.
+    /// Adds the statistics of `other`, which must have the same threshold and labels. The operation
+    /// is commutative and associative.
     pub fn merge(&mut self, other: &Anomalies) {
         debug_assert_eq!(
             self.threshold_ns, other.threshold_ns,
@@ -194,8 +199,8 @@ impl Anomalies {
     }
 
     /// Ranks all segments. Segments whose share of the critical path differs significantly
-    /// ([`SIGNIFICANT_Q_VALUE`]) come first, and among these the ones with the largest gain in slow
-    /// requests.
+    /// ([`SIGNIFICANT_Q_VALUE`]) come first. Both groups are sorted by that difference, the largest
+    /// gain in slow requests first.
     pub fn ranked(&self) -> Vec<Anomaly> {
         let mut anomalies: Vec<Anomaly> = self
             .segments

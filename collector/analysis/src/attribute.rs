@@ -1,43 +1,44 @@
-//! Attributes by which requests and segments are distinguished, recorded or known of every span.
+//! Attributes that distinguish requests and segments: recorded attributes, and properties that
+//! every span has.
 //!
-//! Four names always refer to a property that each record has, whatever attributes it carries:
+//! Four names always refer to a property that every span has, whatever attributes it carries:
 //!
 //! | name | of a request | of a segment |
 //! |---|---|---|
 //! | `service` (or `service.name`) | its root span's service | its operation's service |
 //! | `host` (or `host.name`) | its root span's host; of an event log, the first event's | the host that most spans (or events) of its operation are on |
-//! | `operation` | its root span's `service:name` | its own |
+//! | `operation` | its root span's `service:name` | its own operation, as `service:name` |
 //! | `kind` (or `span.kind`) | its root span's: `server`, `client`, another recorded kind, or `internal` | the kind of most spans of its operation |
 //!
-//! A request's value of a recorded attribute is its root's value, or the one that all its records
-//! agree on. Where they disagree, the request is in a stratum of its own,
+//! A request's value of a recorded attribute is its root span's value. If the root has none, the
+//! value is that of the other records, if they all agree. If they disagree, the value is
 //! [`SEVERAL_VALUES`](crate::record::SEVERAL_VALUES).
 //!
-//! A fragment has no root, so only recorded attributes can be known of it. Every other name is that
-//! of a recorded attribute. A recorded attribute that has one of the four names is addressed as
-//! `recorded:service`.
+//! A fragment has no root, so it can have values of recorded attributes only. Every name that is
+//! not in the table refers to a recorded attribute. The prefix `recorded:`, as in
+//! `recorded:service`, refers to a recorded attribute with a name from the table.
 
 use crate::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Names of the properties that every record has.
+/// Names of the properties that every span has.
 pub const KNOWN_OF_ALL: [&str; 4] = ["service", "host", "operation", "kind"];
 /// Prefix that addresses a recorded attribute with one of the names in [`KNOWN_OF_ALL`].
 const RECORDED: &str = "recorded:";
 /// Recorded attribute that holds the kinds without a span flag.
 const KIND_RECORDED: &str = "span.kind";
 
-/// A property by which requests or segments are distinguished.
+/// A property that distinguishes requests or segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attribute {
-    /// The service that recorded it.
+    /// The service that recorded the span.
     Service,
-    /// The host that recorded it.
+    /// The host that recorded the span or event.
     Host,
     /// The operation, as `service:name`.
     Operation,
-    /// The kind of span: server, client, or another one.
+    /// The kind of span: `server`, `client`, another recorded kind, or `internal`.
     Kind,
     /// The recorded attribute of this name.
     Recorded(String),
@@ -56,7 +57,7 @@ impl std::fmt::Display for Attribute {
 }
 
 impl Attribute {
-    /// Returns the attribute of this name, see the [module](self).
+    /// Returns the attribute of this name. The [module](self) lists the names.
     pub fn named(name: &str) -> Attribute {
         match name {
             "service" | "service.name" => Attribute::Service,
@@ -67,7 +68,8 @@ impl Attribute {
         }
     }
 
-    /// Returns the recorded attribute that the records must include for this one to be known.
+    /// Returns the name of the recorded attribute that the records must include to determine this
+    /// attribute. `None` if the spans themselves suffice.
     pub fn recorded_key(&self) -> Option<&str> {
         match self {
             Attribute::Recorded(key) => Some(key),
@@ -76,7 +78,7 @@ impl Attribute {
         }
     }
 
-    /// Returns the value for a request as a whole.
+    /// Returns the value for a request as a whole, or `None` if it is unknown.
     pub fn of_request(&self, records: &TraceRecords) -> Option<Arc<str>> {
         let root = || records.root();
         match self {
@@ -105,7 +107,8 @@ impl Attribute {
         }
     }
 
-    /// Returns each span with its value. Empty for recorded attributes, which not every span has.
+    /// Returns each span with its value. Returns no spans for recorded attributes, which not every
+    /// span has.
     pub(crate) fn of_spans<'a>(
         &self,
         records: &'a TraceRecords,
@@ -142,7 +145,8 @@ fn kind(span: &SpanRecord, recorded: &FxHashMap<u64, &Arc<str>>) -> Arc<str> {
     }
 }
 
-/// Kinds that spans recorded as an attribute. Of several values of one span, the least counts.
+/// Maps span ids to the kinds that spans recorded as an attribute. Of several values of one span,
+/// the alphabetically first one counts.
 fn recorded_kinds(records: &TraceRecords) -> FxHashMap<u64, &Arc<str>> {
     let mut kinds: FxHashMap<u64, &Arc<str>> = FxHashMap::default();
     for said in records

@@ -1,5 +1,5 @@
-//! Time that requests spend, by category of segment and by kind of request (The Mystery Machine,
-//! §5.1, figures 5 to 8).
+//! Breaks down the time of requests by category of segment and by stratum of requests (The Mystery
+//! Machine, §5.1, figures 5 to 8).
 
 use crate::critical_path::TracePath;
 use crate::distribution::Distribution;
@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Resolution of a distribution of shares: the number of steps from 0 to 1.
 pub const SHARE_STEPS: usize = 200;
-/// Maximum number of strata; requests of further ones go to [`OTHER_STRATUM`].
+/// Maximum number of named strata. Requests of further strata go to [`OTHER_STRATUM`].
 pub const STRATA_MAX: usize = 64;
-/// The stratum of requests that found no room.
+/// Name of the stratum of requests beyond the first [`STRATA_MAX`] strata.
 pub const OTHER_STRATUM: &str = "(other)";
 /// Maximum number of values that a [`QuantileSample`] keeps.
 pub const SAMPLE_MAX: usize = 1 << 14;
 
-/// One category of segments, over many requests.
+/// Time of one category of segments, over many requests.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct CategoryTime {
     /// Total duration of the category's segments up to the answer, without regard to concurrency:
@@ -26,14 +26,14 @@ pub struct CategoryTime {
     pub critical_duration_ns: u128,
     /// Total wait before the segments on the critical path.
     pub critical_wait_ns: u128,
-    /// Requests by the category's share of the critical path, by duration and wait, in
-    /// [`SHARE_STEPS`] steps, rounded down.
+    /// Number of requests by the category's share of the critical path, duration plus wait, in
+    /// [`SHARE_STEPS`] steps, rounded down. Requests in which the share is 0 are not listed.
     shares: BTreeMap<usize, WeightedCount>,
-    /// Slack of the category's segments.
+    /// Slack of the category's segments up to the answer.
     pub slack: Distribution,
 }
 
-/// The categories of many requests.
+/// Time of many requests, by category of segment.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Breakdown {
     /// Number of requests.
@@ -44,12 +44,12 @@ pub struct Breakdown {
     pub tail_wait_ns: u128,
     /// Time after the answer, of the requests that continued after it.
     pub after_answer: Distribution,
-    /// Time of each category seen, by its number.
+    /// Time of each category that occurred, by its number.
     pub categories: BTreeMap<usize, CategoryTime>,
 }
 
 impl Breakdown {
-    /// Counts one request; `category` numbers the category of each segment.
+    /// Counts one request. `category` returns the number of a segment's category.
     pub fn observe(
         &mut self,
         path: &TracePath,
@@ -82,8 +82,8 @@ impl Breakdown {
         }
     }
 
-    /// Adds the counts of `other`, which must have the same categories. Commutative and
-    /// associative.
+    /// Adds the times of `other`, which must number categories alike. The operation is commutative
+    /// and associative.
     pub fn merge(&mut self, other: &Breakdown) {
         self.requests += other.requests;
         self.latency.merge(&other.latency);
@@ -101,9 +101,9 @@ impl Breakdown {
         }
     }
 
-    /// Returns the cumulative distribution of a category's share of the critical path: for each `i`
-    /// of 0 to [`SHARE_STEPS`], the fraction of requests (0 to 1) whose share, rounded down to
-    /// 1/[`SHARE_STEPS`], is at most `i / SHARE_STEPS`.
+    /// Returns the cumulative distribution of a category's share of the critical path. Element `i`,
+    /// from 0 to [`SHARE_STEPS`], is the fraction of requests (0 to 1) whose share is at most
+    /// `i / SHARE_STEPS`. Shares are rounded down to multiples of 1/[`SHARE_STEPS`].
     pub fn share_cdf(&self, category: usize) -> Vec<f64> {
         let shares = self.categories.get(&category).map(|time| &time.shares);
         let of_step = |step: usize| shares.and_then(|shares| shares.get(&step));
@@ -136,7 +136,8 @@ impl StratifiedBreakdown {
         self.stratum(stratum).observe(path, weight, category);
     }
 
-    /// Adds the counts of `other`. Commutative and associative while all strata fit.
+    /// Adds the times of `other`. The operation is commutative and associative while all strata fit
+    /// [`STRATA_MAX`].
     pub fn merge(&mut self, other: &StratifiedBreakdown) {
         for (name, breakdown) in &other.strata {
             self.stratum(name).merge(breakdown);
@@ -150,23 +151,23 @@ impl StratifiedBreakdown {
             .or_default()
     }
 
-    /// The strata, in order of name.
+    /// Returns the breakdown of each stratum, in order of name.
     pub fn strata(&self) -> &BTreeMap<String, Breakdown> {
         &self.strata
     }
 }
 
-/// Bounded sample of a numeric attribute, used to compute its quantiles before requests are put
-/// into strata by them. It keeps the values of the traces with the lowest hashes, so it does not
-/// depend on the order of requests, and parts merge.
+/// Bounded sample of a numeric attribute, from which the edges between strata are computed. It
+/// keeps the values of the traces with the lowest hashes. So it does not depend on the order of
+/// requests, and samples of parts can be merged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QuantileSample {
-    /// (hash of the trace, bits of the value).
+    /// Pairs of the hash of a trace id and the bits of its value.
     kept: BTreeSet<(u64, u64)>,
 }
 
 impl QuantileSample {
-    /// Adds one request's value. Values that are not numbers are left out.
+    /// Adds one request's value. Ignores values that are not numbers (NaN).
     pub fn observe(&mut self, trace: crate::record::TraceId, value: f64) {
         if !value.is_nan() {
             // The ids of one source may be sequential; their hashes are not.
@@ -189,8 +190,8 @@ impl QuantileSample {
         other.kept.iter().for_each(|one| self.take(*one));
     }
 
-    /// Returns the upper edges of this number of strata of about equal size. The last stratum has
-    /// no edge.
+    /// Returns the upper edges of this number of strata of about equal size, except the last, which
+    /// has none. Returns no edges if the sample is empty.
     pub fn edges(&self, strata: usize) -> Vec<f64> {
         let mut values: Vec<f64> = self
             .kept
@@ -207,7 +208,8 @@ impl QuantileSample {
     }
 }
 
-/// Returns the stratum of a value: `p020` for the lowest of five, `p040` and so on, as in figure 7.
+/// Returns the name of a value's stratum: of five, `p020` is the lowest, then `p040` and so on, as
+/// in figure 7. `edges` are those of [`QuantileSample::edges`].
 pub fn quantile_stratum(edges: &[f64], value: f64) -> String {
     let at = edges.partition_point(|edge| *edge < value);
     format!("p{:03}", (at + 1) * 100 / (edges.len() + 1))

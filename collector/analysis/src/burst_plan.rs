@@ -1,11 +1,11 @@
-//! Plans bursts for a recording goal (Ardelean et al., NSDI 2018, §3.3.1): the whole requests they
-//! record, the share of requests they cut, and the share of time they take.
+//! Plans bursts for a recording goal (Ardelean et al., NSDI 2018, §3.3.1). Predicts how many
+//! requests the bursts record whole, how many they cut, and what share of time they record.
 //!
-//! A burst lasts 2ⁿ ms and recurs every 2ⁿ⁺ᵐ ms. A request that begins at any moment and lasts d is
-//! whole in a burst of length B, of period P, with probability (B − d)/P; it meets one with (B +
-//! d)/P.
+//! A burst lasts 2ⁿ ms and recurs every 2ⁿ⁺ᵐ ms. Let bursts have length B and period P, and let a
+//! request last d and begin at a random moment. A burst records it whole with probability (B −
+//! d)/P, and overlaps it with probability (B + d)/P.
 
-/// Rate of requests by their length.
+/// Rate at which requests of each length begin.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arrivals {
     /// Lengths in ns with the number of requests that begin in an hour, ascending by length.
@@ -13,8 +13,8 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Creates arrivals from lengths in ns, and the number of requests of each that begin in an
-    /// hour. Drops negative lengths and rates that are not positive.
+    /// Creates arrivals from pairs of a length in ns and the number of requests of that length that
+    /// begin in an hour. Drops negative lengths and rates that are not positive.
     pub fn new(mut by_length: Vec<(f64, f64)>) -> Arrivals {
         by_length.retain(|(length_ns, per_hour)| *length_ns >= 0.0 && *per_hour > 0.0);
         by_length.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
@@ -26,8 +26,8 @@ impl Arrivals {
         self.by_length.iter().map(|(_, per_hour)| per_hour).sum()
     }
 
-    /// Returns the length in ns that this part (0 to 1) of the requests does not exceed; `None`
-    /// without requests.
+    /// Returns the length in ns that this part (0 to 1) of the requests does not exceed, or `None`
+    /// if there are no requests.
     pub fn percentile_ns(&self, part: f64) -> Option<f64> {
         let mut seen = 0.0;
         let all = self.per_hour();
@@ -45,7 +45,7 @@ impl Arrivals {
     }
 }
 
-/// Requirements that bursts are planned for.
+/// Requirements that planned bursts must meet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BurstGoal {
     /// Length of the longest requests of interest, in ns.
@@ -61,25 +61,26 @@ pub struct BurstGoal {
 pub struct PlannedBursts {
     /// Length of a burst: 2ⁿ ms.
     pub burst_ms: u64,
-    /// Period of the bursts: 2ⁿ⁺ᵐ ms. Equal to the burst's length if everything is recorded.
+    /// Time between the starts of two bursts: 2ⁿ⁺ᵐ ms. Equal to `burst_ms` if everything is
+    /// recorded.
     pub period_ms: u64,
-    /// Whole requests of interest in an hour, if recording begins and ends with the burst.
+    /// Whole requests of interest recorded in an hour, if recording begins and ends with the burst.
     pub whole_per_hour: f64,
-    /// Whole requests of interest in an hour, if requests that begin during a burst are followed to
-    /// their end.
+    /// Whole requests of interest recorded in an hour, if recording follows requests that begin
+    /// during a burst to their end.
     pub followed_per_hour: f64,
-    /// Fraction of the requests of interest meeting a burst that are cut.
+    /// Fraction that bursts cut, of the requests of interest that overlap a burst. 0 if none does.
     pub cut_share: f64,
 }
 
 impl PlannedBursts {
-    /// Returns the share of time that is recorded.
+    /// Returns the share of time that is recorded, 0 to 1.
     pub fn duty(&self) -> f64 {
         self.burst_ms as f64 / self.period_ms as f64
     }
 
-    /// Returns the burst mask. Recording is on while all of these bits are set in the wall time in
-    /// ms.
+    /// Returns the burst-config mask. Processes record while all of its bits are set in the wall
+    /// time in ms.
     pub fn mask(&self) -> u64 {
         self.period_ms - self.burst_ms
     }
@@ -94,28 +95,31 @@ pub struct BurstPlans {
     pub giving_way: Option<GivingWay>,
 }
 
-/// Value that each part of a goal must relax to while the others stay; `None` if relaxing it does
-/// not help.
+/// Relaxations of a goal, each of one requirement while the others stay. `None` if relaxing that
+/// requirement does not help.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GivingWay {
     /// Bursts with the most whole requests in an hour that the rest of the goal allows.
     pub whole_per_hour: Option<PlannedBursts>,
-    /// Bursts with the share of time that must be recorded.
+    /// Bursts that reach the other requirements without a maximum share of time.
     pub duty: Option<PlannedBursts>,
-    /// Length in ns to which the requests of interest must be limited, with its bursts.
+    /// Length in ns to which the requests of interest must be limited, and the bursts for that
+    /// length.
     pub longest: Option<(f64, PlannedBursts)>,
 }
 
-/// Minimum ratio of both the burst and the period to the length of a request. The period is that
-/// long so that requests see bursts as far apart; the burst is, so that few requests are cut.
+/// Preferred minimum ratio of both the burst and the period to the length of the longest requests.
+/// Bursts of this length cut few requests. With periods of this length, no request overlaps two
+/// bursts. Shorter bursts are planned too, but after the preferred ones.
 pub const TIMES_REQUEST: f64 = 10.0;
-/// Bursts longer than 4.6 hours, or periods longer than 34 years, are not planned.
+/// Maximum length of a planned burst: 2²⁴ ms, 4.7 hours.
 const BURST_BITS_MAX: u32 = 24;
+/// Maximum planned period: 2⁴⁰ ms, 35 years.
 const PERIOD_BITS_MAX: u32 = 40;
 /// Maximum number of plans returned.
 const REACHING_MAX: usize = 6;
 
-/// Computes the yield of a burst configuration for requests up to this length.
+/// Computes the yield of a burst configuration for requests up to `longest_ns` long.
 pub fn planned(
     arrivals: &Arrivals,
     longest_ns: f64,
@@ -172,23 +176,24 @@ pub fn plan_bursts(arrivals: &Arrivals, goal: &BurstGoal) -> BurstPlans {
     }
 }
 
-/// Returns the length, in bits, of the shortest sufficient burst, which is also the paper's least
-/// period.
+/// Returns the exponent n of the shortest burst, 2ⁿ ms, that is at least [`TIMES_REQUEST`] times as
+/// long as a request of `longest_ns`. The paper requires periods of at least this length.
 fn bits_of(longest_ns: f64) -> u32 {
     let wanted_ms = (longest_ns * TIMES_REQUEST / 1e6).max(1.0);
     wanted_ms.log2().ceil() as u32
 }
 
-/// Returns the rarest bursts that reach the goal, for each burst length. The first plan is the
-/// shortest that cuts few requests; then come longer bursts, then shorter ones that cut more.
+/// Returns, for each burst length, the bursts with the longest period that reach the goal. The
+/// shortest bursts that cut few requests come first, then longer ones, then shorter ones that cut
+/// more.
 fn reaching(arrivals: &Arrivals, goal: &BurstGoal) -> Vec<PlannedBursts> {
     let own = bits_of(goal.longest_ns);
     let shortest = ((goal.longest_ns / 1e6).max(1.0).log2().floor() as u32).min(own);
     let lengths = (own..own + 3).chain((shortest..own).rev());
     let rarest = |burst_bits: u32| {
         let most_rare = PERIOD_BITS_MAX.min(burst_bits + 30);
-        // A period must be long enough, except when the burst fills it: then everything is
-        // recorded, whatever the burst's length.
+        // A period must have the least length, unless the burst fills it. In that case everything
+        // is recorded, and the burst's length does not matter.
         let periods = (burst_bits..=most_rare).filter(|bits| *bits >= own || *bits == burst_bits);
         let all = periods
             .rev()
@@ -209,7 +214,8 @@ fn reaching(arrivals: &Arrivals, goal: &BurstGoal) -> Vec<PlannedBursts> {
     found
 }
 
-/// Returns the bursts that record the most whole requests within this share of the time.
+/// Returns the bursts that record the most whole requests within the goal's share of time. `None`
+/// if no such bursts record a whole request.
 fn most(arrivals: &Arrivals, goal: &BurstGoal) -> Option<PlannedBursts> {
     let burst_bits = bits_of(goal.longest_ns);
     let ones = (1.0 / goal.duty_max.max(1e-9) * (1.0 - 1e-9))
@@ -228,12 +234,12 @@ fn most(arrivals: &Arrivals, goal: &BurstGoal) -> Option<PlannedBursts> {
     found.filter(|of| of.whole_per_hour > 0.0)
 }
 
-/// Returns the greatest length of requests that reaches the rest of the goal. A greater length
-/// includes more requests, but longer requests must also fit the bursts.
+/// Returns the greatest tried length of the requests of interest at which bursts reach the rest of
+/// the goal. A greater length includes more requests, but the bursts must also be longer.
 fn shorter(arrivals: &Arrivals, goal: &BurstGoal) -> Option<(f64, PlannedBursts)> {
     let lengths = arrivals.by_length.iter().map(|(length_ns, _)| *length_ns);
     let longest = lengths.fold(0.0, f64::max);
-    // Start above the longest request and halve until the goal is reached.
+    // Start at the longest request or the goal's length, and halve until bursts reach the goal.
     let mut wanted_ns = longest.max(goal.longest_ns);
     for _ in 0..24 {
         let other = BurstGoal {

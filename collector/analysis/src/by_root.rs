@@ -1,33 +1,34 @@
-//! Request counts and latencies by root operation, with the number of requests a caller waits for.
+//! Counts requests by root operation, with their latencies, and with the number of requests for
+//! which a caller waits.
 //!
 //! One distribution of the latencies of different operations describes none of them: a job that
-//! runs for seconds once a minute would be every user's p99. So latencies are kept apart by the
-//! root's operation, see [`root`](crate::root). A single figure, where one is needed, covers the
-//! requests that are known to have a caller, and all requests only if none is: see
-//! [`ByRoot::headline`].
+//! runs for seconds once a minute would be every user's p99. [`ByRoot`] therefore keeps one
+//! distribution for each root operation (see [`root`](crate::root)). A report that needs a single
+//! figure uses [`ByRoot::headline`], which covers only root operations with known callers, or all
+//! if none has any.
 
 use crate::distribution::Distribution;
 use crate::sampling::{Weight, WeightedCount};
 use std::collections::BTreeMap;
 
-/// Maximum number of root operations; requests of further ones go to [`OTHER_ROOTS`].
+/// Maximum number of named root operations. Requests of further ones go to [`OTHER_ROOTS`].
 pub const ROOTS_MAX: usize = 256;
-/// The root of requests that found no room.
+/// Name that stands for all root operations beyond the first [`ROOTS_MAX`].
 pub const OTHER_ROOTS: &str = "(other)";
 
-/// Requests of one root operation.
+/// Statistics of one root operation's requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RootStatistics {
-    /// Requests that were recorded completely.
+    /// Number of requests that were recorded completely.
     pub complete: WeightedCount,
-    /// Requests that are known to lack a part.
+    /// Number of requests of which a part is known to be missing.
     pub incomplete: WeightedCount,
-    /// Complete and incomplete requests that are known to have a caller waiting for them.
+    /// Number of complete and incomplete requests that are known to have a caller waiting for them.
     pub with_caller: WeightedCount,
-    /// Latency of the requests used in which any time passed.
+    /// Latencies of the requests that analyses use, without those in which no time passed.
     pub latency: Distribution,
-    /// Time after the answer, of the used requests that continued after it.
+    /// Times after the answer, of the requests that analyses use and that continued after it.
     pub after_answer: Distribution,
 }
 
@@ -51,7 +52,8 @@ impl RootStatistics {
     }
 }
 
-/// Requests by root operation. Merging is commutative and associative while all fit.
+/// Statistics of requests by root operation. Merging is commutative and associative while all root
+/// operations fit [`ROOTS_MAX`].
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ByRoot {
@@ -83,7 +85,8 @@ impl ByRoot {
         }
     }
 
-    /// Adds the times of a request that is used.
+    /// Adds the latency and the time after the answer of a request that analyses use. Ignores times
+    /// of 0.
     pub fn observe(&mut self, root: &str, latency_ns: u64, after_answer_ns: u64, weight: Weight) {
         let statistics = self.of(root);
         if latency_ns > 0 {
@@ -110,12 +113,13 @@ impl ByRoot {
         self.roots.entry(root.to_string()).or_default()
     }
 
-    /// Statistics of each root, by name.
+    /// Returns the statistics of each root operation, by name.
     pub fn roots(&self) -> &BTreeMap<String, RootStatistics> {
         &self.roots
     }
 
-    /// Ranks the roots: those with callers first, then by total latency in descending order.
+    /// Ranks the root operations: those with known callers first, then by total latency and by
+    /// number of requests, the largest first.
     pub fn ranked(&self) -> Vec<(&str, &RootStatistics)> {
         let mut ranked: Vec<_> = self
             .roots
@@ -133,7 +137,8 @@ impl ByRoot {
         ranked
     }
 
-    /// Returns the fraction (0 to 1) of all requests' total latency that a root's requests take.
+    /// Returns the fraction (0 to 1) of all requests' total latency that this root operation's
+    /// requests take.
     pub fn share(&self, root: &str) -> f64 {
         let all_ns: u128 = self.roots.values().map(|of| of.latency.sum_ns()).sum();
         let own_ns = self.roots.get(root).map_or(0, |of| of.latency.sum_ns());
@@ -144,14 +149,15 @@ impl ByRoot {
         }
     }
 
-    /// Reports whether used requests include root operations with known callers as well as others.
+    /// Reports whether some requests with a latency have a root operation with known callers, and
+    /// others have one without.
     pub fn is_mixed(&self) -> bool {
         let used = || self.roots.values().filter(|of| of.latency.count() > 0);
         used().any(|of| of.has_caller()) && used().any(|of| !of.has_caller())
     }
 
-    /// Latency of the requests whose root operation is known to have callers; of all requests if
-    /// none is.
+    /// Returns the latencies of the requests whose root operation is known to have callers, or of
+    /// all requests if no root operation is.
     pub fn headline(&self) -> Distribution {
         let mut latency = Distribution::default();
         self.headline_roots()

@@ -1,9 +1,10 @@
-//! Server, network or client: the default rule for spans. Other rules are any function of a label.
+//! Attributes a segment's time to a server, the network or a client. Analyses accept any other
+//! function of a label instead of this default rule.
 //!
 //! A client span's own segments are **network** time: the span only waits for another process. Of
-//! the other spans, a server's span and those below one are **server** time. The rest is **client**
-//! time, such as a browser's, if there are servers at all. A service that records no kinds is all
-//! server.
+//! the other spans, a server's span and those below one are **server** time. The rest, such as a
+//! browser's time, is **client** time. If no operation at all is recorded as a server, the rest is
+//! server time instead.
 
 use crate::attribute::Attribute;
 use crate::label::SegmentLabel;
@@ -14,17 +15,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// Maximum number of operations; further ones count as of no kind.
+/// Maximum number of operations. Further operations count as having no kind.
 pub const OPERATIONS_MAX: usize = 4096;
 
 /// The party that a segment's time is attributed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Category {
-    /// A service works.
+    /// Time in which a service works.
     Server,
-    /// A process waits for another one.
+    /// Time in which a process waits for another process.
     Network,
-    /// The initiator of the request works.
+    /// Time in which the initiator of the request works.
     Client,
 }
 
@@ -42,7 +43,7 @@ impl fmt::Display for Category {
 const NAMES_MAX: usize = 1 << 14;
 
 /// Kinds of the operations (`service:name`) seen so far. Merging is commutative and associative
-/// while all fit.
+/// while all operations fit [`OPERATIONS_MAX`].
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SpanKinds {
@@ -136,23 +137,26 @@ impl SpanKinds {
     }
 }
 
-/// Maximum number of values of an attribute; operations with further ones count as without a value.
+/// Maximum number of values of an attribute other than the service. Further values are ignored.
 pub const VALUES_MAX: usize = 64;
 
-/// Categories by an attribute's values of the operations, as another rule. For a recorded
-/// attribute, an operation has the value of nearly all of its spans (or, in event logs, events of
-/// its task), and [`SEVERAL_VALUES`] where they differ. For a property of every span (host, kind),
-/// it has the most frequent value. An operation without a value takes that of the operation it runs
-/// inside. Merging is commutative and associative while all fit.
+/// Values of one attribute by operation, which divide segments into categories in place of
+/// [`Category`].
+///
+/// An operation's value of a recorded attribute is the one that at least nine in ten of its
+/// recorded values agree on, otherwise [`SEVERAL_VALUES`]. Its value of a property that every span
+/// has, such as the host, is the most frequent one. An operation without a value takes the value of
+/// the operation inside which it runs. In event logs, a task's events count as records of its
+/// operation. Merging is commutative and associative while all operations and values fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationValues {
     attribute: Attribute,
-    /// Frequency of each value, by operation.
+    /// Number of records with each value, by operation.
     counts: FxHashMap<String, BTreeMap<Arc<str>, u64>>,
     values: BTreeSet<Arc<str>>,
 }
 
-/// Minimum share of an operation's records that must agree on one value of a recorded attribute.
+/// Minimum share of an operation's values of a recorded attribute that must be equal.
 const ONE_VALUE_MIN: f64 = 0.9;
 
 impl OperationValues {
@@ -165,11 +169,11 @@ impl OperationValues {
         }
     }
 
-    /// Counts the values in a trace's records; a record with several values counts for each. The
-    /// records must include the attribute of [`Attribute::recorded_key`].
+    /// Counts the values in a trace's records. A record with several values counts for each. The
+    /// records must include the attribute that [`Attribute::recorded_key`] names.
     pub fn observe(&mut self, records: &TraceRecords) {
         match &self.attribute {
-            // The label's name already holds the operation.
+            // A label contains its operation, so nothing needs to be counted.
             Attribute::Operation => {}
             Attribute::Service | Attribute::Host | Attribute::Kind => {
                 let of_spans = self.attribute.of_spans(records);
@@ -234,7 +238,7 @@ impl OperationValues {
     }
 
     fn take(&mut self, operation: &str, value: &Arc<str>, count: u64) {
-        // There are no more services than operations; recorded values are unbounded.
+        // Services need no limit: the limit on operations bounds them too.
         let is_bounded = self.attribute == Attribute::Service;
         let value_fits =
             is_bounded || self.values.len() < VALUES_MAX || self.values.contains(value);
@@ -251,8 +255,9 @@ impl OperationValues {
         }
     }
 
-    /// Returns the value of a segment by the rule above. Of equally frequent values, the least
-    /// counts.
+    /// Returns the value of a segment's operation by the rule of [`OperationValues`]. `None` if
+    /// neither the operation nor any operation around it has a value. Of equally frequent values,
+    /// the alphabetically first one counts.
     pub fn value(&self, label: &SegmentLabel) -> Option<Arc<str>> {
         if self.attribute == Attribute::Operation {
             return Some(label.operation().into());
@@ -270,7 +275,7 @@ impl OperationValues {
                 .iter()
                 .max_by_key(|(value, count)| (**count, std::cmp::Reverse(*value)));
             let is_one = |count: u64| count as f64 >= ONE_VALUE_MIN * all as f64;
-            // The segments' times cannot be split between several recorded values.
+            // A segment's time cannot be split between several recorded values.
             let is_recorded = matches!(self.attribute, Attribute::Recorded(_));
             most.map(|(value, count)| {
                 if is_recorded && !is_one(*count) {

@@ -1,39 +1,43 @@
-//! One time axis for the clocks of many hosts (The Mystery Machine, §3).
+//! Puts the clocks of many hosts on one time axis (The Mystery Machine, §3).
 //!
 //! A thread of control goes from host A to host B and back. A's interval minus B's is the time on
 //! the network, the RTT. If both ways took equally long, B's middle instant would coincide with
-//! A's; it is at most RTT/2 off. So each [`RoundTrip`] is one estimate of the offset between two
-//! clocks, with its own error bound.
+//! A's; it is at most RTT/2 off. Each [`RoundTrip`] is therefore one estimate of the offset between
+//! two clocks, with its own error bound.
 //!
-//! 1. [`ClockEstimates`] takes the traces one by one. For each ordered pair of hosts and each
-//!    window of time, it keeps the round trip of lowest RTT; for each pair, the evidence for and
-//!    against its clocks; and for each host, the unit that its timestamps are whole multiples of,
-//!    its [`Resolution`]. It is bounded: a pair's windows become longer when there are too many.
-//! 2. [`ClockEstimates::align`] judges each pair. Clocks that [agree](Verdict::Agree) with nearly
-//!    all round trips as recorded are used as recorded; where tasks of event logs cross hosts, they
-//!    are used within the offset that their best round trip does not exclude. Clocks are corrected
-//!    where nearly all round trips agree with one line of offsets that is not zero
-//!    ([`Verdict::Differ`]): a host's offset at any time is the line between the estimates before
-//!    and after, which follows drift, along the paths of least total error. Round trips that agree
-//!    with nothing connect no hosts.
-//! 3. Hosts that nothing connects are on different islands. No order is known between islands.
-//! 4. [`Alignment::apply`] corrects a trace's timestamps, and stores error bound, resolution and
-//!    island of each host in [`TraceRecords::clocks`](crate::record::TraceRecords::clocks).
-//!    Segments take these over and the model respects them.
+//! 1. [`ClockEstimates`] observes the traces one by one. For each ordered pair of hosts and each
+//!    window of time, it keeps the round trip of lowest RTT. For each unordered pair it keeps
+//!    evidence for and against their clocks. For each host it determines the [`Resolution`], the
+//!    unit that divides the host's timestamps. Its memory is bounded: if a pair has too many
+//!    windows, they become longer.
+//! 2. [`ClockEstimates::align`] judges each pair. If most round trips [agree](Verdict::Agree) with
+//!    the clocks as recorded, the timestamps stay as recorded. If tasks of event logs cross the two
+//!    hosts, the error bound of the pair is the offset that its best round trip does not exclude.
+//!    Otherwise it is zero. If nearly all round trips agree with one line of offsets that is not
+//!    zero ([`Verdict::Differ`]), the clocks are corrected. A host's offset at any time lies on the
+//!    line between the estimates before and after, so it follows drift. Corrections over several
+//!    hosts follow the path of least total error. Round trips that agree with no offset connect no
+//!    hosts.
+//! 3. Hosts that no pair connects are on different islands. The order of events on different
+//!    islands is unknown.
+//! 4. [`Alignment::apply`] corrects a trace's timestamps. It stores the error bound, resolution and
+//!    island of each host in [`TraceRecords::clocks`](crate::record::TraceRecords::clocks), from
+//!    where they reach segments and the model.
 //!
 //! An event log's lines reveal round trips only if they are in the order of control, which lines
-//! merged from several hosts are not. So for each task, the more plausible of two orders is chosen,
-//! that of the lines and that of the timestamps: the one in which the thread of control returns to
-//! its origin. Unless nearly all tasks of a pair support the lines, the timestamps are believed.
-//! This cannot distinguish a clock that is off by a constant from lines of that host that arrive
-//! late by a constant.
+//! merged from several hosts are not. For each task, two orders are therefore compared, that of the
+//! lines and that of the timestamps. If the thread of control returns to its origin in only one of
+//! the two orders, that order is the more plausible one. The lines of a pair of hosts are believed
+//! if at most one in ten deciding tasks supports the timestamps. Otherwise the timestamps are
+//! believed. This cannot distinguish a clock that is off by a constant from lines of that host that
+//! arrive late by a constant.
 //!
 //! A kernel's report on its clock ([`ClockEstimates::note_kernel`]) identifies the hosts whose
 //! clocks are not synchronized. It also connects hosts that nothing else does: two synchronized
 //! clocks differ by no more than the sum of both errors.
 //!
-//! The bounds hold where a clock runs at a constant rate between two estimates, and gains or loses
-//! at most [`DRIFT_MAX_PPM`] before the first and after the last.
+//! The error bounds hold if a clock runs at a constant rate between two estimates. Before the first
+//! estimate and after the last, it may gain or lose at most [`DRIFT_MAX_PPM`].
 
 mod alignment;
 mod anchors;

@@ -1,12 +1,15 @@
-//! Differences between two periods (Spectroscope, Diagnosing performance changes by comparing
-//! system behaviours).
+//! Finds the differences between two periods (Spectroscope, Diagnosing performance changes by
+//! comparing system behaviours).
 //!
 //! The mean latency of each root operation's requests is a sum over categories of requests and over
-//! the places where their critical paths spend time. So its change is a sum, too: of places that
-//! take longer in requests of one structure (response-time mutations, §5.1), of requests that now
-//! have another structure (structural mutations, §5.2), and of operations that are requested more
-//! often. The effects of one operation, or of one difference of structure, form one *cause* (the
-//! paper's future work, §5.3). A cause is tested against the variation within either period.
+//! the places where their critical paths spend time. Its change is therefore a sum of three parts:
+//!
+//! - places that take longer in requests of one structure (response-time mutations, §5.1);
+//! - requests that now have another structure (structural mutations, §5.2);
+//! - root operations that are requested more often.
+//!
+//! All effects of one operation, or of one difference of structure, form one *cause* (the paper's
+//! future work, §5.3). A cause is tested against the variation within each period.
 
 mod blame;
 mod cause;
@@ -62,17 +65,17 @@ pub struct CompareSettings {
     /// Maximum fraction of false discoveries among the reported differences (Benjamini and
     /// Hochberg).
     pub false_discoveries: f64,
-    /// Minimum change in a category's number of requests, scaled to the later period; categories
-    /// below it are ignored. The paper's `SM_THRESHOLD`.
+    /// Minimum change of a category's number of requests, scaled to the later period. Smaller
+    /// changes are ignored. The paper calls it `SM_THRESHOLD`.
     pub count_min: u64,
-    /// Minimum relevant change, as a fraction of the mean latency of the requests it is seen in. A
-    /// tenth of it suffices for a place that changed by a third of its own time or more.
+    /// Minimum relevant change of a place, as a fraction of the latency of the requests that reach
+    /// it. A tenth of this suffices for a place whose own time changed by 30 % or more.
     pub effect_min: f64,
-    /// True if a precursor may have lost fewer requests than the mutation gained, which bypasses
-    /// the 1:N rule.
+    /// True if a precursor may have lost fewer requests than the mutation gained, against the
+    /// paper's 1:N rule.
     pub any_precursor: bool,
-    /// True if both periods had the same workload: counts are compared directly, and not as shares
-    /// of a kind of request.
+    /// True if both periods had the same workload. Numbers of requests are then compared directly,
+    /// instead of shares of the root operation's requests.
     pub same_workload: bool,
 }
 
@@ -93,7 +96,8 @@ impl Default for CompareSettings {
 pub struct Comparison {
     /// Change of the mean latency, in ns.
     pub change_ns: f64,
-    /// Part of the change, in ns, due to other shares of root operations, i.e. the users' workload.
+    /// Part of the change, in ns, that is due to the users' workload: to other shares of the root
+    /// operations.
     pub workload_ns: f64,
     /// The edges that causes and mutations refer to.
     pub edges: EdgeTable,
@@ -108,7 +112,8 @@ pub struct Comparison {
     pub mutations: Vec<Mutation>,
     /// Root operations, with their shares of the requests in both periods.
     pub roots: Vec<(String, [f64; 2])>,
-    /// Change of places across all services; `None` if there are too few.
+    /// Usual change of the places of all services; `None` if there are too few places for an
+    /// estimate.
     pub environment: Option<Environment>,
     /// Variation of requests within one category.
     pub variation: Variation,
@@ -121,7 +126,8 @@ impl Comparison {
         principal.map(|cause| cause.contribution_ns).sum()
     }
 
-    /// Compares two periods; `is_client` reports whether an operation is recorded as a client's.
+    /// Compares two periods. `is_client` reports whether an operation's spans are recorded as
+    /// clients.
     pub fn of(
         before: &PeriodFlows,
         after: &PeriodFlows,
@@ -207,7 +213,8 @@ impl Comparison {
     }
 }
 
-/// Renumbers the edges of both periods alike, in the order of their names.
+/// Renumbers the edges of both periods, in the order of their names, so that equal edges have equal
+/// numbers.
 fn numbered_alike(before: &PeriodFlows, after: &PeriodFlows) -> (PeriodFlows, PeriodFlows) {
     let mut edges: Vec<_> = [before, after]
         .iter()
@@ -223,7 +230,7 @@ pub(crate) struct OfRoot<'a> {
     name: &'a str,
     before: &'a RootFlows,
     after: &'a RootFlows,
-    /// Share of the later period's requests.
+    /// Share of the later period's requests that have this root operation.
     share: f64,
     rows: Rows<'a>,
     operations: Vec<OperationChange>,
@@ -238,7 +245,7 @@ impl OfRoot<'_> {
         mean_ns(self.after) - mean_ns(self.before)
     }
 
-    /// The structure of a category.
+    /// Returns the structure of a category; `None` if neither period has it.
     fn shape(&self, id: CategoryId) -> Option<Arc<Shape>> {
         let of = |flows: &RootFlows| {
             flows
@@ -249,8 +256,8 @@ impl OfRoot<'_> {
         of(self.before).or_else(|| of(self.after))
     }
 
-    /// Finds the precursors of requests whose structures became more frequent. The categories in
-    /// `known`, for which an operation explains the change, count without regard to their q-value.
+    /// Finds the precursors of the categories that became more frequent. Categories in `known`,
+    /// whose change an operation explains, need no significant q-value.
     fn pair(&mut self, settings: &CompareSettings, known: &BTreeSet<CategoryId>) {
         let p_values: Vec<f64> = self.counts.iter().map(|change| change.p_value).collect();
         let q_values = benjamini_hochberg(&p_values);

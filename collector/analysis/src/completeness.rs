@@ -1,66 +1,68 @@
 //! Checks whether a request was recorded completely.
 //!
-//! A relation is believed until a trace contradicts it. So a trace that lacks a part may only yield
-//! less, never something false; but its latency, critical path and structure are wrong. Callers
-//! count incomplete traces by [`Incomplete::cause`] and leave them out where that matters.
+//! An incomplete trace does not make the model wrong: a relation holds until a trace contradicts
+//! it, and a missing record contradicts nothing. But the trace's latency, critical path and
+//! structure are wrong. Callers count incomplete traces by [`Incomplete::cause`] and exclude them
+//! from such analyses.
 
 use crate::record::{SpanFlags, TraceRecords};
 use rustc_hash::FxHashSet;
 use std::fmt;
 
-/// Records that one process lost within an interval of wall time.
+/// A loss of records by one process within an interval of wall time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessLoss {
     /// The incarnation of the process.
     pub process: u128,
     /// The loss happened at or after this instant, in nanoseconds since the Unix epoch.
     pub from_ns: i64,
-    /// The loss happened before this instant.
+    /// The loss happened before this instant, in nanoseconds since the Unix epoch.
     pub to_ns: i64,
     /// Number of spans and events lost.
     pub records: u64,
 }
 
-/// One reason to call a trace incomplete.
+/// One reason for which a trace is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Incomplete {
-    /// No span without a parent (or no record at all).
+    /// No span is a root, or the trace has no records at all.
     NoRoot,
-    /// More than one span without a parent: their number.
+    /// Several spans have no parent. Holds the number of these spans.
     SeveralRoots(usize),
     /// A span names a parent that is not in the trace.
     MissingParent {
-        /// The orphan.
+        /// Id of the span.
         span_id: u64,
-        /// The parent it names.
+        /// Id of the missing parent.
         parent_id: u64,
     },
-    /// The span, or its request, began before recording did.
+    /// The span or its request began before recording did.
     CutOpen {
-        /// The span.
+        /// Id of the span.
         span_id: u64,
     },
     /// The window closed before the span ended.
     CutClose {
-        /// The span.
+        /// Id of the span.
         span_id: u64,
     },
-    /// The span's end was never seen.
+    /// The end of the span was not recorded.
     Unfinished {
-        /// The span.
+        /// Id of the span.
         span_id: u64,
     },
-    /// A process of the trace lost records while the trace went on; they may have been the trace's.
+    /// A process of the trace lost records during the trace's interval. These may have belonged to
+    /// the trace.
     Lossy {
         /// The incarnation of the process.
         process: u128,
-        /// Number of records that it lost then.
+        /// Number of records that the process lost in that interval.
         records: u64,
     },
 }
 
 impl Incomplete {
-    /// Returns a short stable name of the reason, used to count by.
+    /// Returns a short stable name of the reason, for counting.
     pub fn cause(&self) -> &'static str {
         match self {
             Incomplete::NoRoot => "no_root",
@@ -74,7 +76,8 @@ impl Incomplete {
     }
 }
 
-/// Explains a cause, as [`Incomplete::cause`] names it, to a newcomer. Empty for unknown causes.
+/// Explains a cause, as [`Incomplete::cause`] names it, to a newcomer. Returns an empty string for
+/// unknown causes.
 pub fn explanation(cause: &str) -> &'static str {
     match cause {
         "no_root" | "inner_root" => {
@@ -128,23 +131,23 @@ impl fmt::Display for Incomplete {
     }
 }
 
-/// The reasons for which a trace is incomplete; none if it is complete.
+/// The reasons for which a trace is incomplete.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Completeness {
-    /// Sorted, without repeats.
+    /// Sorted, without repeats. Empty if the trace is complete.
     pub reasons: Vec<Incomplete>,
 }
 
 impl Completeness {
-    /// Reports whether no reason was found.
+    /// Reports whether the trace is complete.
     pub fn is_complete(&self) -> bool {
         self.reasons.is_empty()
     }
 }
 
-/// Judges one trace. `losses` may be those of any processes at any time; only losses that a process
-/// of this trace suffered while the trace went on count. A trace of event-log records alone is
-/// complete when it has any.
+/// Finds the reasons for which one trace is incomplete. `losses` may contain losses of any process
+/// at any time: only those of the trace's processes during the trace's interval count. A trace of
+/// event-log records alone is complete if it has at least one record.
 pub fn completeness(records: &TraceRecords, losses: &[ProcessLoss]) -> Completeness {
     let mut reasons = Vec::new();
     if records.spans.is_empty() {

@@ -1,24 +1,24 @@
-//! Convergence of a model: relations found and removed as traces arrive (The Mystery Machine, §4.2,
-//! figure 3).
+//! Tracks the convergence of a model: the relations added and removed as traces arrive (The Mystery
+//! Machine, §4.2, figure 3).
 
 use crate::model::{Changes, Model, Relations};
 
-/// Maximum number of points in a series. When it is full, every second point is dropped, and points
-/// come half as often.
+/// Maximum number of points in a series. When the series is full, it drops every second point, and
+/// takes points half as often from then on.
 pub const POINTS_MAX: usize = 512;
 
 /// State of the model after a number of traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ConvergencePoint {
-    /// Traces observed by then.
+    /// Number of traces observed so far.
     pub traces: u64,
-    /// Segments seen by then.
+    /// Number of segments (labels) that occurred so far.
     pub segments: usize,
-    /// Happens-before relations believed then.
+    /// Number of happens-before relations not yet refuted.
     pub happens_before: usize,
-    /// Mutual exclusions believed then.
+    /// Number of mutual exclusions not yet refuted.
     pub mutual_exclusion: usize,
-    /// Pipelines believed then.
+    /// Number of pipelines not yet refuted.
     pub pipelines: usize,
     /// Relations added and removed since the previous point.
     pub changes: Changes,
@@ -29,13 +29,15 @@ pub struct ConvergencePoint {
 pub enum LineLimit {
     /// A point every this many traces.
     Traces(u64),
-    /// A point whenever the observed traces grew by one part in this many. That yields some
-    /// hundreds of points for any number of traces, most of them where most changes.
+    /// A point whenever the number of observed traces grew by one part in this many. That yields
+    /// some hundreds of points for any number of traces, denser at the beginning, when most
+    /// relations change.
     OneIn(u64),
 }
 
 impl LineLimit {
-    /// Returns the number of further traces after which a point is due.
+    /// Returns the number of further traces after which a point is due, if `observed` traces were
+    /// observed.
     pub fn next(self, observed: u64) -> u64 {
         match self {
             LineLimit::Traces(traces) => traces.max(1),
@@ -43,7 +45,7 @@ impl LineLimit {
         }
     }
 
-    /// Returns the pace with half as many points.
+    /// Returns the interval for half as many points.
     fn halved(self) -> LineLimit {
         match self {
             LineLimit::Traces(traces) => LineLimit::Traces(traces.saturating_mul(2)),
@@ -52,8 +54,8 @@ impl LineLimit {
     }
 }
 
-/// A series of points. Taking a point costs as much as
-/// [`Model::relations`](crate::model::Model::relations), so take them some thousand traces apart.
+/// A series of points. A point costs as much as
+/// [`Model::relations`](crate::model::Model::relations), so take points some thousand traces apart.
 #[derive(Clone, Debug)]
 pub struct Convergence {
     pace: LineLimit,
@@ -63,13 +65,14 @@ pub struct Convergence {
 }
 
 impl Convergence {
-    /// Creates a series with a point every `traces` traces, for the relations believed at this
-    /// tolerance.
+    /// Creates a series with a point every `traces` traces, for the relations that the model holds
+    /// at this tolerance for noise (see [`Model::relations`]).
     pub fn every(traces: u64, tolerance: f64) -> Convergence {
         Convergence::at(LineLimit::Traces(traces), tolerance)
     }
 
-    /// Creates a series at this pace, for the relations believed at this tolerance.
+    /// Creates a series with this interval between points, for the relations that the model holds
+    /// at this tolerance for noise.
     pub fn at(pace: LineLimit, tolerance: f64) -> Convergence {
         Convergence {
             pace,
@@ -93,7 +96,7 @@ impl Convergence {
         }
     }
 
-    /// Points so far, in order.
+    /// Returns the points so far, in order.
     pub fn points(&self) -> &[ConvergencePoint] {
         &self.points
     }
@@ -130,7 +133,7 @@ impl Convergence {
         }
     }
 
-    /// Drops every second point. Its changes are added to those of the next point.
+    /// Drops every second point, and adds its changes to those of the next point.
     fn thin(&mut self) {
         self.pace = self.pace.halved();
         let join = |pair: &[ConvergencePoint]| match pair {

@@ -1,22 +1,23 @@
 //! Critical path and slack of one request (The Mystery Machine, §4.4.1 and §4.4.2).
 //!
-//! The vertices are the request's segments. A is a predecessor of B when the model holds A→B, or
-//! their mutual exclusion, or a pipeline of their tasks and both work on one data element; in any
-//! case, A must have ended before B started in this request. A segment weighs its duration and its
-//! *wait*: the time from the latest end among its predecessors (from the first event, if it has
-//! none) to its start. Nothing was logged in that time. Where the request goes on after its last
-//! segment, that *tail* is a wait as well.
+//! The vertices are the request's segments. A segment A is a predecessor of a segment B if A ended
+//! before B started in this request, and if the model relates the two. The relation may be that A
+//! happens before B, that they exclude each other, or that they work on one data element in a
+//! pipeline of their tasks. The weight of a segment is its duration plus its *wait*. The wait
+//! begins at the latest end among the predecessors, or at the first event if there are none, and
+//! ends at the segment's start. No segment explains that time. If the request continues after its
+//! last segment, that *tail* is a wait as well.
 //!
-//! Two facts follow, and are asserted. The longest path to a segment's end is the time from the
-//! first event to that end: by induction, as its weight is measured from the latest of its
-//! predecessors' ends. So the critical path is exactly as long as the request. And slack is never
-//! negative, and zero on the critical path.
+//! Two facts follow. First, the longest path to a segment's end is exactly the time from the first
+//! event to that end. The proof is by induction, as a segment's weight is measured from the latest
+//! end of its predecessors. The critical path is therefore exactly as long as the request. Second,
+//! slack is never negative, and is zero on the critical path.
 //!
 //! **After the answer.** The request is over when its caller has the answer
-//! ([`SegmentedTrace::answer_ns`]), so only segments that ended by then are on its critical path,
-//! and have slack with respect to it. A segment that ended later, even if it began before, delayed
-//! nothing: the segments that produced the answer ended by then, and none of them waited for a
-//! later one. Later segments have a path of their own, from the answer to the last event
+//! ([`SegmentedTrace::answer_ns`]). Only segments that ended by then are on its critical path, and
+//! have slack with respect to it. A segment that ended later did not delay the answer, even if it
+//! began before. All segments that produced the answer had ended by then, and none of them waited
+//! for it. Later segments have a path of their own, from the answer to the last event
 //! ([`AfterAnswer`]), and slack with respect to its end.
 
 mod after_answer;
@@ -32,7 +33,7 @@ use crate::label::SegmentId;
 use crate::model::Relations;
 use crate::segment::{SegmentedTrace, interval_ns};
 
-/// One segment of a request, and its part in the request's latency.
+/// Timing of one segment of a request, and its contribution to the request's latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentTiming {
     /// The segment's number.
@@ -41,27 +42,29 @@ pub struct SegmentTiming {
     pub start_ns: i64,
     /// Nanoseconds since the Unix epoch.
     pub end_ns: i64,
-    /// Time between the latest end among its predecessors (the first event, if it has none) and its
-    /// start.
+    /// Time from the latest end among the segment's predecessors, or from the first event if it has
+    /// none, to the segment's start.
     pub wait_ns: u64,
     /// True if the segment lies on the critical path.
     pub critical: bool,
     /// True if the segment ended after the answer, so the caller did not wait for it.
     pub after_answer: bool,
-    /// Time by which the segment may grow, all else staying the same, before the request takes
-    /// longer. For a segment after the answer, before the work after the answer takes longer.
+    /// Time by which the segment alone may grow before the request takes longer. For a segment that
+    /// ended after the answer, the time by which it may grow before the work after the answer takes
+    /// longer.
     pub slack_ns: u64,
-    /// The predecessor that ended last, as an index into [`TracePath::segments`].
+    /// The predecessor that ended last, as an index into [`TracePath::segments`]; `None` if the
+    /// segment has no predecessor.
     pub predecessor: Option<usize>,
 }
 
 impl SegmentTiming {
-    /// Duration of the segment.
+    /// Returns the duration of the segment.
     pub fn duration_ns(&self) -> u64 {
         interval_ns(self.start_ns, self.end_ns)
     }
 
-    /// Duration and wait: the segment's contribution to a path.
+    /// Returns the segment's contribution to a path: its duration plus its wait.
     pub fn weight_ns(&self) -> u64 {
         self.duration_ns() + self.wait_ns
     }
@@ -72,10 +75,9 @@ impl SegmentTiming {
 pub struct TracePath {
     /// Time from the first event to the answer.
     pub latency_ns: u64,
-    /// Sum of the critical segments' weights, and the tail. Always equal to `latency_ns`.
+    /// Sum of the critical segments' weights and the tail. Always equal to `latency_ns`.
     pub critical_path_ns: u64,
-    /// Time between the last segment and the answer in which nothing was logged. Part of the
-    /// critical path.
+    /// Tail: time between the last segment's end and the answer. Part of the critical path.
     pub tail_wait_ns: u64,
     /// Timings in the order of [`SegmentedTrace::segments`].
     pub segments: Vec<SegmentTiming>,
@@ -96,14 +98,15 @@ impl TracePath {
     }
 }
 
-/// Finds the critical path and every segment's slack. The trace's segment ids must be those of the
-/// model that the relations come from; a segment that the model does not know has no predecessors
-/// and no successors.
+/// Finds the critical path and every segment's slack. The trace and the relations must use the
+/// segment ids of one model. A segment that the model does not know has no predecessors and no
+/// successors.
 ///
 /// If several segments end last, the path ends with the first of them in the order of the trace. If
 /// several predecessors end last, the segment waited for the one that took time and started last.
-/// At worst, the time is proportional to segments times labels (in a pipeline, to the square of the
-/// segments of an element), and much less where many of them are in order.
+/// In the worst case, the running time is proportional to the number of segments times the number
+/// of labels. In a pipeline, it is quadratic in the number of segments of one element. It is much
+/// shorter if many segments are ordered.
 pub fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
     debug_assert!(
         trace
@@ -136,12 +139,12 @@ fn analyse_whole(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
         critical_path_ns, latency_ns,
         "the critical path is not as long as the request"
     );
-    // CPend of every segment: the longest path from its end to the last event.
+    // The paper's CPend of every segment: the longest path from its end to the last event.
     let tails = predecessors.fold_successors(tail_wait_ns, |index, its_tail_ns| {
         segments[index].weight_ns() + its_tail_ns
     });
     for (timing, tail_ns) in segments.iter_mut().zip(tails) {
-        // CPstart + weight, by the first of the two facts.
+        // The paper's CPstart plus the weight, by the first fact of the module's documentation.
         let head_ns = interval_ns(trace.start_ns, timing.end_ns);
         timing.slack_ns = critical_path_ns
             .saturating_sub(head_ns)

@@ -1,20 +1,21 @@
 //! C4.5 decision tree that separates two classes of rows (Quinlan, C4.5: Programs for machine
 //! learning, 1993).
 //!
-//! These parts follow C4.5: the tree asks the question with the best gain ratio among those with at
-//! least the average gain. It splits numbers at one threshold, a value that occurs, whose gain is
-//! reduced by the cost of stating which (Quinlan, Improved use of continuous attributes in C4.5,
-//! 1996). A row with an unknown answer goes both ways by parts. Pruning is pessimistic.
+//! These parts follow C4.5. The tree asks the question with the best gain ratio among those with at
+//! least the average gain. It splits numbers at one threshold, which is a value that occurs. The
+//! cost of stating the threshold reduces the gain (Quinlan, Improved use of continuous attributes
+//! in C4.5, 1996). A row with an unknown answer is divided between both branches. Pruning is
+//! pessimistic.
 //!
-//! These parts differ: the tree splits texts by membership in a set, not into one branch for each.
-//! With two classes, the best such set is among those with the largest shares of one class (Breiman
-//! et al., Classification and regression trees, 1984, theorem 4.5); its gain is reduced by the cost
-//! of stating which set. The cost of stating which column reduces all gains, as among many columns
-//! some seem informative by chance. The bound on the errors of a leaf is exact, not C4.5's
-//! approximation. No subtree takes its parent's place.
+//! These parts differ from C4.5. The tree splits texts by membership in a set, not into one branch
+//! for each text. With two classes, the best set consists of the texts with the largest shares of
+//! one class (Breiman et al., Classification and regression trees, 1984, theorem 4.5). The cost of
+//! stating the set reduces its gain. The cost of stating the column reduces all gains, because
+//! among many columns some seem informative by chance. The bound on the errors of a leaf is exact,
+//! not C4.5's approximation. Pruning does not replace a node by one of its subtrees.
 //!
-//! The order of rows does not change the tree, as long as no row is taken by parts; and otherwise
-//! changes it only by rounding.
+//! The order of rows does not change the tree, except by rounding if rows are divided between
+//! branches.
 
 mod condition;
 mod growth;
@@ -32,16 +33,17 @@ use std::collections::BTreeSet;
 /// Limits on the growth of a tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TreeSettings {
-    /// Minimum number of rows on each side of a question.
+    /// Minimum number of rows in each branch of a question.
     pub rows_min: f64,
     /// Maximum number of questions on the path to a leaf.
     pub depth_max: usize,
-    /// Confidence of pruning. A lower value prunes more.
+    /// Confidence level of pruning, 0 to 1. A lower value prunes more.
     pub confidence: f64,
 }
 
 impl Default for TreeSettings {
-    /// Returns C4.5's confidence, and a larger minimum of rows than its 2, as requests are many.
+    /// Returns C4.5's confidence. The minimum of rows is larger than C4.5's 2, as there are many
+    /// requests.
     fn default() -> Self {
         Self {
             rows_min: 5.0,
@@ -51,21 +53,22 @@ impl Default for TreeSettings {
     }
 }
 
-/// Tree of questions that separates two classes.
+/// Tree of yes-no questions that separates two classes of rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DecisionTree {
     root: Node,
 }
 
-/// Rows that give the same answers.
+/// A leaf of the tree, which covers the rows that give the same answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leaf {
-    /// The answers, one or two a column, in the order in which columns were first asked about.
+    /// The answers, one or two for each column, in the order in which the tree first asks about the
+    /// columns.
     pub conditions: Vec<Condition>,
-    /// The class of most of its rows.
+    /// The class of most of the leaf's rows.
     pub class: bool,
-    /// Number of the training rows in each class, `false` first. Rows with unknown answers count by
-    /// parts.
+    /// Number of training rows in each class, `false` first. A row with an unknown answer counts as
+    /// a fraction.
     pub rows: [f64; 2],
 }
 
@@ -78,7 +81,7 @@ impl DecisionTree {
         DecisionTree { root }
     }
 
-    /// Returns the leaves, in the order of their answers. A tree without a useful question has one
+    /// Returns the leaves in tree order, the branch for yes first. A tree without questions has one
     /// leaf, without conditions.
     pub fn leaves(&self) -> Vec<Leaf> {
         let mut leaves = Vec::new();
@@ -86,13 +89,15 @@ impl DecisionTree {
         leaves
     }
 
-    /// Moves each threshold to the value that best separates the classes of these rows that reach
-    /// it, in a table of the same columns. The questions stay the same otherwise.
+    /// Moves each threshold to the value that best separates the classes of the given rows that
+    /// reach it. `table` must have the same columns as the original. Does not change the questions
+    /// otherwise.
     pub fn refine(&mut self, table: &Table, rows: &[usize]) {
         refinement::refine(&mut self.root, table, rows);
     }
 
-    /// Renumbers the columns asked about from 0, in their order. Returns their former numbers.
+    /// Renumbers the columns about which the tree asks from 0, in their order. Returns their former
+    /// numbers.
     pub fn only_columns_asked(&mut self) -> Vec<usize> {
         let mut columns = BTreeSet::new();
         self.root.for_each_question(&mut |split, _| {
@@ -109,7 +114,8 @@ impl DecisionTree {
         columns
     }
 
-    /// Returns the index of the leaf whose conditions a row meets; `None` if an answer is unknown.
+    /// Returns the index of the leaf whose conditions a row meets, among the
+    /// [leaves](Self::leaves). Returns `None` if an answer is unknown.
     pub fn leaf_met(&self, table: &Table, row: usize) -> Option<usize> {
         let (mut node, mut before) = (&self.root, 0);
         while let Node::Question {
@@ -127,7 +133,7 @@ impl DecisionTree {
     }
 
     /// Returns the index of a row's leaf among the [leaves](Self::leaves). A row with an unknown
-    /// answer follows most rows.
+    /// answer follows the branch of most training rows.
     pub fn leaf_of(&self, table: &Table, row: usize) -> usize {
         let (mut node, mut before) = (&self.root, 0);
         while let Node::Question {

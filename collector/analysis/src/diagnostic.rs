@@ -5,67 +5,69 @@ use std::fmt;
 /// One flaw found while a trace was cut into segments. The rest of the trace is still used.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Diagnostic {
-    /// A span ends before it starts; it was given length zero.
+    /// A span ends before it starts. It was given length zero.
     NegativeSpan {
-        /// The span.
+        /// Id of the span.
         span_id: u64,
     },
-    /// Several spans carry the same id. The first to start (of those, the longest) is kept, the
-    /// others are not used.
+    /// Several spans have the same id. Only the first to start was used, or the longest of several
+    /// that start first.
     DuplicateSpan {
-        /// The id they share.
+        /// The id of these spans.
         span_id: u64,
     },
-    /// A span names a parent that is not in the trace; it became a root.
+    /// A span names a parent that is not in the trace. The span became a root.
     MissingParent {
-        /// The orphan.
+        /// Id of the span.
         span_id: u64,
-        /// The parent it names.
+        /// Id of the missing parent.
         parent_id: u64,
     },
-    /// A span starts before its parent, on the same host: a clock was set in between.
+    /// A span starts before its parent on the same host, probably because the clock was set in
+    /// between.
     StartsBeforeParent {
-        /// The child.
+        /// Id of the child span.
         span_id: u64,
     },
-    /// Spans are each other's ancestors; the first of them to start became a root.
+    /// Spans are each other's ancestors. The first of them to start became a root.
     ParentCycle {
-        /// The span that became a root.
+        /// Id of the span that became a root.
         span_id: u64,
     },
-    /// A span is nested deeper than task paths go; its path was shortened.
+    /// A span is nested deeper than the limit on task paths. Its path was shortened.
     TooDeep {
-        /// The first span past the bound.
+        /// Id of the first span beyond the limit.
         span_id: u64,
     },
-    /// Events of a span lie outside its interval; they were not used.
+    /// Events of a span lie outside its interval. They were not used.
     EventsOutsideSpan {
-        /// The span.
+        /// Id of the span.
         span_id: u64,
-        /// Number of events.
+        /// Number of these events.
         events: u32,
     },
-    /// Events of one task and host whose times are not in the order of their arrival: a clock was
-    /// set back, or the lines of the log are not in order. They are sorted by their times.
+    /// The events of a task on one host did not arrive in the order of their times. A clock was set
+    /// back, or the lines of the log are not in order. The events were sorted by time.
     EventsOutOfOrder {
-        /// Number of events that come after a later one.
+        /// Number of events that arrived after an event with a later time.
         events: u32,
     },
-    /// Tasks with a single event make no segment: the events that would begin or end one are
-    /// missing, or the task's name holds an id.
+    /// Tasks with a single event yield no segment. Other events of these tasks are missing, or each
+    /// task's name contains an id.
     LoneEvents {
-        /// Number of events.
+        /// Number of these events.
         events: u32,
     },
-    /// The model had no room for new labels; the segments are missing from the result.
+    /// The model had no room for new labels. The segments with these labels are missing from the
+    /// result.
     LabelsFull {
-        /// Number of segments.
+        /// Number of missing segments.
         segments: u32,
     },
 }
 
 impl Diagnostic {
-    /// Returns a short stable name of the kind of flaw, used to count by.
+    /// Returns a short stable name of the kind of flaw, for counting.
     pub fn cause(&self) -> &'static str {
         match self {
             Diagnostic::NegativeSpan { .. } => "negative_span",
@@ -81,7 +83,7 @@ impl Diagnostic {
         }
     }
 
-    /// Explains a [cause](Diagnostic::cause) to a user. Empty for unknown causes.
+    /// Explains a [cause](Diagnostic::cause) to a user. Returns an empty string for unknown causes.
     pub fn explanation(cause: &str) -> &'static str {
         match cause {
             "negative_span" => "a span ends before it starts; taken as of length zero",

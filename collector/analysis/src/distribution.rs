@@ -1,31 +1,31 @@
-//! Durations, summed exactly and kept as a histogram.
+//! Distributions of durations, each with an exact sum and a histogram.
 //!
-//! Each duration has the [`Weight`] of its request. While all weights are 1, counters are numbers
-//! of durations. From the first other weight on, they are sums of weights in units of 2⁻¹⁶.
-//! Percentiles then describe the durations that the recorded ones represent, as if each occurred as
-//! often as its weight states.
+//! Each duration has the [`Weight`] of its request. While all weights are 1, the histogram's
+//! counters are numbers of durations. From the first other weight on, they are sums of weights in
+//! units of 2⁻¹⁶. Percentiles then describe the durations that the recorded ones represent, as if
+//! each had occurred as often as its weight states.
 
 use crate::sampling::{Weight, WeightedCount};
 use hdrhistogram::{Counter, Histogram};
 
 /// Significant decimal digits of the percentiles.
 const SIGNIFICANT_DIGITS: u8 = 3;
-/// Cap on recorded durations, which bounds the histogram's memory: 2⁴⁶ ns, 19.5 hours. Longer ones
-/// count as this long.
+/// Longest duration in the histogram, which bounds its memory: 2⁴⁶ ns, 19.5 hours. Longer durations
+/// count as this long there; sum and maximum stay exact.
 pub const LONGEST_NS: u64 = 1 << 46;
 
 /// Percentiles of durations, in nanoseconds, to three significant digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Percentiles {
-    /// The median.
+    /// The median: half of the durations are at most this long.
     pub p50_ns: u64,
-    /// 95 % are at most this long.
+    /// 95 % of the durations are at most this long.
     pub p95_ns: u64,
-    /// 99 % are at most this long.
+    /// 99 % of the durations are at most this long.
     pub p99_ns: u64,
 }
 
-/// Distribution of a duration. Merging is commutative and associative.
+/// Distribution of durations. Merging is commutative and associative.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Distribution {
@@ -80,7 +80,7 @@ impl Distribution {
         self.record_weighted(duration_ns, Weight::ONE);
     }
 
-    /// Records one duration that represents as many as its weight.
+    /// Records one duration, which represents as many durations as its weight states.
     pub fn record_weighted(&mut self, duration_ns: u64, weight: Weight) {
         self.count.count(weight);
         self.sum_ns += weight.times(duration_ns);
@@ -131,28 +131,28 @@ impl Distribution {
         self.count.recorded()
     }
 
-    /// Returns the number of durations recorded, and the number they represent.
+    /// Returns the number of durations recorded, and the number of durations that they represent.
     pub fn weighted_count(&self) -> WeightedCount {
         self.count
     }
 
-    /// Returns the exact weighted sum.
+    /// Returns the exact weighted sum in nanoseconds.
     pub fn sum_ns(&self) -> u128 {
         self.sum_ns
     }
 
-    /// Returns the exact weighted mean; 0 without any durations.
+    /// Returns the weighted mean of the exact durations in nanoseconds, or 0 without any durations.
     pub fn mean_ns(&self) -> f64 {
         self.count.mean(self.sum_ns as f64)
     }
 
-    /// Returns the longest duration, exactly.
+    /// Returns the exact longest duration in nanoseconds, or 0 without any durations.
     pub fn max_ns(&self) -> u64 {
         self.max_ns
     }
 
-    /// Returns the duration that this fraction (0 to 1) of all do not exceed. Never more than the
-    /// longest.
+    /// Returns the duration in nanoseconds that this fraction (0 to 1) of all durations does not
+    /// exceed, to three significant digits. Never more than the longest.
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
         let found = match &self.weighted {
             Some(weighted) => weighted.0.value_at_quantile(quantile),

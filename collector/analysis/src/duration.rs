@@ -1,7 +1,7 @@
-//! Durations as text: `500us`, `2.5ms`, `1h30m`. Flags, addresses, forms, TraceQL and Jaeger's
-//! queries share this grammar.
+//! Durations as text: `500us`, `2.5ms`, `1h30m`. Command-line flags, URLs, forms, TraceQL and
+//! Jaeger's queries use this grammar.
 
-/// The accepted units, for messages.
+/// The accepted units, for error messages.
 pub const UNITS: &str = "ns, us, ms, s, m or min, h, d, w";
 
 const UNITS_NS: [(&str, u64); 11] = [
@@ -25,8 +25,9 @@ pub fn unit_ns(unit: &str) -> Option<u64> {
     known.map(|&(_, ns)| ns)
 }
 
-/// Parses one or several numbers with units, which add up, to ns. Fractions of 1 ns are rounded.
-/// Returns `None` if the text is something else, or longer than 584 years.
+/// Parses a duration to ns. The text is a sequence of numbers with units, whose sum is the
+/// duration. Rounds fractions of 1 ns. Returns `None` if the text has another form, or if the
+/// duration exceeds 584 years.
 #[must_use]
 pub fn parse_ns(text: &str) -> Option<u64> {
     let (mut rest, mut sum) = (text.trim(), 0u64);
@@ -46,8 +47,8 @@ pub fn parse_ns(text: &str) -> Option<u64> {
     Some(sum)
 }
 
-/// Converts a decimal number of a unit to ns exactly, where floating point is inexact beyond 53
-/// bits.
+/// Converts a decimal number of a unit to ns. The result is exact, while floating point would be
+/// inexact beyond 53 bits.
 fn scaled(number: &str, unit_ns: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && fraction.is_empty() {
@@ -57,7 +58,7 @@ fn scaled(number: &str, unit_ns: u64) -> Option<u64> {
         "" => 0,
         whole => whole.parse().ok()?,
     };
-    // Further digits are below the resolution of any unit: a week has fewer nanoseconds.
+    // Further digits are below 1 ns in any unit: a week has fewer than 10¹⁸ ns.
     let fraction = fraction.get(..18).unwrap_or(fraction);
     let parts: u128 = match fraction {
         "" => 0,

@@ -1,13 +1,13 @@
-//! Edit distance of two sequences.
+//! Computes the edit distance of two sequences.
 //!
-//! The edit distance (Levenshtein) is the least number of insertions, deletions and replacements
+//! The edit distance (Levenshtein) is the minimum number of insertions, deletions and replacements
 //! that turn one sequence into the other. The *normalised* distance is divided by the length of the
 //! longer sequence: 0 for equal sequences and 1 for those that share nothing (Spectroscope, §5.2).
 //!
 //! The algorithm computes 64 rows at a time in the bits of a word (Myers, A fast bit-vector
 //! algorithm for approximate string matching based on dynamic programming, 1999, with Hyyrö's
-//! formulas for the distance, 2003): ⌈n/64⌉·m steps of some fifteen operations, and memory for n +
-//! m. A common prefix or suffix costs one comparison an element.
+//! formulas for the distance, 2003). It takes ⌈n/64⌉·m steps of some fifteen operations, and memory
+//! for n + m elements. A common prefix or suffix costs one comparison per element.
 
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
@@ -18,8 +18,8 @@ pub fn edit_distance<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> usize {
     edit_distance_within(a, b, a.len().max(b.len())).unwrap_or_default()
 }
 
-/// Returns the edit distance of two sequences if it is at most `most`. Stops as soon as the
-/// distance surely exceeds it.
+/// Returns the edit distance of two sequences if it is at most `most`, and `None` otherwise. Stops
+/// as soon as the distance is certain to exceed `most`.
 pub fn edit_distance_within<T: Copy + Eq + Hash>(a: &[T], b: &[T], most: usize) -> Option<usize> {
     let (a, b) = without_ends(a, b);
     if a.len().abs_diff(b.len()) > most {
@@ -44,15 +44,15 @@ pub fn normalised_edit_distance<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> f64 {
     normalised(edit_distance(a, b), a.len().max(b.len()))
 }
 
-/// Returns the normalised edit distance if it is at most `most`. Stops as soon as the distance
-/// surely exceeds it.
+/// Returns the normalised edit distance if it is at most `most`, and `None` otherwise. Stops as
+/// soon as the distance is certain to exceed `most`.
 pub fn normalised_edit_distance_within<T: Copy + Eq + Hash>(
     a: &[T],
     b: &[T],
     most: f64,
 ) -> Option<f64> {
     let longer = a.len().max(b.len());
-    // The bound is one edit more, as the product is rounded; the quotient decides.
+    // The product is rounded, so the bound allows one edit more. The last comparison is exact.
     let most_edits = (most.clamp(0.0, 1.0) * longer as f64) as usize + 1;
     let distance = normalised(edit_distance_within(a, b, most_edits)?, longer);
     (distance <= most).then_some(distance)
@@ -62,7 +62,7 @@ fn normalised(distance: usize, longer: usize) -> f64 {
     distance as f64 / longer.max(1) as f64
 }
 
-/// Strips the common prefix and suffix, which some optimal alignment keeps.
+/// Strips the common prefix and suffix, which do not change the distance.
 fn without_ends<'a, T: Eq>(a: &'a [T], b: &'a [T]) -> (&'a [T], &'a [T]) {
     let start = common_start(a, b);
     let (a, b) = (&a[start..], &b[start..]);
@@ -75,8 +75,8 @@ fn common_start<T: Eq>(a: &[T], b: &[T]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
-/// Maps the elements of both sequences to small numbers. The rows' elements have the lowest ones;
-/// the third value is their count.
+/// Maps the elements of both sequences to small numbers. The distinct elements of `rows` have the
+/// lowest numbers. Their count is the third value returned.
 fn numbered<T: Copy + Eq + Hash>(rows: &[T], columns: &[T]) -> (Vec<u32>, Vec<u32>, usize) {
     let mut numbers: FxHashMap<T, u32> = FxHashMap::default();
     let rows: Vec<u32> = rows
@@ -98,10 +98,10 @@ fn numbered<T: Copy + Eq + Hash>(rows: &[T], columns: &[T]) -> (Vec<u32>, Vec<u3
 
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// Returns the distances of all of `rows` to each prefix of `columns`, the empty one first. Returns
-/// `None` if the distance of both surely exceeds `most`.
+/// Returns the distances between `rows` and each prefix of `columns`, the empty prefix first.
+/// Returns `None` if the distance between `rows` and `columns` is certain to exceed `most`.
 ///
-/// Numbers below `symbols` are the elements of rows.
+/// Numbers below `symbols` are elements of `rows`.
 fn last_row(rows: &[u32], columns: &[u32], symbols: usize, most: usize) -> Option<Vec<usize>> {
     // Difference of each distance from that of the previous column, in the row above.
     let mut steps: Vec<i8> = vec![1; columns.len()];
@@ -129,7 +129,7 @@ fn last_row(rows: &[u32], columns: &[u32], symbols: usize, most: usize) -> Optio
     Some(row)
 }
 
-/// Advances from the row above a block of rows to the block's last row.
+/// Updates `steps` from the row above a block of rows to the block's last row.
 fn block_of_rows(places: &[u64], columns: &[u32], steps: &mut [i8], height: usize) {
     let last = 1u64 << (height - 1);
     // Bits of the rows whose distance is one more, or one less, than that of the row above.
@@ -150,8 +150,8 @@ fn block_of_rows(places: &[u64], columns: &[u32], steps: &mut [i8], height: usiz
     }
 }
 
-/// Returns a lower bound of the distance from the row after `done` rows. From each place in the
-/// row, the remainders of both sequences differ in length.
+/// Returns a lower bound of the final distance, given the row after `done` rows. At each position
+/// of the row, the remaining sequences differ in length, which requires at least as many edits.
 fn least_distance(done: usize, steps: &[i8], rows: usize, columns: usize) -> usize {
     let left = rows - done;
     let mut distance = done;

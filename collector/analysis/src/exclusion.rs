@@ -1,16 +1,17 @@
-//! Exclusion of segments from the analyses: testing and debugging code, selected by one pattern
-//! (The Mystery Machine, §4.5).
+//! Excludes segments from the analyses, such as those of testing and debugging code (The Mystery
+//! Machine, §4.5).
 
 use crate::label::{Labels, SegmentLabel};
 use crate::segment::SegmentedTrace;
 
 /// Removes segments from traces by a predicate on their labels, which runs once for each label.
 ///
-/// The request's interval stays as it is: the removed segments become time without a log.
+/// The request's interval does not change. The time of the removed segments becomes time that no
+/// segment explains.
 #[derive(Clone, Debug)]
 pub struct Exclusion<F> {
     is_excluded: F,
-    /// Decision for each label, by segment id.
+    /// Result of the predicate for each label, by segment id.
     decided: Vec<bool>,
     removed: u64,
 }
@@ -25,8 +26,8 @@ impl<F: Fn(&SegmentLabel) -> bool> Exclusion<F> {
         }
     }
 
-    /// Removes the excluded segments from a trace. Every call must pass the labels that the trace
-    /// was cut with.
+    /// Removes the excluded segments from a trace. `labels` must be the labels with which the trace
+    /// was cut into segments, and must be the same in every call.
     pub fn remove_from(&mut self, trace: &mut SegmentedTrace, labels: &Labels) {
         let known = self.decided.len();
         self.decided.extend(

@@ -1,16 +1,18 @@
-//! Difference between the two sides of an experiment, with its certainty (Ardelean et al., NSDI
-//! 2018, §3.1 and §3.2). The requests of control and test are recorded at the same time.
+//! Measures the difference between the two sides of an experiment, and its significance (Ardelean
+//! et al., NSDI 2018, §3.1 and §3.2). The sides are the control and the test, whose requests are
+//! recorded at the same time.
 //!
-//! Requests are not independent. The requests of one user (or of one process: the unit that was
-//! assigned to a side) are alike, and users differ by orders of magnitude; the requests of one
-//! burst meet the same load. So the analysis counts *clusters*: the variance is the jackknife's,
-//! over units, and over bursts, minus the part that both count (two-way clusters: Cameron, Gelbach
-//! and Miller, 2011). Student's t takes as many degrees of freedom as there are units that matter,
-//! not as there are requests.
+//! Requests are not independent. A *unit* is what was assigned to a side, such as a user or a
+//! process. The requests of one unit are alike, while units differ by orders of magnitude. The
+//! requests of one burst meet the same load. The analysis therefore works with *clusters* of
+//! requests. The variance is the jackknife's over units plus that over bursts, minus the part that
+//! both include (two-way clusters: Cameron, Gelbach and Miller, 2011). The degrees of freedom of
+//! Student's t follow from the effective number of clusters, not from the number of requests.
 //!
-//! A percentile is compared by counting. If test is δ slower, then of test's requests, each made
-//! faster by δ, as many exceed the percentile of all as of control's. The interval is every δ that
-//! this test does not reject. It needs no estimate of a density and no random draws.
+//! A percentile is compared by counting. Suppose that the test is slower by a factor δ. If each of
+//! its requests is made faster by δ, the same share of both sides' requests must exceed the
+//! percentile of all. The confidence interval consists of every δ that this test does not reject.
+//! The method needs no estimate of a density and no random draws.
 
 use std::collections::HashMap;
 
@@ -32,14 +34,14 @@ pub use one_off::{LeftOutTime, OneOff, TimedRequest, one_offs};
 /// One request of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExperimentRequest {
-    /// Number of the unit that was assigned to a side, such as a user or a process. Each request
-    /// has its own number where the unit is not known.
+    /// Number of the unit that was assigned to a side, such as a user or a process. If units are
+    /// unknown, each request has its own number.
     pub unit: u64,
     /// Number of the burst that recorded the request.
     pub burst: u64,
-    /// True for a request of the test, false for one of the control.
+    /// True for a request of the test side, false for one of the control side.
     pub is_test: bool,
-    /// Latency of the request.
+    /// Latency of the request in nanoseconds.
     pub latency_ns: u64,
 }
 
@@ -55,26 +57,26 @@ pub enum Metric {
 /// Reason why a metric cannot be compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NoComparison {
-    /// One side has no requests, or one of its units has them all.
+    /// A side has no requests, or a single unit has all of its requests.
     OneSided {
-        /// Units of the control.
+        /// Number of units of the control.
         control: usize,
-        /// Units of the test.
+        /// Number of units of the test.
         test: usize,
     },
-    /// Too few units, or bursts, account for the difference: their common random variation cannot
-    /// be distinguished from the change.
+    /// Too few units or bursts account for the difference. The variation between them cannot be
+    /// distinguished from the change.
     FewClusters {
-        /// Number of equal clusters that would vary as much.
+        /// Effective number of clusters: the number of equal clusters with the same variation.
         effective: f64,
         /// True if the clusters are units, false if they are bursts.
         of_units: bool,
     },
-    /// Too few requests of a side are above the percentile for a reliable count.
+    /// A side has too few requests above or below the percentile.
     FewAbove {
-        /// Requests of the side with fewer.
+        /// Number of requests of the side with fewer requests.
         requests: usize,
-        /// Number of requests needed.
+        /// Number of requests that the side needs.
         needed: usize,
     },
 }
@@ -86,12 +88,12 @@ pub struct Effect {
     pub control_ns: f64,
     /// The test's value, in ns.
     pub test_ns: f64,
-    /// Confidence interval of the ratio of test to control, minus 1: 0.05 is slower by 5 %. A limit
-    /// that the data do not bound is infinite, or −1.
+    /// Confidence interval of the ratio of test to control, minus 1: 0.05 is slower by 5 %. An
+    /// upper limit that the data do not bound is infinite, and a lower one is −1.
     pub interval: (f64, f64),
-    /// Probability of such a difference if there is no effect.
+    /// Probability of a difference of this size or more if there is no effect.
     pub p_value: f64,
-    /// Number of equal clusters, of units and bursts, that would vary as much.
+    /// Effective number of clusters: the smaller of the effective numbers of units and of bursts.
     pub effective_clusters: f64,
     /// Standard error of the logarithm of the ratio of test to control.
     pub standard_error: f64,
@@ -103,8 +105,8 @@ impl Effect {
         self.test_ns / self.control_ns - 1.0
     }
 
-    /// Returns the probability that an experiment of as many requests, units and bursts detects a
-    /// relative difference of `difference`.
+    /// Returns the probability that an experiment with the same numbers of requests, units and
+    /// bursts detects a relative difference of `difference` at the significance level `alpha`.
     pub fn power(&self, difference: f64, alpha: f64) -> f64 {
         let freedom = (self.effective_clusters - 1.0).max(1.0);
         power(
@@ -114,22 +116,23 @@ impl Effect {
         )
     }
 
-    /// Returns the factor by which requests must grow (with units and bursts in proportion) to
-    /// detect a relative difference of `difference` in four of five experiments. It accounts for
-    /// the uncertainty of the standard error, now and in the larger experiment.
+    /// Returns the factor by which the numbers of requests, units and bursts must grow to detect a
+    /// relative difference of `difference`. At the significance level `alpha`, four of five such
+    /// experiments then detect it. The factor accounts for the uncertainty of the standard error,
+    /// now and in the larger experiment.
     pub fn times_needed(&self, difference: f64, alpha: f64) -> f64 {
         const WANTED: f64 = 0.8;
         let away = (1.0 + difference).ln().abs() / self.standard_error;
         let freedom = (self.effective_clusters - 1.0).max(1.0);
         let of_times = |times: f64| {
             let then = freedom * times;
-            // The logarithm of a standard error of n degrees of freedom has variance 1/2n.
-            // Integrate over a normal distribution, by Gauss and Hermite's three points.
+            // The logarithm of a standard error with n degrees of freedom has variance 1/(2n).
+            // Integrate over a normal distribution with the three points of Gauss and Hermite.
             let apart = (3.0 * (0.5 / freedom + 0.5 / then)).sqrt();
             let at = |by: f64| power(away * times.sqrt() * by.exp(), then, alpha);
             at(0.0) * 2.0 / 3.0 + (at(-apart) + at(apart)) / 6.0
         };
-        // Fewer clusters allow no statement at all.
+        // With fewer clusters than the minimum, no comparison is possible.
         let (mut low, mut high) = ((CLUSTERS_MIN / freedom).ln().min(0.0), 30.0_f64);
         while high - low > 0.001 {
             let middle = (low + high) / 2.0;
@@ -142,7 +145,7 @@ impl Effect {
     }
 }
 
-/// Returns the probability of detecting an effect that lies that many standard errors from 0.
+/// Returns the probability of detecting an effect that is `away` standard errors from 0.
 fn power(away: f64, freedom: f64, alpha: f64) -> f64 {
     let certain = quantile_of_student(alpha, freedom);
     let beyond = |t: f64| {
@@ -152,8 +155,9 @@ fn power(away: f64, freedom: f64, alpha: f64) -> f64 {
     beyond(certain - away) + beyond(certain + away)
 }
 
-/// Returns the share of the error budget for this look: 6/π²k² of it, which over all k sums up to
-/// the whole. The first look is assumed to be the only one.
+/// Returns the significance level for the k-th look at a running experiment. Looks after the first
+/// have 6/(π²k²) of `alpha`, which would sum up to `alpha` over all k. The first look has all of
+/// `alpha`, as it is assumed to be the only one.
 pub fn alpha_of_look(alpha: f64, look: u32) -> f64 {
     match look {
         0 | 1 => alpha,
@@ -161,16 +165,17 @@ pub fn alpha_of_look(alpha: f64, look: u32) -> f64 {
     }
 }
 
-/// Minimum number of effective clusters; fewer do not show how others would vary.
+/// Minimum effective number of clusters. Fewer do not show how other clusters would vary.
 pub const CLUSTERS_MIN: f64 = 2.0;
 
-/// Minimum number of a side's requests above a percentile; fewer do not show where it lies.
+/// Minimum number of a side's requests expected above a percentile, and below it. With fewer, its
+/// value is too uncertain.
 pub const ABOVE_MIN: usize = 10;
 
 /// Requests of both sides, ready for comparison.
 #[derive(Debug)]
 pub struct Experiment {
-    /// Requests of the control, ascending by latency; so are those of the test.
+    /// Requests of the control, in ascending order of latency, as are those of the test.
     control: Vec<ClusteredRequest>,
     test: Vec<ClusteredRequest>,
     units: usize,
@@ -189,14 +194,15 @@ struct ClusteredRequest {
     cell: u32,
 }
 
-/// Numbers keys from 0, in the order of their first use.
+/// Returns the number of a key. New keys get the next number, from 0 on.
 fn number<K: std::hash::Hash + Eq>(known: &mut HashMap<K, u32>, key: K) -> u32 {
     let next = known.len() as u32;
     *known.entry(key).or_insert(next)
 }
 
 impl Experiment {
-    /// Sorts and numbers the requests. A unit that has requests on both sides counts as two.
+    /// Creates an experiment from requests in any order. A unit that has requests on both sides
+    /// counts as two units.
     pub fn new(requests: impl IntoIterator<Item = ExperimentRequest>) -> Experiment {
         let (mut units, mut bursts, mut cells) = (HashMap::new(), HashMap::new(), HashMap::new());
         let (mut control, mut test) = (Vec::new(), Vec::new());
@@ -229,23 +235,22 @@ impl Experiment {
         }
     }
 
-    /// Returns the number of requests of control and test.
+    /// Returns the numbers of requests of the control and of the test.
     pub fn requests(&self) -> (usize, usize) {
         (self.control.len(), self.test.len())
     }
 
-    /// Returns the number of units of control and test.
+    /// Returns the numbers of units of the control and of the test.
     pub fn units(&self) -> (usize, usize) {
         self.units_of
     }
 
-    /// Returns the number of bursts with any request.
+    /// Returns the number of bursts that recorded any request.
     pub fn bursts(&self) -> usize {
         self.bursts
     }
 
-    /// Computes the difference of a metric, between limits that hold the true value with
-    /// probability 1 − `alpha`.
+    /// Computes the difference of a metric, with a confidence interval of level 1 − `alpha`.
     ///
     /// # Errors
     /// [`NoComparison`] if these requests do not suffice.
@@ -281,7 +286,8 @@ impl Experiment {
         })
     }
 
-    /// Computes only the p-value of [`Experiment::effect`], which is faster.
+    /// Computes only the p-value of [`Experiment::effect`], which is faster. Does not check that
+    /// the requests suffice.
     pub fn p_value(&self, metric: Metric) -> f64 {
         self.spread(metric, 0.0).p_value()
     }
@@ -298,8 +304,9 @@ impl Experiment {
         }
     }
 
-    /// Computes the distance between the sides, and its variation by cluster, with each of test's
-    /// requests made faster by a factor of e^shift.
+    /// Computes the difference between the sides and its variation between clusters, with each
+    /// latency of the test divided by e^`shift`. The difference is that of the means, or of the
+    /// shares of requests above the quantile of all.
     fn spread(&self, metric: Metric, shift: f64) -> Spread {
         let scale = (-shift).exp();
         let above = match metric {
@@ -320,7 +327,8 @@ impl Experiment {
         clusters.spread()
     }
 
-    /// Returns the quantile of both sides together, with equal total weights.
+    /// Returns the quantile of both sides together, in which both sides have equal total weight.
+    /// Multiplies the latencies of the test by `scale`.
     fn quantile_of_all(&self, part: f64, scale: f64) -> f64 {
         let (n, m) = (self.control.len(), self.test.len());
         let (of_control, of_test) = (0.5 / n as f64, 0.5 / m as f64);
@@ -346,7 +354,7 @@ impl Experiment {
     }
 }
 
-/// Computes the metric of requests in ascending order.
+/// Computes a metric of requests in ascending order of latency, in ns.
 fn value(sorted: &[ClusteredRequest], metric: Metric) -> f64 {
     match metric {
         Metric::Mean => {
@@ -360,7 +368,7 @@ fn value(sorted: &[ClusteredRequest], metric: Metric) -> f64 {
     }
 }
 
-/// Returns the t that is exceeded, on either side, with probability `alpha`.
+/// Returns the value that the magnitude of Student's t exceeds with probability `alpha`.
 fn quantile_of_student(alpha: f64, freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1e4);
     for _ in 0..80 {

@@ -1,21 +1,22 @@
 //! Explains a mutation by the parameters that separate its requests from those of its precursor
 //! (Spectroscope, §5.5).
 //!
-//! A [decision tree](crate::decision_tree) is grown from two thirds of a sample of both; the other
-//! third judges each leaf. The explanation includes only leaves that hold there, by more than
-//! chance, as the tree always finds something.
+//! A [decision tree](crate::decision_tree) is grown from two thirds of a sample of both categories.
+//! The remaining third, the held-out requests, tests each leaf. A tree always finds some
+//! conditions, so the explanation includes only leaves that also separate the held-out requests
+//! significantly.
 //!
-//! The sample has at least 100 requests and at most a tenth of each category, as in the paper, and
-//! no more than [`SAMPLE_MAX`]. One category has at most [`IMBALANCE_MAX`] times as many as the
-//! other, or 100: their numbers of requests are unrelated to the difference between them. The
-//! choice of requests follows from their ids and a seed, not from their order.
+//! The sample takes a tenth of each category, but at least 100 requests if it has them, as in the
+//! paper, and at most [`SAMPLE_MAX`]. A category with more than 100 sampled requests has at most
+//! [`IMBALANCE_MAX`] times as many as the other. The sizes of the categories do not matter for
+//! their difference. The ids of the requests and a seed determine the sample, not the order of the
+//! requests.
 //!
-//! The sample determines the questions, and [all requests](StoredRows) the rest: each threshold is
-//! moved to where it separates the most requests, and a leaf's precision and recall are counted
-//! among them. In a sample with both categories about as frequent, a leaf would seem far more
-//! precise than it is where one of them is rare.
+//! The sample determines the questions. [All requests](StoredRows) then determine each threshold,
+//! and each leaf's precision and recall. In a sample, both categories are about equally frequent.
+//! If one of them is rare, a leaf would seem far more precise in the sample than it is.
 //!
-//! Parameters that separate requests without giving a reason are left out: see [`Why`].
+//! The analysis ignores parameters that separate requests without giving a reason: see [`Why`].
 
 mod identity;
 mod parameters;
@@ -46,9 +47,9 @@ use stored::AskedColumn;
 /// A property that requests record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Parameter {
-    /// The operation that records it; empty for the request itself.
+    /// The operation that records the parameter; empty for the request itself.
     pub operation: Arc<str>,
-    /// The recorded name; empty for the fact that the operation ran.
+    /// The recorded name. If it is empty, the parameter is the fact that the operation ran.
     pub key: Arc<str>,
 }
 
@@ -72,29 +73,30 @@ pub struct ExplainedRequest {
     pub start_ns: i64,
     /// True for a request of the mutation, false for one of its precursor.
     pub is_mutation: bool,
-    /// Number of requests of its category that it represents.
+    /// Number of requests of its category that this request represents.
     pub weight: f64,
-    /// Latency of the whole request, ns.
+    /// Latency of the whole request in nanoseconds.
     pub latency_ns: u64,
-    /// Recorded values. A parameter with several texts has no known value; one with several numbers
-    /// has its extremes.
+    /// Recorded values. If a request records several texts of one parameter, the value is unknown.
+    /// If it records several numbers, their minimum and maximum count.
     pub parameters: Vec<(Parameter, Arc<str>)>,
 }
 
 /// Options of an explanation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExplainSettings {
-    /// The kind of change, whose consequences are left out.
+    /// The kind of change. Parameters that are its consequences are ignored.
     pub subject: Subject,
     /// Seed of the sample; another seed draws other requests.
     pub seed: u64,
-    /// Parameters to leave out: keys, or keys with operations as they are [shown](Parameter).
+    /// Parameters to ignore: keys, or keys with operations in the form in which [`Parameter`]
+    /// displays them.
     pub without: BTreeSet<String>,
     /// Parameters that were [found](Incarnations) to be identities of processes.
     pub identities: BTreeSet<Parameter>,
     /// Limits on the growth of the tree.
     pub tree: TreeSettings,
-    /// Probability of reporting anything where nothing separates the categories.
+    /// Maximum probability of reporting a leaf if no parameter separates the categories.
     pub false_alarms: f64,
 }
 
@@ -114,60 +116,61 @@ impl Default for ExplainSettings {
 /// Reason why there is no explanation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExplainError {
-    /// Too few requests to learn from and to hold out.
+    /// There are too few requests to grow a tree and to test its leaves.
     #[error(
         "{mutation} requests with the change and {precursor} without are too few to tell them apart: \
          at least {least} of each are needed"
     )]
     TooFew {
-        /// Requests of the mutation.
+        /// Number of requests of the mutation.
         mutation: usize,
-        /// Requests of the precursor.
+        /// Number of requests of the precursor.
         precursor: usize,
-        /// Number of each that is needed.
+        /// Minimum number of requests of each category.
         least: usize,
     },
 }
 
-/// Data ignored because of a bound, by cause.
+/// Amounts of data that the explanation ignores, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unseen {
-    /// Parameters over [`PARAMETERS_MAX`], those that fewest requests record.
+    /// Number of parameters beyond the first [`PARAMETERS_MAX`], ordered by the number of requests
+    /// that record them.
     pub parameters: usize,
-    /// Texts over [`VALUES_MAX`](crate::decision_tree::VALUES_MAX) of a parameter, which are not
-    /// distinguished.
+    /// Number of texts beyond [`VALUES_MAX`](crate::decision_tree::VALUES_MAX) of a parameter. They
+    /// are not distinguished.
     pub texts: usize,
-    /// Conflicting texts within one request, by request and parameter.
+    /// Number of times that one request recorded several texts of one parameter.
     pub several_values: usize,
 }
 
-/// Conditions that separate the categories. In pairs, the precursor's value is first, the
-/// mutation's second.
+/// Conditions that separate the categories. In pairs of values, the precursor's comes first, then
+/// the mutation's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     /// Number of requests of each category.
     pub requests: [u64; 2],
-    /// Number of requests that the tree was grown from.
+    /// Number of requests from which the tree was grown.
     pub learned_from: [usize; 2],
-    /// Number of held-out requests that judged it.
+    /// Number of held-out requests, which tested the leaves.
     pub held_out: [usize; 2],
-    /// Number of requests counted; fewer than all, where there was no room.
+    /// Number of requests that were counted: fewer than `requests` if the memory limit was reached.
     pub counted: [u64; 2],
-    /// Leaves that hold: the mutation's first, then by recall. Empty if no parameter separates the
-    /// categories.
+    /// Leaves that separate the held-out requests significantly: the mutation's first, then by
+    /// recall in descending order. Empty if no parameter separates the categories.
     pub leaves: Vec<ExplainedLeaf>,
     /// Parameters that were considered.
     pub parameters: Vec<Parameter>,
     /// Parameters that were not considered, with the reasons.
     pub left_out: Vec<LeftOut>,
-    /// Data that bounds excluded.
+    /// Amounts of data that were ignored.
     pub unseen: Unseen,
 }
 
 /// Minimum number of requests of each category.
 pub const REQUESTS_MIN: usize = 12;
 
-/// A leaf that holds for the held-out requests.
+/// A leaf that separates the held-out requests significantly.
 #[derive(Clone, Debug)]
 struct HoldingLeaf {
     /// Index of the leaf in the tree.
@@ -178,7 +181,8 @@ struct HoldingLeaf {
     p_value: f64,
 }
 
-/// Tree learned from a sample. All requests then measure how well it separates the categories.
+/// Tree learned from a sample. [`observe`](Self::observe) then counts all requests, to measure how
+/// well it separates them.
 #[derive(Clone, Debug)]
 pub struct LearnedTree {
     tree: DecisionTree,
@@ -192,7 +196,7 @@ pub struct LearnedTree {
 }
 
 /// Explains a mutation by the recorded values of its requests and of its precursor's. `requests`
-/// are all that exist.
+/// must contain all requests of both categories.
 pub fn explain(
     requests: &[ExplainedRequest],
     settings: &ExplainSettings,
@@ -205,8 +209,8 @@ pub fn explain(
     Ok(learned.explanation(&rows, None))
 }
 
-/// Returns latency, weight and leaf of each request, in order of latency. Reports the leaf and the
-/// class of each to `count`.
+/// Returns the latency in ns, the weight and the leaf of each request, in order of latency. Calls
+/// `count` with the leaf and the class of each request whose leaf is known.
 fn latencies_by_leaf(
     tree: &DecisionTree,
     table: &Table,
@@ -229,7 +233,8 @@ fn latencies_by_leaf(
 }
 
 impl LearnedTree {
-    /// Learns from a sample of the requests.
+    /// Learns a tree from a sample of the requests. Returns [`ExplainError::TooFew`] if a category
+    /// has fewer than [`REQUESTS_MIN`] requests.
     pub fn of(
         requests: &[ExplainedRequest],
         settings: &ExplainSettings,
@@ -269,7 +274,7 @@ impl LearnedTree {
         })
     }
 
-    /// Reports whether anything separates the categories.
+    /// Reports whether any parameter separates the categories.
     pub fn tells(&self) -> bool {
         !self.leaves.is_empty()
     }
@@ -294,8 +299,8 @@ impl LearnedTree {
         rows.merge(other, self.columns.len());
     }
 
-    /// Explains the difference between all these requests, with precision and recall. `earlier`
-    /// requests, counted by the same tree, give the latency before the change.
+    /// Explains the difference between all counted requests, with precision and recall. `earlier`
+    /// holds requests counted by this tree that give the latency before the change.
     pub fn explanation(&self, rows: &StoredRows, earlier: Option<&StoredRows>) -> Explanation {
         let table = rows.table(&self.columns);
         let all: Vec<usize> = (0..table.classes().len()).collect();
@@ -355,7 +360,7 @@ impl LearnedTree {
     }
 }
 
-/// Returns the leaves that hold for the held-out requests.
+/// Returns the leaves that separate the held-out requests significantly.
 fn holding(
     tree: &DecisionTree,
     sample: &ExplainSample<'_>,

@@ -1,13 +1,15 @@
-//! Failed requests: the outcome of a request, the origin of its failure, and the path it travels.
+//! Determines the outcome of requests, the origins of failures, and the paths that failures travel.
 //!
-//! A request failed if a root of it failed. A request without a recorded root failed if a failure
-//! travels out of its recorded part. A request in which another span failed has recovered.
+//! A request failed if one of its root spans failed. A request without a recorded root failed if a
+//! failure travels out of its recorded part. If other spans failed but the request did not, it
+//! recovered.
 //!
-//! A failure starts at its *origin*: a failed span below which no other one failed. A failure
-//! travels from a span to its parent. It also travels through spans that are not marked as failed,
-//! as functions seldom are, but not through servers' and clients' spans, which state their outcome.
-//! The origin of a failed request is connected to its failed root in this way. Of several origins,
-//! the one that ended first counts: the others may be consequences.
+//! A failure starts at its *origin*, a failed span that no failure below it reaches. It travels
+//! from a span to its parent. It also travels through spans that are not marked as failed, because
+//! spans of functions rarely are. It does not travel through unmarked spans of servers and clients,
+//! because these spans record their outcome. The origin of a failed request is connected to the
+//! failed root in this way. Of several origins, the one that ended first counts: the others may be
+//! consequences.
 
 use crate::flow::{ERROR, failed_spans, is_failure};
 use crate::name_rule::normalise;
@@ -18,18 +20,20 @@ use rustc_hash::FxHashSet;
 const ERROR_TYPE: &str = "error.type";
 const EXCEPTION_TYPE: &str = "exception.type";
 const GRPC_CODE: &str = "rpc.grpc.status_code";
-/// Attribute names of an HTTP response's status, the current one first.
+/// Attribute names of an HTTP response's status: the current convention first, then the former.
 const HTTP_STATUSES: [&str; 2] = ["http.response.status_code", "http.status_code"];
-/// The attributes that hold a message, the best first; [`ERROR`] may hold one as well.
+/// Names of the attributes that hold a message, in order of preference. [`ERROR`] may hold a
+/// message as well.
 const MESSAGES: [&str; 3] = [
     "otel.status_description",
     "exception.message",
     "error.message",
 ];
-/// Maximum length of types and messages, in characters.
+/// Maximum length of types and of shortened messages, in characters.
 const TEXT_CHARS_MAX: usize = 200;
 
-/// The attributes that describe a failure. The records must include them.
+/// Names of the attributes that describe a failure. Records must include them to be read by
+/// [`StatedFailure`].
 pub const FAILURE_KEYS: [&str; 9] = [
     ERROR,
     ERROR_TYPE,
@@ -42,8 +46,8 @@ pub const FAILURE_KEYS: [&str; 9] = [
     MESSAGES[2],
 ];
 
-/// Returns true for an attribute that is part of a failure, or of the response, and so no reason
-/// for it.
+/// Returns true for an attribute that describes a failure or the response, and so is not a reason
+/// for the failure.
 #[must_use]
 pub fn is_of_failure(key: &str) -> bool {
     const PARTS: [&str; 5] = ["error", "exception", "otel.status", "http.response", "err"];
@@ -54,8 +58,8 @@ pub fn is_of_failure(key: &str) -> bool {
     PARTS.iter().any(is_part) || FAILURE_KEYS.contains(&key) || key == "cancelled"
 }
 
-/// The spans that a failure travelled through, from its origin up to the last failed one. In a
-/// failed request, that is its root, if it was recorded.
+/// The spans through which a failure travelled, from its origin up to the last failed span. In a
+/// failed request, the last is the root span, if it was recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailureTrail<'a> {
     /// True if the request itself failed; otherwise it recovered.
@@ -64,23 +68,23 @@ pub struct FailureTrail<'a> {
     pub spans: Vec<&'a SpanRecord>,
 }
 
-/// Finds the origins of failures. Reusing it between requests saves allocations.
+/// Finds the origins of failures. Reusing a finder between requests saves allocations.
 #[derive(Clone, Debug, Default)]
 pub struct FailureFinder {
     tree: SpanTree,
     failed: FxHashSet<u64>,
-    /// The numbers of spans, parents before their children.
+    /// Numbers of the spans, parents before their children.
     order: Vec<usize>,
-    /// True if a failure below travels up to the span, by number.
+    /// By span number: true if a failure below the span travels up to it.
     is_below: Vec<bool>,
-    /// True if a failure travels from the span to a failed root, or out of the recorded part, by
-    /// number.
+    /// By span number: true if a failure travels from the span to a failed root, or out of the
+    /// recorded part.
     is_connected: Vec<bool>,
 }
 
 impl FailureFinder {
-    /// Returns the trail of a request's failure; `None` if no span failed. The records must include
-    /// [`ERROR`].
+    /// Returns the trail of a request's failure, or `None` if no span failed. The records must
+    /// include the attribute [`ERROR`].
     pub fn trail<'a>(&mut self, records: &'a TraceRecords) -> Option<FailureTrail<'a>> {
         self.failed.clear();
         self.failed.extend(failed_spans(records));
@@ -173,15 +177,17 @@ impl FailureFinder {
 /// Type and message of a failure, as the failed span states them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StatedFailure {
-    /// The type of the error or the status, such as `HTTP 503`; `error` if neither is stated.
+    /// The type of the error, or the status, such as `HTTP 503`. `error` if the span states
+    /// neither.
     pub kind: String,
-    /// The message, with its ids replaced; empty if there is none.
+    /// The message; empty if there is none. [`StatedFailure::of`] shortens it to one line and
+    /// replaces ids.
     pub message: String,
 }
 
 impl StatedFailure {
-    /// Reads the failure from a span's attributes and from those of events in it. The records must
-    /// include [`FAILURE_KEYS`].
+    /// Reads the failure from a span's attributes and from those of the events in the span. The
+    /// records must include [`FAILURE_KEYS`].
     #[must_use]
     pub fn of(records: &TraceRecords, span: &SpanRecord) -> StatedFailure {
         let said = FailureAttributes::of(records, span);
@@ -202,7 +208,7 @@ impl StatedFailure {
     }
 }
 
-/// The attributes of a failed span and of events in it.
+/// The attributes of a failed span and of the events in it, as (owner, value, name).
 struct FailureAttributes<'a>(Vec<(RecordOwner, &'a str, &'a str)>);
 
 impl<'a> FailureAttributes<'a> {
@@ -260,7 +266,7 @@ impl<'a> FailureAttributes<'a> {
     }
 }
 
-/// Returns the first line of a text, shortened, with its ids replaced.
+/// Returns the first line of a text, shortened to [`TEXT_CHARS_MAX`], with ids replaced.
 fn first_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     let line = match line.char_indices().nth(TEXT_CHARS_MAX) {
@@ -270,7 +276,7 @@ fn first_line(text: &str) -> String {
     normalise(line).into_owned()
 }
 
-/// Returns the name of a gRPC status code.
+/// Returns the name of a gRPC status code, or `None` for an unknown code.
 fn grpc_name(code: &str) -> Option<&'static str> {
     const NAMES: [&str; 17] = [
         "OK",

@@ -1,5 +1,6 @@
-//! Request flows: the structure of requests, categories of equal ones, and the time they spend
-//! (Spectroscope, Diagnosing performance changes by comparing system behaviours, §2.1, §4.1).
+//! Request flows: the structure of requests, categories of equal structure, and the time that their
+//! requests spend (Spectroscope, Diagnosing performance changes by comparing system behaviours,
+//! §2.1, §4.1).
 
 mod build;
 mod category_id;

@@ -1,9 +1,9 @@
 //! Detects partial traces: recorded roots that are inner operations of a request.
 //!
-//! A thread that is in the middle of a request when a window opens records what it begins from then
-//! on. It cannot know that this is only a part, as nothing is remembered between windows. All
-//! traces together reveal such a part: its root is an operation that runs inside another one in
-//! other traces.
+//! A thread that is in the middle of a request when a window opens records only the spans that it
+//! begins after the opening. The SDK remembers nothing between windows, so it cannot mark these
+//! spans as a part. A comparison of all traces reveals such a part: its root is an operation that
+//! runs inside another operation in other traces.
 
 use crate::record::{SpanFlags, SpanRecord, TraceRecords};
 use std::collections::HashSet;
@@ -12,25 +12,26 @@ use std::sync::Arc;
 /// Cause of incompleteness of a trace whose root is an inner operation in other traces.
 pub const INNER_ROOT: &str = "inner_root";
 
-/// Maximum number of operations; further ones count as never seen inside another one.
+/// Maximum number of operations in the set. Further operations are dropped and count as never seen
+/// inside another operation.
 pub const INNER_OPERATIONS_MAX: usize = 1 << 16;
 
-/// Operations (service and name) that were recorded inside others. The set is the standard
-/// library's seeded one, as names come from the network.
+/// Operations (service and name) that have been recorded inside other operations. The set keeps the
+/// standard library's seeded hasher, because names come from the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct InnerOperations(HashSet<(Arc<str>, Arc<str>)>);
 
 impl InnerOperations {
-    /// Adds the operation of a span that has a parent and was recorded by a process of ours.
-    /// Callers skip imported spans: their recorders recorded whole requests.
+    /// Adds the operation of a span that has a parent and was recorded by the SDK. Callers skip
+    /// imported spans, because their recorders recorded whole requests.
     pub fn insert(&mut self, service: &Arc<str>, name: &Arc<str>) {
         if self.0.len() < INNER_OPERATIONS_MAX {
             self.0.insert((service.clone(), name.clone()));
         }
     }
 
-    /// Adds a span's operation if it is an inner one.
+    /// Adds a span's operation, unless the span is a root or was imported.
     pub fn observe(&mut self, span: &SpanRecord) {
         if span.process != 0 && span.parent_id != 0 {
             self.insert(&span.service, &span.name);
@@ -45,8 +46,8 @@ impl InnerOperations {
             .for_each(|(service, name)| self.insert(service, name));
     }
 
-    /// Reports whether a trace is part of a request although it has a root. A server's span without
-    /// a parent is an ingress: its caller sent no context, and every caller that records does.
+    /// Reports whether a trace with a root is only a part of a request. Roots with the server flag
+    /// do not count: their caller sent no context, and every caller that records sends one.
     pub fn is_fragment(&self, records: &TraceRecords) -> bool {
         let is_inner = |root: &SpanRecord| {
             root.process != 0

@@ -1,10 +1,11 @@
-//! Vertical context: the kernel's events of a burst, each owned by the request it served (Ardelean
-//! et al., NSDI 2018, §3.3.2).
+//! Vertical context: finds the request that each kernel event of a burst served (Ardelean et al.,
+//! NSDI 2018, §3.3.2).
 //!
-//! Programs emit [markers](marker) that state which request a thread works for. From these, from
-//! the recorder's memory across the gate (carry) and from context switches, [`attribute()`] finds
-//! the owner of every system call, of every interval on a processor and off it, the thread that
-//! woke another, and the request that held the lock another waited for.
+//! Programs emit [markers](marker) that state which request a thread works for. [`attribute()`]
+//! combines the markers with context switches and with the owners that the recorder remembers
+//! across bursts. It finds the owner of every system call and of every interval on and off a
+//! processor. It also finds which thread woke a sleeping thread, and which request held a contended
+//! lock.
 //!
 //! ```
 //! use stroboscope_analysis::kernel::attribute;

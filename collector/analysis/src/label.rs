@@ -1,4 +1,4 @@
-//! Names of segments, and small numbers for them.
+//! Labels that name segments, and their numbers.
 
 use crate::task_path;
 use rustc_hash::{FxHashMap, FxHasher};
@@ -6,7 +6,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// A segment's number: an index into the [`Labels`] it was interned by, dense from 0.
+/// Number of a segment's label: an index into the [`Labels`] that interned it. Numbers are dense
+/// from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentId(pub u32);
 
@@ -20,16 +21,16 @@ impl SegmentId {
 /// The tuple ⟨task, start event, end event⟩ that names a segment (The Mystery Machine, §4.1).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentLabel {
-    /// The distributed thread of control.
+    /// Task: one thread of control of the request.
     pub task: Arc<str>,
     /// The event that begins the segment.
     pub start: Arc<str>,
-    /// The event that ends it.
+    /// The event that ends the segment.
     pub end: Arc<str>,
 }
 
 impl SegmentLabel {
-    /// Creates a label of these three names.
+    /// Creates a label from a task, a start event and an end event.
     pub fn new(task: &str, start: &str, end: &str) -> SegmentLabel {
         SegmentLabel {
             task: task.into(),
@@ -38,22 +39,23 @@ impl SegmentLabel {
         }
     }
 
-    /// Returns the operation the segment belongs to: the last component of the task's path, without
-    /// its number (`web:GET /home > store:read#3` belongs to `store:read`), with the path's escapes
-    /// undone. An event log's task without ` > ` is its own operation.
+    /// Returns the operation that the segment belongs to: the last component of the task's path,
+    /// without its number. For example, `web:GET /home > store:read#3` belongs to `store:read`.
+    /// Escapes of the path are undone. A task without ` > `, as in event logs, is its own
+    /// operation.
     pub fn operation(&self) -> String {
         let component = task_path::last_component(&self.task);
         let base = component.rsplit_once('#').and_then(|(base, number)| {
             let counted =
                 number == "*" || (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()));
-            // Only spans are numbered, and their names hold the colon after their service.
+            // Only components of spans are numbered, and these contain a colon after the service.
             (counted && base.contains(':')).then_some(base)
         });
         task_path::unescape(base.unwrap_or(component)).into_owned()
     }
 
-    /// True if the two are clones of one label, and so equal. Two labels made independently may be
-    /// equal although this returns false.
+    /// Reports whether the two labels share their texts in memory, and so are equal. Equal labels
+    /// that were made independently yield `false`.
     pub(crate) fn is_same(&self, other: &SegmentLabel) -> bool {
         Arc::ptr_eq(&self.task, &other.task)
             && Arc::ptr_eq(&self.start, &other.start)
@@ -67,15 +69,16 @@ impl fmt::Display for SegmentLabel {
     }
 }
 
-/// Interns labels, both ways, up to a bound.
+/// Interner that assigns numbers to labels, up to a maximum.
 ///
-/// Names come from outside, so their number must be bounded: a service that puts ids into its names
-/// would otherwise grow the model without end. Labels over the bound are refused and counted, see
-/// [`Labels::refused`].
+/// Names come from outside, so their number must be bounded. Otherwise, a service that puts ids
+/// into its names would make the model grow without end. Labels over the bound are refused;
+/// [`Labels::refused`] counts the refusals.
 #[derive(Clone, Debug)]
 pub struct Labels {
     labels: Vec<SegmentLabel>,
-    /// The last label interned of each hash; `older` chains to the others of the same hash.
+    /// Number of the latest label with each hash; `older` links to the previous label with that
+    /// hash.
     newest_of_hash: FxHashMap<u64, u32>,
     older: Vec<Option<u32>>,
     max_labels: usize,
@@ -92,7 +95,7 @@ impl Default for Labels {
 }
 
 impl Labels {
-    /// Creates an empty interner that takes at most `max_labels` labels.
+    /// Creates an empty interner for at most `max_labels` labels.
     pub fn with_max(max_labels: usize) -> Labels {
         let max_labels = max_labels.min(u32::MAX as usize);
         Labels {
@@ -104,8 +107,8 @@ impl Labels {
         }
     }
 
-    /// Returns the number of this label, and assigns one if it is new. Returns `None`, and counts
-    /// the refusal, if there is no room for a new one.
+    /// Returns the number of this label; assigns a number if the label is new. Returns `None`, and
+    /// counts the refusal, if the label is new and the interner is full.
     pub fn intern(
         &mut self,
         task: &Arc<str>,
@@ -131,12 +134,12 @@ impl Labels {
         Some(SegmentId(id))
     }
 
-    /// Returns the number of this label, if it has one.
+    /// Returns the number of this label; `None` if the label was not interned.
     pub fn id(&self, task: &str, start: &str, end: &str) -> Option<SegmentId> {
         self.find(hash_of(task, start, end), task, start, end)
     }
 
-    /// Returns the label of this number, if it was assigned.
+    /// Returns the label with this number; `None` if the number was not assigned.
     pub fn get(&self, id: SegmentId) -> Option<&SegmentLabel> {
         self.labels.get(id.index())
     }
@@ -164,8 +167,8 @@ impl Labels {
         self.max_labels
     }
 
-    /// Returns the number of times that a new label found no room. Each is a segment that the model
-    /// does not know.
+    /// Returns how many times a new label was refused because the interner was full. The model
+    /// leaves the segments of refused labels out.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -175,8 +178,8 @@ impl Labels {
         self.refused = self.refused.saturating_add(refused);
     }
 
-    /// Returns the numbers in the order of their labels' text, the only order that does not depend
-    /// on arrival.
+    /// Returns the numbers in the order of their labels' text. This order does not depend on the
+    /// order in which labels arrived.
     pub(crate) fn sorted_ids(&self) -> Vec<SegmentId> {
         let mut ids: Vec<SegmentId> = self.iter().map(|(id, _)| id).collect();
         ids.sort_unstable_by(|a, b| self.labels[a.index()].cmp(&self.labels[b.index()]));

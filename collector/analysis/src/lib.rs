@@ -1,33 +1,34 @@
 //! Inference of Stroboscope: pure functions over plain data.
 //!
 //! No function here does I/O, reads a clock, starts a thread or awaits anything; none depends on
-//! how records are stored or sent. The live collector, the batch query and a query on a cluster are
-//! drivers of these same functions.
+//! how records are stored or sent. The live collector, batch queries and cluster queries all call
+//! these functions.
 //!
 //! # A guided tour
 //!
 //! 1. The records of one request are a [`TraceRecords`](record::TraceRecords): spans, or lines of
-//!    an event log. [`completeness`](completeness::completeness) reports whether all of it was
-//!    recorded.
-//! 2. [`segment`](segment::segment) cuts it into segments, each named by a
+//!    an event log. [`completeness`](completeness::completeness) reports whether the whole request
+//!    was recorded.
+//! 2. [`segment`](segment::segment) cuts the request into segments, each named by a
 //!    [`SegmentLabel`](label::SegmentLabel) ⟨task, start event, end event⟩ and numbered by
 //!    [`Labels`](label::Labels).
 //! 3. A [`Model`](model::Model) observes the segmented traces and counts the contradictions to each
-//!    hypothesis about each pair of segments. Models of parts merge to the model of the whole.
+//!    hypothesis about each pair of segments. Models of several parts of the traces can be merged.
 //! 4. [`Relations`](model::Relations) are the hypotheses that the model still believes, at a stated
 //!    tolerance for noise.
-//! 5. With them, [`analyse`](critical_path::analyse) finds the critical path and the slack of one
-//!    request, and a [`PathAggregate`](aggregate::PathAggregate) sums them up over many.
+//! 5. With these relations, [`analyse`](critical_path::analyse) finds the critical path and the
+//!    slack of one request. A [`PathAggregate`](aggregate::PathAggregate) summarizes the paths of
+//!    many requests.
 //!
-//! Before step 2, [`clock`] puts records of hosts whose clocks disagree on one time axis; after it,
-//! [`Exclusion`](exclusion::Exclusion) removes irrelevant segments. [`convergence`] and
+//! Before step 2, [`clock`] puts the records of hosts whose clocks disagree on one time axis. After
+//! step 2, [`Exclusion`](exclusion::Exclusion) removes irrelevant segments. [`convergence`] and
 //! [`structural_change`] show how the model changes. [`anomaly`] (slow requests), [`breakdown`] (by
 //! category and stratum), [`what_if`] (replays), [`slack_validation`] and [`prediction`] evaluate
 //! the paths. [`failure`] finds where failures start; [`flow`] and [`compare`] find the changes
 //! between two periods.
 //!
-//! Most analyses are two [passes](pass::Pass) over the traces: the first makes the model (or finds
-//! a threshold), the second uses it. None of them keeps traces.
+//! Most analyses are two [passes](pass::Pass) over the traces: the first builds the model (or finds
+//! a threshold), the second uses it. No pass keeps the traces.
 //!
 //! ```
 //! use stroboscope_analysis::aggregate::PathAggregate;
@@ -63,13 +64,15 @@
 //!
 //! # Modules
 //!
-//! Each module knows only those above it: [`sampling`], [`record`], [`name_rule`], [`diagnostic`],
-//! [`distribution`], [`duration`], [`statistics`], [`edit_distance`], [`decision_tree`]; [`label`],
-//! [`by_root`] and [`root`]; [`attribute`]; [`completeness`], [`connection`], [`inner_operations`],
-//! [`clock`], [`category`] and [`segment`]; [`exclusion`] and [`model`]; [`convergence`],
-//! [`structural_change`] and [`critical_path`]; [`pass`]; [`aggregate`], [`anomaly`],
-//! [`breakdown`], [`what_if`], [`slack_validation`], [`prediction`] and [`flow`]; [`failure`];
-//! [`compare`] and [`explain`]; [`experiment`]; [`tradeoff`].
+//! A module depends only on modules of its own group or of earlier groups: [`sampling`],
+//! [`record`], [`name_rule`], [`task_path`], [`diagnostic`], [`distribution`], [`duration`],
+//! [`statistics`], [`edit_distance`], [`burst_plan`]; [`decision_tree`], [`pooling`] and
+//! [`kernel`]; [`label`], [`by_root`] and [`root`]; [`attribute`]; [`completeness`],
+//! [`connection`], [`inner_operations`], [`clock`], [`category`] and [`segment`]; [`exclusion`] and
+//! [`model`]; [`convergence`], [`structural_change`] and [`critical_path`]; [`pass`];
+//! [`aggregate`], [`anomaly`], [`breakdown`], [`what_if`], [`slack_validation`], [`prediction`],
+//! [`slack_by_key`] and [`flow`]; [`failure`]; [`compare`] and [`explain`]; [`experiment`];
+//! [`tradeoff`].
 //!
 //! # Bounds and bad input
 //!

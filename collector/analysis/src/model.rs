@@ -1,25 +1,25 @@
-//! The causal model: every hypothesis about pairs of segments, with its contradictions (The Mystery
-//! Machine, §4.2).
+//! The causal model: hypotheses about pairs of segments, and how many traces contradict each (The
+//! Mystery Machine, §4.2).
 //!
 //! - A→B (happens-before) is contradicted by a trace in which some B starts before some A ends.
 //! - A∨B (mutual exclusion) is contradicted by a trace in which some A and some B overlap.
 //! - t₁≫t₂ (pipeline, of two tasks) is contradicted by a trace in which a data element reaches t₂
-//!   before t₁ is done with it, or in which t₂ starts on two elements in the other order than t₁
-//!   did.
+//!   before t₁ is done with it. A trace also contradicts it if t₂ starts on two elements in the
+//!   opposite order to t₁.
 //!
-//! Timestamps may have a resolution or error bounds (see [`clock`](crate::clock)). Then only an
-//! order that is certain contradicts: by more than the resolution, and between two clocks by more
-//! than both clocks' errors. Between clocks that nothing connects, no order is certain. But a
-//! segment starts before it ends, and the segments of a span or of an event log's task follow each
-//! other, regardless of the clocks. In a trace of more than 2,048 segments whose clocks differ in
-//! their bounds, the errors are also applied between timestamps of one clock, which contradicts
-//! less than it could.
+//! Timestamps may have a resolution or error bounds (see [`clock`](crate::clock)). Then an order
+//! contradicts a hypothesis only if it is certain: the timestamps must differ by more than the
+//! resolution and, between two clocks, by more than the sum of both errors. Between clocks that
+//! nothing connects, no order is certain. Two orders are certain regardless of clocks: a segment
+//! starts before it ends, and the segments of a span or of an event log's task follow each other.
+//! In a trace of more than 2,048 segments whose clocks have different bounds, the errors are also
+//! applied between timestamps of one clock. Such a trace may contradict less than it could.
 //!
-//! Two segments whose order no trace has shown have no believed relation.
+//! The model believes no relation of two segments until some trace has shown an order of them.
 //!
-//! A trace counts at most once for each pair and kind, however often a segment occurs in it. Counts
-//! are kept, not just bits, so that every relation has its [`Support`] and a tolerance for noise is
-//! possible.
+//! A trace counts at most once for each pair and kind, however often a segment occurs in it. The
+//! model keeps counts instead of single bits, so that every relation has its [`Support`] and the
+//! model can tolerate noise.
 
 mod counts;
 mod groups;
@@ -43,13 +43,13 @@ use uncertain::shrink_ends;
 /// Frequency of one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SegmentCounts {
-    /// Instances, over all traces.
+    /// Number of instances, over all traces.
     pub occurrences: u64,
-    /// Traces with at least one instance.
+    /// Number of traces with at least one instance.
     pub traces: u64,
 }
 
-/// Counts of an ordered pair of segments that were seen together.
+/// Counts of an ordered pair of segments that occurred in the same traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairCounts {
     /// The segment supposed to come first.
@@ -57,20 +57,20 @@ pub struct PairCounts {
     /// The segment supposed to come second. Equal to `a` for several instances of one segment in
     /// one trace.
     pub b: SegmentId,
-    /// Traces with both.
+    /// Number of traces that contain both segments.
     pub cooccurrences: u64,
-    /// Traces that contradict a→b. 0 where `a == b`.
+    /// Number of traces that contradict a→b; 0 if `a == b`.
     pub contradictions: u64,
-    /// Traces in which the two overlap. Equal for (a, b) and (b, a).
+    /// Number of traces in which the two segments overlap. It is equal for (a, b) and (b, a).
     pub overlaps: u64,
 }
 
-/// Estimated memory of a label with its texts, which labels usually share.
+/// Estimated memory of a label in bytes. It includes the label's texts, which labels usually share.
 const LABEL_BYTES: usize = 256;
 /// Number of segments in a trace above which the scratch memory is freed.
 const LARGE_SEGMENTS: usize = 1 << 15;
 
-/// Counts over the traces observed so far. See the [module](self).
+/// Causal model, as counts over the traces observed so far. See the [module](self).
 #[derive(Clone, Default)]
 pub struct Model {
     labels: Labels,
@@ -78,7 +78,7 @@ pub struct Model {
     unknown_segments: u64,
     segments: Vec<SegmentCounts>,
     counts: Counts,
-    /// Counts of requests that are alike, in addition to `counts`.
+    /// Counts of requests whose set of labels recurs, in addition to `counts`.
     groups: Groups,
     pipelines: Pipelines,
     sweep: Sweep,
@@ -103,9 +103,9 @@ impl Model {
         Model::default()
     }
 
-    /// Creates an empty model that distinguishes at most `max_labels` segments. It takes about 2.2
-    /// KiB for each segment and 64 neighbours that occur with it, so at worst `max_labels² / 64 *
-    /// 2.2` KiB.
+    /// Creates an empty model that distinguishes at most `max_labels` segments. The counts take
+    /// about 2.1 KiB for each segment and each 64 segments that occur with it, at most
+    /// `max_labels² / 64 * 2.1` KiB.
     pub fn with_max_labels(max_labels: usize) -> Model {
         Model {
             labels: Labels::with_max(max_labels),
@@ -113,30 +113,30 @@ impl Model {
         }
     }
 
-    /// Labels of the segments.
+    /// Returns the labels of the segments.
     pub fn labels(&self) -> &Labels {
         &self.labels
     }
 
-    /// Labels for interning. Cut the traces to observe with [`segment`](crate::segment::segment)
-    /// and these.
+    /// Returns the labels for interning. [`segment`](crate::segment::segment) must cut the traces
+    /// for this model with these labels.
     pub fn labels_mut(&mut self) -> &mut Labels {
         &mut self.labels
     }
 
-    /// Returns the number of traces observed. The caller decides if a trace is complete enough to
-    /// observe.
+    /// Returns the number of traces observed. The caller decides whether a trace is complete enough
+    /// to observe.
     pub fn traces(&self) -> u64 {
         self.traces
     }
 
-    /// Returns the number of segments left out because their ids are not of this model's labels,
-    /// which is an error of the caller.
+    /// Returns the number of segments that were left out because this model's labels lack their
+    /// ids. Such segments are an error of the caller.
     pub fn unknown_segments(&self) -> u64 {
         self.unknown_segments
     }
 
-    /// Returns the frequency of a segment.
+    /// Returns the frequency of a segment; zeros for an unknown segment.
     pub fn segment_counts(&self, id: SegmentId) -> SegmentCounts {
         self.segments.get(id.index()).copied().unwrap_or_default()
     }
@@ -167,7 +167,7 @@ impl Model {
         (growth > few).then_some(growth)
     }
 
-    /// Observes one trace. Its segments' ids must be of this model's labels.
+    /// Counts one trace. The ids of its segments must come from this model's labels.
     pub fn observe(&mut self, trace: &SegmentedTrace) {
         debug_assert!(
             trace.segments.is_sorted_by_key(|s| (s.start_ns, s.end_ns)),
@@ -222,10 +222,9 @@ impl Model {
         }
     }
 
-    /// Adds the counts of another model. Labels are matched by their text, so the two may be
-    /// numbered differently: up to numbering, merging is commutative and associative, and the parts
-    /// of a range merge to the model of the whole. Labels over the bound are refused and counted,
-    /// and all counts that involve them are left out.
+    /// Adds the counts of another model. Labels are matched by their text, so the two models may
+    /// number them differently. Apart from the numbers, merging is commutative and associative.
+    /// Labels over the bound are refused and counted; all counts that involve them are left out.
     pub fn merge(&mut self, other: &Model) {
         let ids: Vec<Option<SegmentId>> = other
             .labels
@@ -236,8 +235,8 @@ impl Model {
         self.labels.add_refused(other.labels.refused());
     }
 
-    /// Renumbers the segments in the order of their labels (task, start, end), so that results do
-    /// not depend on the order in which traces arrived.
+    /// Returns a copy whose segments are numbered in the order of their labels (task, start, end),
+    /// so that results do not depend on the order of traces.
     pub fn canonical(&self) -> Model {
         let mut canonical = Model::with_max_labels(self.labels.max_labels());
         let mut ids = vec![None; self.labels.len()];
@@ -251,8 +250,8 @@ impl Model {
         canonical
     }
 
-    /// Returns the relations believed if at most `tolerance` (0: none; 0.01: one in a hundred) of
-    /// the traces that could contradict a relation do.
+    /// Returns the believed relations. A relation is believed if at most the fraction `tolerance`
+    /// of the traces that could contradict it do so: 0 allows none, 0.01 one in a hundred.
     pub fn relations(&self, tolerance: f64) -> Relations {
         Relations::of(&self.resolved(), &self.pipelines, &self.labels, tolerance)
     }
@@ -280,7 +279,7 @@ impl Model {
         }
     }
 
-    /// Returns the number of pairs seen together, in both directions: the length of
+    /// Returns the number of ordered pairs of segments that occurred together: the length of
     /// [`pairs`](Model::pairs).
     pub fn pair_count(&self) -> usize {
         let mut count = 0;
@@ -288,9 +287,11 @@ impl Model {
         count
     }
 
-    /// Returns the counts of every pair seen together, sorted by (a, b).
+    /// Returns the counts of every ordered pair of segments that occurred together, sorted by (a,
+    /// b).
     pub fn pairs(&self) -> Vec<PairCounts> {
-        // There may be millions of pairs: a growing vector would hold them twice.
+        // There may be millions of pairs, and a vector that grows holds its contents twice
+        // meanwhile.
         let mut pairs = Vec::with_capacity(self.pair_count());
         let resolved = self.resolved();
         resolved.for_each_together(|a, b, numbers| {
@@ -310,8 +311,8 @@ impl Model {
         pairs
     }
 
-    /// Returns the counts of each ordered pair of tasks that worked on the same data elements,
-    /// believed or not, in order of name.
+    /// Returns the counts of each ordered pair of tasks that worked on the same data elements, in
+    /// order of name. Pairs that are not believed to be pipelines are included.
     pub fn pipelines(&self) -> Vec<(Arc<str>, Arc<str>, PipelineCounts)> {
         let mut pairs: Vec<_> = self
             .pipelines
@@ -322,14 +323,14 @@ impl Model {
         pairs
     }
 
-    /// Returns the counts for the pipeline of two tasks; `None` if they never worked on the same
-    /// element.
+    /// Returns the counts for the pipeline from `first` to `second`; `None` if the tasks never
+    /// worked on the same element.
     pub fn pipeline_counts(&self, first: &str, second: &str) -> Option<PipelineCounts> {
         self.pipelines.get(first, second)
     }
 
-    /// Returns the number of times that a task working on elements found no room among
-    /// [`PIPELINE_TASKS_MAX`].
+    /// Returns how many times the model refused a task that works on elements, because it already
+    /// had [`PIPELINE_TASKS_MAX`] such tasks.
     pub fn refused_pipeline_tasks(&self) -> u64 {
         self.pipelines.refused()
     }
@@ -351,7 +352,7 @@ impl Model {
         }
     }
 
-    /// Restores a model from its parts. Errors state which part does not fit; nothing is guessed.
+    /// Restores a model from its parts. Returns an error that names the part that does not fit.
     pub fn from_parts(parts: &ModelParts) -> Result<Model, ModelPartsError> {
         let mut model = Model::with_max_labels(parts.max_labels);
         for (number, (label, counts)) in parts.segments.iter().enumerate() {
@@ -379,7 +380,7 @@ impl Model {
                     b: pair.b,
                 });
             }
-            // Either side of the diagonal may hold the overlaps; parts list them on both.
+            // Parts list the overlaps of a pair in both directions; one of them suffices here.
             let overlaps = if pair.a <= pair.b { pair.overlaps } else { 0 };
             let numbers = [pair.cooccurrences, pair.contradictions, overlaps];
             model
@@ -431,34 +432,34 @@ impl Model {
 /// A model as plain data. See [`Model::parts`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelParts {
-    /// The bound on labels.
+    /// Maximum number of labels.
     pub max_labels: usize,
-    /// Traces observed.
+    /// Number of traces observed.
     pub traces: u64,
-    /// Labels that found no room.
+    /// Number of times that a new label was refused because there was no room.
     pub refused_labels: u64,
-    /// Segments that were left out because their ids were unknown.
+    /// Number of segments that were left out because their ids were unknown.
     pub unknown_segments: u64,
     /// Label and counts of each segment, by its number.
     pub segments: Vec<(SegmentLabel, SegmentCounts)>,
-    /// Every pair seen together, in both directions.
+    /// Counts of every ordered pair of segments that occurred together.
     pub pairs: Vec<PairCounts>,
-    /// Every ordered pair of tasks that worked on the same elements.
+    /// Counts of every ordered pair of tasks that worked on the same elements.
     pub pipelines: Vec<(Arc<str>, Arc<str>, PipelineCounts)>,
 }
 
 /// Reason why parts do not form a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelPartsError {
-    /// Two segments have one label.
+    /// Two segments have the same label.
     #[error(
         "the model lists the segment `{label}` twice; it was not written by this program, recompute it"
     )]
     RepeatedLabel {
-        /// The label of both.
+        /// Label of both segments.
         label: SegmentLabel,
     },
-    /// More segments than the parts' own bound.
+    /// The parts list more segments than their own `max_labels`.
     #[error(
         "the model lists {segments} segments, but allows {max_labels}; raise its bound or recompute it"
     )]

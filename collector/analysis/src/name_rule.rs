@@ -1,14 +1,13 @@
-//! Replaces ids in names, so that names of high cardinality become one.
+//! Replaces ids in names, so that names that differ only in ids become equal.
 //!
-//! Span names are meant to be few, but services do put ids into them (`GET /users/4711`). A segment
-//! is recognised across traces by its name, so such ids would hide every relation. The rule:
+//! A service should have few span names, but some services put ids into them (`GET /users/4711`).
+//! Segments of different traces are matched by name, so ids would hide every relation. The rule:
 //!
 //! 1. A *word* is a run of letters, digits, `-` and `_`; everything else separates words.
-//! 2. A word becomes `*` when it is all digits, or a hexadecimal id (at least 8 hex digits, one of
-//!    them a decimal digit), or a UUID (8-4-4-4-12 hex digits, one of them a decimal digit).
-//! 3. Inside any other word, a piece between `-` or `_` becomes `*` when it is a hexadecimal id as
-//!    above, or all digits and at least 5 of them: `order-48213` is an order's id, but `phase-2` is
-//!    a name.
+//! 2. A word becomes `*` if it is all digits, a hexadecimal id, or a UUID. A hexadecimal id has at
+//!    least 8 hex digits, and a UUID 8-4-4-4-12. Both must contain a decimal digit.
+//! 3. Inside any other word, a piece between `-` or `_` becomes `*` if it is a hexadecimal id or
+//!    consists of at least 5 digits. So `order-48213` becomes `order-*`, but `phase-2` stays.
 
 use std::borrow::Cow;
 
@@ -19,7 +18,7 @@ const JOINED_DIGITS_MIN: usize = 5;
 
 /// Returns the name with its ids replaced by `*`. Borrows when there is nothing to replace.
 pub fn normalise(name: &str) -> Cow<'_, str> {
-    // Every id holds a decimal digit; most names hold none.
+    // Every id contains a decimal digit; most names contain none.
     if !name.bytes().any(|b| b.is_ascii_digit()) {
         return Cow::Borrowed(name);
     }

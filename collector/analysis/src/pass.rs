@@ -1,11 +1,11 @@
-//! Counts over many traces as one type that any driver can run: a store read in parts, a live
-//! collector, a query on a cluster.
+//! Trait for counts over many traces, which any driver can run: a query that reads a store in
+//! parts, a live collector, or a query on a cluster.
 //!
-//! A pass is a commutative monoid: an empty one observes the traces of a part in any order, and the
-//! passes of all parts merge to that of the whole. There are two stages. Before there is a model, a
-//! pass sees [records](crate::record::TraceRecords); with a model, it sees a [`TraceView`]: the
-//! same trace cut into segments, with its critical path. Tuples and lists combine passes of one
-//! stage, which then share one reading of the traces.
+//! A pass is a commutative monoid: an empty pass observes the traces of one part in any order, and
+//! the passes of all parts merge to the pass of the whole. There are two stages. Without a model, a
+//! pass sees the [records](crate::record::TraceRecords) of a trace. With a model, it sees a
+//! [`TraceView`]: the trace cut into segments, with its critical path. Tuples and lists combine
+//! passes of one stage, which then share one reading of the traces.
 
 use crate::critical_path::TracePath;
 use crate::label::Labels;
@@ -13,27 +13,27 @@ use crate::record::TraceRecords;
 use crate::sampling::Weight;
 use crate::segment::SegmentedTrace;
 
-/// One trace as a model sees it.
+/// One trace, cut into segments and analysed with a model.
 #[derive(Debug)]
 pub struct TraceView<'a> {
     /// Records of the trace, on one time axis.
     pub records: &'a TraceRecords,
     /// Segments of the trace, without the excluded ones.
     pub trace: &'a SegmentedTrace,
-    /// Labels of the segments: those of the model, and those of segments that the model never saw.
+    /// Labels of the model, and of the trace's segments that the model lacks.
     pub labels: &'a Labels,
     /// Critical path of the trace.
     pub path: &'a TracePath,
 }
 
 impl TraceView<'_> {
-    /// Returns the number of requests that this one represents.
+    /// Returns the number of requests that this trace represents, by its sampling.
     pub fn weight(&self) -> Weight {
         self.records.weight()
     }
 }
 
-/// Counts over many traces. `View` is the form in which it sees each trace.
+/// Counts over many traces. `View` is the form in which the pass sees each trace.
 pub trait Pass<View: ?Sized>: Send {
     /// Counts one trace.
     fn observe(&mut self, seen: &View);
@@ -43,7 +43,7 @@ pub trait Pass<View: ?Sized>: Send {
     where
         Self: Sized;
 
-    /// Reports whether the pass ignores all traces: they are not read for it alone.
+    /// Reports whether the pass ignores all traces. If so, a driver need not read traces for it.
     fn is_idle(&self) -> bool {
         false
     }
@@ -77,7 +77,8 @@ impl<View: ?Sized, A: Pass<View>, B: Pass<View>> Pass<View> for (A, B) {
     }
 }
 
-/// Several passes over the same traces. All parts must have the same number of them.
+/// Several passes over the same traces. Two lists that are merged must have the same passes in the
+/// same order.
 impl<View: ?Sized, P: Pass<View>> Pass<View> for Vec<P> {
     fn observe(&mut self, seen: &View) {
         self.iter_mut().for_each(|pass| pass.observe(seen));
@@ -95,7 +96,8 @@ impl<View: ?Sized, P: Pass<View>> Pass<View> for Vec<P> {
     }
 }
 
-/// An optional pass.
+/// An optional pass; `None` ignores all traces. Two options that are merged must both be `Some` or
+/// both be `None`.
 impl<View: ?Sized, P: Pass<View>> Pass<View> for Option<P> {
     fn observe(&mut self, seen: &View) {
         if let Some(pass) = self {

@@ -1,15 +1,15 @@
 //! Predicts the resource use of a larger process from the use of current ones (Ardelean et al.,
-//! NSDI 2018, §3.2.1 and §3.2.2): CPU or memory of a process that serves the users of several, as a
-//! sum of normal distributions.
+//! NSDI 2018, §3.2.1 and §3.2.2). The resource is CPU or memory, and the larger process serves the
+//! users of several current ones. Its use is predicted as a sum of normal distributions.
 //!
-//! The prediction is valid under two conditions, and both are checked. First, the bulk of one
-//! process's use must be close to normal: then the sum's median and 95th percentile are, too,
-//! within 2 %. Second, the processes must be independent: if one works while the other waits for
-//! it, or both follow the same load, their sum is not that of independent ones. A heavier tail than
-//! normal is no reason to refuse: its effect on the 99th percentile is predicted, by the sum of the
-//! measured distributions instead of normal ones.
+//! The prediction is valid under two conditions, and both are checked. First, the bulk of each
+//! process's use must be close to normal: the median and the 95th percentile of the sum must be
+//! within 2 % of those of a normal sum. Second, the processes must be independent. They are not if
+//! one works while the other waits for it, or if both follow the same load. A heavier tail than
+//! normal is no reason to refuse the prediction. The sum of the measured distributions, instead of
+//! normal ones, predicts its effect on the 99th percentile.
 //!
-//! The result also includes observations: sums of the use of several processes at the same time.
+//! The result also includes observed sums: the use of several processes at the same time, added up.
 
 mod dependence;
 mod grid;
@@ -30,8 +30,8 @@ use sum::SumOf;
 pub struct ProcessUse {
     /// Name of the process, for display.
     pub process: String,
-    /// Samples as nanoseconds since the Unix epoch, with the use in any unit. Intervals are equal;
-    /// the order is arbitrary.
+    /// Samples: time in nanoseconds since the Unix epoch, and use in any unit. They are equally
+    /// spaced in time, and their order in the list is arbitrary.
     pub samples: Vec<(i64, f64)>,
 }
 
@@ -40,9 +40,9 @@ pub struct ProcessUse {
 pub struct UsePercentile {
     /// The percentile as a fraction: 0.5 is the median.
     pub part: f64,
-    /// Measured value.
+    /// Percentile of the samples.
     pub found: f64,
-    /// Value of a normal distribution of the same mean and variance.
+    /// Percentile of the normal distribution with the mean and variance of the samples.
     pub normal: f64,
 }
 
@@ -51,16 +51,18 @@ pub struct UsePercentile {
 pub struct PooledPercentile {
     /// The percentile as a fraction: 0.5 is the median.
     pub part: f64,
-    /// Value of the sum of normal distributions.
+    /// Percentile of the sum of normal distributions.
     pub normal: f64,
-    /// Value of the sum of the measured distributions, independent of each other.
+    /// Percentile of the sum of the measured distributions, if they are independent of each other.
     pub independent: f64,
-    /// Value of the sums of simultaneous use; `None` if there are too few.
+    /// Percentile of the observed sums of simultaneous use; `None` if fewer than ten sums exceed
+    /// it.
     pub together: Option<f64>,
 }
 
 impl PooledPercentile {
-    /// Returns the predicted excess over the normal value, as a fraction of it.
+    /// Returns the excess of the independent value over the normal value, as a fraction of the
+    /// normal value.
     pub fn foretold_error(&self) -> f64 {
         self.independent / self.normal - 1.0
     }
@@ -71,24 +73,26 @@ impl PooledPercentile {
 pub enum PoolRefusal {
     /// The bulk of one process's use is not normal.
     NotNormal {
-        /// The percentile of the sum that shows it, as a fraction.
+        /// Percentile of the sum with the largest error, as a fraction.
         part: f64,
-        /// Excess of the measured value over the normal one, as a fraction of the latter.
+        /// Excess of the sum of measured distributions over the sum of normal ones, as a fraction
+        /// of the latter.
         error: f64,
     },
     /// Processes depend on each other.
     Dependent(Dependence),
-    /// The data do not show if processes depend on each other.
+    /// The samples do not suffice to show whether processes depend on each other.
     Untold {
-        /// Number of times at which two of them were measured.
+        /// Number of times at which both processes of a pair were measured, for the pair with the
+        /// fewest.
         steps: usize,
-        /// Number of times needed if their use keeps varying as it did; `None` without a basis for
-        /// an estimate.
+        /// Estimated number of such times needed; `None` if `steps` is 0. The estimate assumes that
+        /// the use keeps varying as it did.
         needed: Option<usize>,
     },
     /// There are too few samples to know the use of one process.
     FewSamples {
-        /// Samples of all processes of the group with fewest.
+        /// Number of samples of the group with the fewest samples.
         samples: usize,
         /// Number of samples needed.
         needed: usize,
@@ -98,41 +102,42 @@ pub enum PoolRefusal {
 /// Predicted use of the larger process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PooledDemand {
-    /// Number of samples of all processes.
+    /// Total number of samples of all processes.
     pub samples: usize,
-    /// Interval between two samples of a process, in ns.
+    /// Median interval between two samples of a process, in ns.
     pub step_ns: i64,
-    /// Number of samples missing between others.
+    /// Number of samples that are missing between others, over all processes.
     pub gaps: u64,
-    /// Percentiles of one process of the first group: its bulk and its tail.
+    /// Percentiles of the use of one process of the first group, from 5 to 99.9 %.
     pub one: Vec<UsePercentile>,
-    /// Percentiles of the larger process: 50, 95 and 99 %.
+    /// Percentiles of the use of the larger process: 50, 95 and 99 %.
     pub percentiles: Vec<PooledPercentile>,
-    /// Number of sums of simultaneous use.
+    /// Number of observed sums of simultaneous use.
     pub together: usize,
     /// Number of pairs of processes examined.
     pub pairs: usize,
-    /// The pair with the strongest dependence, if there is any.
+    /// The pair with the strongest dependence; `None` if no pair has a significant one.
     pub strongest: Option<Dependence>,
     /// Reasons to distrust the normal percentiles; empty if there are none.
     pub refused: Vec<PoolRefusal>,
 }
 
-/// Maximum error of the normal percentiles, as in the paper.
+/// Maximum error of the normal percentiles, as a fraction; the value is the paper's.
 pub const POOL_TOLERANCE: f64 = 0.02;
-/// Minimum number of samples; fewer do not show what a process uses.
+/// Minimum number of samples of a group; fewer do not show what a process uses.
 pub const POOL_SAMPLES_MIN: usize = 100;
-/// Minimum relevant dependence. A weaker one changes the deviation of a sum of two by less than 5
-/// %.
+/// Minimum rank correlation of a relevant dependence. A weaker one changes the standard deviation
+/// of a sum of two processes by less than 5 %.
 pub const DEPENDENCE_MIN: f64 = 0.1;
-/// Maximum number of examined pools of processes that were measured at the same time.
+/// Maximum number of examined pools, each with one process of every group. It also bounds the
+/// number of examined pairs.
 const POOLS_MAX: usize = 256;
 
 const PARTS: [f64; 3] = [0.5, 0.95, 0.99];
 const PARTS_OF_ONE: [f64; 7] = [0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999];
 
-/// Predicts the use of a process that replaces one process of each group. List a group twice for a
-/// process that serves twice its users. Groups contain indices into `uses`.
+/// Predicts the use of a process that replaces one process of each group. Groups contain indices
+/// into `uses`. A group that is listed twice counts for two processes.
 ///
 /// Returns `None` if a group has no samples.
 pub fn pool(uses: &[ProcessUse], groups: &[Vec<usize>]) -> Option<PooledDemand> {
@@ -156,7 +161,7 @@ pub fn pool(uses: &[ProcessUse], groups: &[Vec<usize>]) -> Option<PooledDemand> 
         part,
         normal: larger.percentile(part),
         independent: independent.percentile(part),
-        // At least ten of the sums must exceed the percentile.
+        // At least ten of the observed sums must exceed the percentile.
         together: (together.len() as f64 * (1.0 - part) >= 10.0)
             .then(|| percentile_of(&together, part)),
     });
@@ -167,7 +172,7 @@ pub fn pool(uses: &[ProcessUse], groups: &[Vec<usize>]) -> Option<PooledDemand> 
             needed: POOL_SAMPLES_MIN,
         });
     }
-    // The tail does not count here, as it is predicted separately.
+    // The 99th percentile does not count here, because the measured distributions predict it.
     let bulk = percentiles.iter().filter(|of| of.part < 0.99);
     let not_normal = bulk
         .map(|of| (of.part, of.foretold_error()))
@@ -247,7 +252,7 @@ fn pairs(pools: &[Vec<usize>]) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// Mean and variance.
+/// Mean and variance of the samples of one process.
 #[derive(Clone, Copy, Debug)]
 struct Moments {
     mean: f64,
@@ -270,12 +275,12 @@ impl Moments {
     }
 }
 
-/// Returns a percentile of ascending values, at least one.
+/// Returns a percentile of ascending values; 0 if there are none.
 fn percentile_of(sorted: &[f64], part: f64) -> f64 {
     percentile(sorted, part).unwrap_or_default()
 }
 
-/// Returns the value that a standard normal one stays below with this probability, by bisection.
+/// Returns the quantile `part` of the standard normal distribution, by bisection.
 fn normal_quantile(part: f64) -> f64 {
     let (mut low, mut high) = (-40.0, 40.0);
     for _ in 0..80 {

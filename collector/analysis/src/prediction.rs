@@ -1,41 +1,42 @@
 //! Predicts slack from the last request of the same key (The Mystery Machine, §5.2, figure 11).
 //!
-//! The prediction for a request of a key (a user, say) is slack of more than a threshold if the
-//! key's previous request had it. Any attribute can serve as the key, and keys are ranked by their
-//! predictive value.
+//! A request is predicted to have slack above a threshold if the previous request of its key (a
+//! user, say) had slack above it. Any attribute can serve as the key. [`rank`] orders attributes by
+//! their predictive value.
 
 use crate::statistics::correlation;
 use rustc_hash::FxHasher;
 use std::hash::{Hash, Hasher};
 
-/// Maximum number of requests in a history, at 24 bytes each. Further requests are counted and not
+/// Maximum number of requests in a history, at 24 bytes each. Further requests are counted but not
 /// used.
 pub const REQUESTS_MAX: usize = 1 << 22;
 
-/// One request: the key's hash, its start in nanoseconds, its slack in nanoseconds.
+/// One request: hash of its key, start in nanoseconds, slack in nanoseconds.
 type Request = (u64, i64, u64);
 
-/// Requests of each key of one attribute, in any order. A 64-bit hash identifies each key.
+/// Requests, each with a key: its value of one attribute. A 64-bit hash identifies a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlackHistory {
     requests: Vec<Request>,
     refused: u64,
 }
 
-/// Accuracy of the prediction.
+/// Numbers of right and wrong predictions.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct PredictionQuality {
-    /// Requests whose key had a previous request.
+    /// Number of predictions: requests whose key had a previous request.
     pub predicted: u64,
-    /// Predicted slack that occurred.
+    /// Number of requests with slack that was predicted.
     pub true_positives: u64,
-    /// Predictions of no slack that were right.
+    /// Number of requests without slack for which none was predicted.
     pub true_negatives: u64,
-    /// Type I: predicted slack that did not occur.
+    /// Type I errors: number of requests without slack for which slack was predicted.
     pub false_positives: u64,
-    /// Type II: slack that was not predicted.
+    /// Type II errors: number of requests with slack that was not predicted.
     pub false_negatives: u64,
-    /// Correlation of a request's slack with that of the previous one; `None` if it is not defined.
+    /// Correlation of a request's slack with the slack of the key's previous request; `None` if it
+    /// is undefined.
     pub correlation: Option<f64>,
 }
 
@@ -48,24 +49,24 @@ impl PredictionQuality {
         }
     }
 
-    /// Returns the fraction of predictions that were right.
+    /// Returns the fraction of predictions that were right; 0 without predictions.
     pub fn accuracy(&self) -> f64 {
         Self::part(self.true_positives + self.true_negatives, self.predicted)
     }
 
-    /// Returns the fraction of predictions of slack that did not occur.
+    /// Returns the fraction of all predictions that predicted slack which did not occur.
     pub fn type_i(&self) -> f64 {
         Self::part(self.false_positives, self.predicted)
     }
 
-    /// Returns the fraction of predictions that missed slack.
+    /// Returns the fraction of all predictions that missed slack.
     pub fn type_ii(&self) -> f64 {
         Self::part(self.false_negatives, self.predicted)
     }
 
-    /// Youden's J: the fraction of slack that was predicted, minus the fraction of requests without
-    /// slack for which slack was predicted. 0 for a key without predictive value, however common
-    /// slack is; 1 for a perfect one.
+    /// Returns Youden's J: the fraction of requests with slack for which slack was predicted, minus
+    /// the same fraction of requests without slack. It is 0 for a key without predictive value,
+    /// however common slack is, and 1 for a perfect key.
     pub fn informedness(&self) -> f64 {
         let with_slack = self.true_positives + self.false_negatives;
         let without = self.true_negatives + self.false_positives;
@@ -77,7 +78,7 @@ impl PredictionQuality {
 }
 
 impl SlackHistory {
-    /// Adds one request.
+    /// Adds one request with its key, start and slack.
     pub fn observe(&mut self, key: &str, start_ns: i64, slack_ns: u64) {
         let mut hasher = FxHasher::default();
         key.hash(&mut hasher);
@@ -101,13 +102,13 @@ impl SlackHistory {
         self.refused += other.refused;
     }
 
-    /// Returns the number of requests that found no room.
+    /// Returns the number of requests left out because the history was full.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Evaluates the prediction of each request from the previous one of its key, where slack means
-    /// more than `threshold_ns`.
+    /// Evaluates the prediction for each request from the previous request of its key. Slack counts
+    /// if it exceeds `threshold_ns`.
     pub fn quality(&self, threshold_ns: u64) -> PredictionQuality {
         let mut requests = self.requests.clone();
         requests.sort_unstable();
@@ -133,7 +134,8 @@ impl SlackHistory {
     }
 }
 
-/// Ranks the attributes, best first: by informedness, then by accuracy, then by name.
+/// Ranks attributes, each given as its name and history: the most informedness first, then the
+/// highest accuracy, then by name.
 pub fn rank<'a>(
     histories: impl IntoIterator<Item = (&'a str, &'a SlackHistory)>,
     threshold_ns: u64,

@@ -21,7 +21,7 @@ impl fmt::Debug for TraceId {
     }
 }
 
-/// A text that is not a trace id.
+/// Error for a text that is not a trace id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{text}` is not a trace id: write 1 to 32 hexadecimal digits, such as 4bf92f3577b34da6a3ce929d0e0e4736"
@@ -63,18 +63,18 @@ impl SpanFlags {
     pub const UNFINISHED: SpanFlags = SpanFlags(4);
     /// The first span of its request in this process.
     pub const LOCAL_ROOT: SpanFlags = SpanFlags(8);
-    /// The request was sampled at its ingress (as opposed to: seen in a window).
+    /// The request was sampled at its ingress, instead of being recorded because a window was open.
     pub const SAMPLED: SpanFlags = SpanFlags(16);
     /// The span ended while its thread was panicking.
     pub const PANICKED: SpanFlags = SpanFlags(32);
-    /// The time is spent waiting for another process.
+    /// The span waits for another process.
     pub const CLIENT: SpanFlags = SpanFlags(64);
     /// The span serves a request of another process.
     pub const SERVER: SpanFlags = SpanFlags(128);
 
-    /// Requests began inside the span, and are no part of it.
+    /// The span is a connection: requests that begin inside it are not part of it.
     pub const CONNECTION: SpanFlags = SpanFlags(256);
-    /// The service declares the span to be a request wherever it begins.
+    /// The service declares the span to be a request of its own, even inside another span.
     pub const REQUEST: SpanFlags = SpanFlags(512);
 
     /// Reports whether every bit of `other` is set.
@@ -82,7 +82,7 @@ impl SpanFlags {
         self.0 & other.0 == other.0
     }
 
-    /// Returns the bits of both.
+    /// Returns the flags that are set in `self` or `other`.
     #[must_use]
     pub const fn with(self, other: SpanFlags) -> SpanFlags {
         SpanFlags(self.0 | other.0)
@@ -92,11 +92,11 @@ impl SpanFlags {
 /// An event at one instant inside a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PointEvent {
-    /// Nanoseconds since the Unix epoch.
+    /// Time of the event, nanoseconds since the Unix epoch.
     pub time_ns: i64,
     /// Name of the event.
     pub name: Arc<str>,
-    /// Data element that the event concerns: its attribute `element`.
+    /// Data element that the event concerns, from its attribute `element`.
     pub element: Option<Arc<str>>,
 }
 
@@ -107,17 +107,17 @@ pub struct SpanRecord {
     pub span_id: u64,
     /// Id of the span that caused this one; 0 if there is none.
     pub parent_id: u64,
-    /// The service that recorded it.
+    /// The service that recorded the span.
     pub service: Arc<str>,
     /// The name of the operation.
     pub name: Arc<str>,
-    /// The host that recorded it.
+    /// The host on which the span was recorded.
     pub host: Arc<str>,
-    /// Incarnation of the process that recorded it; 0 if unknown.
+    /// Incarnation of the process that recorded the span; 0 if unknown, as for imported spans.
     pub process: u128,
-    /// Nanoseconds since the Unix epoch.
+    /// Start, nanoseconds since the Unix epoch.
     pub start_ns: i64,
-    /// Nanoseconds since the Unix epoch.
+    /// End, nanoseconds since the Unix epoch.
     pub end_ns: i64,
     /// Properties of the span, see [`SpanFlags`].
     pub flags: SpanFlags,
@@ -128,36 +128,36 @@ pub struct SpanRecord {
 /// One line of an event log in ÜberTrace's minimal schema (The Mystery Machine, §3).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EventRecord {
-    /// The executing computer.
+    /// The host on which the event happened.
     pub host: Arc<str>,
-    /// Nanoseconds since the Unix epoch.
+    /// Time of the event, nanoseconds since the Unix epoch.
     pub ts_ns: i64,
-    /// Order of arrival inside its trace. It decides between events of the same `ts_ns`.
+    /// Order of arrival inside its trace. It orders events with equal `ts_ns`.
     pub seq: u32,
     /// Name of the event.
     pub event: Arc<str>,
-    /// The distributed thread of control in which it happened.
+    /// The task (thread of control) in which the event happened.
     pub task: Arc<str>,
 }
 
 /// The record that an attribute or an element belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecordOwner {
-    /// The event of this [`EventRecord::seq`].
+    /// The event with this [`EventRecord::seq`].
     Event(u32),
-    /// The span of this [`SpanRecord::span_id`].
+    /// The span with this [`SpanRecord::span_id`].
     Span(u64),
-    /// The [`PointEvent`] at this index of [`SpanRecord::events`], of the span of this
-    /// [`SpanRecord::span_id`]. Lines of a log that belong to the span, and are none of its events,
-    /// count down from [`u32::MAX`].
+    /// A [`PointEvent`]: the [`SpanRecord::span_id`] of its span, and its index in
+    /// [`SpanRecord::events`]. Log lines that belong to the span, but are not among its events,
+    /// have indices that count down from [`u32::MAX`].
     InSpan(u64, u32),
 }
 
-/// The data element (a pagelet, a row, a message) that a span, or an event of an event log, is
-/// about: its attribute `element`. The element of an event inside a span is in [`PointEvent`].
+/// The data element (a pagelet, a row, a message) that a span or an event of an event log concerns,
+/// from its attribute `element`. The element of an event inside a span is in [`PointEvent`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElementRecord {
-    /// The span or event.
+    /// The span or event that concerns the element.
     pub owner: RecordOwner,
     /// Name of the element inside its trace.
     pub element: Arc<str>,
@@ -166,7 +166,7 @@ pub struct ElementRecord {
 /// One attribute of a span or an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttributeRecord {
-    /// The span or event.
+    /// The span or event that has the attribute.
     pub owner: RecordOwner,
     /// The attribute's name.
     pub key: Arc<str>,
@@ -177,21 +177,22 @@ pub struct AttributeRecord {
 /// Error bounds of a host's timestamps, see [`clock`](crate::clock).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostClock {
-    /// The host.
+    /// Name of the host.
     pub host: Arc<str>,
-    /// Maximum distance of a timestamp from the instant at which it was taken, by the common time
-    /// of its island.
+    /// Maximum distance, in nanoseconds, of a timestamp from the instant at which it was taken, in
+    /// the common time of the island.
     pub error_ns: u64,
-    /// Unit that timestamps are whole multiples of. Two timestamps do not show the order of
-    /// instants in the same or neighbouring multiples. 1: they are exact among themselves.
+    /// Unit, in nanoseconds, of which timestamps are whole multiples. Two timestamps that are equal
+    /// or neighbouring multiples do not show the order of their instants. With unit 1, even
+    /// neighbouring timestamps do.
     pub resolution_ns: u64,
-    /// Number of the island, i.e. the hosts with a common time. Between hosts of different islands,
-    /// orders are unknown.
+    /// Number of the island, i.e. of the hosts with a common time. The order of timestamps from
+    /// different islands is unknown.
     pub island: u32,
 }
 
 impl HostClock {
-    /// Creates a clock that is right, on the island of the hosts that no evidence contradicts.
+    /// Creates a clock without errors, on island 0.
     pub fn exact(host: Arc<str>) -> HostClock {
         HostClock {
             host,
@@ -207,34 +208,36 @@ impl HostClock {
     }
 }
 
-/// Complete set of the records of one trace id, in any order.
+/// Complete records of one trace, in any order.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct TraceRecords {
     /// Id of the trace.
     pub id: TraceId,
-    /// Id as its source wrote it, if that was not hexadecimal.
+    /// Id as the source wrote it, if it is not hexadecimal; `None` otherwise.
     pub name: Option<Arc<str>>,
-    /// Id of the trace that this request was [divided](crate::connection) from.
+    /// Id of the trace that this request was [divided](crate::connection) from; `None` if it was
+    /// not divided.
     pub divided_from: Option<TraceId>,
-    /// Spans (SDK, OpenTelemetry, Jaeger, Zipkin).
+    /// Spans of the SDK, OpenTelemetry, Jaeger and Zipkin.
     pub spans: Vec<SpanRecord>,
-    /// Event-log records.
+    /// Events of event logs.
     pub events: Vec<EventRecord>,
-    /// Error bounds of the hosts' timestamps, in order of name. Hosts that are not listed are
-    /// exact.
+    /// Error bounds of the hosts' timestamps, in order of host name. Hosts that are not listed have
+    /// exact timestamps.
     pub clocks: Vec<HostClock>,
-    /// Data elements of the spans and events that are about one.
+    /// Data elements that spans and events concern.
     pub elements: Vec<ElementRecord>,
     /// Attributes that the analysis requested, in any order.
     pub attributes: Vec<AttributeRecord>,
-    /// Sampling of the trace, as far as its spans state it.
+    /// Sampling thresholds that the trace's spans state.
     pub sampling: TraceSampling,
 }
 
-/// Maximum number of hosts of a trace that are compared with each other as they are found.
+/// Maximum number of hosts for which [`TraceRecords::hosts`] looks for duplicates while it collects
+/// them.
 const HOSTS_COMPARED_MAX: usize = 32;
 
-/// Value of an attribute for which parts of one thing disagree.
+/// Value shown for an attribute if a trace's records have different values of it.
 pub const SEVERAL_VALUES: &str = "(several)";
 
 impl TraceRecords {
@@ -244,14 +247,14 @@ impl TraceRecords {
         self.divided_from.unwrap_or(self.id)
     }
 
-    /// Returns the number of requests that this one represents.
+    /// Returns the number of requests that this trace represents, by its sampling.
     pub fn weight(&self) -> Weight {
         self.sampling.weight()
     }
 
-    /// Returns the trace's value of an attribute: its root span's value (of several values, the
-    /// least), or else the value that all records with one agree on. Returns [`SEVERAL_VALUES`]
-    /// where they disagree, as the request's own value is then unknown.
+    /// Returns the trace's value of an attribute; `None` if no record has the attribute. The root
+    /// span's value comes first; of several, the least. Otherwise, the result is the value of all
+    /// records that have the attribute, or [`SEVERAL_VALUES`] if they disagree.
     pub fn attribute(&self, key: &str) -> Option<Arc<str>> {
         let said = || {
             self.attributes
@@ -291,8 +294,8 @@ impl TraceRecords {
             .map(|span| &span.host)
             .chain(self.events.iter().map(|event| &event.host))
         {
-            // Neighbours mostly share a host, and there are few hosts, mostly in one allocation
-            // each.
+            // Neighbouring records usually share a host. There are few hosts, usually with one
+            // allocation each.
             let is = |known: &&Arc<str>| Arc::ptr_eq(known, host);
             let few = hosts.len() <= HOSTS_COMPARED_MAX;
             let known = last.as_ref().is_some_and(is) || (few && hosts.iter().any(is));

@@ -1,37 +1,39 @@
-//! Root of a request: its root span, the operation that names it, and the presence of a caller that
-//! waits.
+//! Root of a request: its root span, the name of its operation, and whether a caller waits for it.
 //!
-//! **Root.** The span without a parent; of several, the first to start (of those, the longest). A
-//! span whose parent was not recorded is no root: its request's operation is unknown. A request of
-//! an event log has no root: its tasks are peers, and the first one to log is chance.
+//! **Root.** The root is the span without a parent. Of several, it is the first to start, and of
+//! those, the longest. A span whose parent was not recorded is not a root; without another root,
+//! the operation of the request is unknown. A request of an event log has no root: its tasks are
+//! peers, and chance decides which of them logs first.
 //!
-//! **Callers.** A root that is a server's or a client's span shows that a caller waits for its end:
-//! it is a user's request. Any other root may be a periodic job, a worker, or a service whose spans
-//! record no kinds. These cases cannot be distinguished, and are not guessed.
+//! **Callers.** A root that is a server or client span shows that a caller waits for its end. Any
+//! other root may be a periodic job, a worker, or a request to a service whose spans record no
+//! kinds. The records do not distinguish these cases, so [`TraceRecords::has_caller`] returns
+//! `false`.
 
 use crate::name_rule::normalise;
 use crate::record::{SpanFlags, SpanRecord, TraceRecords};
 use std::borrow::Cow;
 
-/// Name of fragments, which have no root, in lists of operations.
+/// Name for fragments, which have no root, in lists of operations.
 pub const NO_ROOT: &str = "(no root)";
-/// Name of event logs, which have no root, in lists of operations.
+/// Name for requests of event logs, which have no root, in lists of operations.
 pub const EVENT_LOG: &str = "(event log)";
 
 impl SpanRecord {
-    /// Returns `service:name`, the name by the [rule for names of high
-    /// cardinality](crate::name_rule).
+    /// Returns `service:name`. The [name rule](crate::name_rule) replaces ids in the name by `*`.
     pub fn operation(&self) -> String {
         format!("{}:{}", self.service, normalise(&self.name))
     }
 }
 
 impl TraceRecords {
-    /// Returns the request's root, by the rule of the [module](self).
+    /// Returns the request's root by the rule of the [module](self); `None` if no span lacks a
+    /// parent.
     pub fn root(&self) -> Option<&SpanRecord> {
         let roots = self.spans.iter().filter(|span| span.parent_id == 0);
         roots.min_by(|a, b| {
-            // Prefers the longest of those that start at once; the rest only makes the order total.
+            // Of the roots that start first, the longest wins. The other keys only make the order
+            // total.
             let times = (a.start_ns, b.end_ns).cmp(&(b.start_ns, a.end_ns));
             times.then_with(|| {
                 (&a.service, &a.name, a.span_id).cmp(&(&b.service, &b.name, b.span_id))
@@ -44,7 +46,8 @@ impl TraceRecords {
         self.root().map(SpanRecord::operation)
     }
 
-    /// Returns the name of the root operation, or [`NO_ROOT`] or [`EVENT_LOG`] without a root.
+    /// Returns the name of the root operation. Without a root, returns [`EVENT_LOG`] for an event
+    /// log and [`NO_ROOT`] otherwise.
     pub fn root_name(&self) -> Cow<'static, str> {
         let without = if self.spans.is_empty() && !self.events.is_empty() {
             EVENT_LOG

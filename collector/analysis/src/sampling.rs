@@ -1,24 +1,25 @@
-//! Sampling weights: the number of requests that a recorded one represents.
+//! Sampling weights: the number of requests that a recorded request represents.
 //!
 //! A consistent probability sampler of OpenTelemetry writes its rejection threshold T into W3C
-//! `tracestate`, as `ot=th:` and 1 to 14 hex digits, trailing zeros omitted. It keeps a span when
-//! the 56 random bits of the trace are at least T, so a kept span represents 2⁵⁶ / (2⁵⁶ - T) of
-//! them: its adjusted count.
+//! `tracestate`, as `ot=th:` and 1 to 14 hex digits, trailing zeros omitted. It keeps a span if the
+//! 56 random bits of the trace are at least T. A kept span therefore represents 2⁵⁶ / (2⁵⁶ - T)
+//! spans, which is its adjusted count.
 //!
-//! **One weight per trace.** The analysis counts requests, so the root's threshold decides: a root
-//! was kept with that probability, whatever happened to the spans below it. Where several spans
-//! have no parent, or where the root states no threshold, the lowest threshold counts (of the
-//! roots, or of all spans): the probability that any of them was kept. A rule by the highest
-//! threshold counts requests twice where a sampler below the root kept a leaf of one request in
-//! ten: ten of a hundred requests would represent ten each, and the other ninety one each. Traces
-//! whose spans differ are counted, because parts of them may be missing without a trace.
+//! **One weight per trace.** The analysis counts requests, so the root's threshold decides: it
+//! gives the probability that the root was kept, whatever happened to the spans below it. Of
+//! several roots, the lowest threshold counts. If no root states a threshold, the lowest threshold
+//! of all spans counts. The lowest threshold gives the probability that any of the spans was kept.
+//! The highest threshold would count requests twice. For example, a sampler below the root keeps a
+//! leaf of one request in ten: of a hundred requests, ten would represent ten each, and the other
+//! ninety one each. [`TraceSampling::is_differing`] reports traces with several thresholds, because
+//! parts of them may be missing.
 //!
-//! A malformed threshold is ignored; a trace without any other counts once.
+//! Malformed thresholds are ignored. A trace without a valid threshold counts once.
 //!
-//! **Fixed point.** Weights are whole multiples of 2⁻¹⁶, rounded to the nearest: at most 0.0008 %
-//! off, since no weight is below 1. So sums do not depend on the order of traces, and the parts of
-//! a range merge to exactly the whole. Random rounding to whole numbers would be unbiased as well,
-//! but adds variance, and other figures in each run.
+//! **Fixed point.** Weights are rounded to whole multiples of 2⁻¹⁶. The error is at most 0.0008 %,
+//! since no weight is below 1. Sums therefore do not depend on the order of traces, nor on how a
+//! range is divided into parts. Random rounding to whole numbers would also be unbiased, but it
+//! would add variance and give different figures in each run.
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
@@ -29,11 +30,12 @@ const THRESHOLD_BITS: u32 = 56;
 const DIGITS_MAX: usize = 14;
 /// Number of fractional bits of a weight.
 const FRACTION_BITS: u32 = 16;
-/// The vendor's key in `tracestate`, and the threshold's key in its value.
+/// Key of OpenTelemetry in `tracestate`. Its value contains the threshold under the key
+/// [`THRESHOLD`].
 const VENDOR: &str = "ot";
 const THRESHOLD: &str = "th";
 
-/// Number of requests that a recorded one represents; at least 1, at most 2³².
+/// Number of requests that a recorded request represents: at least 1, at most 2³².
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Weight(u64);
 
@@ -44,9 +46,10 @@ impl Default for Weight {
 }
 
 impl Weight {
-    /// Weight of a request that is always recorded.
+    /// Weight of a request that represents only itself.
     pub const ONE: Weight = Weight(1 << FRACTION_BITS);
-    /// Largest weight. Rarer samples count as this rare, so that sums have room.
+    /// Largest weight, in units of 2⁻¹⁶. Higher weights are reduced to it, so that sums do not
+    /// overflow.
     const MAX: u64 = 1 << (32 + FRACTION_BITS);
 
     /// Returns the adjusted count of a request that a sampler with this threshold kept.
@@ -62,12 +65,13 @@ impl Weight {
         self.0
     }
 
-    /// Returns the weight as a number.
+    /// Returns the number of represented requests, which may be fractional.
     pub fn value(self) -> f64 {
         self.0 as f64 / Weight::ONE.0 as f64
     }
 
-    /// Multiplies `number` by the weight, rounded to the nearest. Exact for [`Weight::ONE`].
+    /// Multiplies `number` by the weight and rounds to the nearest whole number. Exact for
+    /// [`Weight::ONE`].
     pub fn times(self, number: u64) -> u128 {
         let half = u128::from(Weight::ONE.0 / 2);
         (u128::from(number) * u128::from(self.0) + half) >> FRACTION_BITS
@@ -83,19 +87,19 @@ impl Weight {
     }
 }
 
-/// Number of recorded things, and of the things they represent. Adding is commutative and
-/// associative.
+/// Number of recorded items (such as requests), and the number of items that these represent.
+/// Addition is commutative and associative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WeightedCount {
     recorded: u64,
-    /// Sum of the weights in their units. `squares` is the sum of their squares.
+    /// Sum of the weights, in units of 2⁻¹⁶. `squares` is the sum of the squared weights.
     sum: u128,
     squares: u128,
 }
 
 impl WeightedCount {
-    /// Adds one of this weight.
+    /// Adds one recorded item of this weight.
     pub fn count(&mut self, weight: Weight) {
         self.recorded += 1;
         self.sum += u128::from(weight.0);
@@ -103,24 +107,24 @@ impl WeightedCount {
         self.squares = self.squares.saturating_add(square);
     }
 
-    /// Returns the number recorded.
+    /// Returns the number of recorded items.
     pub fn recorded(self) -> u64 {
         self.recorded
     }
 
-    /// Returns the number that the recorded ones represent.
+    /// Returns the number of items that the recorded items represent.
     pub fn estimate(self) -> f64 {
         self.sum as f64 / Weight::ONE.0 as f64
     }
 
-    /// Returns the number that the recorded ones represent, to the nearest whole number.
+    /// Returns the number of items that the recorded items represent, rounded to a whole number.
     pub fn rounded(self) -> u64 {
         let half = u128::from(Weight::ONE.0 / 2);
         u64::try_from((self.sum + half) >> FRACTION_BITS).unwrap_or(u64::MAX)
     }
 
-    /// Effective sample size (Kish): the number of equally weighted things whose mean is as
-    /// uncertain, (Σw)² / Σw².
+    /// Returns the effective sample size (Kish), (Σw)² / Σw²: the number of equally weighted items
+    /// whose mean is as uncertain.
     pub fn effective(self) -> f64 {
         if self.recorded == 0 {
             return 0.0;
@@ -128,12 +132,12 @@ impl WeightedCount {
         self.sum as f64 * self.sum as f64 / self.squares as f64
     }
 
-    /// Reports whether any of them represents more than itself.
+    /// Reports whether any recorded item represents more than itself.
     pub fn is_weighted(self) -> bool {
         self.sum != u128::from(self.recorded) << FRACTION_BITS
     }
 
-    /// Reports whether none was recorded.
+    /// Reports whether no item was recorded.
     pub fn is_zero(self) -> bool {
         self.recorded == 0
     }
@@ -147,7 +151,7 @@ impl WeightedCount {
         }
     }
 
-    /// Returns the mean of a sum over the represented number; 0 over none.
+    /// Divides `sum` by the number of represented items; returns 0 if there are none.
     pub fn mean(self, sum: f64) -> f64 {
         if self.sum == 0 {
             0.0
@@ -185,7 +189,7 @@ impl Sum for WeightedCount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedThreshold;
 
-/// Returns the threshold that a `tracestate` states, if it states one.
+/// Returns the threshold that a `tracestate` states; `None` if it states none.
 pub fn threshold(tracestate: &str) -> Result<Option<u64>, MalformedThreshold> {
     let member = tracestate
         .split(',')
@@ -205,19 +209,19 @@ pub fn threshold(tracestate: &str) -> Result<Option<u64>, MalformedThreshold> {
     Ok(Some(leading << (4 * (DIGITS_MAX - digits.len()))))
 }
 
-/// Sampling of a trace, as its spans state it.
+/// Sampling thresholds that the spans of a trace state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct TraceSampling {
-    /// The lowest threshold of spans without a parent.
+    /// The lowest threshold of spans without a parent; `None` if they state none.
     root: Option<u64>,
-    /// The lowest and the highest threshold of all spans.
+    /// The lowest and the highest threshold of all spans; `None` if no span states one.
     bounds: Option<(u64, u64)>,
-    /// Spans whose threshold is malformed.
+    /// Number of spans whose threshold is malformed.
     malformed: u32,
 }
 
 impl TraceSampling {
-    /// Adds the `tracestate` of a span.
+    /// Adds the `tracestate` of a span. `is_root` is true if the span has no parent.
     pub fn observe(&mut self, is_root: bool, tracestate: &str) {
         let stated = match threshold(tracestate) {
             Ok(Some(stated)) => stated,
@@ -234,7 +238,7 @@ impl TraceSampling {
         self.bounds = Some((low.min(stated), high.max(stated)));
     }
 
-    /// Returns the number of traces that this one represents, by the rule of the [module](self).
+    /// Returns the number of traces that this trace represents, by the rule of the [module](self).
     pub fn weight(&self) -> Weight {
         let lowest = self.bounds.map(|(low, _)| low);
         self.root
@@ -247,7 +251,7 @@ impl TraceSampling {
         self.bounds.is_some_and(|(low, high)| low != high)
     }
 
-    /// Reports whether a span states a malformed threshold.
+    /// Reports whether any span states a malformed threshold.
     pub fn is_malformed(&self) -> bool {
         self.malformed > 0
     }

@@ -1,16 +1,16 @@
 //! Cuts a trace into segments (The Mystery Machine, §4.1).
 //!
-//! Event logs are cut between consecutive events of a task, see [`from_events`]; spans are cut
-//! where their own work stops and starts, see [`from_spans`]. A trace that has both gets the
-//! segments of both.
+//! [`from_events`] cuts event logs between consecutive events of a task. [`from_spans`] cuts spans
+//! where their own work stops and starts. A trace with both gets the segments of both.
 //!
-//! **The answer.** A request ends when its caller has its answer: when its root span ends (of
-//! several roots, the last). Latency runs up to there, and work that ends later continues *after
-//! the answer*. Without a root, as in an event log, or where recording ended before the root did,
-//! the answer's time is unknown, and the request ends with its last event. If a segment ends after
-//! the root by no more than their clocks may be off, it counts as ended by the answer, and its
-//! times are moved there. The model still uses the recorded times: the recorded order of two
-//! instants on one clock is more certain than their order after both were moved.
+//! **The answer.** A request ends when its caller has the answer, at the end of its root span (of
+//! several roots, the last). Latency is measured up to the answer. Work that ends later continues
+//! *after the answer*. The time of the answer is unknown without a root, as in an event log, or if
+//! recording ended before the root did; then the request ends with its last event. A segment may
+//! end after the root by no more than the error of their clocks. It then counts as ended by the
+//! answer, and its times are moved to the answer. The model still uses the recorded times: the
+//! recorded order of two instants on one clock is more certain than their order after both were
+//! moved.
 
 mod elements;
 pub mod from_events;
@@ -40,24 +40,25 @@ pub use thread_step::ThreadStep;
 pub struct ClockId(pub u16);
 
 impl ClockId {
-    /// A clock that is right.
+    /// A clock without errors.
     pub const EXACT: ClockId = ClockId(u16::MAX);
 }
 
 /// Error bounds of a clock's timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ClockBounds {
-    /// Maximum distance of a timestamp from the common time of the clock's island.
+    /// Maximum distance of a timestamp from the common time of the clock's island, in nanoseconds.
     pub error_ns: u64,
-    /// Maximum distance of two timestamps of this clock that may have been taken in either order.
+    /// Maximum distance, in nanoseconds, of two timestamps of this clock that may have been taken
+    /// in either order.
     pub tick_ns: u64,
-    /// Number of the clock's island. Between clocks of different islands, orders are unknown.
+    /// Number of the clock's island. The order of timestamps from different islands is unknown.
     pub island: u32,
 }
 
 impl ClockBounds {
-    /// Creates the bounds of a clock that is right within `error_ns`, and exact among its own
-    /// timestamps.
+    /// Creates the bounds of a clock whose error is at most `error_ns`, and whose own timestamps
+    /// are always in the right order.
     pub const fn within(error_ns: u64) -> ClockBounds {
         ClockBounds {
             error_ns,
@@ -81,8 +82,8 @@ impl ClockBounds {
         }
     }
 
-    /// Returns the maximum distance of timestamps of two different clocks that may have been taken
-    /// in either order.
+    /// Returns the maximum distance, in nanoseconds, of timestamps of two different clocks that may
+    /// have been taken in either order.
     fn tolerance_ns(self, other: ClockBounds) -> u64 {
         if self.island != other.island {
             return u64::MAX;
@@ -98,31 +99,33 @@ impl ClockBounds {
 pub struct ElementId(pub u32);
 
 impl ElementId {
-    /// No element.
+    /// Stands for no element.
     pub const NONE: ElementId = ElementId(u32::MAX);
 }
 
-/// The interval between two consecutive events of one task in which the task itself is active.
+/// Interval between two consecutive events of one task in which the task itself is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Number of the segment's label.
     pub id: SegmentId,
     /// The clock of `start_ns`.
     pub start_clock: ClockId,
-    /// The clock of `end_ns`. It is another one if the task moved to another host meanwhile.
+    /// The clock of `end_ns`. It differs from `start_clock` if the task moved to another host
+    /// meanwhile.
     pub end_clock: ClockId,
-    /// The data element that it works on.
+    /// The data element that the segment processes.
     pub element: ElementId,
-    /// Place in its thread of control, whose segments follow each other regardless of the clocks.
+    /// Position in the thread of control. Segments of a thread follow each other regardless of the
+    /// clocks.
     pub step: ThreadStep,
-    /// Nanoseconds since the Unix epoch.
+    /// Start, nanoseconds since the Unix epoch.
     pub start_ns: i64,
-    /// Nanoseconds since the Unix epoch; never before `start_ns`.
+    /// End, nanoseconds since the Unix epoch; never before `start_ns`.
     pub end_ns: i64,
 }
 
 impl Segment {
-    /// Creates a segment whose times are exact, and that works on no element.
+    /// Creates a segment with exact times and without an element.
     pub const fn new(id: SegmentId, start_ns: i64, end_ns: i64) -> Segment {
         let exact = ClockId::EXACT;
         let (element, step) = (ElementId::NONE, ThreadStep::NONE);
@@ -137,40 +140,41 @@ impl Segment {
         }
     }
 
-    /// Duration of the segment.
+    /// Returns the duration of the segment.
     pub fn duration_ns(&self) -> u64 {
         interval_ns(self.start_ns, self.end_ns)
     }
 }
 
-/// One request as the analyses see it.
+/// One request, cut into segments for the analyses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentedTrace {
     /// Id of the trace.
     pub id: TraceId,
-    /// Id as its source wrote it, if that was not hexadecimal.
+    /// Id as the source wrote it, if it is not hexadecimal; `None` otherwise.
     pub name: Option<Arc<str>>,
-    /// The first event of the request, in nanoseconds since the Unix epoch.
+    /// Time of the first event of the request, nanoseconds since the Unix epoch.
     pub start_ns: i64,
-    /// Instant at which the request's caller had its answer: the end of its latency. Between
-    /// `start_ns` and `end_ns`.
+    /// Instant at which the request's caller had the answer, nanoseconds since the Unix epoch. It
+    /// ends the latency and lies between `start_ns` and `end_ns`.
     pub answer_ns: i64,
-    /// The last event of the request: the answer, or the end of the work after it.
+    /// Time of the last event of the request, nanoseconds since the Unix epoch: the answer, or the
+    /// end of work after it.
     pub end_ns: i64,
-    /// Segments sorted by (start, end, id). To set them by hand, use [`SegmentedTrace::new`].
+    /// Segments sorted by (start, end, id). [`SegmentedTrace::new`] sorts them.
     pub segments: Vec<Segment>,
     /// Error bounds of each clock's timestamps. Clocks that are not listed are exact.
     pub clocks: Vec<ClockBounds>,
-    /// Recorded instants of the timestamps that were moved within the clocks' errors. The last
-    /// entries of `clocks`, one for each, hold the bounds of the moved timestamps, which may be off
-    /// by both clocks' errors.
+    /// Recorded instants of the timestamps that were moved within the clocks' errors. For each, one
+    /// of the last entries of `clocks` has the bounds of the moved timestamp, which may be off by
+    /// the errors of both clocks.
     pub moved: Vec<(i64, ClockId)>,
 }
 
 impl SegmentedTrace {
-    /// Creates a trace of these segments, in any order, with its end as the answer. Segments that
-    /// end before they start get length zero, and the request's interval is widened to hold every
-    /// segment, so that the fields' invariants hold.
+    /// Creates a trace of these segments, which may be in any order. The answer is the end of the
+    /// trace. To keep the fields' invariants, segments that end before they start get length zero,
+    /// and the request's interval is widened to include every segment.
     pub fn new(
         id: TraceId,
         name: Option<Arc<str>>,
@@ -180,7 +184,7 @@ impl SegmentedTrace {
     ) -> SegmentedTrace {
         for segment in &mut segments {
             if segment.end_ns < segment.start_ns {
-                // The end is now the start, and as uncertain.
+                // The end becomes the start, with the start's clock.
                 (segment.end_ns, segment.end_clock) = (segment.start_ns, segment.start_clock);
             }
         }
@@ -204,7 +208,7 @@ impl SegmentedTrace {
         }
     }
 
-    /// Returns the trace with this instant as its answer, clamped to its interval.
+    /// Returns the trace with this instant as its answer, clamped to the trace's interval.
     #[must_use]
     pub fn answered_at(self, answer_ns: i64) -> SegmentedTrace {
         SegmentedTrace {
@@ -225,8 +229,8 @@ impl SegmentedTrace {
             .all(|clock| *clock == ClockBounds::default())
     }
 
-    /// Returns the one tolerance between any two timestamps of the trace; `None` if it differs from
-    /// pair to pair.
+    /// Returns the tolerance between any two timestamps of the trace, in nanoseconds; `None` if it
+    /// differs from pair to pair.
     pub fn uniform_tolerance_ns(&self) -> Option<u64> {
         let Some(first) = self.clocks.first() else {
             return Some(0);
@@ -239,12 +243,12 @@ impl SegmentedTrace {
                 .iter()
                 .all(|s| listed(s.start_clock) && listed(s.end_clock))
         };
-        // A clock that is not listed is exact, and so no different from those that are.
+        // A clock that is not listed is exact, so it equals the listed clocks if these are exact.
         (is_one && (*first == ClockBounds::default() || all_listed())).then_some(first.tick_ns)
     }
 
-    /// Returns the maximum distance of two timestamps of these clocks that may have been taken in
-    /// either order.
+    /// Returns the maximum distance, in nanoseconds, of two timestamps of these clocks that may
+    /// have been taken in either order.
     pub fn tolerance_ns(&self, a: ClockId, b: ClockId) -> u64 {
         let (of_a, of_b) = (self.clock_bounds(a), self.clock_bounds(b));
         if a == b {
@@ -254,9 +258,9 @@ impl SegmentedTrace {
         }
     }
 
-    /// Returns a segment with its times and clocks as recorded. Moving timestamps uses evidence
-    /// that is less certain than an order on one clock. The result may end before it starts if the
-    /// two times are of different clocks.
+    /// Returns a segment with its times and clocks as recorded. The evidence for moving timestamps
+    /// is less certain than an order on one clock. The result may end before it starts if the two
+    /// times are of different clocks.
     pub fn as_recorded(&self, segment: &Segment) -> Segment {
         let recorded = |at: Instant| {
             let first = self.clocks.len().saturating_sub(self.moved.len());
@@ -285,12 +289,13 @@ impl SegmentedTrace {
             .unwrap_or_default()
     }
 
-    /// Returns the request's end-to-end latency: from its first event to its answer.
+    /// Returns the request's end-to-end latency, from its first event to its answer, in
+    /// nanoseconds.
     pub fn latency_ns(&self) -> u64 {
         interval_ns(self.start_ns, self.answer_ns)
     }
 
-    /// Returns the time that the request continued after its answer.
+    /// Returns the time that the request continued after its answer, in nanoseconds.
     pub fn after_answer_ns(&self) -> u64 {
         interval_ns(self.answer_ns, self.end_ns)
     }
@@ -310,17 +315,17 @@ fn sort(segments: &mut [Segment]) {
     });
 }
 
-/// Cuts one trace into segments, interning their labels. Diagnostics report flaws of the records,
-/// and everything else is used. The result does not depend on the order of `records.spans` and
-/// `records.events`.
+/// Cuts one trace into segments, and interns their labels. Returns diagnostics for flaws of the
+/// records; the rest of the records is used. The result does not depend on the order of
+/// `records.spans` and `records.events`.
 ///
 /// To cut many traces, keep a [`Segmenter`], which is several times faster.
 pub fn segment(records: &TraceRecords, labels: &mut Labels) -> (SegmentedTrace, Vec<Diagnostic>) {
     Segmenter::default().segment(records, labels)
 }
 
-/// Cuts traces into segments, and caches the names it has seen. Its memory is bounded by some 64
-/// MiB and the largest trace. Its results never depend on earlier traces.
+/// Cuts traces into segments, with a cache of names. Its memory is at most about 64 MiB plus what
+/// the largest trace needs. Its results never depend on earlier traces.
 #[derive(Clone, Debug, Default)]
 pub struct Segmenter {
     spans: SpanCutter,
@@ -328,8 +333,8 @@ pub struct Segmenter {
 }
 
 impl Segmenter {
-    /// Creates a segmenter that also takes the trailing token of an event-log event's name as its
-    /// element, see [`from_events`].
+    /// Creates a segmenter that also takes the trailing token of an event's name in an event log as
+    /// the event's element, see [`from_events`].
     pub fn with_trailing_elements() -> Segmenter {
         Segmenter {
             spans: SpanCutter::default(),
@@ -337,14 +342,14 @@ impl Segmenter {
         }
     }
 
-    /// Returns the spans of a trace in the tree by which they are cut: parents before children,
-    /// siblings in order of start. Of several spans with one id, it includes one.
+    /// Returns the spans of a trace in the order of the tree by which they are cut: parents before
+    /// children, siblings in order of start. Of several spans with the same id, the result has one.
     pub fn outline(&mut self, records: &TraceRecords) -> Vec<OutlineSpan> {
         self.spans.outline(records)
     }
 
-    /// Like [`segment`](segment()). The labels may differ between calls, though the same labels are
-    /// fastest.
+    /// Cuts one trace like [`segment`](segment()). The labels may differ between calls, but reusing
+    /// the same labels is fastest.
     pub fn segment(
         &mut self,
         records: &TraceRecords,
@@ -394,8 +399,8 @@ impl Segmenter {
     }
 }
 
-/// Returns the interval from a request's first event to its last, as moved within the clocks'
-/// errors.
+/// Returns the interval from a request's first event to its last, after timestamps were moved
+/// within the clocks' errors.
 fn whole_interval(records: &TraceRecords, pieces: &Pieces<'_>) -> (i64, i64) {
     let end_ns = |at_ns: i64, host: &Arc<str>| pieces.by_answer((at_ns, pieces.clock(host))).0;
     let of_events = records

@@ -1,7 +1,8 @@
-//! Slack of each component in the last request of each key, from which an ingress predicts.
+//! Slack of each component in the last request of each key. An ingress predicts the slack of a
+//! key's next request from it.
 //!
 //! Source: Chow et al., "The Mystery Machine" (OSDI 2014), §5.2. A component's slack in a request
-//! is the least of its segments': any of its work may be late by that much.
+//! is the least slack of its segments: each of them may be late by that much.
 
 use rustc_hash::FxHashMap;
 use stroboscope_tradeoff::{KEYS_MAX, SLACK_COMPONENTS_MAX, SlackModel};
@@ -12,11 +13,12 @@ use crate::label::Labels;
 use crate::prediction::{PredictionQuality, SlackHistory};
 use crate::task_path::{JOINT, unescape};
 
-/// Components of the segments, and the calls between components.
+/// Components that the segments belong to, and the calls between components. A component is a
+/// service or an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Components {
     names: Vec<String>,
-    /// Components of each segment, by the segment's number.
+    /// Indices of the components that each segment belongs to, by the segment's number.
     of_segment: Vec<Vec<usize>>,
     edges: Vec<(usize, usize)>,
     left_out: Vec<String>,
@@ -29,8 +31,9 @@ fn service(operation: &str) -> &str {
 }
 
 impl Components {
-    /// Finds these services (`ranker`) and operations (`ranker:score`). An empty list selects all
-    /// services, the first ones by name if there are too many.
+    /// Finds the segments of the services (`ranker`) and operations (`ranker:score`) in `wanted`.
+    /// An empty list selects all services. Of more than [`SLACK_COMPONENTS_MAX`] components, the
+    /// first by name are kept.
     #[must_use]
     pub fn of(labels: &Labels, wanted: &[String]) -> Self {
         let operations: Vec<String> = labels.iter().map(|(_, label)| label.operation()).collect();
@@ -62,8 +65,7 @@ impl Components {
         for (_, label) in labels.iter() {
             let mut caller: Option<usize> = None;
             for operation in label.task.split(JOINT) {
-                // The narrowest component of the operation: its own name is longer than its
-                // service's.
+                // The operation's own component comes before its service's: the longer name wins.
                 let operation = unescape(operation);
                 let of = of_operation(&operation);
                 let Some(at) = of.into_iter().max_by_key(|place| names[*place].len()) else {
@@ -80,7 +82,7 @@ impl Components {
         found
     }
 
-    /// Adds an edge unless it would close a cycle.
+    /// Adds a call between two components, unless it would close a cycle.
     fn add_edge(&mut self, before: usize, after: usize) {
         let (mut reached, mut next) = (vec![after], vec![after]);
         while let Some(at) = next.pop() {
@@ -96,13 +98,13 @@ impl Components {
         }
     }
 
-    /// Names of the components, sorted.
+    /// Returns the names of the components, sorted.
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Names of the services that found no room.
+    /// Returns the names that were left out because there were too many components.
     #[must_use]
     pub fn left_out(&self) -> &[String] {
         &self.left_out
@@ -117,8 +119,8 @@ impl Components {
             .map(|(_, name)| name.as_str())
     }
 
-    /// Returns the slack of each component in a request, in ns; `None` for a component that the
-    /// caller does not wait for.
+    /// Returns the slack of each component in a request, in ns; `None` for a component without
+    /// segments before the answer.
     fn slack_ns(&self, path: &TracePath) -> Vec<Option<u64>> {
         let mut slack = vec![None::<u64>; self.names.len()];
         for timing in path.segments.iter().filter(|timing| !timing.after_answer) {
@@ -132,12 +134,13 @@ impl Components {
     }
 }
 
-/// The last request of each key.
+/// Slack in the last request of each key, with the data to judge predictions from it.
 #[derive(Clone, Debug, Default)]
 pub struct SlackByKey {
-    /// Start of each key's last request, with the components' slack in µs, by the key's hash.
+    /// Last request of each key, by the key's hash: its start in nanoseconds, and the slack of each
+    /// component in µs.
     last: FxHashMap<u64, (i64, Vec<u32>)>,
-    /// Slack and history of each component.
+    /// Distribution and history of the slack of each component.
     seen: Vec<(Distribution, SlackHistory)>,
     forgotten: u64,
 }
@@ -147,16 +150,16 @@ pub struct SlackByKey {
 pub struct ComponentSlack {
     /// Name of the component.
     pub component: String,
-    /// Slack in all requests that the component takes part in.
+    /// Slack of the component in all requests in which it has segments before the answer.
     pub slack: Distribution,
-    /// Threshold above which the component has slack.
+    /// Threshold above which the component has slack, in nanoseconds.
     pub threshold_ns: u64,
-    /// Quality of predicting each request from the previous one of its key.
+    /// Quality of predicting each request from the previous request of its key.
     pub quality: PredictionQuality,
 }
 
 impl SlackByKey {
-    /// Adds one request.
+    /// Adds one request of a key.
     pub fn observe(&mut self, components: &Components, key: &str, start_ns: i64, path: &TracePath) {
         let slack_ns = components.slack_ns(path);
         self.seen.resize_with(slack_ns.len(), Default::default);
@@ -173,7 +176,8 @@ impl SlackByKey {
 
     fn take(&mut self, key: u64, request: (i64, Vec<u32>)) {
         let last = self.last.entry(key).or_insert_with(|| request.clone());
-        // Ties between simultaneous requests are broken deterministically.
+        // Of simultaneous requests, the one with the larger list of slacks is kept, so that the
+        // result does not depend on their order.
         if *last < request {
             *last = request;
         }
@@ -182,7 +186,7 @@ impl SlackByKey {
         }
     }
 
-    /// Evicts all but the latest keys.
+    /// Evicts all but the [`KEYS_MAX`] keys whose last requests are the latest.
     fn forget(&mut self) {
         let excess = self.last.len().saturating_sub(KEYS_MAX);
         if excess == 0 {
@@ -212,14 +216,15 @@ impl SlackByKey {
         }
     }
 
-    /// Returns the number of keys that found no room. The most recent ones are kept.
+    /// Returns the number of keys evicted so far. The keys with the latest requests are kept.
     #[must_use]
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// Returns the model, its quality for the observed requests, and the number of evicted keys.
-    /// Slack means more than `threshold_ns`, or more than the component's median if that is `None`.
+    /// Returns the model, its quality for the observed requests, and the number of evicted keys. A
+    /// component has slack in a request if the slack exceeds `threshold_ns`. If that is `None`, the
+    /// threshold is the component's median slack.
     #[must_use]
     pub fn finish(
         mut self,

@@ -1,13 +1,13 @@
 //! Validates slack by the correlation of server time and latency (The Mystery Machine, §5.2,
 //! figures 9 and 10).
 //!
-//! With little slack, a slower server makes a slower request; with much, it should not. So requests
-//! are put into buckets of equal size by slack, and the correlation of server time and latency is
-//! computed for each: it should fall.
+//! With little slack, a slower server makes a slower request; with much slack, it should not. So
+//! requests are put into buckets of equal size by slack, and each bucket yields the correlation of
+//! server time and latency. The correlation should fall as slack grows.
 //!
-//! The validation takes two passes: the first records all slacks in a [`Distribution`], whose
-//! quantiles are the edges of the buckets. Memory does not follow the number of requests, and parts
-//! merge to the whole.
+//! The validation takes two passes. The first records all slacks in a [`Distribution`], whose
+//! quantiles are the edges of the buckets; the second fills the buckets. Memory does not grow with
+//! the number of requests, and buckets of several parts can be merged.
 
 use crate::critical_path::TracePath;
 use crate::distribution::{Distribution, LONGEST_NS};
@@ -17,17 +17,17 @@ use std::collections::BTreeMap;
 /// Server time, slack and latency of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerTime {
-    /// Total duration of its server segments.
+    /// Total duration of the request's server segments.
     pub server_ns: u64,
-    /// Slack of the last server segment to end: of the last data item that the server sent.
+    /// Slack of the last server segment to end, which sends the last data item.
     pub slack_ns: u64,
     /// Latency of the request.
     pub latency_ns: u64,
 }
 
 impl ServerTime {
-    /// Sums up the segments that satisfy `is_server`, up to the answer; `None` if the request has
-    /// none of them.
+    /// Sums up the segments before the answer for which `is_server` returns `true`; `None` if there
+    /// are none.
     pub fn of(path: &TracePath, is_server: impl Fn(SegmentId) -> bool) -> Option<ServerTime> {
         let server = || {
             path.segments
@@ -44,10 +44,11 @@ impl ServerTime {
     }
 }
 
-/// Requests of about the same slack. Durations count as at most [`LONGEST_NS`].
+/// Requests with about the same slack. Durations above [`LONGEST_NS`] count as [`LONGEST_NS`].
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct SlackBucket {
-    /// Upper limit of the slack. The previous bucket's limit is the exclusive lower limit.
+    /// Inclusive upper limit of the slack. The previous bucket's limit is the exclusive lower
+    /// limit.
     pub slack_max_ns: u64,
     /// Number of requests.
     pub requests: u64,
@@ -56,7 +57,8 @@ pub struct SlackBucket {
     xx: u128,
     yy: u128,
     xy: u128,
-    /// Requests by server time and latency, four cells to an octave: see [`heat_cell_ns`].
+    /// Number of requests by the cells of their server time and latency. There are four cells per
+    /// octave, see [`heat_cell_ns`].
     pub heat: BTreeMap<(u8, u8), u64>,
 }
 
@@ -71,7 +73,7 @@ impl SlackBucket {
         self.requests += 1;
         self.x += x;
         self.y += y;
-        // Each product is at most 2⁹²: there is room for 2³⁶ requests.
+        // Each product is at most 2⁹², so the sums have room for 2³⁶ requests.
         self.xx += x * x;
         self.yy += y * y;
         self.xy += x * y;
@@ -89,8 +91,8 @@ impl SlackBucket {
         }
     }
 
-    /// Returns Pearson's correlation of server time and latency; `None` if one of them does not
-    /// vary.
+    /// Returns Pearson's correlation of server time and latency; `None` if server time or latency
+    /// does not vary.
     pub fn correlation(&self) -> Option<f64> {
         if self.requests < 2 {
             return None;
@@ -103,7 +105,7 @@ impl SlackBucket {
             deviation(self.xx, self.x, self.x),
             deviation(self.yy, self.y, self.y),
         );
-        // Rounding leaves a residue of equal values, which is no variance.
+        // Rounding leaves a small residue for equal values, which does not count as variance.
         let varies = |deviation: f64, squares: u128| deviation > squares as f64 / n * 1e-12;
         let defined = varies(xx, self.xx) && varies(yy, self.yy);
         defined.then(|| (deviation(self.xy, self.x, self.y) / (xx * yy).sqrt()).clamp(-1.0, 1.0))
@@ -120,7 +122,7 @@ fn heat_cell(duration_ns: u64) -> u8 {
     (octave * 4) as u8 + quarter as u8
 }
 
-/// Returns the shortest duration of a cell of [`SlackBucket::heat`].
+/// Returns the shortest duration of a cell of [`SlackBucket::heat`], in nanoseconds.
 pub fn heat_cell_ns(cell: u8) -> u64 {
     let (octave, quarter) = (u32::from(cell / 4).min(63), u64::from(cell % 4));
     (1 << octave)
@@ -139,7 +141,7 @@ pub struct SlackValidation {
 
 impl SlackValidation {
     /// Creates this number of buckets of about equal size, from the slacks of all requests. There
-    /// are fewer where many slacks are equal.
+    /// are fewer buckets if many slacks are equal.
     pub fn new(slacks: &Distribution, buckets: usize) -> SlackValidation {
         let edge = |number: usize| slacks.quantile_ns(number as f64 / buckets as f64);
         let mut edges: Vec<u64> = (1..buckets).map(edge).chain([u64::MAX]).collect();
@@ -153,7 +155,7 @@ impl SlackValidation {
         }
     }
 
-    /// Adds one request.
+    /// Adds one request to the bucket of its slack.
     pub fn observe(&mut self, request: ServerTime) {
         let at = self
             .buckets
@@ -164,7 +166,7 @@ impl SlackValidation {
         }
     }
 
-    /// Adds the requests of `other`, which must be created from the same slacks.
+    /// Adds the requests of `other`, whose buckets must be created from the same slacks.
     pub fn merge(&mut self, other: &SlackValidation) {
         self.buckets
             .iter_mut()
@@ -172,7 +174,7 @@ impl SlackValidation {
             .for_each(|(own, other)| own.merge(other));
     }
 
-    /// Buckets in order of increasing slack.
+    /// Returns the buckets in order of increasing slack.
     pub fn buckets(&self) -> &[SlackBucket] {
         &self.buckets
     }

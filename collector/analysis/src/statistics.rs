@@ -56,7 +56,7 @@ impl ShareSample {
         self.count
     }
 
-    /// Returns the mean of the shares; 0 without any.
+    /// Returns the mean of the shares; 0 if there are none.
     pub fn mean(&self) -> f64 {
         if self.count == 0 {
             0.0
@@ -65,7 +65,7 @@ impl ShareSample {
         }
     }
 
-    /// Returns the variance of the shares, with n - 1; 0 with fewer than two.
+    /// Returns the sample variance of the shares, with divisor n - 1; 0 for fewer than two shares.
     pub fn variance(&self) -> f64 {
         if self.count < 2 {
             return 0.0;
@@ -76,17 +76,18 @@ impl ShareSample {
     }
 }
 
-/// Difference of two samples.
+/// Difference between two samples of shares.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {
     /// Mean of the first sample minus mean of the second.
     pub mean: f64,
-    /// Cohen's d: the difference of the means in units of the pooled standard deviation. Infinite
-    /// if neither sample varies but their means differ.
+    /// Cohen's d: the difference of the means in units of the pooled standard deviation. It is
+    /// infinite if neither sample varies but their means differ, and 0 if a sample has fewer than
+    /// two shares.
     pub effect_size: f64,
-    /// Two-sided p-value of Welch's t-test. It assumes independent requests and means that are
-    /// about normal, which some tens of requests on either side ensure. It is 1 with fewer than
-    /// two.
+    /// Two-sided p-value of Welch's t-test. It assumes independent requests and approximately
+    /// normal means, for which tens of requests in each sample suffice. It is 1 if a sample has
+    /// fewer than two shares.
     pub p_value: f64,
 }
 
@@ -120,8 +121,8 @@ pub fn welch(one: &ShareSample, other: &ShareSample) -> Difference {
     }
 }
 
-/// Returns the probability that Student's t of this many degrees of freedom is at least this far
-/// from 0.
+/// Returns the probability that a value of Student's t distribution with `freedom` degrees of
+/// freedom is at least as far from 0 as `t`.
 pub fn student_two_sided(t: f64, freedom: f64) -> f64 {
     if !(t.is_finite() && freedom > 0.0) {
         return if t.is_infinite() { 0.0 } else { 1.0 };
@@ -130,7 +131,7 @@ pub fn student_two_sided(t: f64, freedom: f64) -> f64 {
 }
 
 /// Returns the distance from the mean, in standard deviations, that a normal value exceeds with
-/// this two-sided probability; at most 38.
+/// two-sided probability `p_value`; at most 38.
 pub fn normal_deviation(p_value: f64) -> f64 {
     let (mut low, mut high) = (0.0, 38.0);
     for _ in 0..60 {
@@ -158,7 +159,7 @@ pub(crate) fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     }
     let front =
         (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (1.0 - x).ln()).exp();
-    // The fraction converges fast on this side of the mean only.
+    // The fraction converges fast only on this side of the mean.
     if x < (a + 1.0) / (a + b + 2.0) {
         front * beta_fraction(a, b, x) / a
     } else {
@@ -166,8 +167,8 @@ pub(crate) fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     }
 }
 
-/// Evaluates the continued fraction by Lentz's method. It ends after some √max(a, b) steps; the
-/// bound only guards against NaN.
+/// Evaluates the continued fraction by Lentz's method. It takes about √max(a, b) steps; the maximum
+/// only guards against NaN.
 fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
     const STEPS_MAX: usize = 20_000;
     let away_from_zero = |v: f64| if v.abs() < 1e-300 { 1e-300 } else { v };
@@ -218,9 +219,9 @@ fn ln_gamma(x: f64) -> f64 {
     0.5 * (2.0 * std::f64::consts::PI).ln() + (x + 0.5) * t.ln() - t + sum.ln()
 }
 
-/// Corrects p-values of many tests for their number. Among the hypotheses rejected because their
-/// result is at most q, at most a fraction q is true on average (Benjamini and Hochberg, 1995).
-/// Results are in the order of the input.
+/// Corrects the p-values of many tests for their number (Benjamini and Hochberg, 1995). If all
+/// hypotheses with a corrected value of at most q are rejected, on average at most a fraction q of
+/// them is true. Results are in the order of the input.
 pub fn benjamini_hochberg(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_by(|a, b| p_values[*a].total_cmp(&p_values[*b]));
@@ -233,8 +234,8 @@ pub fn benjamini_hochberg(p_values: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// Returns Pearson's correlation coefficient of pairs; `None` if it is not defined: fewer than two
-/// pairs, or one side constant.
+/// Returns Pearson's correlation coefficient of the pairs; `None` for fewer than two pairs, or if
+/// either component is constant.
 pub fn correlation(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> Option<f64> {
     let n = pairs.clone().count() as f64;
     let (x, y) = pairs

@@ -32,7 +32,7 @@ impl fmt::Display for RelationName {
     }
 }
 
-/// A relation that is believed of one range only, though both test it.
+/// A relation that is believed of only one range, although both ranges test it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangedRelation {
     /// The relation that changed.
@@ -45,14 +45,14 @@ pub struct ChangedRelation {
     pub evidence: ChangeEvidence,
 }
 
-/// A segment that occurs in one range only.
+/// A segment that occurs in only one range.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangedSegment {
     /// The segment's label.
     pub label: SegmentLabel,
-    /// Requests of the earlier range with it.
+    /// Share of the earlier range's requests that have the segment.
     pub before: Share,
-    /// Requests of the later range with it.
+    /// Share of the later range's requests that have the segment.
     pub after: Share,
     /// Evidence that the change is not chance.
     pub evidence: ChangeEvidence,
@@ -61,19 +61,19 @@ pub struct ChangedSegment {
 /// Certainty of a difference between two samples of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChangeEvidence {
-    /// Probability of a difference of this size or more if nothing has changed (Fisher's exact
+    /// Probability of a difference of at least this size if nothing has changed (Fisher's exact
     /// test, two-sided).
     pub p_value: f64,
     /// P-value corrected for the number of differences examined (Benjamini and Hochberg): of all
     /// changes up to this q-value, at most this fraction is chance.
     pub q_value: f64,
-    /// Minimum change (at 95 %) of the share of requests that contradict the relation, or have the
-    /// segment.
+    /// Minimum change, 0 to 1, of the share of requests that contradict the relation or have the
+    /// segment, at 95 % confidence.
     pub at_least: f64,
 }
 
-/// Changes from one range to another. The lists hold the significant ones, the largest certain
-/// change first.
+/// Changes from one range to another. The lists have the significant changes, the largest
+/// `at_least` first.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct StructuralChange {
     /// Relations that hold only in the later range.
@@ -84,39 +84,40 @@ pub struct StructuralChange {
     pub appeared: Vec<ChangedSegment>,
     /// Segments that only the earlier range has.
     pub vanished: Vec<ChangedSegment>,
-    /// Number of further differences, which two samples of the same system would also show.
+    /// Numbers of further differences, which two samples of an unchanged system would also show.
     pub by_chance: ByChance,
     /// Number of relations that both ranges test in a way that could show a change. Q-values
     /// correct for this number.
     pub tested: usize,
-    /// Relations of the later range that the earlier one did not test: their segments are new, or
-    /// were never seen together.
+    /// Number of relations of the later range that the earlier range did not test: their segments
+    /// are new, or did not occur together before.
     pub untested_before: usize,
-    /// Relations of the earlier range that the later one did not test.
+    /// Number of relations of the earlier range that the later range did not test.
     pub untested_after: usize,
 }
 
-/// Differences between two ranges that sampling explains.
+/// Numbers of differences between two ranges that chance can explain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ByChance {
-    /// Relations that hold only in the later range.
+    /// Number of relations that hold only in the later range.
     pub gained: usize,
-    /// Relations that hold only in the earlier range.
+    /// Number of relations that hold only in the earlier range.
     pub lost: usize,
-    /// Segments that only the later range has.
+    /// Number of segments that only the later range has.
     pub appeared: usize,
-    /// Segments that only the earlier range has.
+    /// Number of segments that only the earlier range has.
     pub vanished: usize,
 }
 
 type RelationSupport = BTreeMap<RelationName, Support>;
 
 impl StructuralChange {
-    /// Compares the relations believed of two ranges at this tolerance. Of the changes listed, at
-    /// most the fraction `false_discoveries` is chance, on average; 1 lists all differences.
+    /// Compares the relations that the models of two ranges believe at this tolerance. On average,
+    /// at most the fraction `false_discoveries` of the listed changes is chance; 1 lists all
+    /// differences.
     ///
     /// A relation with no counterexample in one range and three in the other has not necessarily
-    /// changed: few requests easily miss few counterexamples. So each relation that both ranges
+    /// changed: few requests easily miss rare counterexamples. So each relation that both ranges
     /// test, believed or not, is tested for equal rates of contradiction.
     pub fn between(
         before: &Model,
@@ -188,8 +189,9 @@ impl StructuralChange {
     }
 }
 
-/// Splits off the significant differences: at most the fraction `most` of them is chance. Returns
-/// them, the largest certain change first, and the number of others. Equals stay in their order.
+/// Selects the significant differences, of which at most the fraction `most` is chance. Returns
+/// them, the largest `at_least` first, and the number of the other differences. Equal ones keep
+/// their order.
 fn certain<T>(all: Vec<T>, evidence: impl Fn(&T) -> ChangeEvidence, most: f64) -> (Vec<T>, usize) {
     let count = all.len();
     let mut certain: Vec<T> = all
@@ -213,7 +215,7 @@ fn share(support: Support) -> Share {
     }
 }
 
-/// P-values of all simultaneous tests, in order, and their q-values.
+/// P-values of all simultaneous tests, in ascending order, and their q-values.
 #[derive(Default)]
 struct Tests {
     count: usize,
@@ -222,8 +224,8 @@ struct Tests {
 }
 
 impl Tests {
-    /// Tests all relations that both models test, believed or not. Testing only apparent changes
-    /// would make chance look like one.
+    /// Tests all relations that both models test, believed or not. If only apparent changes were
+    /// tested, chance would look like a change.
     fn of(before: &Model, after: &Model) -> Tests {
         let ids: Vec<Option<SegmentId>> = before
             .labels()
@@ -254,7 +256,7 @@ impl Tests {
             if pair.a != pair.b {
                 shares.push(both(|pair| pair.contradictions));
             }
-            // The overlaps of (b, a) are equal.
+            // The pair (b, a) has the same overlaps.
             if pair.a <= pair.b {
                 shares.push(both(|pair| pair.overlaps));
             }
@@ -303,7 +305,8 @@ impl Tests {
     }
 }
 
-/// Finds segments that only the later, and only the earlier model has seen, in order of name.
+/// Finds the segments that only the later model has, and those that only the earlier model has, in
+/// order of label.
 fn segments(before: &Model, after: &Model) -> [Vec<ChangedSegment>; 2] {
     let seen = |model: &Model, label: &SegmentLabel| {
         let id = model.labels().id(&label.task, &label.start, &label.end);
@@ -352,7 +355,7 @@ fn believed(model: &Model, tolerance: f64) -> RelationSupport {
     }
     for relation in relations.all_mutual_exclusion() {
         if let Some((a, b)) = label(relation.first).zip(label(relation.second)) {
-            // Segment numbers differ between the models; names do not.
+            // Order by label: segment numbers differ between the models.
             let (a, b) = if a < b { (a, b) } else { (b, a) };
             believed.insert(RelationName::MutualExclusion(a, b), relation.support);
         }
@@ -364,7 +367,8 @@ fn believed(model: &Model, tolerance: f64) -> RelationSupport {
     believed
 }
 
-/// True if a relation is believed. Segments that are always in order exclude each other as well.
+/// Reports whether a relation is believed. Segments that are always in order also exclude each
+/// other.
 fn holds(believed: &RelationSupport, relation: &RelationName) -> bool {
     let in_order = |a: &SegmentLabel, b: &SegmentLabel| {
         believed.contains_key(&RelationName::HappensBefore(a.clone(), b.clone()))
@@ -373,7 +377,8 @@ fn holds(believed: &RelationSupport, relation: &RelationName) -> bool {
         || matches!(relation, RelationName::MutualExclusion(a, b) if in_order(a, b) || in_order(b, a))
 }
 
-/// Returns the support that a model has for a relation; `None` if the model never tested it.
+/// Returns the support that a model has for a relation; `None` if no trace of the model tested the
+/// relation.
 fn tested(model: &Model, relation: &RelationName) -> Option<Support> {
     let id = |label: &SegmentLabel| model.labels().id(&label.task, &label.start, &label.end);
     let support = match relation {

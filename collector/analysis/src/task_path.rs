@@ -1,8 +1,8 @@
-//! The text of task paths: `client:page > edge:newsfeed.v1.Page/Load > web:auth#2`.
+//! Text of task paths, such as `client:page > edge:newsfeed.v1.Page/Load > web:auth#2`.
 //!
-//! Components are joined by ` > `. A `>` inside a component that stands alone (at the component's
-//! edge or with a space on either side) would read as a joint, and is escaped as `\>`. If it
-//! already has backslashes before it, it gets one more, so that every path can be parsed back.
+//! Components are joined by ` > `. A `>` inside a component looks like a joint if spaces or the
+//! component's edges surround it. Such a `>` is escaped as `\>`. If backslashes already precede it,
+//! it gets one more, so that every path can be parsed back.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ pub fn escape(component: &str) -> Cow<'_, str> {
     rewrite(component, |backslashes| backslashes + 1)
 }
 
-/// Returns the component that is written like this in a path.
+/// Returns the original text of a component as it is written in a path.
 pub(crate) fn unescape(component: &str) -> Cow<'_, str> {
     rewrite(component, |backslashes| backslashes.saturating_sub(1))
 }
@@ -25,9 +25,9 @@ pub fn last_component(path: &str) -> &str {
         .map_or(path, |at| &path[at + JOINT.len()..])
 }
 
-/// Changes the number of backslashes in each word of backslashes and one `>`.
+/// Changes the number of backslashes in each word that consists of backslashes and one final `>`.
 fn rewrite(component: &str, backslashes: impl Fn(usize) -> usize) -> Cow<'_, str> {
-    // Most names hold no `>` at all.
+    // Most names contain no `>`.
     if !component.contains('>') {
         return Cow::Borrowed(component);
     }

@@ -1,9 +1,9 @@
-//! Learns data-quality tradeoffs from their records: the time they save, their cost, and the data
-//! given up.
+//! Learns models of data-quality tradeoffs from recorded requests: the time that giving up data
+//! saves, and the quality that it costs.
 //!
 //! Source: Chow, "Scaling causality analysis for production systems" (dissertation, 2016), chapter
-//! IV (DQBarge), §4.3.2 and §4.3.4. The models and the decisions based on them are
-//! [`stroboscope_tradeoff`]'s, which the SDK shares.
+//! IV (DQBarge), §4.3.2 and §4.3.4. The models, and the decisions based on them, are in
+//! [`stroboscope_tradeoff`], which the SDK also uses.
 
 mod observed;
 mod performance;
@@ -30,26 +30,26 @@ pub use sweep::{Level, LoadSweep, SweepSettings};
 pub struct LearnSettings {
     /// Options for the time that tradeoffs save.
     pub performance: PerformanceSettings,
-    /// Options for the quality that they cost.
+    /// Options for the quality that tradeoffs cost.
     pub quality: QualitySettings,
 }
 
 /// Reason why a point has no model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotLearned {
-    /// No request explored.
+    /// No request explored the point.
     #[error(
         "no request explored it: send copies of requests with explore.POINT in their baggage, at rates from 0 to nearly 1"
     )]
     NothingExplored,
-    /// Too few requests explored it at any load.
+    /// Too few requests explored the point with one tradeoff rate at one load.
     #[error(
         "{requests} requests explored it, and there are no {needed} of one tradeoff rate at one load: explore for longer"
     )]
     TooFew {
-        /// Number of requests that explored.
+        /// Number of requests that explored the point.
         requests: usize,
-        /// Number of requests needed at one load.
+        /// Number of requests needed with one tradeoff rate at one load.
         needed: usize,
     },
 }
@@ -57,9 +57,9 @@ pub enum NotLearned {
 /// Models learned for one point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LearnedPoint {
-    /// Latency by load and tradeoff rate.
+    /// Model of the latency, by load and tradeoff rate.
     pub performance: PerformanceModel,
-    /// Loss by provenance.
+    /// Model of the loss that an item's absence causes, by the item's provenance.
     pub quality: QualityModel,
     /// Number of requests that the performance model was learned from.
     pub requests: usize,
@@ -69,7 +69,7 @@ pub struct LearnedPoint {
     pub judged: usize,
 }
 
-/// Learns the models of each point.
+/// Learns the models of each point, by the point's name.
 #[must_use]
 pub fn learn(
     observed: &TradeoffObservations,

@@ -1,15 +1,14 @@
-//! Predicts the latency of requests if a segment took less time, or more (The Mystery Machine,
-//! §5.2).
+//! Predicts the latency of requests if segments took less or more time (The Mystery Machine, §5.2).
 //!
-//! A request is replayed: each segment starts its wait when the last of its predecessors has ended
-//! in the replay, and then takes its new duration. A segment that only waited ends when the awaited
-//! event occurs, see [`WaitModel`]: it is no work, and does not keep its length. Other waits and
-//! the tail keep their lengths, as the log does not show their reasons. If nothing changes, every
-//! segment starts and ends at its recorded times, so the latency is exactly the request's.
+//! A request is replayed. Each segment starts its wait when the last of its predecessors has ended
+//! in the replay, and then takes its new duration. A segment that only waits does not keep its
+//! length: it ends when the awaited event occurs, see [`WaitModel`]. Other waits and the tail keep
+//! their lengths, because the records do not show their reasons. If nothing changes, every segment
+//! starts and ends at its recorded times, so the replayed latency equals the recorded one.
 //!
-//! A segment that works first and then waits shows the end of its waiting, but not the beginning.
-//! Its work is only known to be no longer than the shortest such time of all requests, so the
-//! result is a range: see [`ReplayedLatency`].
+//! A segment that first works and then waits shows when its waiting ended, but not when it began.
+//! Its work is at most as long as the shortest time before the awaited event in any request. The
+//! result is therefore a range, see [`ReplayedLatency`].
 
 mod contention;
 mod ends;
@@ -43,7 +42,7 @@ use shared_queues::{QueueWait, wait_of};
 use std::borrow::Cow;
 use waits::Waits;
 
-/// Change of a segment's duration.
+/// Hypothetical change of a segment's duration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
     /// Multiplies the duration, and rounds it to whole nanoseconds. NaN and negative factors count
@@ -59,7 +58,7 @@ impl Change {
     /// Returns the new duration.
     pub fn of(self, duration_ns: u64) -> u64 {
         match self {
-            // Exact, where floating point would round long durations.
+            // This is exact; floating point would round long durations.
             Change::Scale(1.0) => duration_ns,
             // The cast saturates, and converts NaN to 0.
             Change::Scale(factor) => (duration_ns as f64 * factor).round() as u64,
@@ -69,51 +68,54 @@ impl Change {
     }
 }
 
-/// Latency of a request after a change.
+/// Latency of a request after a change, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayedLatency {
-    /// Latency if segments that are known to wait did nothing else until then.
+    /// Latency if segments that are known to wait did no work before the awaited event.
     pub latency_ns: u64,
-    /// Latency if they worked before it for as long as possible.
+    /// Latency if segments that are known to wait worked for as long as possible before the awaited
+    /// event.
     pub longest_ns: u64,
-    /// Lower limit that the model allows.
+    /// Least latency that the model allows.
     pub least_ns: u64,
-    /// Upper limit that the model allows.
+    /// Greatest latency that the model allows.
     pub most_ns: u64,
 }
 
-/// Assumption where requests do not decide.
+/// Assumption about facts that the recorded requests do not show.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Assumption {
-    /// The relations inferred from requests, and nothing else.
+    /// No assumption beyond the relations and waits inferred from requests.
     AsTold,
-    /// Segments that are known to wait worked before it for as long as possible.
+    /// Segments that are known to wait worked for as long as possible before the awaited event.
     WorkedBefore,
-    /// Segments that always end at one instant wait for that instant.
+    /// Segments that always end at the same time after the request's start wait for that time.
     WaitsIfUndecided,
     /// Waits in shared queues keep their lengths.
     QueuesKept,
-    /// Load has the least possible effect; in the next variant, the greatest.
+    /// Load has the least possible effect. In the next variant, it has the greatest.
     LeastLoad,
     MostLoad,
 }
 
-/// Uncertainty of waits in shared queues, as a fraction of their change: the instants at which they
-/// begin are partly drawn at random.
+/// Uncertainty of the effect of shared queues, as a fraction of the effect. The instants at which
+/// waits begin are partly drawn at random.
 const QUEUES_UNSURE: f64 = 0.1;
 
-/// Changes of segments, chosen by their labels.
+/// Replays requests with changed segments. A function chooses the change of each label.
 pub struct WhatIf<'a, F> {
     waiting: &'a WaitModel,
     queues: Option<&'a ChangedWaits>,
     change: F,
-    /// Change of each segment, by segment id.
+    /// Change of each segment, by segment id; `None` if the segment is unchanged.
     decided: Vec<Option<Change>>,
-    /// Part of each segment's length that is due to the changed load, by segment id.
+    /// Part of each segment's length that is due to the changed load, by segment id; `None` if load
+    /// has no effect on the segment.
     loads: Vec<Option<LoadedPart>>,
 }
 
-/// Share of a length that is due to visits, and the factor by which these change.
+/// Share of a length that is due to other visits (0 to 1), and the factor by which the length of
+/// these visits changes.
 #[derive(Clone, Copy, Debug)]
 struct LoadedPart {
     share: f64,
@@ -121,7 +123,8 @@ struct LoadedPart {
 }
 
 impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
-    /// Changes the segments for which `change` returns a change. It is called once for each label.
+    /// Changes the segments for which `change` returns a change. `change` is called once for each
+    /// label.
     pub fn new(waiting: &'a WaitModel, change: F) -> WhatIf<'a, F> {
         WhatIf {
             waiting,
@@ -132,15 +135,16 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
         }
     }
 
-    /// Applies the queue waits that [`WaitModel::changed_queues`] found for the same change in all
-    /// requests.
+    /// Applies the waits in shared queues that [`WaitModel::changed_queues`] computed for the same
+    /// change.
     pub fn with_queues(self, queues: &'a ChangedWaits) -> Self {
         let queues = Some(queues).filter(|queues| !queues.is_empty());
         WhatIf { queues, ..self }
     }
 
-    /// Returns the request's new latency. `path` is [`analyse`](crate::critical_path::analyse)'s of
-    /// the same trace and relations; every call must pass the labels that the trace was cut with.
+    /// Returns the request's new latency. [`analyse`](crate::critical_path::analyse) must have
+    /// computed `path` from the same trace and relations. Every call must pass the labels that the
+    /// trace was cut with.
     pub fn replay(
         &mut self,
         trace: &SegmentedTrace,
@@ -211,7 +215,7 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
         }
     }
 
-    /// Determines the changes of new labels.
+    /// Determines the changes of labels that were added since the last call.
     fn decide(&mut self, labels: &Labels) {
         let known = self.decided.len();
         if known == labels.len() {
@@ -220,7 +224,7 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
         let new = labels.iter().skip(known);
         self.decided
             .extend(new.map(|(id, label)| (self.change)(id, label)));
-        // The load counts for all services on the paths to the changed segments.
+        // The load changes for all services on the paths to the changed segments.
         let (mut services, mut was_ns, mut is_ns) = (FxHashSet::default(), 0.0, 0.0);
         for ((_, label), change) in labels.iter().zip(&self.decided) {
             if change.is_some() {
@@ -244,15 +248,15 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
     }
 }
 
-/// Lengths of one request's stretches after the changes.
+/// Lengths of one request's stretches of time after the changes.
 struct ChangedLengths<'a> {
     trace: &'a SegmentedTrace,
     waiting: &'a WaitModel,
     decided: &'a [Option<Change>],
     assuming: Assumption,
-    /// Waits in shared queues.
+    /// Waits of this request in shared queues.
     waits: Cow<'a, [QueueWait]>,
-    /// Waits of a request that is not in the sample.
+    /// Changed waits of the sampled requests, for a request outside the sample; `None` otherwise.
     others: Option<&'a ChangedWaits>,
     loads: &'a [Option<LoadedPart>],
 }
@@ -262,7 +266,8 @@ impl ChangedLengths<'_> {
         self.decided.get(id.index()).copied().flatten()
     }
 
-    /// Returns the label whose time the wait before this segment is, if it is known.
+    /// Returns the label of the own time that the wait before this segment belongs to; `None` if it
+    /// is unknown.
     fn lead(&self, id: SegmentId) -> Option<SegmentId> {
         self.waiting.own.leads.get(id.index()).copied().flatten()
     }
@@ -315,7 +320,7 @@ impl Lengths for ChangedLengths<'_> {
 }
 
 impl ChangedLengths<'_> {
-    /// Returns the length of a stretch that load may have made longer.
+    /// Returns the new length of a stretch, part of which may be due to load.
     fn loaded_ns(&self, id: SegmentId, ns: u64, changed: impl Fn(u64) -> u64) -> u64 {
         let load = self.loads.get(id.index()).copied().flatten();
         match (self.assuming, load) {
@@ -332,7 +337,7 @@ impl ChangedLengths<'_> {
     fn own_wait_ns(&self, id: SegmentId, ns: u64) -> u64 {
         let lead = self.lead(id).filter(|_| ns > 0);
         match lead.and_then(|lead| self.change(lead)) {
-            // An addition applies once, to the segment itself.
+            // Added time applies once, to the segment itself.
             Some(Change::AddNs(_)) if lead == Some(id) => ns,
             Some(change) => change.of(ns),
             None => ns,
@@ -340,7 +345,8 @@ impl ChangedLengths<'_> {
     }
 }
 
-/// Returns the request's latency with these durations, by index of the segment, and all waits kept.
+/// Returns the request's latency, in nanoseconds, if segments had other durations and all waits
+/// kept their lengths. `duration_ns` returns the new duration of the segment with an index.
 pub fn replay(
     trace: &SegmentedTrace,
     path: &TracePath,
@@ -378,14 +384,14 @@ pub struct LatencyChange {
     pub before: Distribution,
     /// Replayed latencies.
     pub after: Distribution,
-    /// Requests that became faster.
+    /// Number of requests that became faster.
     pub faster: u64,
-    /// Requests that became slower.
+    /// Number of requests that became slower.
     pub slower: u64,
 }
 
 impl LatencyChange {
-    /// Adds one request.
+    /// Adds one request with its recorded and its replayed latency.
     pub fn observe(&mut self, before_ns: u64, after_ns: u64) {
         self.before.record(before_ns);
         self.after.record(after_ns);

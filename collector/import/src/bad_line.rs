@@ -5,47 +5,47 @@ use stroboscope_otlp::BadSpan;
 /// Reason for leaving a line out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadLine {
-    /// Longer than the limit.
+    /// The line is longer than the limit, in bytes.
     #[error("the line is longer than {limit} bytes")]
     TooLong { limit: usize },
     /// The values of a span or an event are invalid.
     #[error(transparent)]
     Span(#[from] BadSpan),
-    /// Not UTF-8.
+    /// The line is not UTF-8.
     #[error("invalid UTF-8 after {valid} bytes")]
     NotUtf8 {
-        /// Bytes before the invalid one.
+        /// Number of bytes before the first invalid one.
         valid: usize,
     },
-    /// Not JSON, or JSON of the wrong shape.
+    /// The record is not JSON, or JSON of the wrong shape.
     #[error("{0}")]
     Json(String),
-    /// JSON of no known form, between records of known forms.
+    /// The record is JSON of no known form. Other records of the source have known forms.
     #[error("{what}: unknown format")]
     UnknownForm {
-        /// Its keys.
+        /// Description of the record: its keys.
         what: String,
     },
-    /// Not an event of the kernel.
+    /// The line is not an event of the kernel.
     #[error("{0}")]
     KernelEvent(String),
-    /// A time that does not fit into 63 bits.
+    /// The time does not fit into 63 bits.
     #[error("ts_ns is {0}: a time is ns since the Unix epoch and must be below 2^63")]
     Time(u64),
-    /// A text that does not parse as a time.
+    /// The text does not parse as a time.
     #[error("`{text}` is not a time: expected {expected}")]
     NoTimeOf {
-        /// The text, or the beginning of it.
+        /// The text, or its beginning.
         text: String,
         /// The accepted forms of a time.
         expected: String,
     },
-    /// A number that may be a time in several units.
+    /// The number is too small to determine the unit of a time.
     #[error(
         "the size of the time {0} does not determine its unit (rules: import --help); give --time-unit"
     )]
     NoUnit(u64),
-    /// A time in a different unit than the times before it.
+    /// The time has another unit than the times before it.
     #[error("the time {time} looks like {unit}, but the times since line {first} are {first_unit}")]
     MixedTime {
         /// The time, as written.
@@ -57,28 +57,28 @@ pub enum BadLine {
         /// The unit determined by that line.
         first_unit: &'static str,
     },
-    /// A record of a document that is longer than the limit.
+    /// The record of a document is longer than the limit, in bytes.
     #[error("the record is longer than {limit} bytes")]
     RecordTooLong { limit: usize },
-    /// A span without any time.
+    /// The span has no time.
     #[error("the span has no time: neither {0}")]
     NoTime(&'static str),
-    /// Not a protobuf message, or a message of a wrong type.
+    /// The bytes are not a protobuf message, or are a message of a wrong type.
     #[error("{reason}; the rest of the file cannot be read")]
     Protobuf { reason: String },
-    /// Compressed data that cannot be decompressed.
+    /// The compressed data cannot be decompressed.
     #[error("the packed data is damaged: {0}; the records before it are kept")]
     Packed(String),
-    /// A line that the pattern of a mapping does not match.
+    /// The pattern of the mapping does not match the line.
     #[error("the mapping's pattern does not match the line")]
     NoMatch,
-    /// Not a CSV record.
+    /// The line is not a CSV record.
     #[error("{0}")]
     Csv(String),
-    /// A field whose text a mapping needs, but which is an object or a list.
+    /// The mapping needs the text of a field, but the field is an object or a list.
     #[error("the field `{field}` is an object or a list; a text or a number is needed")]
     NotScalar { field: String },
-    /// An interval that extends beyond the representable times.
+    /// The interval extends beyond the representable times.
     #[error(
         "an interval of {duration} {unit} does not fit between the Unix epoch and 2^63 ns after it"
     )]
@@ -88,8 +88,8 @@ pub enum BadLine {
         /// Its unit.
         unit: &'static str,
     },
-    /// A part of an event is missing, because the line has none of the fields the mapping makes it
-    /// from.
+    /// A part of an event is missing, because the line has none of the fields from which the
+    /// mapping makes that part.
     #[error("no {what}: the line has no {}", .fields.join(", or no "))]
     Lacks {
         /// The missing part of the event.

@@ -1,10 +1,11 @@
 //! Chrome's trace events in JSON, a format that Perfetto and many profilers write, too.
 //!
-//! A file is one trace. Intervals (`X`, `B` and `E`; `b` and `e`, `S` and `F` by their ids) become
-//! spans of the service that is the process, with the attribute `thread`; the parent is the
-//! interval that encloses them. Events at one instant (`i`, `I`, `R`, `n`, `T`, `p`, and the flows
-//! `s`, `t`, `f`) become events of the task `PROCESS/THREAD`. `args` become attributes. Counters,
-//! samples, objects and memory dumps are counted, but not stored. Times are in µs.
+//! A file is one trace. Intervals become spans: events `X`, pairs of `B` and `E` on a thread, and
+//! pairs of `b` and `e` or of `S` and `F` by their ids. The service of a span is the process, its
+//! attribute `thread` names the thread, and its parent is the interval that encloses it. Events at
+//! one instant (`i`, `I`, `R`, `n`, `T`, `p`, and the flows `s`, `t`, `f`) become events of the
+//! task `PROCESS/THREAD`. `args` become attributes. Counters, samples, objects and memory dumps are
+//! counted, but not stored. Times are in µs.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -214,7 +215,7 @@ impl Chrome {
         Ok(())
     }
 
-    /// Builds the interval from the parts that all phases have.
+    /// Builds the interval or instant from the parts that events of all phases have.
     fn slice(&mut self, line: u64, event: &Event<'_>) -> Result<Slice, BadLine> {
         let ts = event.ts.ok_or(BadLine::NoTime("`ts`"))?;
         let process = text(&event.pid);

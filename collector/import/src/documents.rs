@@ -1,4 +1,4 @@
-//! Reads JSON record by record; each record determines its own form.
+//! Reads JSON record by record. The form of each record is recognised separately.
 
 use std::io::BufRead;
 
@@ -28,7 +28,7 @@ use stroboscope_store::limits::{IMPORT_LINE_BYTES_MAX, IMPORT_RECORD_BYTES_MAX, 
 /// Maximum depth of nested lists and documents that are read.
 const DEPTH_MAX: usize = 4;
 
-/// Reads the records of a source.
+/// Reader of the records of a source.
 pub(super) struct Documents<'a> {
     asked: Option<Format>,
     limits: &'a Limits,
@@ -67,7 +67,7 @@ impl<'a> Documents<'a> {
     /// Reads a whole source, whose first record has the form `form`.
     ///
     /// # Errors
-    /// Returns the errors of the source and of the store.
+    /// Returns an error if the source or the store fails, or if no record has a known form.
     pub(super) fn read(
         &mut self,
         source: impl BufRead,
@@ -129,8 +129,8 @@ impl<'a> Documents<'a> {
         Ok(())
     }
 
-    /// Stores an event of the plainest form, which nearly all have. Returns false if the line has
-    /// another form.
+    /// Stores an event of the plain form, which nearly all events have. Returns false if the line
+    /// has another form.
     fn plain_event(&mut self, number: u64, line: &[u8], sink: &mut Sink<'_>) -> bool {
         let is_asked = self.asked.is_none_or(|asked| asked == Format::Events);
         let event = is_asked
@@ -180,7 +180,7 @@ impl<'a> Documents<'a> {
                         &BadLine::Json("the document ends in the middle".to_owned()),
                     );
                 }
-                // A text log may begin with a bracket, too.
+                // The source may be a text log that begins with a bracket.
                 NextRecord::Bad(reason) => {
                     self.unknown
                         .take(line, reason, "text that is not JSON".to_owned(), sink);

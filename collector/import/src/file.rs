@@ -54,7 +54,7 @@ impl Importer {
         self
     }
 
-    /// Parses the lines of sources by a mapping.
+    /// Parses the lines of sources with a mapping.
     #[must_use]
     pub fn with_mapping(mut self, mapping: FieldMapping) -> Self {
         self.read_as.mapping = Some(mapping);
@@ -82,11 +82,12 @@ impl Importer {
         self
     }
 
-    /// Imports the file at `path`. Calls `bad` for each line that is left out.
+    /// Imports the file at `path`. Calls `bad` with the number of each line that is left out and
+    /// the reason.
     ///
     /// # Errors
-    /// Fails if the file cannot be read or holds no traces, or if the store cannot be written. The
-    /// next attempt overwrites the rows written so far.
+    /// Returns an error if the file cannot be read or has no known form, or if the store cannot be
+    /// written. The next attempt overwrites the rows written so far.
     pub fn file(
         &self,
         path: &Path,

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `perf-script`, `strace` | how their lines begin |
 //! | `otlp-protobuf` | a first byte of 10 (field 1) and bytes that no text has; or a length in front of that |
-//! | JSON | a first `{` or `[`; each record by itself |
+//! | JSON | a first `{` or `[`; the second table then applies to each record |
 //! | event logs | anything else |
 //!
 //! | form of a record | recognised by |
@@ -53,7 +53,7 @@ pub enum Format {
 /// Form of a JSON record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// An event of an event log.
+    /// Event of an event log.
     Event,
     /// A document that holds lists of records.
     Lists,
@@ -68,14 +68,14 @@ pub(super) enum Form {
     Unknown,
 }
 
-/// Way to read a source.
+/// Format of a source, which decides how to read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SourceForm {
     /// Kernel events.
     Kernel(Format),
     /// OTLP's protobuf.
     Protobuf,
-    /// JSON, or lines of any text. `is_lines`: each line is a document by itself.
+    /// JSON, or lines of any text. If `is_lines`, each line is a separate document.
     Json { form: Form, is_lines: bool },
 }
 
@@ -143,8 +143,9 @@ const LISTS: [&str; 10] = [
 ];
 
 impl Form {
-    /// Returns the form of the record that begins with `text`. `asked` decides if the content only
-    /// shows that it is a record.
+    /// Returns the form of the record that begins with `text`. If `asked` is events or KUtrace, it
+    /// decides the form. Otherwise, known lists make the record [`Self::Lists`]. Without known
+    /// lists, `asked` decides, or else the keys of the record.
     pub(super) fn of(shape: &JsonShape, text: &[u8], asked: Option<Format>) -> Self {
         let contains = |needle: &str| memmem::find(text, needle.as_bytes()).is_some();
         let is_kutrace =

@@ -6,13 +6,13 @@
 //! durations with units, tags by `vType`. Whole parent spans that exports embed in `references` are
 //! ignored.
 //!
-//! - The parent is the first reference of type `CHILD_OF`, or else the first `FOLLOWS_FROM` (the
-//!   attribute `follows_from` then is true), or `parentSpanID`. Other references become the
-//!   attribute `links`.
+//! - The parent is the first reference of type `CHILD_OF` to a span of the trace, or else the first
+//!   of type `FOLLOWS_FROM`, or else `parentSpanID`. For `FOLLOWS_FROM`, the attribute
+//!   `follows_from` is true. Other references become the attribute `links`.
 //! - The host is the process's tag `hostname`, `host.name` or `ip`, the first present in this
 //!   order.
-//! - `span.kind` of `client` and `server` becomes the flag. Tags of the process get the prefix
-//!   `resource.`.
+//! - The tag `span.kind` becomes a flag of the span if its value is `client` or `server`. Tags of
+//!   the process get the prefix `resource.`.
 //! - A log becomes an event, named by its field `event`, or else `message`.
 
 mod message;
@@ -38,7 +38,7 @@ use time::{instant_ns, length_ns};
 /// Passes on the spans of one record, a trace or a span, which begins on line `line`.
 ///
 /// # Errors
-/// Fails if the record is neither; the error has the line within the record.
+/// Returns an error if the record is neither, with the line within the record, from 0.
 pub(super) fn spans_of(line: u64, record: &str, take: &mut dyn Take) -> Result<(), (u64, BadLine)> {
     // A single span has keys that no trace has. They are reported when the record is parsed as a
     // span.
@@ -88,7 +88,7 @@ fn span_of(
     Ok(())
 }
 
-/// Returns an id in the hex form of the query API; the domain model's ids are base64.
+/// Returns an id in hexadecimal, as the query API writes it. The domain model writes ids in base64.
 fn id(text: &str) -> Cow<'_, str> {
     base64_of(text, true).map_or(Cow::Borrowed(text), |bytes| Cow::Owned(hex(&bytes)))
 }
@@ -167,7 +167,7 @@ fn foreign(
     Ok(foreign)
 }
 
-/// Returns the tags of both forms, in order.
+/// Returns the tags of a list, and after them the tags of a map.
 fn tags(list: Option<&[Tag<'_>]>, map: Option<&Map<String, Value>>) -> Vec<(String, Value)> {
     let listed = list
         .unwrap_or_default()

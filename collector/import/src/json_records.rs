@@ -38,11 +38,11 @@ pub(super) struct JsonRecords<'a, R> {
 pub(super) enum NextRecord {
     /// A record of this list.
     Record(List),
-    /// A member of an object that is not a list of records: the value of [`JsonRecords::key`].
+    /// Value of an object's member that contains no records. [`JsonRecords::key`] returns its key.
     Member,
     /// The source ends inside an outermost array.
     OpenList,
-    /// A defect.
+    /// A defect of a document or a record.
     Bad(BadLine),
 }
 
@@ -292,8 +292,8 @@ impl Extent {
         self.depth == 0 && !self.is_in_string
     }
 
-    /// Walks over more bytes of the value. Returns how many of them belong to it and, if it ended,
-    /// the outcome.
+    /// Walks over more bytes of the value. Returns the number of bytes that belong to the value
+    /// and, if the value ended, the outcome.
     fn walk(&mut self, bytes: &[u8]) -> (usize, Option<ValueEnd>) {
         for (at, &byte) in bytes.iter().enumerate() {
             if self.is_in_string {

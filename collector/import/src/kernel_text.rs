@@ -11,15 +11,15 @@ use super::BadLine;
 use super::format::Format;
 use stroboscope_store::tables::KernelChunk;
 
-/// Lower bound of wall times, in ns: a later time cannot be an uptime, as this one is in the year
-/// 2001 and no machine runs for 31 years.
+/// Smallest number that counts as wall time, in ns since the Unix epoch: an instant in 2001. As an
+/// uptime, it would be 31 years.
 const WALL_TIME_FROM_NS: u64 = 1_000_000_000_000_000_000;
 
 /// Reads a whole text. Calls `bad` for defective lines. The text does not name its host, so the
-/// chunk's host is `imported`.
+/// chunk's host is `imported`. Returns `None` if the text has no events.
 ///
 /// # Errors
-/// Fails if the text cannot be read.
+/// Returns an error if the text cannot be read.
 pub(super) fn read(
     format: Format,
     text: impl BufRead,
@@ -60,7 +60,7 @@ fn chunk(read: ImportedEvents, recording: u128) -> Option<KernelChunk> {
         open_ns,
         close_ns: last_ns.saturating_add(1),
     };
-    // If the text does not declare a wall clock, only its reader knows the clock.
+    // `perf script` does not name its clock, but large numbers can only be wall time.
     let is_wall_time = is_wall_time || open_ns >= WALL_TIME_FROM_NS;
     if !is_wall_time {
         tracing::warn!(

@@ -1,20 +1,22 @@
 //! KUtrace's JSON: the activity of each processor, nanosecond by nanosecond, without gaps.
 //!
 //! A row is `[start s, duration s, processor, thread, rpc, event, argument, result, ipc, name]`. A
-//! file is one trace, with the root `machine:recording`. Each RPC is a trace of its own, `… rpc N`;
-//! its root has the name of its method, belongs to the process that begins it, and lasts from the
-//! RPC's first row to its last. Numbers of RPCs are reused: a request after a response begins
-//! another RPC. A wait in a queue is a span below the root with the length of the wait; a message
-//! is a span between the request and the response.
+//! file is one trace, with the root `machine:recording`. Each RPC is a trace of its own, `… rpc N`.
+//! The root of this trace has the name of the method, belongs to the process that begins the RPC,
+//! and lasts from the RPC's first row to its last. Numbers of RPCs are reused: a request after a
+//! response begins another RPC. A wait in a queue becomes a span below the root, with the length of
+//! the wait. A message becomes a span between the request and the response.
 //!
 //! System calls, faults, interrupts, execution of the program itself, waits and held locks become
 //! spans of the thread, each with the enclosing span as parent. Wakeups, marks, packets and the
-//! events of locks become events of the task `PROCESS`, or `PROCESS/2` of the second thread of that
-//! name in a trace: threads' numbers differ between recordings, so they cannot serve as names.
+//! events of locks become events of the task `PROCESS`, or `PROCESS/2` for the second thread of
+//! that name in a trace. The numbers of threads differ between recordings, so they cannot serve as
+//! names.
 //!
-//! KUtrace writes a call that is interrupted or switched out in pieces. It becomes one span from
-//! its begin to its end, so that the thread's waits lie inside it: a lock holder that is switched
-//! out inside its `futex` is a span of the lock that contains the call, which contains a wait.
+//! KUtrace writes a call in pieces if it is interrupted or switched out. The pieces become one span
+//! from the begin of the call to its end, which contains the thread's waits. If a lock holder is
+//! switched out inside `futex`, for example, the span of the lock contains the call, and the call
+//! contains the wait.
 //!
 //! Idle processors, samples and frequencies are counted, but not stored. Times count from the
 //! minute in `tracebase`, which is taken as UTC, because the file does not name its time zone.
@@ -56,7 +58,7 @@ const CALLS: std::ops::RangeInclusive<i64> = 0x800..=0xfff;
 const SCHEDULER: [i64; 2] = [0x9ff, 0xdff];
 /// Execution of the program itself: this number plus the thread's.
 const USER: i64 = 0x1_0000;
-/// Wakes from a deep sleep, and other events of no thread.
+/// First number of the events that belong to no thread, such as the end of a deep sleep.
 const NO_THREAD_FROM: i64 = 0x2_0000;
 
 /// Reads rows one by one.
@@ -64,7 +66,7 @@ const NO_THREAD_FROM: i64 = 0x2_0000;
 pub(super) struct Kutrace {
     tracks: Tracks,
     base_ns: i64,
-    /// Call that may continue, by track: its event and the place at which it is held.
+    /// Call that may continue, by track: its event, and its place among the held slices.
     calls: HashMap<usize, (i64, usize)>,
     /// State of each RPC number: the number of earlier RPCs, and whether the current one has a
     /// response; `None` before its first request.
@@ -128,7 +130,8 @@ fn row(record: &str, base_ns: i64) -> Result<Row, BadLine> {
 }
 
 impl Row {
-    /// True for the last row: a time beyond all others, and nothing else.
+    /// True for the last row of a file, which has a time beyond all others, but no event and no
+    /// name.
     fn is_end(&self) -> bool {
         self.event == 0 && self.name.is_empty()
     }
@@ -165,8 +168,8 @@ impl Row {
         self.event == ENQUEUE && self.cpu < 0
     }
 
-    /// Names the track of a row that belongs to an RPC and to no thread, regardless of the thread
-    /// number in it.
+    /// Returns the name of the track if the row belongs to an RPC and to no thread. The thread
+    /// number in such a row has no meaning.
     fn around_rpc(&self) -> Option<&'static str> {
         match self.event {
             ENQUEUE => Some("queue"),

@@ -7,7 +7,7 @@ pub(super) enum List {
     Any,
     /// `ResourceSpans` of OTLP.
     Spans,
-    /// `ResourceLogs`, `ResourceMetrics` and `ResourceProfiles` of OTLP.
+    /// `ResourceLogs` of OTLP.
     Logs,
     Metrics,
     Profiles,
@@ -20,13 +20,13 @@ pub(super) enum List {
 /// Treatment of an object's member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemberStep {
-    /// Read its members in turn.
+    /// Enter the member, and decide for each of its own members.
     Enter,
-    /// Read its elements as records.
+    /// Read the member's elements as records.
     List(List),
-    /// Read it as a record.
+    /// Read the member's value as a record.
     Record,
-    /// Pass it on as a member.
+    /// Pass the member on: it contains no records.
     Member,
 }
 
@@ -35,11 +35,11 @@ pub(super) enum MemberStep {
 pub(super) enum Layout {
     /// Each document is a record.
     Whole,
-    /// In the lists of the known forms.
+    /// Records are in the lists of the known forms.
     Known,
-    /// In KUtrace's list.
+    /// Records are in KUtrace's list.
     Kutrace,
-    /// At this path.
+    /// Records are at this path of keys.
     Path(Vec<String>),
 }
 

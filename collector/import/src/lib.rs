@@ -1,10 +1,10 @@
 //! Imports recordings of other systems: event logs in ÜberTrace's minimal schema (JSON lines; The
 //! Mystery Machine, §3), spans of OpenTelemetry, Jaeger, Tempo and Zipkin, intervals of Chrome's
-//! tracing and KUtrace, kernel events of perf and strace. [`Format`] lists the formats and how they
-//! are recognised: JSON record by record. A [`FieldMapping`] reads logs of other schemas. The
+//! tracing and KUtrace, kernel events of perf and strace. [`Format`] lists the formats. The module
+//! `format` documents how they are recognised. A [`FieldMapping`] reads logs of other schemas. The
 //! module `time` documents how times are recognised.
 //!
-//! Defects are reported by line. Valid input that has no place in the store is counted by name
+//! An import reports defects by line. It counts valid input that has no place in the store by name
 //! ([`NotTaken`]).
 //!
 //! The source is decompressed (gzip, zstd) and streamed record by record: a line, an element of a

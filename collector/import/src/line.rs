@@ -16,13 +16,13 @@ use stroboscope_store::limits::Limits;
 pub struct LogLine {
     /// The trace's id, as written.
     pub trace: String,
-    /// The executing computer.
+    /// Host that executed the event.
     pub host: String,
-    /// Its local time, ns since the Unix epoch.
+    /// Time of the event by the host's clock, ns since the Unix epoch.
     pub time_ns: i64,
     /// Name of the event.
     pub event: String,
-    /// The distributed thread of control in which it happened.
+    /// Task, a distributed thread of control, in which the event happened.
     pub task: String,
     /// Other attributes.
     pub attrs: Option<Map<String, Value>>,
@@ -33,10 +33,10 @@ pub struct LogLine {
 struct RawLine<'a> {
     trace: String,
     host: String,
-    /// ns since the Unix epoch.
+    /// Time, in ns since the Unix epoch.
     #[serde(borrow)]
     ts_ns: Option<&'a RawValue>,
-    /// A time whose unit is inferred.
+    /// Time whose unit is inferred.
     #[serde(borrow)]
     ts: Option<&'a RawValue>,
     event: String,
@@ -50,15 +50,15 @@ struct RawLine<'a> {
 pub struct LogEvent<'a> {
     /// The trace's id, as written.
     pub trace: &'a str,
-    /// The executing computer.
+    /// Host that executed the event.
     pub host: &'a str,
-    /// ns since the Unix epoch.
+    /// Time, in ns since the Unix epoch.
     pub time_ns: i64,
     /// Name of the event.
     pub event: &'a str,
-    /// The distributed thread of control in which it happened.
+    /// Task, a distributed thread of control, in which the event happened.
     pub task: &'a str,
-    /// One JSON object; `None` when empty.
+    /// Attributes as one JSON object; `None` if there are none.
     pub attributes: Option<&'a str>,
 }
 
@@ -80,7 +80,7 @@ impl LogLine {
     }
 }
 
-/// Parses and checks one line, without its line end, by itself.
+/// Parses and checks one line without its line end. Other lines do not affect the result.
 ///
 /// # Errors
 /// Returns the line's defect.

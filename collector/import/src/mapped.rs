@@ -1,4 +1,4 @@
-//! Reads a source by a mapping.
+//! Reads a source with a mapping.
 
 use std::io::BufRead;
 
@@ -14,7 +14,7 @@ use super::time::{TimeUnit, Times};
 use stroboscope_otlp::typed::count_of;
 use stroboscope_store::limits::{IMPORT_LINE_BYTES_MAX, IMPORT_RECORD_BYTES_MAX, Limits};
 
-/// A mapping, and the state for reading by it.
+/// A mapping, and the state of a reader that uses it.
 pub(super) struct LineMapper<'a> {
     mapping: &'a FieldMapping,
     limits: &'a Limits,

@@ -9,8 +9,8 @@
 //! | `csv` | lines are CSV, with this delimiter: `","`; the first line names the columns |
 //! | `records` | the path of the list of records in documents of JSON: `"$.data.spans"`; `"$"`: the document itself |
 //! | `trace`, `task`, `event` | texts with fields in braces: `"{service}/{thread}"` |
-//! | `host` | the same; may be left out |
-//! | `time` | the same |
+//! | `host` | text with fields, like `trace`; optional |
+//! | `time` | text with fields, like `trace`, that is a time |
 //! | `time_unit` | `"s"`, `"ms"`, `"us"` or `"ns"`; without it, units are recognised as described in [`time`](super::time) |
 //! | `time_format` | format of a time, in strftime's `%` letters; UTC where it has no offset |
 //! | `attributes` | a list of fields, or `"*"`: all fields that no other key uses |
@@ -21,9 +21,9 @@
 //! | `[interval]` | a line describes a beginning and an end: `duration`, `duration_unit`, and `time_is`, `"start"` or `"end"` |
 //!
 //! A field of a JSON object is its name, or a path: `{request.id}`, `{ids.0}`, `{$.ids[0]}`; a
-//! whole name with points in it takes precedence over a path. `{a|b}` is the first of the two that
-//! is present; `{{` and `}}` are braces. A line that describes an interval makes two events: `EVENT
-//! begin` and `EVENT end`.
+//! whole name with dots in it takes precedence over a path. `{a|b}` is the first of the two that is
+//! present; `{{` and `}}` are braces. A line that describes an interval makes two events:
+//! `EVENT begin` and `EVENT end`.
 
 mod csv;
 mod fields;
@@ -116,12 +116,13 @@ impl FieldMapping {
         })
     }
 
-    /// Identifies the mapping: other rules make other rows of the same log.
+    /// Returns a hash that identifies the mapping, as another mapping makes other rows of the same
+    /// log.
     pub(super) fn hash(&self) -> u128 {
         self.hash
     }
 
-    /// Returns a CSV reader, if the mapping is for CSV.
+    /// Returns a CSV reader if the mapping is for CSV.
     pub(super) fn csv(&self) -> Option<Csv> {
         if let RecordRule::Csv(delimiter) = self.parts.records {
             Some(Csv::new(delimiter))
@@ -130,7 +131,7 @@ impl FieldMapping {
         }
     }
 
-    /// Returns the location of the records in documents, if the mapping is for documents.
+    /// Returns the location of the records in JSON documents; `None` if the mapping reads lines.
     pub(super) fn layout(&self) -> Option<Layout> {
         match &self.parts.records {
             RecordRule::Path(path) if path.is_empty() => Some(Layout::Whole),
@@ -145,7 +146,7 @@ impl FieldMapping {
     }
 }
 
-/// A defect, and the byte of the file at which it is.
+/// Defect of a mapping file, at the byte `at`.
 struct Wrong {
     at: usize,
     what: String,
@@ -228,7 +229,7 @@ fn regex(value: &Spanned<String>) -> Result<Regex, Wrong> {
     })
 }
 
-/// Reports whether the value is the first of two words, and rejects any other.
+/// Returns true for the first of two words and false for the second. Rejects any other value.
 fn is_first(value: &Spanned<String>, words: [&str; 2]) -> Result<bool, Wrong> {
     match value.get_ref() {
         word if word == words[0] => Ok(true),

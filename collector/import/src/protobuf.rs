@@ -3,8 +3,8 @@
 //! file exporter writes it, or a varint, as protobuf's own libraries write it.
 //!
 //! A request is just a list of `ResourceSpans`, so these are read one by one, whatever the size of
-//! the request. A trace of Tempo is the same. Tempo's responses hold a trace in their first field,
-//! which is read as a whole.
+//! the request. A trace of Tempo has the same form. Tempo's responses hold a trace in their first
+//! field, which is read as a whole.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Read as _};
@@ -28,7 +28,7 @@ enum Lengths {
     Varint,
 }
 
-/// Reports whether `head` looks like the beginning of such a file.
+/// Reports whether `head` looks like the beginning of a file of OTLP's protobuf.
 pub(super) fn is_likely(head: &[u8]) -> bool {
     lengths(head).is_some()
 }

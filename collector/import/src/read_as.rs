@@ -18,9 +18,9 @@ use stroboscope_store::limits::{IMPORT_RECORD_BYTES_MAX, Limits};
 pub(super) struct ReadAs {
     /// Required format; `None` detects it.
     pub(super) format: Option<Format>,
-    /// Mapping that parses the lines of other people's logs.
+    /// Mapping that parses logs of other schemas; `None` if the format decides.
     pub(super) mapping: Option<FieldMapping>,
-    /// Unit of an event log's times.
+    /// Unit of an event log's times; `None` recognises it.
     pub(super) time_unit: Option<TimeUnit>,
 }
 
@@ -44,7 +44,8 @@ impl ReadAs {
     /// Reads a whole source.
     ///
     /// # Errors
-    /// Fails if the source cannot be read or holds no trace, or if the store cannot be written.
+    /// Returns an error if the source cannot be read or has no known form, or if the store cannot
+    /// be written.
     pub(super) fn read(
         &self,
         name: &str,

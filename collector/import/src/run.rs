@@ -168,8 +168,8 @@ impl<'a> RunWriter<'a> {
     /// fields; it is stored once.
     fn put_spans_into_rows(&mut self) {
         let mut spans = std::mem::take(&mut self.spans);
-        // The sort is stable, and its key does not distinguish all spans. Equal spans are
-        // neighbours all the same, unless unequal ones share the whole key.
+        // The sort is stable, and its key does not distinguish all spans. Equal spans are still
+        // neighbours, unless unequal spans share the whole key.
         spans.sort_by_key(|(row, _)| (row.trace_id, row.span_id, row.start_ns, row.end_ns));
         let told = spans.len();
         spans.dedup();

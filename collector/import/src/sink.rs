@@ -22,7 +22,7 @@ pub(super) struct Sink<'a> {
     progress: Box<dyn Task>,
     read_bytes: Rc<Cell<u64>>,
     seen_bytes: u64,
-    /// Error of the store; everything after it is in vain.
+    /// First error of the store, which the next [`Sink::step`] returns.
     failure: Option<ImportError>,
 }
 
@@ -44,7 +44,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Notes that one more record was read; to be called once per record.
+    /// Updates the progress. Readers call this once per record.
     ///
     /// # Errors
     /// Returns an earlier failure to write.

@@ -54,7 +54,8 @@ impl UnpackedSource {
         let mut head = Vec::new();
         let bytes: Box<dyn BufRead> = match bytes.by_ref().take(HEAD_BYTES).read_to_end(&mut head) {
             Ok(_) => Box::new(Cursor::new(head.clone()).chain(bytes)),
-            // The undamaged beginning of a compressed source is used; then the error comes again.
+            // The undamaged beginning of a compressed source is used. The reader then returns the
+            // error.
             Err(error) if is_packed => {
                 Box::new(Cursor::new(head.clone()).chain(BufReader::new(Broken(Some(error)))))
             }
@@ -82,7 +83,7 @@ impl<R: Read> Read for CountingReader<R> {
     }
 }
 
-/// The rest of a source that is damaged from this point.
+/// Rest of a source that is damaged from this point. It returns the error once, and then ends.
 struct Broken(Option<io::Error>);
 
 impl Read for Broken {

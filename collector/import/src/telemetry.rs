@@ -37,7 +37,8 @@ struct OfScope {
     records: Vec<IgnoredAny>,
 }
 
-/// Returns the name of the telemetry in an element of such a list, and the number of its records.
+/// Returns the name of the telemetry in `record`, an element of `list`, and the number of its
+/// records.
 pub(super) fn count(list: List, record: &str) -> (&'static str, u64) {
     let of_resource: OfResource = serde_json::from_str(record).unwrap_or_default();
     let count = of_resource

@@ -6,7 +6,7 @@
 //! | 10¹¹ up to 10¹⁴ | ms |
 //! | 10¹⁴ up to 10¹⁷ | µs |
 //! | 10¹⁷ and more | ns |
-//! | a date and a time of RFC 3339, with `T` or a space between, `.` or `,` before the fraction | that; UTC without an offset |
+//! | a date and a time of RFC 3339, with `T` or a space between, `.` or `,` before the fraction | that time; in UTC if it has no offset |
 //!
 //! The size of a number thus determines its unit: as a time between March 1973 and the year 5138,
 //! it fits exactly one of the four. A number below 100 million fits none and is rejected. The first
@@ -70,7 +70,7 @@ impl TimeUnit {
         }
     }
 
-    /// Returns the unit that a time of this size must have.
+    /// Returns the unit that a time of this size must have; `None` if the number is too small.
     pub(super) fn of_size(whole: u64) -> Option<Self> {
         match whole {
             0..RECOGNISED_MIN => None,
@@ -91,12 +91,12 @@ impl fmt::Display for TimeUnit {
 /// Rule for parsing times.
 #[derive(Clone, Debug, Default)]
 pub(super) enum TimeRule {
-    /// By the module's table.
+    /// The module's table determines units and notations.
     #[default]
     Recognised,
-    /// Numbers in this unit.
+    /// Times are numbers in this unit.
     Unit(TimeUnit),
-    /// By a pattern of strftime.
+    /// Times have the form of a pattern of strftime.
     Pattern(TimePattern),
 }
 
@@ -300,7 +300,7 @@ pub(super) fn rfc3339(text: &str) -> Option<i64> {
     time.and_utc().timestamp_nanos_opt()
 }
 
-/// Returns enough of a text to recognise it.
+/// Returns the first 60 characters of a text, for an error message.
 pub(super) fn shortened(text: &str) -> String {
     match text.char_indices().nth(60) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -311,7 +311,7 @@ pub(super) fn shortened(text: &str) -> String {
 /// Converts microseconds since the Unix epoch to ns.
 ///
 /// # Errors
-/// Fails if the ns do not fit.
+/// Returns an error if the result does not fit into 63 bits.
 pub(super) fn from_us(field: &'static str, time_us: u64) -> Result<i64, BadLine> {
     let ns = i64::try_from(time_us)
         .ok()

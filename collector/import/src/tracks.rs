@@ -34,7 +34,7 @@ pub(super) struct Slice {
     pub(super) attributes: Attributes,
 }
 
-/// Names of a thread and of its process, as far as they are known.
+/// Thread and its process, by the source's identifiers.
 #[derive(Clone, Debug, Default)]
 struct Track {
     process: String,
@@ -176,12 +176,13 @@ impl Tracks {
         self.held.len() >= Self::HELD_MAX || self.held_bytes >= Self::HELD_BYTES_MAX
     }
 
-    /// Reports whether there are more tracks than memory may hold.
+    /// Reports whether the number of tracks or roots has reached its maximum. The caller then
+    /// passes on everything and calls [`Tracks::forget`].
     pub(super) fn is_wide(&self) -> bool {
         self.tracks.len().max(self.roots.len()) >= Self::HELD_MAX
     }
 
-    /// Forgets all tracks; to be called when no slice is held.
+    /// Forgets all tracks. The caller has passed on all slices before.
     pub(super) fn forget(&mut self) {
         self.tracks.clear();
         self.places.clear();

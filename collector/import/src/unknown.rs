@@ -1,4 +1,4 @@
-//! Records of no known form.
+//! Handles records of no known form.
 
 use super::BadLine;
 use super::json_shape::JsonShape;
@@ -8,18 +8,18 @@ use stroboscope_store::limits::IMPORT_BAD_LINES_SHOWN;
 /// Maximum number of keys that a description names.
 const KEYS_SHOWN: usize = 8;
 
-/// Holds back reports of records of no known form until it is clear whether the source holds any of
-/// a known form. A defective line between good ones is reported by itself; a file without any good
-/// ones is reported in one sentence.
+/// Holds back reports of records of no known form until the source is known to contain a record of
+/// a known form. Each defective line between good ones is then reported. A file without any good
+/// record is reported in one sentence.
 #[derive(Debug, Default)]
 pub(super) struct Unknown {
     is_known: bool,
     held: Vec<(u64, BadLine)>,
-    /// Number of further records, and the last of them; records that are not shown are only
-    /// counted.
+    /// Number of records beyond `held`, which are counted but not shown. `last` is the last of
+    /// them.
     more: u64,
     last: Option<(u64, BadLine)>,
-    /// Description of the first one.
+    /// Description of the first record.
     first: Option<String>,
 }
 

@@ -100,7 +100,7 @@ struct Span<'a> {
     #[serde(borrow)]
     binary_annotations: Option<Vec<BinaryAnnotation<'a>>>,
     tags: Option<Attributes>,
-    /// Marks the other side of a call.
+    /// True for the server's side of a call that shares its id with the client's side.
     #[serde(default)]
     #[expect(dead_code, reason = "known, and seen from the ids")]
     shared: UnstoredValue,
@@ -131,7 +131,7 @@ impl Side {
 #[derive(Debug, Default)]
 pub(super) struct Zipkin {
     held: Vec<(u64, ForeignSpan, Side)>,
-    /// Total size of their records, in bytes.
+    /// Total size of the held spans' records, in bytes.
     held_bytes: usize,
 }
 
@@ -139,7 +139,7 @@ impl Zipkin {
     /// Maximum number of spans held: sides that are further apart in a file are not matched, and
     /// then share an id.
     pub(super) const HELD_MAX: usize = 100_000;
-    /// Maximum total size of their records, in bytes.
+    /// Maximum total size of the held spans' records, in bytes.
     const HELD_BYTES_MAX: usize = 128 << 20;
 
     /// Reads one record, a span, which begins on line `line`.
@@ -327,7 +327,8 @@ fn version_1_sides(
     Ok(sides)
 }
 
-/// Sets the times of one side. The span's own times count only if it describes no other side.
+/// Sets the times of one side. `alone` is the whole span if it describes no other side; only then
+/// its own times count.
 fn set_interval(
     side: &mut ForeignSpan,
     begin: Option<&Annotation<'_>>,

@@ -45,14 +45,13 @@ pub(crate) fn sample() -> ClockSample {
         }
     }
     let boot_ns = read_ns(libc::CLOCK_BOOTTIME) - read_ns(libc::CLOCK_MONOTONIC);
-    // The machine was never suspended: the small difference is just the time between the two
-    // readings.
+    // If the machine was never suspended, the difference is only the time between the two readings.
     best.boot_offset_ns = if boot_ns.abs() < 1_000_000 {
         0
     } else {
         boot_ns
     };
-    // The offset is in whole seconds by definition; the readings are some ns apart.
+    // The offset is in whole seconds by definition. Rounding removes the time between the readings.
     let difference = read_ns(libc::CLOCK_TAI) - read_ns(libc::CLOCK_REALTIME);
     best.tai_offset_ns = (difference + 500_000_000).div_euclid(1_000_000_000) * 1_000_000_000;
     best

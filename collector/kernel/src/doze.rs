@@ -1,9 +1,8 @@
-//! Thread that switches the programs to a doze while no window is near, so that a closed gate costs
-//! no clock reading.
+//! Thread that lets the eBPF programs doze while no window is near. Dozing programs read no clock.
 //!
-//! Edges stay exact, because the programs find them by themselves: this thread wakes them a guard
-//! time before each opening. If the thread is late, the window opens late; the gate knows that, and
-//! reports the window as it really was.
+//! The edges of windows stay exact: the thread wakes the programs a guard time before each opening,
+//! and they find the edges themselves. If the thread is late, the window opens late.
+//! [`Gate::windows`] then returns the actual window.
 
 #![allow(unsafe_code)]
 
@@ -19,11 +18,12 @@ use stroboscope_kernel_model::{ClockLog, ClockSample};
 use crate::clock;
 use crate::ebpf::Switches;
 
-/// Guard time before an opening, in ns: a sleeper wakes 0.1 ms late, 5 ms at worst.
+/// Guard time before an opening, in ns. A sleeping thread usually wakes 0.1 ms late, and 5 ms at
+/// worst.
 const GUARD_NS: u64 = 3_000_000;
 /// Shortest pause between windows that is worth a doze, in ns.
 const DOZE_MIN_NS: u64 = 2_000_000;
-/// Interval between clock readings, in ns, so that the gate follows a step of the clock.
+/// Maximum interval between clock readings, in ns, so that the gate follows a step of the clock.
 const LOOK_AGAIN_NS: u64 = 100_000_000;
 /// Maximum number of late wake-ups remembered.
 const LATE_MAX: usize = 1 << 16;
@@ -31,12 +31,12 @@ const LATE_MAX: usize = 1 << 16;
 #[derive(Debug, Default)]
 struct State {
     clocks: ClockLog,
-    /// Late wake-ups: the programs dozed from the first to the second moment, which lies in a
-    /// window.
+    /// Late wake-ups, as intervals in monotonic ns: the programs dozed from the first instant to
+    /// the second, which is after the opening of a window.
     late: Vec<(u64, u64)>,
 }
 
-/// The running thread.
+/// Handle to the running thread. Dropping it ends the thread.
 #[derive(Debug)]
 pub(crate) struct Gate {
     state: Arc<Mutex<State>>,
@@ -78,13 +78,14 @@ impl Gate {
         lock(&self.state).clocks.clone()
     }
 
-    /// Calls `look` with the clocks without copying them. The thread waits meanwhile, so only a
-    /// source without programs may take long.
+    /// Calls `look` with the clocks without copying them. The thread waits meanwhile, so `look` may
+    /// take long only if the source has no programs.
     pub(crate) fn with_clocks<T>(&self, look: impl FnOnce(&ClockLog) -> T) -> T {
         look(&lock(&self.state).clocks)
     }
 
-    /// Returns the windows as they really were.
+    /// Returns the actual windows between two instants, in monotonic ns. They exclude the time in
+    /// which the programs dozed too long.
     pub(crate) fn windows(&self, config: BurstConfig, from_ns: u64, to_ns: u64) -> Vec<Window> {
         let state = lock(&self.state);
         cut(state.clocks.windows(config, from_ns, to_ns), &state.late)
@@ -177,7 +178,8 @@ fn pause(ns: u64) {
     std::thread::park_timeout(Duration::from_nanos(ns));
 }
 
-/// Requests exact timers. By default, Linux may delay a sleeper by 50 µs to wake several at once.
+/// Requests timers that are exact to 1 µs. By default, Linux may delay a sleeping thread by 50 µs
+/// to wake several at once.
 fn ask_for_exact_timers() {
     // SAFETY: PR_SET_TIMERSLACK takes a number of nanoseconds and concerns the calling thread only.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong) };

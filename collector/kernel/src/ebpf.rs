@@ -1,4 +1,4 @@
-//! Records by eBPF programs on BTF tracepoints.
+//! Source that records with eBPF programs on BTF tracepoints.
 
 mod introduction;
 mod layout;
@@ -112,7 +112,7 @@ impl EbpfSource {
         Ok(source)
     }
 
-    /// Registers the recorder with its programs, and configures what to record.
+    /// Registers the recorder with its programs, and configures the processes and bursts to record.
     fn introduce(&mut self, config: BurstConfig, processes: &Processes) -> Result<(), StartError> {
         let words = self.control.words();
         let nonce = clock::now_ns() ^ u64::from(std::process::id()) << 48 | 1;
@@ -142,7 +142,7 @@ impl EbpfSource {
             control::MODE_BURSTS
         };
         words[control::MODE_SELF].fetch_or(u64::from(mode), AcqRel);
-        // Threads may have been introduced before that time was known.
+        // Introduces all threads again, as some may have been introduced before the returned time.
         self.introduce_again()
     }
 
@@ -166,8 +166,8 @@ impl EbpfSource {
     /// Adds a process to the recorded ones.
     pub(crate) fn choose(&mut self, process: u32) -> Result<(), StartError> {
         insert_chosen(&mut self.ebpf, process)?;
-        // A racing increment by the programs changes the number as well, and only the change
-        // matters.
+        // If the programs increment the number at the same time, it changes as well, and only the
+        // change matters.
         self.control.words()[control::GENERATION_BIRTHS].fetch_add(1, Relaxed);
         Ok(())
     }
@@ -181,8 +181,8 @@ impl EbpfSource {
         self.unknown_slots
     }
 
-    /// Moves complete events to `events`. They are in order of time for each processor, not across
-    /// processors.
+    /// Moves complete events to `events`, and returns their number. They are in order of time for
+    /// each processor, not across processors.
     pub(crate) fn drain(&mut self, events: &mut Vec<Event>) -> usize {
         let before = events.len();
         for number in 0..self.cpu_count {
@@ -220,8 +220,9 @@ impl EbpfSource {
         self.cpus.words()[number * cpu::WORDS + cpu::TAIL].store(tail, Release);
     }
 
-    /// Reports, after [`stop`](Self::stop), losses without a LOST event, because nothing followed
-    /// them until `until_ns`.
+    /// Adds an event for losses that no LOST event reports, because no event followed them on their
+    /// processor. The added events have the time `until_ns` or later. The caller calls
+    /// [`stop`](Self::stop) before.
     pub(crate) fn drain_losses(&mut self, until_ns: u64, events: &mut Vec<Event>) {
         for number in 0..self.cpu_count {
             let words = &self.cpus.words()[number * cpu::WORDS..(number + 1) * cpu::WORDS];
@@ -240,9 +241,9 @@ impl EbpfSource {
         }
     }
 
-    /// Returns the runs of the programs that the kernel has skipped since the start because the
-    /// same program was still running on that processor, as `recursion_misses` of each program
-    /// counts them. No event of the rings reports them.
+    /// Returns the number of program runs that the kernel has skipped since the start, because the
+    /// same program was still running on that processor. The kernel counts them as
+    /// `recursion_misses` of each program. No event in the rings reports them.
     pub(crate) fn skipped(&self) -> LossCounts {
         let mut counts = LossCounts::default();
         for (name, program) in self.ebpf.programs() {
@@ -264,7 +265,7 @@ impl EbpfSource {
         counts
     }
 
-    /// Returns all losses since the start.
+    /// Returns the losses of each processor since the start.
     pub(crate) fn losses(&self) -> Vec<LossCounts> {
         self.cpus
             .words()
@@ -279,7 +280,8 @@ impl EbpfSource {
 pub(crate) struct Switches(Arc<MapMemory>);
 
 impl Switches {
-    /// Changes the mode; has no effect before recording begins and after it ends.
+    /// Changes the mode if it is `from`. So this has no effect before recording begins and after it
+    /// ends.
     fn change_mode(&self, from: u32, to: u32) {
         let change = |word: u64| (word as u32 == from).then_some(word >> 32 << 32 | u64::from(to));
         // A failed update means that there is nothing to change.
@@ -303,8 +305,8 @@ impl Switches {
     }
 }
 
-/// Parses the kernel's information about a program in /proc/*/fdinfo. Returns `None` before Linux
-/// 5.12, which does not count.
+/// Parses the skipped runs from the kernel's information about a program, in /proc/*/fdinfo.
+/// Returns `None` on kernels before Linux 5.12, which do not count them.
 fn recursion_misses(about: &str) -> Option<u64> {
     about
         .lines()

@@ -1,5 +1,6 @@
-//! Gate and carry in user space, for a source that has neither. It keeps the events within windows,
-//! and introduces each thread at its first event of a window, like the eBPF programs.
+//! Applies the gate in user space, for a source that records all the time. It keeps the events
+//! within windows. Like the eBPF programs, it introduces each thread at its first event of a
+//! window.
 
 use std::collections::HashMap;
 
@@ -7,7 +8,7 @@ use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Body, Event, Name};
 use stroboscope_analysis::kernel::marker::{Marker, RequestId};
 
-/// State carried for a thread.
+/// State of a thread that the filter carries from event to event.
 #[derive(Debug, Default)]
 struct CarriedThread {
     request: Option<RequestId>,
@@ -15,7 +16,7 @@ struct CarriedThread {
     pair: Option<bool>,
     process: u32,
     tid_in_process: u32,
-    /// Number of the window in which it was introduced.
+    /// Number of the window in which the thread was introduced last.
     introduced: u64,
     name: Name,
 }
@@ -26,7 +27,7 @@ pub(crate) struct EventFilter {
     threads: HashMap<u32, CarriedThread>,
     window: u64,
     was_open: bool,
-    /// Moment from which all threads are introduced again.
+    /// Instant from which all threads are introduced again, in monotonic ns.
     again_ns: Option<u64>,
 }
 
@@ -44,12 +45,13 @@ impl EventFilter {
         }
     }
 
-    /// Introduces each thread again from `from_ns` on.
+    /// Introduces each thread again at its first event from `from_ns` on (monotonic ns).
     pub(crate) fn introduce_again(&mut self, from_ns: u64) {
         self.again_ns = Some(from_ns);
     }
 
-    /// Processes events in order of time. Calls `process_of` once per thread.
+    /// Processes the next event in order of time. If the gate is open, adds it to `events`, after
+    /// the introductions of its threads. Calls `process_of` once per thread to find its process.
     pub(crate) fn push(
         &mut self,
         event: Event,
@@ -171,7 +173,8 @@ impl EventFilter {
         });
     }
 
-    /// Updates the carried state by markers, which count even while the gate is closed.
+    /// Updates the carried state from a marker or the end of a thread, even while the gate is
+    /// closed.
     fn follow(&mut self, event: &Event) {
         match event.body {
             Body::Enter { call, args } if call == self.getpid => {
@@ -194,7 +197,7 @@ impl EventFilter {
                     (Some(_), _) => thread.tid_in_process = args[3] as u32,
                 }
             }
-            // The kernel may give the number to another thread.
+            // The kernel may reuse the thread's number.
             Body::TaskExit { .. } => _ = self.threads.remove(&event.tid),
             _ => {}
         }

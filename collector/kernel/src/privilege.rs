@@ -1,4 +1,4 @@
-//! Capabilities of this process.
+//! Checks the capabilities of the calling thread.
 
 use crate::start_error::StartError;
 

@@ -1,4 +1,4 @@
-//! Resolves the choice of processes to those that run now.
+//! Finds the running processes that the settings choose.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

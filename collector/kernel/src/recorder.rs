@@ -13,7 +13,7 @@ use crate::processes;
 use crate::source::Source;
 use crate::start_error::StartError;
 
-/// Records while it exists. Its owner calls [`drain`](Self::drain) often enough for the buffers,
+/// Running recorder. Its owner must call [`drain`](Self::drain) so often that no buffer fills up,
 /// about every 10 ms.
 pub struct Recorder {
     source: Source,
@@ -25,7 +25,7 @@ pub struct Recorder {
     _listening: MarkerFile,
 }
 
-/// A recorder with its programs and buffers that does not record yet.
+/// Recorder whose programs and buffers are loaded, but which does not record yet.
 pub struct OpenedRecorder {
     source: Source,
     settings: Settings,
@@ -38,7 +38,8 @@ impl OpenedRecorder {
     /// See [`StartError`]; nothing remains in the kernel then.
     pub fn begin(self) -> Result<Recorder, StartError> {
         let (mut source, settings) = (self.source, self.settings);
-        // The programs first learn the time, then they record, and only then services are notified.
+        // The programs first get the clock's offset, then they record, and only then services are
+        // notified.
         let gate = Gate::start(settings.burst_config, source.switches())
             .map_err(|error| StartError::system("starting the gate's thread", error))?;
         let started_ns = source.begin();
@@ -105,14 +106,14 @@ impl Recorder {
         self.started_ns
     }
 
-    /// Returns the past windows between two moments (monotonic ns), as they really were.
+    /// Returns the actual windows between two past instants (monotonic ns).
     #[must_use]
     pub fn windows(&self, from_ns: u64, to_ns: u64) -> Vec<Window> {
         self.gate.windows(self.config, from_ns, to_ns)
     }
 
-    /// Introduces each thread again at its first event after the returned moment (monotonic ns), so
-    /// that later events can be interpreted without earlier ones.
+    /// Introduces each thread again at its first event after the returned instant (monotonic ns),
+    /// so that later events can be interpreted without earlier ones.
     pub fn introduce_again(&mut self) -> u64 {
         self.source.introduce_again()
     }
@@ -123,8 +124,9 @@ impl Recorder {
         self.source.losses()
     }
 
-    /// Returns the events since the start for which the kernel skipped a program because it was
-    /// still running on that processor. These losses have no place in time. Always 0 by tracefs.
+    /// Returns the counts of events since the start for which the kernel skipped a program, because
+    /// it was still running on that processor. The times of these losses are unknown. The counts
+    /// are always 0 with tracefs.
     #[must_use]
     pub fn skipped(&self) -> LossCounts {
         self.source.skipped()
@@ -136,7 +138,7 @@ impl Recorder {
         self.source.facility()
     }
 
-    /// Returns the size of the buffers, in bytes.
+    /// Returns the size of the kernel's buffers, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.source.memory_bytes()
@@ -148,7 +150,8 @@ impl Recorder {
         self.gate.clocks()
     }
 
-    /// Ends recording. `events` holds the events drained before; the rest is added.
+    /// Ends recording and returns the result. `events` contains the events drained before; the
+    /// remaining events are added to them.
     #[must_use]
     pub fn finish(mut self, mut events: Vec<Event>) -> Recording {
         let stopped_ns = clock::now_ns();

@@ -56,7 +56,7 @@ impl Source {
         }
     }
 
-    /// Introduces each thread again from the returned moment on.
+    /// Introduces each thread again at its first event from the returned instant on (monotonic ns).
     pub(crate) fn introduce_again(&mut self) -> u64 {
         match self {
             Self::Ebpf(source) => source.introduce_again(),

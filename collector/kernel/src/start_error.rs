@@ -2,11 +2,11 @@
 
 use std::io;
 
-/// Reason for being unable to record the kernel. Services and collector continue without it.
+/// Reason why the kernel cannot be recorded. Services and the collector continue without it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Rights are missing.
+    /// Capabilities are missing.
     #[error(
         "recording the kernel needs {missing}; run as root, or give the program these capabilities: setcap {grant} FILE"
     )]

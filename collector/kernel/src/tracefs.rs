@@ -1,9 +1,9 @@
-//! Records by an instance of tracefs, for kernels without BTF.
+//! Source that records with an instance of tracefs, for kernels without BTF.
 //!
-//! It records all the time and is sieved afterwards, so windows are as exact as with eBPF, but
-//! recording always costs its full price. State in tracefs outlives its reader: the instance of a
-//! killed recorder slows down every system call of the machine, so each recorder first removes
-//! those whose makers are gone.
+//! The kernel records all the time, and the recorder drops the events outside windows. So windows
+//! are as exact as with eBPF, but recording costs as much between windows as in them. An instance
+//! of tracefs outlives a killed recorder, and slows down every system call of the machine. So each
+//! recorder first removes the instances of recorders that are gone.
 
 mod format;
 mod page;
@@ -26,10 +26,10 @@ use page::Item;
 const ROOT: &str = "/sys/kernel/tracing";
 const PREFIX: &str = "stroboscope-";
 const PAGE_BYTES: usize = 4096;
-/// Approximate size of a record in the kernel's buffer.
+/// Approximate size of a record in the kernel's buffer, in bytes.
 const RECORD_BYTES: u64 = 64;
 
-/// An instance of tracefs, which is removed when dropped.
+/// Source that owns an instance of tracefs, and removes it when dropped.
 pub(crate) struct TracefsSource {
     directory: PathBuf,
     pipes: Vec<File>,
@@ -101,7 +101,7 @@ impl TracefsSource {
         write(&directory.join("trace_clock"), "mono")?;
         write(&directory.join("buffer_size_kb"), &kib.to_string())?;
         write(&directory.join("options/event-fork"), "1")?;
-        // Without this, each of the recorder's own reads makes events to be read.
+        // Without this, each read by the recorder would produce new events to read.
         write_threads(&directory.join("set_event_notrace_pid"), std::process::id())?;
         if settings.processes != Processes::All {
             for process in crate::processes::running(&settings.processes)? {
@@ -141,14 +141,15 @@ impl TracefsSource {
         write_threads(&self.directory.join("set_event_pid"), process)
     }
 
-    /// Introduces each thread again from the returned moment on.
+    /// Introduces each thread again at its first event from the returned instant on (monotonic ns).
     pub(crate) fn introduce_again(&mut self) -> u64 {
         let from_ns = clock::now_ns();
         self.sieve.introduce_again(from_ns);
         from_ns
     }
 
-    /// Moves the events within windows to `events`. `finally` includes those held back.
+    /// Moves the events within windows to `events`, and returns the number of events added. It
+    /// holds back events whose order is not known yet, unless `finally`.
     pub(crate) fn drain(
         &mut self,
         clocks: &ClockLog,
@@ -244,7 +245,7 @@ fn write_threads(path: &Path, process: u32) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Returns the process of a thread; 0 when it is gone.
+/// Returns the process of a thread; 0 if the thread is gone.
 fn process_of(tid: u32) -> u32 {
     let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
@@ -252,8 +253,8 @@ fn process_of(tid: u32) -> u32 {
         .unwrap_or(0)
 }
 
-/// Returns the start time of a process, in the kernel's own unit; 0 when the process is gone. It
-/// identifies the process together with its number.
+/// Returns the start time of a process, in clock ticks since boot; 0 if the process is gone. Start
+/// time and number together identify a process.
 fn started_at(process: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);

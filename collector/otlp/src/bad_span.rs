@@ -3,29 +3,29 @@
 /// Reason for leaving out a span or a log record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSpan {
-    /// Not JSON, or JSON of the wrong shape.
+    /// The record is not JSON, or JSON of the wrong shape.
     #[error("{0}")]
     Json(String),
     /// A required field is empty.
     #[error("{field} is empty")]
     Empty { field: &'static str },
-    /// A log record that belongs to no request.
+    /// The log record belongs to no request.
     #[error("it has no trace id")]
     NoTrace,
-    /// A text with a NUL character.
+    /// A text contains a NUL character.
     #[error("{field} contains a NUL character")]
     Nul { field: &'static str },
-    /// A text that is too long.
+    /// A text is longer than the limit, in bytes.
     #[error("{field} is {bytes} bytes long, the limit is {limit}")]
     TextTooLong {
         field: &'static str,
         bytes: usize,
         limit: usize,
     },
-    /// Too many attributes.
+    /// The span, an event or the log record has too many attributes.
     #[error("attrs has {count} members, the limit is {limit}")]
     TooManyAttributes { count: usize, limit: usize },
-    /// A time that does not fit into 63 bits of ns.
+    /// A time does not fit into 63 bits of ns.
     #[error("{field} is {value} {unit}: times must be below 2^63 ns since the Unix epoch")]
     TimeOutOfRange {
         field: &'static str,
@@ -34,13 +34,13 @@ pub enum BadSpan {
         /// Unit of the value.
         unit: &'static str,
     },
-    /// A span of negative length.
+    /// The span ends before it starts.
     #[error("the span ends {by_ns} ns before it starts")]
     EndsBeforeStart {
         /// Difference between start and end, in ns.
         by_ns: u64,
     },
-    /// An invalid id.
+    /// An id is missing or invalid.
     #[error("{field} is `{id}`: expected {digits} hex digits that are not all 0")]
     Id {
         field: &'static str,

@@ -7,14 +7,14 @@
 
 use super::message::{AnyKind, KeyValue};
 
-/// Attribute with the original name.
+/// Attribute that contains the original name of the span.
 pub(super) const SPAN_NAME: &str = "otel.span_name";
 
 /// Maximum length of a function's name. It is far below any limit on names, so that no qualified
-/// name exceeds that.
+/// name exceeds a limit.
 const NAME_BYTES_MAX: usize = 128;
 
-/// Place in the source, as far as a span's attributes give it.
+/// Place in the source code, as far as a span's attributes give it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CodePlace<'a> {
     /// `code.function.name`: the function with its module or class.
@@ -82,7 +82,7 @@ impl<'a> CodePlace<'a> {
     }
 }
 
-/// Separators between the parts of a name, in one language or another.
+/// Separators between the parts of a name, in various programming languages.
 const SEPARATORS: [&str; 5] = ["::", ".", "\\", "#", "/"];
 
 fn is_of_name(of: char) -> bool {

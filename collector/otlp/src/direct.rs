@@ -2,9 +2,9 @@
 //! decoding a message.
 //!
 //! The parts that spans share (service, host, the attributes of resource and scope) are written
-//! once, as JSON; each span's own attributes are appended to them. A span that this parser does not
-//! support (links, maps, bytes, duplicate attributes, or attributes with the name of a synthesized
-//! one) takes the slow path by itself. Both paths write the same texts; a test compares them.
+//! once, as JSON; each span's own attributes are appended to them. A span takes the slow path alone
+//! if it has links, maps, bytes, duplicate attributes, or attributes with the name of a synthesized
+//! one. Both paths write the same texts; a test compares them.
 
 use prost::Message as _;
 use serde_json::Value;
@@ -34,7 +34,7 @@ pub struct PlainSpan<'a> {
     pub end_ns: i64,
     /// Bits of `SpanFlag`.
     pub flags: u32,
-    /// A JSON object; empty without any attributes.
+    /// Attributes as a JSON object; an empty text if there are none.
     pub attributes: &'a str,
     pub events: &'a [PlainEvent<'a>],
 }
@@ -44,7 +44,7 @@ pub struct PlainSpan<'a> {
 pub struct PlainEvent<'a> {
     pub time_ns: i64,
     pub name: &'a str,
-    /// A JSON object, as in [`PlainSpan`].
+    /// Attributes as a JSON object; an empty text if there are none.
     pub attributes: String,
 }
 
@@ -267,7 +267,7 @@ struct JsonObject<'b, 'k> {
 }
 
 impl<'b, 'k> JsonObject<'b, 'k> {
-    /// Begins an object with some members.
+    /// Begins an object with `members`, which are JSON without the braces.
     fn begin(out: &'b mut Vec<u8>, members: &str) -> Self {
         out.clear();
         out.push(b'{');
@@ -324,7 +324,7 @@ impl<'b, 'k> JsonObject<'b, 'k> {
         Some((key, of_key))
     }
 
-    /// Ends the object and returns its text, which is empty without any member.
+    /// Ends the object and returns its text, which is empty if there are no members.
     fn end(self) -> Option<&'b str> {
         if self.out.len() == 1 {
             return Some("");
@@ -334,7 +334,7 @@ impl<'b, 'k> JsonObject<'b, 'k> {
     }
 }
 
-/// Returns the text of an `AnyValue`.
+/// Returns the text of an `AnyValue`; `None` if the value is not a text.
 fn text_of(bytes: &[u8]) -> Option<&str> {
     let mut text = None;
     each_field(bytes, |field, value| {
@@ -351,7 +351,7 @@ fn value(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
     let mut found = None;
     each_field(bytes, |field, value| {
         if (1..=7).contains(&field) {
-            // The last of several values would count; they take the slow path.
+            // If there are several values, the last one counts; such spans take the slow path.
             if found.is_some() {
                 return None;
             }

@@ -1,4 +1,4 @@
-//! Ids as texts: hex, or base64 as in protobuf's own JSON for bytes.
+//! Converts ids from and to texts: hex, or base64, in which protobuf's own JSON writes bytes.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -10,8 +10,8 @@ const PADDING: GeneralPurposeConfig =
 const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, PADDING);
 const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, PADDING);
 
-/// Decodes an id of 8 or 16 bytes. The length distinguishes both forms: hex has 16 or 32 digits,
-/// base64 11 or 22 characters and possibly `=`.
+/// Decodes an id from hex or base64. The length distinguishes both forms of an id: hex has 16 or 32
+/// digits, base64 has 11 or 22 characters and possibly `=`.
 pub fn bytes_of(text: &str) -> Option<Vec<u8>> {
     base64_of(text, false).or_else(|| hex_of(text))
 }

@@ -145,7 +145,7 @@ pub(super) fn severity<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Err
     )
 }
 
-/// Decodes an id; null means none.
+/// Decodes an id; null becomes an empty id.
 pub(super) fn id<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
     let text = Option::<Cow<'_, str>>::deserialize(from)?.unwrap_or_default();
     let wrong = || {

@@ -85,7 +85,7 @@ pub use to_json::resource_spans_json;
 pub use trace_name::{trace_id, trace_label};
 
 const DROPPED_ATTRIBUTES: &str = "otel.dropped_attributes_count";
-/// Attribute of an event without a name.
+/// Attribute of an event that its source gave no name.
 const EVENT_NAME: &str = "otel.event_name";
 
 /// Returns the line of the error within the text, from 0, and the reason.
@@ -100,7 +100,7 @@ fn reason_of(error: &serde_json::Error) -> (u64, BadSpan) {
 /// `line`.
 ///
 /// # Errors
-/// Fails if the record is not such an element.
+/// Returns an error, with its line within the record, if the record is no such element.
 pub fn spans_of_json(
     line: u64,
     record: &str,
@@ -201,7 +201,7 @@ impl OfResource {
         }
     }
 
-    /// Adds the values that the spans of one scope share.
+    /// Returns the attributes of the resource and of one scope, which all spans of the scope share.
     fn shared(
         &self,
         scope: Option<&Scope>,
@@ -441,7 +441,7 @@ fn set_status(attributes: &mut Attributes, status: Option<&Status>) {
     else {
         return;
     };
-    // Until version 0.10 there was the other code, whose values other than 0 were errors.
+    // Before version 0.10, `deprecated_code` was the status, and all its values but 0 were errors.
     if *code == STATUS_ERROR || (*code == 0 && *deprecated_code != 0) {
         attributes.insert("error".to_owned(), true.into());
     } else if *code == STATUS_OK {
@@ -465,8 +465,7 @@ fn link(link: &Link, line: u64, take: &mut dyn TakeSpans) -> Value {
     let dropped = link.dropped_attributes_count;
     say_count(&mut map, "dropped_attributes_count", dropped);
     if !link.attributes.is_empty() {
-        // The maps are separate, because a link may have an attribute with the name of the other
-        // one.
+        // The maps are separate, because a link may have an attribute with the name `otel.exact`.
         let (mut attributes, mut exact) = (Attributes::new(), Attributes::new());
         for pair in &link.attributes {
             let said = pair.value.as_ref();

@@ -29,7 +29,7 @@ use crate::{Attributes, BadSpan, ForeignSpan, SpanLimits, TakeSpans, check_count
 
 /// Maximum length of a name that is taken from a body, in bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// Characters that begin a value in a text for people.
+/// Characters that begin a value in a message for people.
 const VALUE_MARKS: [char; 14] = [
     '=', ':', '{', '}', '[', ']', '(', '<', '"', '\'', '`', '#', '@', '%',
 ];
@@ -124,12 +124,12 @@ pub struct ForeignLog {
     pub span_id: u64,
     pub service: String,
     pub host: String,
-    /// ns since the Unix epoch.
+    /// Time, in ns since the Unix epoch.
     pub time_ns: i64,
     pub name: String,
     /// True if the record has an event name; false for a log line.
     pub is_event: bool,
-    /// The thread of control, as far as it is known.
+    /// Task of the record: the service, with the thread if it is known.
     pub task: String,
     pub attributes: Attributes,
 }
@@ -165,7 +165,7 @@ pub fn logs_of(message: &ResourceLogs, take: &mut dyn FnMut(Result<ForeignLog, B
 /// Passes on the log records of an element of `resourceLogs`.
 ///
 /// # Errors
-/// Fails if the text is not such an element.
+/// Returns an error if the text is not such an element.
 pub fn logs_of_json(
     record: &str,
     take: &mut dyn FnMut(Result<ForeignLog, BadSpan>),
@@ -192,7 +192,7 @@ fn of_resource(resource: Option<&Resource>, schema_url: &str) -> OfResource {
     OfResource::new(resource, schema_url, 0, &mut Unheard)
 }
 
-/// Discards reports; the last of duplicate attributes counts.
+/// Receiver that discards the notices of duplicate attributes. The last of the duplicates counts.
 struct Unheard;
 
 impl TakeSpans for Unheard {

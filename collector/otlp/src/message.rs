@@ -2,11 +2,11 @@
 //!
 //! The fields and their numbers are those of `opentelemetry/proto/trace/v1/trace.proto`,
 //! `common/v1/common.proto` and `resource/v1/resource.proto`, version 1, and
-//! `instrumentation_library_spans` of version 0.18 and before; `unknown_fields` counts unknown ones. The
-//! messages are written by hand because the crate `opentelemetry-proto` brings the OpenTelemetry
-//! SDK with it; the tests compare with that crate. In JSON, keys may be in lower camel case or as
-//! in protobuf, ids hex or base64, 64-bit integers and enumerations text or numbers: both the OTLP
-//! specification and protobuf's own JSON mapping are accepted.
+//! `instrumentation_library_spans` of version 0.18 and before; `unknown_fields` finds fields that
+//! are not listed here. The messages are written by hand because the crate `opentelemetry-proto`
+//! brings the OpenTelemetry SDK with it; the tests compare with that crate. In JSON, keys may be in
+//! lower camel case or as in protobuf, ids hex or base64, 64-bit integers and enumerations text or
+//! numbers: both the OTLP specification and protobuf's own JSON mapping are accepted.
 
 use prost::{Message, Oneof};
 use serde::Deserialize;
@@ -28,7 +28,7 @@ pub struct ResourceSpans {
     pub scope_spans: Vec<ScopeSpans>,
     #[prost(string, tag = "3")]
     pub schema_url: String,
-    /// The former name of `scope_spans`.
+    /// Former name of `scope_spans`.
     #[prost(message, repeated, tag = "1000")]
     pub instrumentation_library_spans: Vec<ScopeSpans>,
 }
@@ -179,7 +179,7 @@ pub struct Status {
     #[prost(int32, tag = "3")]
     #[serde(deserialize_with = "status_code")]
     pub code: i32,
-    /// Status code before version 0.10; a value other than 0 is an error.
+    /// Status code before version 0.10; each value other than 0 is an error.
     #[prost(int32, tag = "1")]
     #[serde(deserialize_with = "nullable", alias = "deprecated_code")]
     pub deprecated_code: i32,
@@ -203,7 +203,7 @@ pub struct AnyValue {
     pub kind: Option<AnyKind>,
 }
 
-/// Kinds of values.
+/// Value of an attribute, by its kind.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum AnyKind {
     #[prost(string, tag = "1")]

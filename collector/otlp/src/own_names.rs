@@ -13,9 +13,9 @@ use super::message::{AnyValue, KeyValue};
 use super::value;
 use crate::{Attributes, TakeSpans};
 
-/// Attribute with a list of names.
+/// Attribute that lists the names of own attributes that could be synthesized ones.
 pub(super) const OWN_NAMES: &str = "otel.own_names";
-/// Attribute with values by name.
+/// Attribute that contains own attributes whose names synthesized attributes already have.
 pub(super) const SHADOWED: &str = "otel.shadowed";
 
 /// Reports whether a synthesized attribute of a span may have this name.
@@ -30,8 +30,8 @@ pub(super) fn is_made_of_event(key: &str) -> bool {
     key.starts_with("otel.")
 }
 
-/// Inserts attributes with such names, after all synthesized ones; if a name occurs twice, the last
-/// value counts.
+/// Inserts own attributes whose names may collide, after all synthesized attributes. If a name
+/// occurs twice, the last value counts.
 pub(super) fn put_own(
     attributes: &mut Attributes,
     own: &[&KeyValue],

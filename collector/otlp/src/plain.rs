@@ -13,7 +13,8 @@ const DEPTH_MAX: u32 = 16;
 /// kind, state, counts, links …
 const MADE_ATTRIBUTES: usize = 24;
 
-/// Returns the number of spans and events in a request if all of it is plainly valid.
+/// Returns the number of spans and events in a request if all of it is plainly valid, and `None`
+/// otherwise.
 #[must_use]
 pub fn plain_records(request: &[u8], limits: SpanLimits) -> Option<u64> {
     let mut walk = Walk { limits, records: 0 };
@@ -241,7 +242,7 @@ impl Walk {
     }
 
     fn event(&mut self, bytes: &[u8]) -> Option<()> {
-        // The event's own count of dropped attributes becomes one more.
+        // The event's count of dropped attributes becomes an attribute too.
         let mut attributes = 1;
         each_field(bytes, |number, value| match number {
             1 => i64::try_from(value.fixed64()?).ok().map(drop),
@@ -268,7 +269,8 @@ impl Walk {
         })
     }
 
-    /// Checks an attribute. Texts of a resource may become names, and have a limit.
+    /// Checks an attribute. `name_max` limits the length of its text in bytes. Only texts of a
+    /// resource have this limit, because they may become names.
     fn pair(&self, bytes: &[u8], name_max: Option<usize>) -> Option<()> {
         pair(bytes, name_max, 0)
     }

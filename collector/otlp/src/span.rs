@@ -29,7 +29,7 @@ pub type Attributes = Map<String, Value>;
 /// An event inside a span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForeignEvent {
-    /// ns since the Unix epoch.
+    /// Time, in ns since the Unix epoch.
     pub time_ns: i64,
     /// Name of the event; `event` if the source gives none.
     pub name: String,
@@ -47,9 +47,9 @@ pub struct ForeignSpan {
     pub service: String,
     pub name: String,
     pub host: String,
-    /// ns since the Unix epoch.
+    /// Start, in ns since the Unix epoch.
     pub start_ns: i64,
-    /// ns since the Unix epoch.
+    /// End, in ns since the Unix epoch.
     pub end_ns: i64,
     /// Bits of `SpanFlag`.
     pub flags: u32,
@@ -105,14 +105,14 @@ pub fn span_number(text: &str) -> u64 {
 
 /// Derives a span id from bytes; never 0.
 pub fn hashed(bytes: &[u8]) -> u64 {
-    // The lower half is as good a hash as any.
+    // Each half of the hash is a good hash.
     (XxHash3_128::oneshot(bytes) as u64).max(1)
 }
 
-/// Parses the own id of a span, which is required.
+/// Parses the id of a span like [`span_number`].
 ///
 /// # Errors
-/// Fails if there is none.
+/// Returns an error if the text is empty or only zeros.
 pub fn own_span_id(text: &str) -> Result<u64, BadSpan> {
     match span_number(text) {
         0 => Err(BadSpan::Empty { field: "span id" }),
@@ -120,7 +120,7 @@ pub fn own_span_id(text: &str) -> Result<u64, BadSpan> {
     }
 }
 
-/// Checks a required text.
+/// Checks a text. It may be empty only if `field` is `host`.
 ///
 /// # Errors
 /// Returns the text's defect.
@@ -146,7 +146,7 @@ pub fn check_text(field: &'static str, text: &str, limit: usize) -> Result<(), B
 /// Checks the number of attributes.
 ///
 /// # Errors
-/// Fails if there are too many.
+/// Returns an error if there are more than `limit`.
 pub fn check_count(count: usize, limit: usize) -> Result<(), BadSpan> {
     if count > limit {
         Err(BadSpan::TooManyAttributes { count, limit })

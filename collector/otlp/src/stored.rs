@@ -1,9 +1,9 @@
 //! Converts spans of the store to OTLP's messages: the lossless inverse of
 //! [`spans_of`](super::spans_of).
 //!
-//! Elements whose order has no meaning in OTLP (resources, the scopes of one, attributes) are in
-//! the store's order. Present but empty fields (an empty scope, an unset status) are omitted. The
-//! last one of duplicate attributes was stored.
+//! Elements whose order has no meaning in OTLP (resources, the scopes of a resource, attributes)
+//! are in the store's order. Present but empty fields (an empty scope, an unset status) are
+//! omitted. The store keeps only the last of duplicate attributes.
 
 use std::collections::BTreeMap;
 
@@ -31,11 +31,11 @@ pub struct StoredSpan {
     pub service: String,
     pub name: String,
     pub host: String,
-    /// Incarnation; 0 for spans that were imported or came by OTLP.
+    /// Incarnation of the process; 0 for spans that were imported or came by OTLP.
     pub process: u128,
-    /// ns since the Unix epoch.
+    /// Start, in ns since the Unix epoch.
     pub start_ns: i64,
-    /// ns since the Unix epoch.
+    /// End, in ns since the Unix epoch.
     pub end_ns: i64,
     /// Bits of `SpanFlag`.
     pub flags: u32,
@@ -46,7 +46,7 @@ pub struct StoredSpan {
 /// An event of a span.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoredEvent {
-    /// ns since the Unix epoch.
+    /// Time, in ns since the Unix epoch.
     pub time_ns: i64,
     pub name: String,
     pub attributes: StoredAttributes,
@@ -131,7 +131,7 @@ pub struct SpanParts {
 }
 
 impl StoredSpan {
-    /// Distributes the span to OTLP's messages.
+    /// Converts the span to the parts of OTLP's messages.
     #[must_use]
     pub fn parts(&self) -> SpanParts {
         let mut parts = SpanParts::default();

@@ -1,5 +1,5 @@
-//! Replaces texts in a protobuf message that are not UTF-8: protobuf's decoder rejects the whole
-//! message for one of them.
+//! Repairs texts of a protobuf message that are not UTF-8. Protobuf's decoder rejects a whole
+//! message for one such text.
 
 use super::ResourceLogs;
 use super::message::ResourceSpans;
@@ -18,7 +18,7 @@ pub struct Shape {
 
 /// A message whose texts can be replaced.
 pub trait HasTexts {
-    /// Locations of the texts.
+    /// Fields of the message that are texts or contain texts.
     const SHAPE: &'static Shape;
 }
 

@@ -14,8 +14,8 @@ pub fn trace_id(text: &str) -> u128 {
     }
 }
 
-/// Returns the name to store with the id, so that output shows the source's notation; `None` if
-/// that is the id's own form, 32 lower-case hex digits.
+/// Returns the name to store with the id, so that output shows the source's notation. Returns
+/// `None` if `text` is the id as 32 lower-case hex digits, which needs no name.
 #[must_use]
 pub fn trace_label(text: &str, id: u128) -> Option<&str> {
     (format!("{id:032x}") != text).then_some(text)

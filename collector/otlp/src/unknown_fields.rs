@@ -104,9 +104,9 @@ fn walk(bytes: &[u8], message: &Message, ignored: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Returns the `ResourceSpans` within a message that is a list of them, such as a `Trace` in the
-/// first field of Tempo's response, the same place where a request has its `ResourceSpans`. Returns
-/// `None` if the message itself is a `ResourceSpans`.
+/// Returns the elements of a message that is a list of `ResourceSpans`, such as Tempo's `Trace`.
+/// Returns `None` if the message is itself a `ResourceSpans`. Both occur as field 1: a `Trace` in
+/// Tempo's response, and a `ResourceSpans` in a request.
 pub fn of_trace(message: &[u8]) -> Option<Vec<&[u8]>> {
     let lists: Result<Vec<_>, _> = fields(message).collect();
     let inner: Option<Vec<&[u8]>> = lists

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field<'a> {
     pub number: u32,
-    /// Content of a length-delimited field; `None` for a number.
+    /// Content of a length-delimited field; `None` for a field that is a number.
     pub payload: Option<&'a [u8]>,
 }
 
@@ -23,7 +23,8 @@ pub fn fields(bytes: &[u8]) -> impl Iterator<Item = Result<Field<'_>, ()>> {
     })
 }
 
-/// Removes the first field from the bytes and returns it; `None` if there is none.
+/// Removes the first field from the bytes and returns it; `None` if the bytes do not begin with a
+/// valid field.
 pub(crate) fn field<'a>(rest: &mut &'a [u8]) -> Option<Field<'a>> {
     let tag = varint(rest)?;
     let number = u32::try_from(tag >> 3).ok().filter(|number| *number > 0)?;
@@ -40,7 +41,7 @@ pub(crate) fn field<'a>(rest: &mut &'a [u8]) -> Option<Field<'a>> {
     Some(Field { number, payload })
 }
 
-/// Reads a number of up to 64 bits.
+/// Removes a number of up to 64 bits from the bytes; `None` if they do not begin with one.
 pub fn varint(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {

@@ -1,4 +1,4 @@
-//! Runs blocking reads off the async runtime; errors of requests.
+//! Runs blocking reads off the async runtime, and defines the errors of requests.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::store::{ReadError, Traces};
 /// Maximum number of requests that read the store concurrently; others wait.
 const READING_MAX: usize = 4;
 
-/// Seconds after which to retry, if other queries hold the memory.
+/// Value of `Retry-After`, in seconds, if other queries hold the memory.
 const RETRY_AFTER_S: u64 = 5;
 /// Content type of responses that are written in pieces.
 pub(crate) const JSON: (HeaderName, &str) = (header::CONTENT_TYPE, "application/json");
@@ -61,7 +61,8 @@ impl From<ReadError> for Refusal {
 }
 
 impl Refusal {
-    /// Creates an error for a lack of memory.
+    /// Creates an error for a lack of memory. Its text begins with a name of the data that needs
+    /// the memory.
     pub(crate) fn lack(lack: QueryLack, what: &str) -> Self {
         match lack {
             QueryLack::Query(..) => Self::TooLarge(format!(

@@ -1,5 +1,5 @@
-//! Names and values of attributes that have columns, which are those that most spans have. Reads
-//! only these columns.
+//! Names and values of attributes that have columns of their own in a file, which the most frequent
+//! attributes have. Reads only these columns.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use arrow_array::{
 };
 use stroboscope_store::tables::{ReadBudget, Store, StoreTable, TableReader, attribute_fields};
 
-/// Maximum time to read files for values, the newest file first.
+/// Maximum time to read files for values. The newest files are read first.
 const READING_MAX: Duration = Duration::from_secs(2);
 
 /// Returns the names of all attributes with columns.
@@ -23,7 +23,7 @@ pub(crate) fn attribute_names(store: &Store) -> BTreeSet<String> {
     fields.iter().filter_map(key).collect()
 }
 
-/// Returns up to `most` values of these attributes, with their types.
+/// Returns up to `most` values of these attributes, each with the name of its type.
 pub(crate) fn attribute_values(
     store: &Store,
     names: &[String],

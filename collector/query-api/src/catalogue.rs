@@ -1,8 +1,9 @@
 //! Services and their operations, from a cache that never fails and follows the store's files.
 //!
-//! Clients ask for them whenever they are opened, and treat an error as a broken data source. Files
-//! never change, so each is read once, by the three columns that matter. While a file cannot be
-//! read, or another request is reading, the previous state is the answer.
+//! Clients request services and operations whenever they are opened, and treat an error as a broken
+//! data source. Files never change, so each is read once: only the columns for services, operations
+//! and kinds. If the files cannot be listed, or while another request reads them, the cache returns
+//! its previous state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -18,7 +19,7 @@ use stroboscope_store::tables::{ReadBudget, Store, StoreTable, TableReader};
 const OPERATIONS_MAX: usize = 10_000;
 /// Maximum time that one request spends reading new files; the next request continues.
 const READING_MAX: Duration = Duration::from_secs(5);
-/// Column of the span kind that spans record themselves.
+/// Column of the attribute `span.kind`.
 const KIND: &str = "text:span.kind";
 
 /// An operation and its kind, which is empty if unknown.

@@ -1,9 +1,9 @@
 //! Relations between the hosts' clocks, and the correction of a trace's times.
 //!
-//! Moves only timestamps of clocks that are proven to differ; each moved span carries the
-//! correction and its possible error. The proof needs many traces: it is computed in the background
-//! from a snapshot of the store, and computed again when the files change, but for at most a tenth
-//! of the time.
+//! Only timestamps of clocks that are proven to differ are corrected. Each corrected span has a
+//! warning with the correction and its possible error. The proof needs many traces, so a background
+//! thread computes it from the whole store. It computes the proof again when the files change, but
+//! for at most a tenth of the time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub(crate) struct Clocks {
 
 #[derive(Debug, Default)]
 struct ClockState {
-    /// Known corrections; none if nothing is to be corrected, as far as is known.
+    /// Known corrections; `None` if no clocks are known to differ.
     alignment: Option<Arc<Alignment>>,
     files: Vec<(Path, u64)>,
     /// Earliest time of the next computation.

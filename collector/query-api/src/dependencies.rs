@@ -11,7 +11,8 @@ use crate::store::Traces;
 /// Number of calls by caller and callee.
 pub(crate) type Calls = BTreeMap<(String, String), u64>;
 
-/// Counts the calls in traces that began in this time: spans whose parent is of another service.
+/// Counts the calls in traces that began in this range of ns since the Unix epoch. A call is a span
+/// whose parent belongs to another service.
 pub(crate) fn calls(traces: &Traces, begins_ns: &RangeInclusive<i64>) -> Result<Calls, StoreError> {
     let mut calls = Calls::new();
     traces.each(begins_ns, |records| {

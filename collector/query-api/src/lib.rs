@@ -1,17 +1,17 @@
-//! Query APIs for other tools that read a store: those of Jaeger, v1 and v3, and that of Tempo, as
-//! far as Grafana's Explore needs it.
+//! Query APIs with which other tools read a store: Jaeger's, in versions 1 and 3, and the part of
+//! Tempo's that Grafana's Explore needs.
 //!
 //! The modules, from the bottom up; each depends only on those before it:
 //!
 //! - [`trace`]: a trace as it is stored, with the types of its attributes.
-//! - `clocks`: relations between the hosts' clocks, and the correction of times.
-//! - `slices`: a span of time, the latest hours first.
+//! - `clocks`: differences between the hosts' clocks, and the correction of times.
+//! - `slices`: splits a range of time, the latest hours first.
 //! - [`store`]: traces by id, and the latest traces that satisfy a condition.
 //! - `catalogue`: services and operations, from a cache.
 //! - `attributes`: names and values of attributes.
 //! - `dependencies`: calls between services.
 //! - `parameters`: parameters of a request.
-//! - `answer`: errors of requests, and blocking reads off the async runtime.
+//! - `answer`: errors of requests, and threads for blocking reads.
 //! - `written`: responses in pieces, within the memory of a query.
 //! - [`jaeger`]: Jaeger's responses and routes.
 //! - [`tempo`]: Tempo's responses and routes.

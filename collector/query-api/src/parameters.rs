@@ -59,7 +59,8 @@ impl Parameters {
             .transpose()
     }
 
-    /// Maximum number of spans of a trace to return: `max_spans`, or all.
+    /// Returns the maximum number of spans of a trace to return: `max_spans`, or `usize::MAX` if it
+    /// is missing or 0.
     pub(crate) fn spans_max(&self) -> Result<usize, BadParameter> {
         let most = self.number(&["max_spans"])?.filter(|most| *most > 0);
         Ok(most.map_or(usize::MAX, |most| {
@@ -67,7 +68,7 @@ impl Parameters {
         }))
     }
 
-    /// Parses a point in time in this unit to ns since the Unix epoch.
+    /// Parses a time in units of `unit_ns` since the Unix epoch to ns since the Unix epoch.
     pub(crate) fn time_ns(&self, name: &str, unit_ns: i64) -> Result<Option<i64>, BadParameter> {
         let wrong = |text: &str| {
             BadParameter(format!(
@@ -81,7 +82,7 @@ impl Parameters {
         self.text(&[name]).map(ns).transpose()
     }
 
-    /// Parses a point in time in RFC 3339 to ns since the Unix epoch.
+    /// Parses a time of RFC 3339 to ns since the Unix epoch.
     pub(crate) fn instant_ns(&self, names: &[&str]) -> Result<Option<i64>, BadParameter> {
         let Some(text) = self.text(names) else {
             return Ok(None);
@@ -102,7 +103,7 @@ impl Parameters {
         Ok(Some(parsed.timestamp_nanos_opt().unwrap_or(end)))
     }
 
-    /// Parses a duration in Go's format; a plain `0` needs no unit.
+    /// Parses a duration in Go's format to ns; a plain `0` needs no unit.
     pub(crate) fn duration_ns(&self, names: &[&str]) -> Result<Option<i64>, BadParameter> {
         let wrong = |text: &str| {
             let name = names.first().copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Splits a span of time into slices, the latest first. A client that asks for the last few traces
+//! Splits a range of time into slices, the latest first. A client that requests the last few traces
 //! of a week rarely needs more than an hour of it.
 
 use std::collections::BTreeSet;
@@ -6,9 +6,9 @@ use std::ops::RangeInclusive;
 
 use stroboscope_store::tables::Hour;
 
-/// Returns slices that together cover this time. Each has twice as many hours with recordings as
-/// the one before it, so reading all of them in turn opens hardly more files than reading the whole
-/// span at once.
+/// Returns slices that together cover a range of ns since the Unix epoch. Each slice has twice as
+/// many hours with recordings as the slice before it. So reading all slices in turn opens hardly
+/// more files than reading the whole range at once.
 pub(crate) fn slices(
     begins_ns: &RangeInclusive<i64>,
     recorded: &BTreeSet<Hour>,

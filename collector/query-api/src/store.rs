@@ -21,12 +21,12 @@ use crate::trace::StoredTrace;
 const REQUEST_NS_MAX: i64 = 3_600_000_000_000;
 /// Maximum number of ranges of ids that are read concurrently.
 const THREADS_MAX: usize = 4;
-/// Minimum number of rows of a range.
+/// Minimum number of rows of such a range of ids.
 const RANGE_ROWS_MIN: u64 = 20_000;
 
-/// Bytes that a query reserves for each byte of a row: for the row, the span made from it, and its
-/// record when clocks are corrected. For 200,000 spans with four attributes, 1.6 were measured,
-/// without the last.
+/// Number of bytes that a query reserves for each byte of a row: for the row, for the span made
+/// from it, and for its record while clocks are corrected. The row and the span took 1.6 bytes in a
+/// measurement with 200,000 spans of four attributes.
 const FORMS: usize = 3;
 
 /// Error while reading traces.
@@ -61,7 +61,7 @@ pub(crate) struct Search<'a> {
 }
 
 impl Traces {
-    /// Opens the traces of this store, to be read within this memory.
+    /// Opens the traces of a store. Queries of them share the quota `memory`.
     #[must_use]
     pub fn of(store: Store, memory: QueryMemory) -> Self {
         Self {
@@ -72,8 +72,8 @@ impl Traces {
         }
     }
 
-    /// Returns the trace of an id, or its first spans, by the files' indexes. Times are as
-    /// recorded.
+    /// Returns the trace with an id, or only its first `spans_max` spans. Returns `None` if there
+    /// is no such trace. It finds the rows by the files' indexes. Times are as recorded.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed, or if the trace takes more memory than the
@@ -123,8 +123,8 @@ impl Traces {
         self.clocks.make(&self.store);
     }
 
-    /// Returns the traces that began last, the latest first; traces that began at the same time are
-    /// in order of their ids.
+    /// Returns the matching traces that began last, the latest first. Traces that began at the same
+    /// time are in order of their ids.
     pub(crate) fn find(
         &self,
         search: &Search<'_>,
@@ -153,8 +153,8 @@ impl Traces {
         Ok(found)
     }
 
-    /// Returns their ids in that order, and the range of times in which to look for their rows.
-    /// Reads nothing earlier than necessary.
+    /// Returns the ids of the traces that [`find`](Self::find) returns, in its order, and the range
+    /// of times that contains their rows. Reads nothing earlier than necessary.
     fn latest(&self, search: &Search<'_>) -> Result<(Vec<u128>, RangeInclusive<i64>), StoreError> {
         let mut hours = BTreeSet::new();
         for table in [StoreTable::Spans, StoreTable::Events] {
@@ -171,7 +171,8 @@ impl Traces {
             let missing = search.traces_max - ids.len();
             from_ns = *slice.start();
             let of_slice = self.latest_of(search, slice, missing)?;
-            // An earlier slice may already have found the end of a trace of many hours.
+            // The search of a previous slice may already have found the end of a trace of many
+            // hours.
             let news = of_slice.into_iter().map(|(_, id)| id);
             ids.extend(news.filter(|id| known.insert(*id)));
             if ids.len() == search.traces_max {
@@ -181,7 +182,7 @@ impl Traces {
         Ok((ids, with_margin(&(from_ns..=*search.begins_ns.end()))))
     }
 
-    /// Returns up to `traces_max` of them, among those that began in this time.
+    /// Returns up to `traces_max` matching traces that began in this range of time.
     fn latest_of(
         &self,
         search: &Search<'_>,
@@ -217,7 +218,7 @@ impl Traces {
         Ok(found)
     }
 
-    /// Passes each trace that may have begun in this time to `visit`.
+    /// Passes each trace that may have begun in this range of time to `visit`.
     pub(crate) fn each(
         &self,
         begins_ns: &RangeInclusive<i64>,
@@ -235,7 +236,7 @@ impl Traces {
     }
 }
 
-/// Beginning and id of a trace, the latest first.
+/// Beginning (ns since the Unix epoch) and id of a trace. The latest trace sorts first.
 type Key = (Reverse<i64>, u128);
 
 impl Search<'_> {
@@ -276,7 +277,7 @@ fn read(
     let mut reader = files.read(&IdRange::only(id), 1);
     let used = share.used();
     let rows = reader.next_rows(spans_max, FORMS, share).transpose();
-    // On an error before this trace is complete, release the memory reserved for its part.
+    // On an error, the memory reserved for the incomplete trace is released.
     let rows = rows.inspect_err(|_| share.give_back(share.used() - used))?;
     let damage = reader.damage();
     let Some(rows) = rows.filter(|rows| rows.id == id) else {

@@ -32,13 +32,13 @@ pub struct TraceSpan {
     pub stored: StoredSpan,
     /// Log lines inside the span, which are not events of it.
     pub lines: Vec<StoredEvent>,
-    /// Warnings about its times.
+    /// Warnings about the span's times.
     pub warnings: Vec<String>,
 }
 
 impl StoredTrace {
-    /// Builds a trace from these rows; `None` without spans, because clients access the first span
-    /// unchecked.
+    /// Builds a trace from these rows. Returns `None` if there are no spans, because clients access
+    /// the first span unchecked.
     #[must_use]
     pub fn of_rows(rows: TraceRows) -> Option<Self> {
         let mut spans: Vec<TraceSpan> = rows
@@ -57,8 +57,8 @@ impl StoredTrace {
             let Some(places) = places.get(&event.span_id) else {
                 continue;
             };
-            // If several spans have this id, as in Zipkin's shared spans, use the one with the
-            // event's host and time.
+            // If several spans have this id, as in Zipkin's shared spans, the event belongs to the
+            // span with its host and time.
             let is_inside = |place: &&usize| {
                 let span = &spans[**place].stored;
                 *span.host == *event.host
@@ -148,7 +148,8 @@ impl StoredTrace {
 }
 
 impl TraceSpan {
-    /// Reports whether the span failed, by OTLP's status or by an attribute of other systems.
+    /// Reports whether the span failed: it panicked, or its attribute `error` indicates a failure.
+    /// OTLP's error status is stored as this attribute.
     #[must_use]
     pub fn is_error(&self) -> bool {
         let has_flag = self.has(SpanFlag::Panicked);
@@ -169,7 +170,7 @@ impl TraceSpan {
         self.stored.flags & flag as u32 != 0
     }
 
-    /// Adds warnings about the effect of its flags on its times.
+    /// Adds a warning for each flag that makes the span's times inexact.
     fn warn_of_flags(&mut self) {
         let said = [
             (
@@ -193,7 +194,7 @@ impl TraceSpan {
     }
 }
 
-/// True for an attribute `error` that holds the message of a failure.
+/// True for an attribute `error` that contains the message of a failure.
 pub(crate) fn is_error_message(pair: &KeyValue) -> bool {
     let kind = pair.value.as_ref().and_then(|value| value.kind.as_ref());
     let is_message = |text: &str| is_failure(text) && text != "true";
@@ -235,7 +236,7 @@ fn event_of(event: EventRead) -> StoredEvent {
 /// Converts attributes that were read as JSON.
 fn typed(attributes: AttributeValues) -> StoredAttributes {
     let typed = |(key, json): (std::sync::Arc<str>, std::sync::Arc<str>)| {
-        // Show invalid JSON as text.
+        // Invalid JSON is shown as text.
         let value = any_of_json(&json).unwrap_or_else(|| AnyValue {
             kind: Some(AnyKind::Text(json.to_string())),
         });
@@ -244,8 +245,8 @@ fn typed(attributes: AttributeValues) -> StoredAttributes {
     attributes.into_iter().map(typed).collect()
 }
 
-/// Parses an id in a path: hex, or base64 as in protobuf's JSON. Returns a description of the
-/// problem if it is neither.
+/// Parses a trace id: hex, or base64 as in protobuf's JSON. Returns a description of the problem if
+/// it is neither.
 pub(crate) fn trace_id(text: &str) -> Result<u128, String> {
     if let Some(bytes) = stroboscope_otlp::base64_of(text, true) {
         let mut padded = [0; 16];
@@ -259,7 +260,7 @@ pub(crate) fn trace_id(text: &str) -> Result<u128, String> {
     Ok(parsed.0)
 }
 
-/// Name of a span kind in Jaeger and Tempo; empty if unknown.
+/// Returns the name of a span kind in Jaeger and Tempo; empty if unknown.
 pub(crate) fn kind_name(kind: i32) -> &'static str {
     match kind {
         1 => "internal",

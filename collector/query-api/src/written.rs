@@ -21,7 +21,8 @@ pub(crate) struct ResponseBuffer {
 }
 
 impl ResponseBuffer {
-    /// Creates an empty response. `share` holds the memory of its sources.
+    /// Creates an empty response. `share` already contains the memory of the traces from which the
+    /// response is made.
     pub(crate) fn new(share: QueryShare) -> Self {
         Self {
             bytes: Vec::new(),
@@ -67,7 +68,8 @@ impl ResponseBuffer {
         }
     }
 
-    /// Converts to a response body, after the sources were dropped, and releases their memory.
+    /// Converts the buffer to a response body. Releases the memory reserved for the traces, which
+    /// the caller has dropped before.
     pub(crate) fn into_body(self) -> Body {
         let Self {
             bytes, mut share, ..

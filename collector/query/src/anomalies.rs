@@ -1,5 +1,5 @@
 //! Differences between slow requests and the others. The pass that infers the model also determines
-//! the slowness thresholds; a second pass compares.
+//! the slowness thresholds. A second pass compares the requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,30 +13,32 @@ use super::notes::Notes;
 use super::query_error::QueryError;
 use super::study::{Question, StudyInput};
 
-/// Minimum number of traces whose names are kept before names that are no longer needed are
+/// Minimum number of kept trace names at which the names of traces that are no examples are
 /// dropped.
 const NAMES_MIN: usize = 4096;
 
-/// Slow requests compared with the others, segment by segment.
+/// Comparison of slow requests with the other requests, segment by segment.
 #[derive(Debug)]
 pub struct AnomalyReport {
     /// Latency in ns above which requests of a root operation are slow, by root operation.
     pub thresholds_ns: BTreeMap<String, u64>,
     /// Number of slow requests.
     pub outliers: u64,
-    /// Number of other requests.
+    /// Number of requests that are not slow.
     pub others: u64,
-    /// Every segment. Segments with more of the critical path in slow requests than in others come
-    /// first, then the rest. In both groups, segments that surely differ come first.
+    /// Ranked list of all segments. Segments with a larger share of the critical path in slow
+    /// requests than in others come first, then the rest. In both groups, the segments that differ
+    /// significantly come first.
     pub ranked: Vec<Anomaly>,
     /// Names of example traces whose ids were not hexadecimal in their source.
     names: BTreeMap<TraceId, Arc<str>>,
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 
 impl AnomalyReport {
-    /// Returns the example traces of a segment by the names that their sources gave them.
+    /// Returns the example traces of a segment. Each is given by its source's name for it, or by
+    /// its hexadecimal id if it has no such name.
     #[must_use]
     pub fn examples(&self, anomaly: &Anomaly) -> Vec<String> {
         let name = |id: &TraceId| {
@@ -48,9 +50,9 @@ impl AnomalyReport {
     }
 }
 
-/// Asks for the differences between the slowest part (0 to 1) of the selected traces and the
-/// others, within each root operation. A latency that is slow for one kind of request may be fast
-/// for another.
+/// Asks for the differences between the slowest requests of each root operation and its other
+/// requests. The number is the fraction of requests that count as slow, 0 to 1. Each root operation
+/// has its own threshold, because a latency that is slow for one may be fast for another.
 #[derive(Clone, Copy, Debug)]
 pub struct AnomalyQuestion(pub f64);
 
@@ -121,13 +123,13 @@ impl Question for AnomalyQuestion {
     }
 }
 
-/// Slow requests and others, segment by segment.
+/// Pass that compares slow requests with the others, segment by segment.
 #[derive(Debug)]
 pub struct SlowAndOthers<'a> {
     thresholds_ns: &'a BTreeMap<String, u64>,
     anomalies: Anomalies,
     names: BTreeMap<TraceId, Arc<str>>,
-    /// Number of names at which unneeded ones are dropped.
+    /// Number of names at which the names of traces that are no examples are dropped.
     names_max: usize,
 }
 
@@ -144,7 +146,8 @@ impl Pass<TraceView<'_>> for SlowAndOthers<'_> {
             .thresholds_ns
             .get(&*root)
             .or_else(|| self.thresholds_ns.get(OTHER_ROOTS));
-        // A request in which no time passed is never slow.
+        // A root operation has no threshold if all its requests have a latency of 0. None of them
+        // is slow.
         let threshold_ns = threshold_ns.copied().unwrap_or(u64::MAX);
         self.anomalies.observe_against(threshold_ns, trace.id, path);
         if let Some(name) = trace
@@ -175,9 +178,9 @@ impl SlowAndOthers<'_> {
 
 /// Moves segments with more of the critical path in slow requests to the front.
 ///
-/// Segments with less of it often differ surely, because their share falls when another one grows.
-/// But this is an effect of slowness and not its cause, and would hide the causes if slow requests
-/// are few.
+/// Segments with a smaller share in slow requests are mostly an effect: their share falls because
+/// that of a slow segment grows. Such decreases may be the most certain differences, and would hide
+/// the causes if slow requests are few.
 fn causes_first(mut ranked: Vec<Anomaly>) -> Vec<Anomaly> {
     // The sort is stable, so both groups keep their order.
     ranked.sort_by_key(|anomaly| anomaly.critical.mean <= 0.0);

@@ -1,4 +1,5 @@
-//! Names of attributes: the ones that requests have, and the error for one that no request has.
+//! Attribute names: lists those that requests have, and builds the error for a name that no request
+//! has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,12 +15,12 @@ use stroboscope_store::tables::{AttributeKeys, StoreTable, attribute_fields};
 const COUNTED_MAX: usize = 4096;
 /// Maximum number of attributes that an error lists.
 const LISTED_MAX: usize = 20;
-/// Minimum similarity (0 to 1) of a name to be suggested for another one.
+/// Minimum Jaro-Winkler similarity (0 to 1) at which a known name is suggested for an unknown one.
 const ALIKE_MIN: f64 = 0.7;
 
-/// Returns the attributes that can distinguish requests, by the names that users have to enter:
-/// those known for every request, and those with columns. Reads only the heads of files, and no
-/// rows. Attributes that hardly any record has are in none of them.
+/// Returns the names of attributes that a user can enter to distinguish requests: the properties of
+/// every request, and the attributes with a column of their own. Reads only the metadata of files,
+/// no rows. Rare attributes have no column and are not listed.
 #[must_use]
 pub fn attribute_choices(source: &Source) -> Vec<String> {
     let mut choices: BTreeSet<String> = KNOWN_OF_ALL.map(str::to_owned).into();
@@ -41,7 +42,7 @@ fn called(key: &str) -> String {
     }
 }
 
-/// Returns the error for an attribute that nothing has. Reads the selected traces to list the
+/// Returns the error for an attribute that no request has. Reads the selected traces to list the
 /// attributes that exist.
 pub(super) fn no_such_attribute(
     source: &Source,
@@ -118,7 +119,8 @@ impl AttributeCounts {
         self.0.contains_key(attribute)
     }
 
-    /// Returns the attributes that most traces have, and the number of remaining ones.
+    /// Returns the `most` attributes that occur in the most traces, and the number of attributes
+    /// that are not returned.
     pub(super) fn most_common(&self, most: usize) -> (Vec<String>, usize) {
         let mut counts: Vec<(&Arc<str>, u64)> =
             self.0.iter().map(|(key, count)| (key, *count)).collect();
@@ -135,8 +137,8 @@ impl AttributeCounts {
         )
     }
 
-    /// Returns the most similar name, if one is similar enough. It may be one that every request
-    /// has.
+    /// Returns the name most similar to `name` among the counted attributes and [`KNOWN_OF_ALL`];
+    /// `None` if none reaches [`ALIKE_MIN`].
     fn nearest(&self, name: &str) -> Option<String> {
         let known = KNOWN_OF_ALL
             .iter()
@@ -146,7 +148,8 @@ impl AttributeCounts {
     }
 }
 
-/// Returns the most similar known name, if one is similar enough.
+/// Returns the known name that is most similar to `name`; `None` if no similarity reaches 0.7
+/// (Jaro-Winkler, ignoring case).
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     let like = known
         .map(|known| {

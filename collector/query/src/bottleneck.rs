@@ -1,9 +1,8 @@
 //! Operation that requests wait for most, by time on the critical path.
 //!
-//! A mean of shares would give a request of a millisecond the weight of a request of a second. An
-//! operation that short requests wait for would then lead, however little it adds to the total
-//! time. Operations are therefore ranked by their time. If root operations wait for different
-//! operations, each has its own bottleneck.
+//! Operations are ranked by their total time, not by their mean share of a request. A mean of
+//! shares would weigh a request of a millisecond as much as a request of a second. If root
+//! operations wait for different operations, each has its own bottleneck.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -12,7 +11,8 @@ use stroboscope_analysis::label::Labels;
 
 use super::paths::Paths;
 
-/// Minimum part of the total time of a root operation with a bottleneck of its own.
+/// Minimum share (0 to 1) of the total latency at which a root operation gets a bottleneck of its
+/// own.
 const TIME_SHARE_MIN: f64 = 0.05;
 /// Maximum number of root operations with a bottleneck of their own.
 const ROOTS_MAX: usize = 3;
@@ -24,9 +24,10 @@ pub struct Bottleneck {
     pub root: Option<String>,
     /// `service:name`.
     pub operation: String,
-    /// Part of the requests' summed latency that the operation spends on the critical path.
+    /// Operation's time on the critical path, including waits for it, divided by the summed latency
+    /// of the requests (0 to 1).
     pub share_of_time: f64,
-    /// Time of the operation on the critical path of a mean request, in ns.
+    /// Mean time of the operation on the critical path per request, including waits for it, in ns.
     pub mean_ns: f64,
 }
 
@@ -35,14 +36,14 @@ pub struct Bottleneck {
 pub struct OperationTime {
     /// `service:name`.
     pub operation: String,
-    /// Part of the summed latency of all requests, 0 to 1.
+    /// Time on critical paths divided by the summed latency of all requests, 0 to 1.
     pub share_of_time: f64,
-    /// Mean per request, in ns.
+    /// Mean time on the critical path per request, in ns.
     pub mean_ns: f64,
 }
 
-/// Returns the operations by their time on critical paths, including waits for them; the largest
-/// first.
+/// Returns the operations in descending order of their time on critical paths, which includes waits
+/// for them.
 #[must_use]
 pub fn by_time(paths: &PathAggregate, labels: &Labels) -> Vec<OperationTime> {
     let all_ns = paths.latency().sum_ns().max(1) as f64;
@@ -60,8 +61,9 @@ pub fn by_time(paths: &PathAggregate, labels: &Labels) -> Vec<OperationTime> {
     operations
 }
 
-/// Returns the bottleneck of all requests. If root operations differ, returns one for each that
-/// takes a good part of the total time.
+/// Returns one bottleneck for all requests if the main root operations have the same one. Otherwise
+/// returns one for each main root operation: at most three, each with at least 5 % of the total
+/// latency.
 #[must_use]
 pub fn bottlenecks(paths: &Paths, labels: &Labels) -> Vec<Bottleneck> {
     let of = |root: Option<&str>, paths: &PathAggregate| {

@@ -1,5 +1,6 @@
-//! Breakdown of the time of requests by category, and by stratum: the value of an attribute, or the
-//! quantile of a numeric one (The Mystery Machine, §5.1, figures 5 to 7).
+//! Breaks the time of requests down by category and, if requested, by stratum. A stratum holds the
+//! requests with one value of an attribute, or with values in one quantile of a numeric attribute.
+//! See The Mystery Machine, §5.1, figures 5 to 7.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,10 +31,11 @@ const VALUES_SHOWN_MAX: usize = 10;
 /// Rule that assigns requests to strata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrataRule {
-    /// Attribute of the request.
+    /// Name of the attribute that defines the strata.
     pub attribute: String,
-    /// Number of quantiles. `None`: by quantile if the attribute has many values and all are
-    /// numbers, and by value otherwise.
+    /// Number of quantiles that define the strata. With `None`, an attribute with more than 10
+    /// values that are all numbers has five quantiles, and any other attribute has one stratum per
+    /// value.
     pub quantiles: Option<usize>,
 }
 
@@ -47,11 +49,11 @@ pub struct BreakdownReport {
     pub categories: Categories,
     /// Breakdown of all requests.
     pub whole: Breakdown,
-    /// Breakdown by stratum, if requested.
+    /// Breakdown by stratum; empty if not requested.
     pub strata: StratifiedBreakdown,
-    /// Upper edges of the strata but the last, if they are quantiles.
+    /// Upper edges of all strata but the last; `None` if strata are not quantiles.
     pub edges: Option<Vec<f64>>,
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 
@@ -147,7 +149,7 @@ impl Question for BreakdownQuestion {
     }
 }
 
-/// Pass that breaks requests down.
+/// Pass that breaks requests down by category and stratum.
 #[derive(Debug)]
 pub struct Broken<'a> {
     by: &'a Strata,
@@ -198,7 +200,8 @@ fn number(text: &str) -> Option<f64> {
         .filter(|number: &f64| number.is_finite())
 }
 
-/// Values of an attribute.
+/// Pass that collects the values of an attribute: a sample of the numbers, and the first few
+/// distinct values.
 #[derive(Debug)]
 pub struct Values {
     attribute: Attribute,

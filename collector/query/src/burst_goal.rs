@@ -1,5 +1,5 @@
-//! Expected yield and cost of bursts, estimated from the store's own requests: the number that
-//! begin in an hour, their durations, and the cost of recording for their processes.
+//! Expected yield and cost of bursts, estimated from the requests in the store. The estimate uses
+//! the number of requests per hour, their durations, and the cost of recording them.
 
 use std::collections::BTreeMap;
 
@@ -17,21 +17,22 @@ const HOUR_NS: f64 = 3.6e12;
 /// Data for planning bursts.
 #[derive(Debug)]
 pub struct BurstBasis {
-    /// Arrivals of requests.
+    /// Durations of requests, and how many requests of each duration begin per hour.
     pub arrivals: Arrivals,
     /// Number of completely recorded requests in the data.
     pub requests: u64,
-    /// Time in which they were recorded, in ns.
+    /// Time in which the counted requests were recorded, in ns.
     pub recorded_ns: u64,
-    /// True if this is the time of bursts, false if it is the time from the first request to the
-    /// last.
+    /// True if `recorded_ns` is the summed length of bursts; false if it is the time from the first
+    /// request's start to the last one's.
     pub is_of_bursts: bool,
-    /// Process with the highest cost of recording, relative to the CPU time that it uses.
+    /// Process with the highest cost of recording relative to the CPU time that it uses; `None` if
+    /// no process recorded anything.
     pub busiest: Option<BusiestProcess>,
     pub notes: Notes,
 }
 
-/// Records of a process while a burst is open.
+/// Recording rate and CPU use of a process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BusiestProcess {
     pub service: String,
@@ -42,8 +43,8 @@ pub struct BusiestProcess {
 }
 
 impl BusiestProcess {
-    /// Returns the part of the process's CPU time that recording takes in a burst, given the cost
-    /// of a record in ns. If the CPU use is unknown, returns the part of one core.
+    /// Returns the fraction of the process's CPU time that recording takes in a burst, if a record
+    /// costs `record_ns`. If the CPU use is unknown, returns the fraction of one core.
     pub fn cost(&self, record_ns: f64) -> f64 {
         self.records_per_second * record_ns / 1e9 / self.cpu_cores.unwrap_or(1.0)
     }
@@ -58,7 +59,7 @@ struct Whole {
     is_followed: bool,
 }
 
-/// Reads the store's data about requests and processes.
+/// Reads the data for planning bursts from the store.
 ///
 /// # Errors
 /// Fails if the store cannot be read, or if no request was recorded completely.
@@ -108,14 +109,15 @@ pub fn burst_basis(source: &Source, selection: Selection) -> Result<BurstBasis, 
     })
 }
 
-/// Returns the number of requests per hour for each length. A request that would have been cut had
-/// it begun later stands for as many as would have been cut (Horvitz and Thompson, 1952).
+/// Returns each request's duration in ns, and the number of such requests per hour that it
+/// represents. A burst cuts long requests more often than short ones, so a long request that was
+/// recorded completely represents more requests (Horvitz and Thompson, 1952).
 fn arrivals(whole: &[Whole], lengths: &[f64], is_of_bursts: bool) -> Vec<(f64, f64)> {
     let all: f64 = lengths.iter().sum();
     let mut sorted = lengths.to_vec();
     sorted.sort_unstable_by(|a, b| b.total_cmp(a));
     let mut sum = 0.0;
-    // Sum of the lengths of this many longest bursts.
+    // `sums[n]` is the total length of the `n` longest bursts.
     let sums: Vec<f64> = std::iter::once(0.0)
         .chain(sorted.iter().map(|length| {
             sum += length;
@@ -135,7 +137,7 @@ fn arrivals(whole: &[Whole], lengths: &[f64], is_of_bursts: bool) -> Vec<(f64, f
             };
             let per_hour = match could_begin_ns > 0.0 {
                 true => HOUR_NS / could_begin_ns,
-                // The request fitted exactly.
+                // The request is at least as long as the longest burst.
                 false => HOUR_NS / all.max(1.0),
             };
             (own_ns, per_hour)
@@ -143,7 +145,7 @@ fn arrivals(whole: &[Whole], lengths: &[f64], is_of_bursts: bool) -> Vec<(f64, f
         .collect()
 }
 
-/// Records of one process, over all its batches.
+/// Records and CPU use of one process, summed over its batches.
 #[derive(Debug, Default)]
 struct Recording {
     service: String,

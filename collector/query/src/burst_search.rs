@@ -1,6 +1,5 @@
 //! Search for bursts that satisfy a formula. A burst is held completely in memory while it is
-//! searched. Memory bounds the number of bursts that are held at a time, so the store may be of any
-//! length.
+//! searched. The number of bursts in memory at a time is bounded, so the store may be of any size.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -25,13 +24,13 @@ use super::search::{
 use super::source::{Selection, Source};
 use super::time_range::TimeRange;
 
-/// Bytes that a search needs per span in addition to its record: its place in order of time, and
-/// the truth of formulas.
+/// Bytes that a search needs per span or event in addition to its record, to order it by time and
+/// to evaluate formulas on it.
 const SEARCHED_SPAN_BYTES: u64 = 160;
 
 /// Returns the bursts that satisfy a formula, evaluated over all spans of all their requests. Reads
-/// the store once to compare clocks, once more to weigh the bursts, and then in slices of bursts
-/// that fit into memory together.
+/// the store once to compare clocks and once to determine the size of each burst. Then reads the
+/// bursts in slices that fit into memory.
 ///
 /// # Errors
 /// Fails if the store cannot be read, or if nothing in it was recorded in bursts.
@@ -76,7 +75,7 @@ pub fn search_bursts(
     notes.add_damage(kernel.iter().flat_map(|of| of.damage.clone()).collect());
     let mut matches = Matches::new(settings);
     let bytes = reading.weigh(&bursts, &mut notes)?;
-    // Leaves room for the data that are read meanwhile.
+    // Leaves room for the data that are read during the search.
     let memory = source.memory();
     let held_max = usize::try_from(settings.held_bytes_max).unwrap_or(usize::MAX);
     let held_max = held_max.min(memory.trace_max() / 4);
@@ -106,11 +105,13 @@ pub fn search_bursts(
 /// are not open at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Burst {
-    /// Window by the clocks that recorded it, in ns.
+    /// Window of the burst by the clocks that recorded it, in ns since the Unix epoch.
     recorded_ns: (i64, i64),
-    /// Time in which any host recorded, on the hosts' common time axis, in ns.
+    /// Time in which at least one host recorded, on the hosts' common time axis, in ns since the
+    /// Unix epoch.
     any_ns: (i64, i64),
-    /// Time in which all hosts recorded, on the same axis, in ns; `None` if there was no such time.
+    /// Time in which all hosts recorded, on the hosts' common time axis, in ns since the Unix
+    /// epoch; `None` if there was none.
     all_ns: Option<(i64, i64)>,
 }
 
@@ -138,8 +139,8 @@ impl Burst {
     }
 }
 
-/// Splits the bursts into runs of consecutive ones that fit into memory together, and those that do
-/// not fit by themselves.
+/// Splits the bursts into slices of consecutive bursts that fit into memory together. Also returns
+/// the bursts that are too large to fit even alone.
 fn slices(
     bursts: &[Burst],
     bytes: &[u64],
@@ -168,7 +169,7 @@ fn slices(
     (slices, large)
 }
 
-/// Returns the bytes that a request's part of a burst occupies.
+/// Returns the memory in bytes that a request's records occupy in a search.
 fn bytes_of(records: &TraceRecords) -> u64 {
     let attributes = records.attributes.iter();
     let values = attributes.map(|one| (size_of::<AttributeRecord>() + one.value.len()) as u64);
@@ -179,7 +180,8 @@ fn bytes_of(records: &TraceRecords) -> u64 {
         + values.sum::<u64>()
 }
 
-/// Returns the part of a request that starts in a burst, if there is one.
+/// Returns the spans and events of a request that start in the interval, with their attributes;
+/// `None` if none start in it.
 fn part_of(records: &TraceRecords, (open_ns, close_ns): (i64, i64)) -> Option<TraceRecords> {
     let is_in = |at_ns: i64| open_ns <= at_ns && at_ns < close_ns;
     let spans = records.spans.iter().filter(|span| is_in(span.start_ns));
@@ -216,7 +218,7 @@ fn part_of(records: &TraceRecords, (open_ns, close_ns): (i64, i64)) -> Option<Tr
     Some(part)
 }
 
-/// Returns the parts of a request in each of the bursts in which it has records.
+/// Returns the part of a request in each burst that it has records in, with the burst's index.
 fn parts_of<'a>(
     records: &'a TraceRecords,
     bursts: &'a [Burst],
@@ -237,7 +239,8 @@ struct BurstReader<'a> {
 }
 
 impl BurstReader<'_> {
-    /// Returns the files that may hold records of these bursts, which are in order.
+    /// Returns the parts of the store that may hold records of these bursts. The bursts must be in
+    /// order of time.
     fn parts(&self, bursts: &[Burst]) -> Result<Parts, QueryError> {
         let recorded_ns = |burst: Option<&Burst>| burst.map_or((0, 0), |of| of.recorded_ns);
         let (from_ns, to_ns) = (recorded_ns(bursts.first()).0, recorded_ns(bursts.last()).1);
@@ -256,7 +259,7 @@ impl BurstReader<'_> {
         self.source.parts_between(times_ns, &keys)
     }
 
-    /// Returns the bytes that each burst occupies.
+    /// Returns the memory in bytes that the records of each burst occupy.
     fn weigh(&self, bursts: &[Burst], notes: &mut Notes) -> Result<Vec<u64>, QueryError> {
         let parts = self.parts(bursts)?;
         let workers = vec![vec![0_u64; bursts.len()]; parts.count()];
@@ -279,7 +282,7 @@ impl BurstReader<'_> {
         Ok(bytes)
     }
 
-    /// Returns the requests of each burst, with the spans that start in it.
+    /// Returns the requests of each burst, with the spans and events that start in it.
     fn gather(
         &self,
         bursts: &[Burst],

@@ -1,5 +1,5 @@
-//! Cache of results about a store's traces, kept in the data directory and found again by queries
-//! that ask the same of the same files.
+//! Cache of results about a store's traces, in the data directory. A query uses the result of an
+//! earlier query that asked the same question about the same files.
 //!
 //! An entry is a file in the directory `cache/`. Its name depends on the files of the store (their
 //! names and sizes; files never change), on this exact program, and on the question. Entries of
@@ -18,9 +18,10 @@ use twox_hash::XxHash3_128;
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::tables::{Store, StoreError, StoreTable};
 
-/// Maximum number of entries of one kind and store. The oldest ones beyond it are evicted.
+/// Maximum number of entries of one kind for one state of a store. The oldest entries beyond it are
+/// evicted.
 const ENTRIES_MAX: usize = 16;
-/// Maximum size of an entry in bytes. Larger results are recomputed each time.
+/// Maximum size of an entry before compression, in bytes. Larger results are recomputed each time.
 pub(super) const ENTRY_BYTES_MAX: usize = 64 << 20;
 const ZSTD_LEVEL: i32 = 1;
 /// Tables that inference reads.
@@ -48,20 +49,21 @@ impl Cache {
         &self.state
     }
 
-    /// Reports whether the store still has this state. If so, everything read since this cache was
-    /// created belongs to it.
+    /// Reports whether the store is still in the state of this cache. If so, everything that was
+    /// read since the cache was created belongs to that state.
     pub(super) fn is_of(&self, store: &Store) -> bool {
         state(store).is_ok_and(|state| state == self.state)
     }
 
-    /// Returns the kept answer to a question.
+    /// Returns the cached answer to the question `asked`; `None` if there is no readable entry.
     pub(super) fn find<T: DeserializeOwned>(&self, kind: &str, asked: &str) -> Option<T> {
         let packed = fs::read(self.path(kind, asked)).ok()?;
         let entry = zstd::decode_all(&*packed).ok()?;
         postcard::from_bytes(&entry).ok()
     }
 
-    /// Keeps the answer to a question, if possible.
+    /// Stores the answer to the question `asked`. Does nothing if the answer is too large or cannot
+    /// be written.
     pub(super) fn keep(&self, kind: &str, asked: &str, answer: &impl Serialize) {
         let Ok(entry) = postcard::to_stdvec(answer) else {
             return;

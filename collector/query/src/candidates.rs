@@ -1,5 +1,6 @@
-//! Finds the requests that may satisfy a formula, so that the others are not read: first row groups
-//! by their dictionaries and statistics, then the rows of the remaining ones.
+//! Finds the requests that may satisfy a formula, so that a search need not read the others. First
+//! excludes row groups by their dictionaries and statistics, then checks the rows of the remaining
+//! row groups.
 
 use std::collections::BTreeMap;
 
@@ -28,21 +29,22 @@ pub struct SearchPlan {
     pub needs: Vec<String>,
     /// Reason why nothing was skipped; `None` if something was.
     pub all_because: Option<&'static str>,
-    /// Row groups of each file that could not contain any such span.
+    /// Files, each with the number of row groups that cannot contain any of these spans.
     pub files: Vec<ProbedFile>,
-    /// Number of requests that were not recorded completely. In those, a missing span makes nothing
-    /// false.
+    /// Number of requests that were not recorded completely. The search reads all of them, because
+    /// a missing span does not show that a formula is false.
     pub unseen: u64,
     /// Number of requests with the necessary spans.
     pub candidates: u64,
-    /// Number of requests that were read, out of `of`.
+    /// Number of requests that were read, out of the `of` selected ones.
     pub read: u64,
     pub of: u64,
-    /// Attributes of rows that were not read.
+    /// Attributes that rows of the store may have, according to the statistics of its files.
     pub(super) present: Vec<String>,
 }
 
-/// File of the store, and the part of it that was not checked row by row.
+/// File of the store, with its number of row groups and rows, and how many of them the search
+/// skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbedFile {
     pub file: String,
@@ -90,7 +92,7 @@ impl SearchPlan {
     }
 }
 
-/// Returns the requests to read; `None` for all of them.
+/// Returns the plan of the search, and the ids of the requests to read; `None` for all requests.
 pub(super) fn candidates(
     source: &Source,
     selection: Selection,
@@ -157,7 +159,7 @@ fn chosen(
 /// Probe for the spans that a formula needs.
 struct SpanProbe<'a> {
     need: &'a Requirement,
-    /// True if durations are as recorded.
+    /// True if correcting the clocks leaves durations unchanged.
     are_times_kept: bool,
 }
 
@@ -212,12 +214,13 @@ impl RowProbe for SpanProbe<'_> {
                 attribute(key).or_else(|| attribute(&format!("resource.{key}")))
             }
             Field::Kernel => FieldFacts::absent(),
-            // Rows of logs are events by themselves.
+            // Each row of the events table is itself an event.
             Field::Event(EventField::Name) if !is_spans => {
                 ColumnFactsOf(group.texts("name")).into()
             }
             Field::Event(EventField::Attribute(key)) if !is_spans => attribute(key),
-            // Events of spans are in another table, and links are a list in a text.
+            // The statistics of spans show neither their events, which are in another table, nor
+            // their links, which are JSON.
             Field::Event(_) | Field::Link(_) => FieldFacts::unknown(),
             Field::Kind
             | Field::Status

@@ -1,5 +1,5 @@
-//! Categories of segments, such as server, network and client time: on the critical path, and
-//! summed without regard to concurrency (The Mystery Machine, figure 5).
+//! Categories of segments, such as server, network and client time. Their totals are given on the
+//! critical path, and as sums that ignore concurrency (The Mystery Machine, figure 5).
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use super::query_error::QueryError;
 use super::study::{Question, StudyInput};
 use stroboscope_store::tables::AttributeKeys;
 
-/// Category of operations without the attribute.
+/// Name of the category of operations without the attribute.
 const NO_CATEGORY: &str = "(none)";
 
-/// Rule that assigns categories.
+/// Rule that assigns categories to segments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CategoryRule {
     /// Server, network or client, by the kinds of spans: see [`SpanKinds`].
@@ -30,7 +30,7 @@ pub enum CategoryRule {
 }
 
 impl CategoryRule {
-    /// Returns the attribute of the rule, if it has one.
+    /// Returns the attribute that defines the categories; `None` for the rule by kinds of spans.
     fn attribute(&self) -> Option<Attribute> {
         match self {
             Self::Kinds => None,
@@ -38,7 +38,7 @@ impl CategoryRule {
         }
     }
 
-    /// Returns the attributes to read: the rule's own, and those with these names.
+    /// Returns the attributes to read: the rule's own, and those named in `others`.
     pub(super) fn keys<'a>(&self, others: impl IntoIterator<Item = &'a str>) -> AttributeKeys {
         let attributes = self
             .attribute()
@@ -49,7 +49,7 @@ impl CategoryRule {
     }
 }
 
-/// Choice of one category.
+/// Category that a user chose, with the rule that defines it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CategoryChoice {
     /// Rule of the categories.
@@ -59,7 +59,7 @@ pub struct CategoryChoice {
 }
 
 impl Default for CategoryChoice {
-    /// Returns the server's time.
+    /// Returns the category `server` of the rule by kinds of spans.
     fn default() -> Self {
         Self {
             rule: CategoryRule::Kinds,
@@ -115,7 +115,8 @@ impl Question for CategoriesQuestion {
 #[derive(Debug)]
 pub struct CategoryEvidence {
     rule: CategoryRule,
-    /// `None` if the rule is by kinds of spans, which the model's reading determines.
+    /// Attribute values by operation; `None` for the rule by kinds of spans, which the inference of
+    /// the model collects.
     values: Option<OperationValues>,
 }
 
@@ -127,7 +128,7 @@ impl CategoryEvidence {
         }
     }
 
-    /// Returns the categories of the model's labels.
+    /// Returns the categories of the model's segments.
     ///
     /// # Errors
     /// Fails if no operation has the attribute of the rule.
@@ -156,7 +157,7 @@ impl CategoryEvidence {
         names.sort_unstable();
         names.dedup();
         if self.rule == CategoryRule::Kinds {
-            // Order in which a request passes them.
+            // Order in which a request passes the categories.
             let order = ["client", "network", "server"];
             names.sort_by_key(|name| order.iter().position(|known| known == name));
         }
@@ -171,7 +172,7 @@ impl CategoryEvidence {
     }
 }
 
-/// Records need the attributes of [`CategoryRule::keys`].
+/// The observed records must have the attributes of [`CategoryRule::keys`].
 impl Pass<TraceRecords> for CategoryEvidence {
     fn observe(&mut self, records: &TraceRecords) {
         if let Some(values) = &mut self.values {
@@ -198,14 +199,13 @@ pub struct Categories {
 }
 
 impl Categories {
-    /// Returns the names in order of their numbers.
+    /// Returns the names of the categories, in order of the categories' numbers.
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Returns the number of a segment's category. A segment that the model does not know is in the
-    /// first one.
+    /// Returns the number of a segment's category; 0 for a segment that the model does not know.
     #[must_use]
     pub fn of(&self, segment: SegmentId) -> usize {
         self.of_segment
@@ -228,20 +228,21 @@ impl Categories {
     }
 }
 
-/// One category of segments, over many requests.
+/// Times of one category of segments, summed over requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CategoryTotals {
     pub category: String,
-    /// Durations of its segments on the critical path, in ns.
+    /// Sum of the durations of the category's segments on the critical path, in ns.
     pub critical_duration_ns: u128,
-    /// Waits for its segments on the critical path, in ns.
+    /// Sum of the waits for the category's segments on the critical path, in ns.
     pub critical_wait_ns: u128,
-    /// Durations of all its segments up to the answer, in ns: the part in latency that a sum
-    /// without causality would assign to them.
+    /// Sum of the durations of all the category's segments up to the answer, in ns. A breakdown
+    /// that ignores causality would attribute this sum to the category.
     pub summed_delay_ns: u128,
-    /// Durations of its segments that ended after the answer, in ns.
+    /// Sum of the durations of the category's segments after the answer, in ns.
     pub after_answer_ns: u128,
-    /// Shares of the critical paths, duration and wait; they add up to 1 for each request.
+    /// Shares of the critical path by duration and wait. For each request, the shares of all
+    /// categories add up to 1.
     pub shares: ShareSum,
 }
 
@@ -255,8 +256,8 @@ impl CategoryTotals {
 
 /// Returns the categories that occur, those with the largest part of the critical path first.
 ///
-/// A category is a sum over its segments. It is computed from the statistics of each segment once
-/// all categories are known.
+/// Each category is the sum of its segments' statistics. The sums are computed after reading,
+/// because the categories are known only then.
 pub(super) fn totals(aggregate: &PathAggregate, categories: &Categories) -> Vec<CategoryTotals> {
     let mut by_category = BTreeMap::<usize, CategoryTotals>::new();
     for (id, statistics) in aggregate.segments() {

@@ -9,13 +9,14 @@ use stroboscope_analysis::model::{Relation, Relations};
 
 /// Transitive reduction of happens-before, and the mutual exclusions.
 ///
-/// With a tolerance above 0, or for segments that were never seen together, happens-before need not
-/// be transitive. An edge is omitted exactly if another path connects its ends.
+/// An edge is omitted if another path connects its ends, unless that path leads through a cycle
+/// with one of them. With a tolerance above 0, or for segments that were never seen together,
+/// happens-before need not be transitive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CausalGraph {
-    /// Edges to draw.
+    /// Happens-before edges to draw, without edges that follow from other edges.
     pub edges: Vec<(SegmentId, SegmentId)>,
-    /// Pairs that never overlap.
+    /// Pairs of segments that never overlap.
     pub exclusions: Vec<(SegmentId, SegmentId)>,
 }
 
@@ -39,7 +40,7 @@ impl CausalGraph {
         }
     }
 
-    /// Returns the graph of a model's relations among some segments.
+    /// Returns the graph of those relations of a model that connect two of the given segments.
     #[must_use]
     pub fn among(relations: &Relations, segments: &BTreeSet<SegmentId>) -> Self {
         let some = |all: &[Relation]| -> Vec<(SegmentId, SegmentId)> {
@@ -55,8 +56,8 @@ impl CausalGraph {
         }
     }
 
-    /// Returns the graph in Graphviz's language: solid arrows for happens-before, dashed lines for
-    /// mutual exclusion.
+    /// Formats the graph in Graphviz's DOT language, with solid arrows for happens-before and
+    /// dashed lines for mutual exclusion.
     #[must_use]
     pub fn to_dot<'a>(
         &self,
@@ -88,8 +89,8 @@ impl CausalGraph {
     }
 }
 
-/// Omits each edge (a, b) for which some c has a path a → c → b. Paths are closed first (Warshall,
-/// on rows of bits), so that this holds also if the relation itself is not transitive.
+/// Omits each edge a → b for which there is an edge a → c and a path from c to b. Paths are found
+/// with Warshall's algorithm on rows of bits, because the relation itself may not be transitive.
 fn reduce(edges: &[(SegmentId, SegmentId)]) -> Vec<(SegmentId, SegmentId)> {
     let size = edges
         .iter()
@@ -117,8 +118,8 @@ fn reduce(edges: &[(SegmentId, SegmentId)]) -> Vec<(SegmentId, SegmentId)> {
     edges
         .iter()
         .for_each(|(a, b)| direct[a.0 as usize].push(b.0));
-    // On a cycle, which is possible only with a tolerance, every edge follows from the others.
-    // Those edges stay.
+    // Every edge of a cycle follows from the others, so edges of cycles are kept. Cycles are
+    // possible only with a tolerance.
     let follows = |a: SegmentId, b: SegmentId| {
         direct[a.0 as usize].iter().any(|&c| {
             let (c, b) = (c as usize, b.0 as usize);

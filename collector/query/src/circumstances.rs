@@ -9,18 +9,19 @@ use std::sync::Arc;
 
 use stroboscope_store::tables::BatchRead;
 
-/// Minimum share of a host's processors in use that counts as busy. If their number is unknown, it
-/// is the share of one processor.
+/// Minimum share of a host's processors in use at which the host counts as busy. If their number is
+/// unknown, this is the share of one processor.
 const BUSY_MIN: f64 = 0.9;
-/// Minimum part of the seconds in which processors are busy.
+/// Minimum share of the measured seconds in which a host must be busy to be reported.
 const BUSY_SECONDS_MIN: f64 = 0.5;
 
-/// Processor time that the processes of a host used, by second.
+/// Mean number of processors that the recorded processes used, by host and by second since the Unix
+/// epoch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessorUse(BTreeMap<Arc<str>, BTreeMap<i64, f64>>);
 
 impl ProcessorUse {
-    /// Sums the measurements of the processes.
+    /// Sums the measurements of all processes of each host.
     pub(super) fn of(batches: impl Iterator<Item = BatchRead>) -> Self {
         const SECOND_NS: i64 = 1_000_000_000;
         let mut used = Self::default();
@@ -69,9 +70,9 @@ impl ProcessorUse {
     }
 }
 
-/// Returns sentences about circumstances that make the following figures misleading; empty if there
-/// are none. If the number of processors is unknown, busy ones are reported only together with
-/// failed requests, because one busy processor of many is no shortage.
+/// Returns sentences about circumstances that make the figures of a report misleading; empty if
+/// there are none. If the number of processors is unknown, busy processors are reported only
+/// together with failed requests, because one busy processor of many is no shortage.
 #[must_use]
 pub fn circumstances(
     used: &ProcessorUse,

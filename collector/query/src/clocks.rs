@@ -11,10 +11,10 @@ use super::query_error::QueryError;
 use super::source::{Selection, Source};
 use stroboscope_store::tables::AttributeKeys;
 
-/// Clock of one host compared with that of the reference host.
+/// Clock of one host, compared with the clock of the reference host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostReport {
-    /// Host.
+    /// Name of the host.
     pub host: Arc<str>,
     /// Last timestamp of the host by its own clock, in ns since the Unix epoch.
     pub last_ns: i64,
@@ -29,21 +29,22 @@ pub struct HostReport {
 /// Relations between the clocks of all hosts.
 #[derive(Debug)]
 pub struct ClockReport {
-    /// Every pair of hosts, and the hosts that could not be aligned.
+    /// Alignment of the hosts' clocks, with a report on each pair of hosts.
     pub alignment: Alignment,
-    /// Every host, by name.
+    /// Hosts in order of name.
     pub hosts: Vec<HostReport>,
-    /// Number of round trips, of all pairs.
+    /// Number of round trips, summed over all pairs of hosts.
     pub round_trips: u64,
     /// Number of round trips that no offset explains, because the server's part is longer than the
     /// whole.
     pub impossible: u64,
-    /// Number of round trips that the alignment contradicts beyond all error bounds: a clock was
-    /// set, or an event log's lines are not in the order of their threads.
+    /// Number of round trips that the alignment contradicts beyond all error bounds. Either a clock
+    /// was set, or lines of an event log are not in the order of their threads.
     pub contradictions: u64,
-    /// Number of times that there was no room for a host or a pair of hosts.
+    /// Number of observations that were dropped because the limit on hosts or on pairs of hosts was
+    /// reached.
     pub refused: u64,
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 
@@ -111,8 +112,8 @@ pub fn clocks(
 /// Last timestamp of each host, in ns since the Unix epoch.
 type LastSeen = BTreeMap<Arc<str>, i64>;
 
-/// Reads all selected traces once. Returns the evidence about their hosts' clocks, and the notes
-/// that `also` takes of each trace, by part of the store.
+/// Reads all selected traces once. Returns the evidence about their hosts' clocks, the values that
+/// `also` collects from the traces of each part of the store, and the notes taken while reading.
 pub(super) fn compared<T: Default + Send>(
     source: &Source,
     selection: Selection,
@@ -143,8 +144,8 @@ pub(super) fn compared<T: Default + Send>(
 /// Number of traces for a first estimate of the clocks.
 const SAMPLED_TRACES: u64 = 256;
 
-/// Returns the alignment of the clocks in the first traces. It mostly agrees with that of all
-/// traces, so that one pass over the store suffices.
+/// Estimates the alignment of the clocks from the first [`SAMPLED_TRACES`] traces. It mostly agrees
+/// with the alignment from all traces, so one pass over the store usually suffices.
 pub(super) fn sampled(source: &Source, selection: Selection) -> Result<Alignment, QueryError> {
     let mut estimates = ClockEstimates::new();
     let mut left = SAMPLED_TRACES;
@@ -162,7 +163,8 @@ pub(super) fn sampled(source: &Source, selection: Selection) -> Result<Alignment
     Ok(as_selected(&estimates, selection))
 }
 
-/// Returns the alignment, or one that trusts timestamps if the selection does.
+/// Returns the alignment of the clocks. It trusts the recorded timestamps if
+/// `selection.trust_clocks` is set.
 pub(super) fn as_selected(estimates: &ClockEstimates, selection: Selection) -> Alignment {
     let alignment = estimates.align(None);
     if selection.trust_clocks {

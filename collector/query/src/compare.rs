@@ -1,8 +1,8 @@
-//! Comparison of two periods, and the flows of one.
+//! Comparison of two periods, and the flows of one period.
 //!
 //! Each period is read twice: once for its model and the order in which operations follow each
-//! other, and once for its flows. Between the readings, the two models are joined, so that the
-//! evidence of both determines the critical paths of both. A relation that the longer period
+//! other, and once for its flows. Between the readings, the two models are merged, so that the
+//! critical paths of each period rest on the evidence of both. A relation that the longer period
 //! contradicts does not hold in the shorter one either.
 
 use std::ops::RangeInclusive;
@@ -30,9 +30,9 @@ use super::study::{Question, Study, StudyInput};
 /// Requests of a period: those in a time range, or those with an attribute value.
 #[derive(Clone, Debug)]
 pub struct PeriodOf {
-    /// Source to read.
+    /// Data directory that has the requests.
     pub source: Arc<Source>,
-    /// Selection of its requests.
+    /// Selection of the requests of `source`.
     pub selection: Selection,
     /// Attribute value that the requests must have.
     pub only: Option<(Attribute, String)>,
@@ -42,7 +42,7 @@ pub struct PeriodOf {
 #[derive(Debug)]
 pub struct Flows {
     pub flows: PeriodFlows,
-    /// Requests whose latency is outside the requested range.
+    /// Number of requests whose latency is outside the requested range.
     pub others: WeightedCount,
     pub notes: Notes,
 }
@@ -53,9 +53,10 @@ pub struct ComparedPeriods {
     pub before: Flows,
     pub after: Flows,
     pub comparison: Comparison,
-    /// Notes about either period.
+    /// Notes about both periods.
     pub notes: Notes,
-    /// Studies of the earlier and the later period, to find the flows of their requests again.
+    /// Studies of the earlier and the later period, with which an explanation finds the flows of
+    /// their requests again.
     pub(super) studies: [Study; 2],
     pub(super) orders: KnownOrders,
 }
@@ -146,7 +147,7 @@ pub fn compare(
 }
 
 impl Inference {
-    /// Reports whether spans of this operation are recorded as clients'.
+    /// Reports whether spans of this operation are client spans.
     fn is_client(&self, operation: &Operation) -> bool {
         use stroboscope_analysis::category::Category;
         let label = SegmentLabel::new(&operation.to_string(), "", "");
@@ -192,7 +193,7 @@ impl Question for OrdersQuestion {
     }
 }
 
-/// Reports whether a request has the requested attribute value.
+/// Reports whether a request has the requested attribute value. Returns true if none is requested.
 pub(super) fn says(only: Option<&(Attribute, String)>, records: &TraceRecords) -> bool {
     only.is_none_or(|(attribute, value)| {
         let said = attribute.of_request(records);

@@ -1,4 +1,4 @@
-//! Experiments: reports whether the test's requests differ from the control's.
+//! Experiments: compares the latency of the test's requests with the control's.
 
 mod assignment;
 mod balance;
@@ -22,7 +22,7 @@ use gathered::PartRequests;
 /// Assignment of requests to sides, and the required certainty of the answer.
 #[derive(Clone, Debug)]
 pub struct ExperimentSettings {
-    /// Attribute that assigns a request to a side; or `process`.
+    /// Attribute whose value assigns a request to a side, or `process`.
     pub by: String,
     /// Service whose process or host counts, if `by` is one of these. `None`: the root span's
     /// service.
@@ -31,30 +31,31 @@ pub struct ExperimentSettings {
     pub control: Vec<String>,
     /// Values of the attribute for the test.
     pub test: Vec<String>,
-    /// Attribute whose values were assigned to a side. `None`: each request was assigned by itself.
+    /// Attribute that identifies the unit, such as a user, that was assigned to a side. `None`:
+    /// each request was assigned separately.
     pub unit: Option<String>,
-    /// Part of the units that was assigned to the test, if known.
+    /// Share of the units that was assigned to the test, 0 to 1; `None` if unknown.
     pub share: Option<f64>,
-    /// Time range in which both sides were treated alike, if there was one.
+    /// Time range in which both sides were treated alike; `None` if there was none.
     pub equal: Option<TimeRange>,
     /// Significance level: maximum probability of reporting a difference that does not exist.
     pub alpha: f64,
 }
 
-/// Metric of all requests or of some of them, compared between the sides.
+/// Metric of latency, compared between the sides for all requests or for a part of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComparedMetric {
     /// Requests that are compared.
     pub of: ComparedPart,
-    /// Metric of their latency.
+    /// Metric of the requests' latency.
     pub metric: Metric,
-    /// Difference between the sides.
+    /// Difference between the sides, or the reason why they cannot be compared.
     pub effect: Result<Effect, NoComparison>,
-    /// P-value, corrected for the number of metrics.
+    /// P-value, corrected for the number of metrics; `None` if the sides cannot be compared.
     pub q_value: Option<f64>,
 }
 
-/// Part of the requests that is compared.
+/// Requests to which a comparison is restricted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ComparedPart {
     All,
@@ -73,39 +74,40 @@ pub struct ExperimentReport {
     pub requests: (usize, usize),
     /// Numbers of units of control and test.
     pub units: (usize, usize),
-    /// Number of bursts, or of time blocks, whose requests count as similar.
+    /// Number of bursts or time blocks with requests. Requests of one burst or block count as
+    /// correlated.
     pub bursts: usize,
-    /// True for recorded bursts, false for equal blocks of time.
+    /// True if `bursts` counts recorded bursts, false if it counts equal blocks of time.
     pub is_of_bursts: bool,
     /// Time from the first request's start to the last one's, in ns.
     pub covered_ns: u64,
     /// Number of the week's 168 hours in which both sides have requests.
     pub hours_of_week: usize,
-    /// Metrics of all requests, then those of each operation.
+    /// Metrics of all requests, then the metrics of each frequent root operation.
     pub metrics: Vec<ComparedMetric>,
-    /// Metrics by hour of the day, if there are several.
+    /// Metrics by hour of the day; empty if all requests are of one hour.
     pub hours: Vec<ComparedMetric>,
     /// Metrics while both sides were treated alike; empty if no such time was given.
     pub equal: Vec<ComparedMetric>,
-    /// Differences between equal sides by chance, measured while both were treated alike, or else
-    /// within the control.
+    /// Differences by chance. They are measured while both sides were treated alike, or else within
+    /// the control.
     pub noise: Vec<Noise>,
     /// Comparison of the units found with the units assigned; `None` if the assigned share is
     /// unknown.
     pub users: Option<UserBalance>,
     /// Comparison of the request rates of units; `None` if each request is a unit.
     pub load: Option<LoadBalance>,
-    /// Share of each operation, the most frequent first.
+    /// Share of each root operation, the most frequent first.
     pub mix: Vec<MixOf>,
-    /// Times that were left out.
+    /// Times whose requests were left out as one-off disturbances.
     pub left_out: Vec<LeftOutTime>,
-    /// Number of requests with another value, or with none.
+    /// Number of requests whose value belongs to neither side, and of requests without a value.
     pub of_no_side: u64,
     /// Number of requests that several processes or hosts served.
     pub of_several: u64,
     /// Number of requests without a unit.
     pub without_unit: u64,
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 

@@ -1,9 +1,9 @@
 //! Explains the difference between requests with a change and those without it.
 //!
-//! A tree is learned from a sample. The [table](StatedAttributes) of the sampled requests'
-//! attributes is kept in the data directory. All requests of the store then determine the tree's
-//! thresholds and its precision. If the sample contains all requests, nothing is read again.
-//! `compare` and `explain` share this code.
+//! A decision tree is learned from a sample of the requests. The [table](StatedAttributes) of their
+//! attributes is cached in the data directory. All requests of the store then determine the tree's
+//! thresholds and precision, unless the sample already contains all requests. `compare` and
+//! `explain` share this code.
 
 mod rows;
 mod said;
@@ -21,14 +21,14 @@ use super::query_error::QueryError;
 use rows::RowsQuestion;
 use said::{SAID, StatedAttributes};
 
-/// Subject of an explanation, by its rank.
+/// Subject of an explanation, by its rank among the causes or mutations of a comparison, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExplainSubject {
     Cause(usize),
     Mutation(usize),
 }
 
-/// Explanation with its subject.
+/// Explanation of one change, with a description of the change.
 #[derive(Debug)]
 pub struct ExplainedChange {
     /// Description of the change in words.
@@ -40,27 +40,29 @@ pub struct ExplainedChange {
 /// Differences between requests with a change and those without it.
 #[derive(Debug)]
 pub struct Distinction {
-    /// Explanation of both sides of the change. If times changed, these are the later requests and
-    /// the earlier ones.
+    /// Explanation of what distinguishes the changed requests from the unchanged ones. If times
+    /// changed, the sides are the later and the earlier requests.
     pub explanation: Explanation,
-    /// Explanation of a part of the later requests, if only that part changed and something
-    /// distinguishes it from the rest.
+    /// Explanation of what distinguishes the later requests that changed from the other later ones;
+    /// `None` if all changed, or if nothing distinguishes them.
     pub among_later: Option<AmongLater>,
 }
 
 /// Differences between the later requests that show a change and the other later ones.
 #[derive(Debug)]
 pub struct AmongLater {
-    /// Definition of the part.
+    /// Rule that separates the later requests that changed from the others.
     pub partial: PartialChange,
     pub explanation: Explanation,
 }
 
-/// Function that reads the stored requests of both sides that the trees ask about.
+/// Function that reads the attributes that two trees ask about from all stored requests: the tree
+/// of both sides, and the tree of later requests.
 type ReadRows<'a> = dyn Fn([Option<&LearnedTree>; 2]) -> Result<[StoredRows; 2], QueryError> + 'a;
 
 impl Distinction {
-    /// Learns trees from a table of attributes, and reads all requests for them.
+    /// Learns trees from a table of sampled requests. Reads all requests with `read` to evaluate
+    /// the trees if the sample lacks some of them.
     fn of(
         said: &StatedAttributes,
         settings: &ExplainSettings,
@@ -71,8 +73,8 @@ impl Distinction {
             ..settings.clone()
         };
         let requests = said.requests();
-        // Later requests are from processes of the same time, so the identity of a slow process may
-        // be the cause. The tree may use identities here.
+        // This tree may use the identities of processes: all later requests had the same processes
+        // to choose from, so a slow process may be the cause.
         let mut among_later = said.partial.and_then(|partial| {
             let later = requests.iter().filter_map(|(request, is_beyond)| {
                 Some(ExplainedRequest {
@@ -81,9 +83,8 @@ impl Distinction {
                 })
             });
             let later: Vec<ExplainedRequest> = later.collect();
-            // Too few requests on either side must not prevent the explanation of the periods. A
-            // tree that distinguishes nothing is dropped, because chance could make a difference
-            // appear.
+            // Errors are ignored here, because too few requests of either kind must not prevent the
+            // explanation of the periods. A tree that distinguishes nothing is dropped.
             let tree = LearnedTree::of(&later, settings).ok()?;
             let earlier = requests.iter().filter(|of| of.1.is_none());
             let earlier = rows_of(&tree, earlier.map(|of| &of.0));
@@ -115,7 +116,7 @@ impl Distinction {
     }
 }
 
-/// Returns the rows that a tree asks about, from the sampled requests.
+/// Counts the attribute values that a tree asks about in these requests.
 fn rows_of<'a>(
     tree: &LearnedTree,
     requests: impl IntoIterator<Item = &'a ExplainedRequest>,
@@ -168,12 +169,12 @@ pub fn explain_change(
     })
 }
 
-/// Maximum number of requests of both periods that are read again to explain a comparison without a
-/// request for an explanation.
+/// Maximum number of requests, of both periods together, for which a comparison also explains its
+/// first cause. More requests take too long to read again.
 pub const EXPLAINED_MAX: u64 = 50_000;
 
 /// Explains the first cause like [`explain_change`]. Returns `None` if there is no cause, if it has
-/// too few requests, or if the periods have more than [`EXPLAINED_MAX`].
+/// too few requests, or if the periods have more than [`EXPLAINED_MAX`] requests.
 ///
 /// # Errors
 /// Fails if a store cannot be read.
@@ -246,7 +247,7 @@ fn explain_compared(
     Distinction::of(&said, settings, &read)
 }
 
-/// Returns the table that was kept for the same question.
+/// Returns the table of attributes that an earlier, equal question left in the cache.
 fn kept(
     periods: [&PeriodOf; 2],
     how: HowCompared<'_>,

@@ -1,8 +1,8 @@
-//! Failed requests: their number per root operation, the time since which they fail, the origins of
-//! failures, and the attributes that distinguish them from other requests.
+//! Failed requests: their number per root operation, changes of the error rate, the origins of
+//! failures, and the attributes that distinguish failed requests from others.
 //!
-//! Requests with a missing part count as well, because a process that dies takes the rest of its
-//! requests with it.
+//! Incomplete requests count as well, because a process that dies loses the rest of its requests'
+//! records.
 
 mod apart;
 mod between;
@@ -33,29 +33,29 @@ pub use origins::{FailureGroup, GroupedFailures};
 use rate::OutcomesOverTime;
 pub use rate::{Outcomes, RateChange};
 
-/// Maximum number of root operations whose error rate is searched for changes; those with the most
-/// failed requests.
+/// Maximum number of root operations whose error rate is searched for changes. Those with the most
+/// failed requests are chosen.
 const ROOTS_SEARCHED: usize = 8;
 /// Probability of a false alarm in the search over all root operations together.
 const FALSE_ALARMS_MAX: f64 = 0.03;
 
-/// Requests of one root operation.
+/// Outcomes and latency of the requests of one root operation.
 #[derive(Clone, Debug, Default)]
 pub struct RootFailures {
     pub outcomes: Outcomes,
-    /// Requests in which a span failed, but not the root.
+    /// Number of requests in which a span failed but the root span did not.
     pub recovered: WeightedCount,
-    /// Latency of failed requests, and of the others, if the root was recorded from its start to
-    /// its end.
+    /// Latency of failed requests and of the others, if the root span was recorded from its start
+    /// to its end.
     pub latency_failed: Distribution,
     pub latency_others: Distribution,
     over_time: OutcomesOverTime,
-    /// Samples of other requests and of failed ones.
+    /// Samples of the requests that did not fail, and of those that did.
     samples: [RequestSample; 2],
 }
 
 impl RootFailures {
-    /// Returns the latency of all requests.
+    /// Returns the latency of all requests of the root operation.
     #[must_use]
     pub fn latency(&self) -> Distribution {
         let mut all = self.latency_others.clone();
@@ -80,13 +80,16 @@ impl RootFailures {
 pub struct Failures {
     pub outcomes: Outcomes,
     pub recovered: WeightedCount,
-    /// Root operations, the ones with the most failed requests first.
+    /// Root operations. Those with the most failed requests come first.
     pub roots: Vec<(String, RootFailures)>,
-    /// Last change of the error rate of each root operation that had one, the most certain first.
+    /// Last change of each root operation's error rate, for operations with a change. The most
+    /// certain change comes first.
     pub changes: Vec<RateChange>,
-    /// Origins of failures, the most frequent first. Recovered ones come after all failed ones.
+    /// Origins of failures, the most frequent first. Origins from which the requests recovered come
+    /// last.
     pub origins: Vec<(FailureGroup, GroupedFailures)>,
-    /// Requests with a failed span whose groups exceed the limit on groups.
+    /// Number of requests with a failed span that are in no group, because the limit on groups was
+    /// reached.
     pub other_origins: WeightedCount,
     /// Differences between failed requests and others, for the root operations with the most failed
     /// requests.
@@ -94,8 +97,8 @@ pub struct Failures {
     pub notes: Notes,
 }
 
-/// Finds failures. Reads the selected time once, including incomplete requests, and then a sample
-/// of it. `alignment` corrects the clocks, if given.
+/// Finds failures. Reads all selected requests once, including incomplete ones, and then a sample
+/// of them with their attributes. `alignment` corrects the clocks, if given.
 ///
 /// # Errors
 /// Fails if the store cannot be read.
@@ -120,8 +123,8 @@ pub fn failures(
     let mut all = Worker::default();
     workers.into_iter().for_each(|worker| all.merge(worker));
     let mut found = all.failures(notes);
-    // Requests before the rate rose did not fail, whatever their attributes, so only later ones are
-    // compared.
+    // Compares only requests after a rise of the error rate. Earlier requests mostly succeeded,
+    // whatever their attributes.
     let rose = |root: &str| {
         let mut changes = found.changes.iter();
         changes.find(|change| change.root == root && change.rates[1] > change.rates[0])
@@ -134,7 +137,7 @@ pub fn failures(
     Ok(found)
 }
 
-/// Returns the attributes that describe failures, and another one.
+/// Returns the attributes that describe failures, and the attribute `other` if given.
 fn failure_keys(other: Option<&str>) -> AttributeKeys {
     AttributeKeys::of(FAILURE_KEYS.into_iter().chain(other))
 }
@@ -187,7 +190,7 @@ impl Worker {
             recovered += root.recovered;
         }
         let mut roots: Vec<(String, RootFailures)> = self.roots.into_iter().collect();
-        // The sorts are stable, so equals stay in order of name.
+        // The sorts are stable, so equal entries stay in order of name.
         roots.sort_by_key(|(_, of)| {
             let Outcomes { requests, failed } = of.outcomes;
             Reverse((failed.rounded(), requests.rounded()))
@@ -213,7 +216,7 @@ fn root_of<'a>(roots: &'a mut BTreeMap<String, RootFailures>, name: &str) -> &'a
     roots.entry(name.to_owned()).or_default()
 }
 
-/// Reports whether the root was recorded from its start to its end.
+/// Reports whether the root span was recorded from its start to its end.
 fn is_timed(records: &TraceRecords) -> bool {
     const PARTIAL: [SpanFlags; 3] = [
         SpanFlags::CUT_OPEN,

@@ -22,8 +22,8 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Creates a filter that keeps requests for which `formula` certainly holds, on clocks that
-    /// `clocks` corrects.
+    /// Creates a filter that keeps requests for which `formula` certainly holds. `text` is the
+    /// formula as the user wrote it, and `clocks` corrects timestamps before evaluation.
     pub(super) fn of(
         text: &str,
         formula: Formula,

@@ -1,4 +1,4 @@
-//! Creation of filters with the data that they need from the store.
+//! Creates filters, and reads the data that they need from the store.
 
 use stroboscope_search::Formula;
 
@@ -9,8 +9,8 @@ use super::query_error::QueryError;
 use super::source::{Selection, Source};
 
 impl Filter {
-    /// Creates a filter from a formula and its text. If there are several hosts, reads the store to
-    /// compare their clocks.
+    /// Creates a filter from a formula and its text. Reads the store to compare the hosts' clocks,
+    /// unless the result is cached. Reads kernel events if the formula refers to them.
     ///
     /// # Errors
     /// Fails if the store cannot be read.

@@ -1,6 +1,6 @@
-//! First look at a store: its hosts' clocks, and the requests that may lack a part. A search needs
-//! both before it can leave anything unread. They do not depend on the formula, and are kept in the
-//! data directory.
+//! First look at a store: its hosts' clocks, and the requests that may be incomplete. A search
+//! needs both to decide which requests it can skip. They do not depend on the formula, and are
+//! cached in the data directory.
 
 use serde::{Deserialize, Serialize};
 use stroboscope_analysis::clock::Alignment;
@@ -20,9 +20,10 @@ const LOOK: &str = "look";
 /// Result of one reading of all selected traces.
 #[derive(Debug)]
 pub(super) struct FirstLook {
-    /// Correction of timestamps, if they need one.
+    /// Correction of timestamps; `None` if they need none.
     pub(super) clocks: Option<Alignment>,
-    /// Requests that may be incomplete. In those, a missing span makes nothing false.
+    /// Ids of requests that may be incomplete, in which a missing span does not show that a formula
+    /// is false.
     pub(super) unseen: Vec<u128>,
     pub(super) notes: Notes,
 }
@@ -34,15 +35,15 @@ struct Entry {
     notes: KeptNotes,
 }
 
-/// Reports whether records of a trace may be missing because processes lost them, or because spans
-/// name missing ones.
+/// Reports whether records of a trace may be missing, because processes lost some or because spans
+/// refer to spans that are not stored.
 pub(super) fn has_losses(source: &Source, records: &TraceRecords) -> bool {
     let reasons = completeness(records, source.losses()).reasons;
     reasons.iter().any(is_unseen)
 }
 
-/// Returns the correction of the selected traces' timestamps as `infer` makes it, or `None` if they
-/// need none. Keeps it in the data directory.
+/// Returns the correction of the selected traces' timestamps, the same that `infer` computes;
+/// `None` if they need none. Caches it in the data directory.
 ///
 /// # Errors
 /// Fails if the store cannot be read.
@@ -50,7 +51,8 @@ pub fn alignment(source: &Source, selection: Selection) -> Result<Option<Alignme
     Ok(first_look(source, selection)?.clocks)
 }
 
-/// Reads all selected traces, unless the data directory has their first look.
+/// Returns the first look at the selected traces. Reads all of them, unless the result is cached in
+/// the data directory.
 pub(super) fn first_look(source: &Source, selection: Selection) -> Result<FirstLook, QueryError> {
     let asked = format!("{selection:?} {}", source.chosen());
     let kept = source.cache().and_then(|cache| cache.find(LOOK, &asked));

@@ -16,7 +16,7 @@ const BANDS_PER_DECADE: u32 = 8;
 /// Number of decades, from a nanosecond to some 300 years.
 const DECADES: u32 = 19;
 
-/// Requests by start and duration.
+/// Number of requests by start and latency.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heatmap {
     /// Start of the first column, in ns since the Unix epoch.
@@ -46,11 +46,12 @@ pub struct HeatmapCell {
     /// Band of latency, from the [`band_edges_ns`] at this index to the next.
     pub band: usize,
     pub requests: WeightedCount,
-    /// One of the requests.
+    /// Request with the lowest id in the cell.
     pub example: TraceId,
 }
 
-/// Returns the lower edges of the latency bands in ns: eight in each decade.
+/// Returns the edges of the latency bands in ns, in ascending order. There are eight bands per
+/// decade, but fewer below 10 ns.
 #[must_use]
 pub fn band_edges_ns() -> Vec<u64> {
     let edge = |at: u32| {
@@ -99,8 +100,8 @@ impl Question for HeatmapQuestion {
     }
 }
 
-/// Number of requests, with the request of the least id as an example, so that their order does not
-/// matter.
+/// Number of requests, with the lowest trace id as an example. The result does not depend on the
+/// order of requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Cell {
     requests: WeightedCount,

@@ -1,4 +1,4 @@
-//! `infer`: the causal model of all traces in the store.
+//! Infers the causal model of all selected traces (the subcommand `infer`).
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -25,38 +25,38 @@ use super::source::{Selection, Source};
 use stroboscope_store::memory::{QueryLack, QueryShare};
 use stroboscope_store::tables::AttributeKeys;
 
-/// Causal model, with the circumstances of its inference.
+/// Causal model, with the settings and by-products of its inference.
 #[derive(Debug)]
 pub struct Inference {
     /// Model, with segments numbered in order of their labels.
     pub model: Model,
     /// Relations that the model supports.
     pub relations: Relations,
-    /// Correction of timestamps, and the error bounds to respect; `None` if they are exact as
-    /// recorded.
+    /// Correction of timestamps, with its error bounds; `None` if the recorded timestamps are
+    /// exact.
     pub alignment: Option<Alignment>,
-    /// Evidence from the traces about their hosts' clocks.
+    /// Alignment of the hosts' clocks, also if the recorded timestamps are exact.
     pub clocks: Alignment,
-    /// Pattern of the segments that were left out. They also have to be left out of traces to which
-    /// the model is applied.
+    /// Pattern of the segments that were left out. The caller must leave them out of the traces to
+    /// which it applies the model, too.
     pub exclude: Option<Regex>,
     /// True if trailing tokens of names are data elements, as in [`InferSettings`].
     pub trailing_elements: bool,
-    /// Appearance and disappearance of relations, if requested.
+    /// Number of relations over the course of the inference; empty if not requested.
     pub convergence: Vec<ConvergencePoint>,
     /// Number and latency of the traces in the model, by root operation.
     pub roots: ByRoot,
-    /// Kinds of operations: servers' and clients'.
+    /// Kinds of the operations' spans, such as server or client.
     pub kinds: SpanKinds,
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 
 impl Inference {
-    /// Takes the memory of the inference from this share, for a caller that keeps it.
+    /// Reserves the memory of the inference from `share`, for a caller that keeps it.
     ///
     /// # Errors
-    /// Fails if there is no memory.
+    /// Fails if there is too little memory.
     pub fn hold(&self, share: &mut QueryShare) -> Result<(), QueryError> {
         let had = share.take(KEPT_FORMS * self.model.bytes());
         had.map_err(QueryError::lack_of_requests)
@@ -72,8 +72,8 @@ impl Inference {
             .filter(|(id, _)| self.model.segment_counts(*id).traces > 0)
     }
 
-    /// Returns the name of a request's root operation in [`roots`](Self::roots), which may have no
-    /// room for it.
+    /// Returns the name under which [`roots`](Self::roots) counts a request: its root operation, or
+    /// the entry for all root operations beyond the limit.
     pub(super) fn known_root(&self, records: &TraceRecords) -> String {
         let (root, known) = (records.root_name(), self.roots.roots());
         if known.is_empty() || known.contains_key(&*root) {
@@ -83,9 +83,9 @@ impl Inference {
         }
     }
 
-    /// Returns the inference without the relations that another one contradicts, so that the
-    /// evidence of both applies to two ranges of traces that are compared. Everything else is
-    /// unchanged.
+    /// Returns the inference with the other one's model merged into its own, so that it lacks the
+    /// relations that either contradicts. A comparison of two ranges of traces uses it for both.
+    /// The convergence is dropped, and everything else is unchanged.
     pub(super) fn joined(&self, other: &Self, tolerance: f64) -> Self {
         let mut model = self.model.clone();
         model.merge(&other.model);
@@ -104,8 +104,8 @@ impl Inference {
         }
     }
 
-    /// Orders results by root operation: those with callers first, the ones with the most time
-    /// first.
+    /// Orders results by root operation. Root operations with callers come first. Within both
+    /// groups, the order is by total latency, the largest first.
     pub(super) fn ranked<T>(&self, mut by_root: BTreeMap<String, T>) -> Vec<(String, T)> {
         let ranked = self.roots.ranked();
         let mut in_order: Vec<_> = ranked
@@ -117,14 +117,15 @@ impl Inference {
     }
 }
 
-/// Infers the model of all selected traces. `tolerance` is the part of co-occurrences that may
-/// contradict a relation that is still accepted.
+/// Infers the model of all selected traces. `tolerance` is the fraction of co-occurrences, 0 to 1,
+/// that may contradict a relation that is still accepted.
 ///
 /// The attribute `element` of spans and of event-log events names the data element that they
 /// process. Pipelines are inferred from these.
 ///
-/// The same reading compares clocks (The Mystery Machine, §3). The first traces supply an estimate
-/// for all of them. If it proves wrong, the store is read a second time.
+/// The inference also compares the hosts' clocks (The Mystery Machine, §3). It corrects timestamps
+/// by an estimate from the first traces. If the complete evidence contradicts this estimate, the
+/// store is read a second time.
 ///
 /// # Errors
 /// Fails if the store cannot be read, or if no trace is complete.
@@ -143,7 +144,7 @@ pub fn infer(
     )
 }
 
-/// Infers the model like [`infer`], with segments left out and the convergence recorded.
+/// Infers the model like [`infer`], with the given settings.
 ///
 /// # Errors
 /// Fails if the store cannot be read, or if no trace is complete.
@@ -156,8 +157,8 @@ pub fn infer_with(
         .map(|(inference, ())| inference)
 }
 
-/// Infers the model like [`infer_with`], with another pass over the same records, which have the
-/// attributes of `keys`.
+/// Infers the model like [`infer_with`], and runs a second pass (the rider) over the same records.
+/// The records have the attributes of `keys`.
 pub(super) fn infer_riding<R: Pass<TraceRecords>>(
     source: &Source,
     selection: Selection,
@@ -188,7 +189,7 @@ pub(super) fn infer_riding<R: Pass<TraceRecords>>(
         kinds,
         ..
     } = observed;
-    // Other roots than the selected one are only known to exist.
+    // Requests of other root operations than the selected one are not read.
     let selected = |(root, of): (&String, &RootStatistics)| {
         source
             .root()
@@ -223,7 +224,7 @@ pub(super) fn infer_riding<R: Pass<TraceRecords>>(
             causes: notes.incomplete_text(),
         });
     }
-    // Makes the numbers independent of the order of traces.
+    // Renumbers the segments, so that their numbers do not depend on the order of traces.
     let model = model.canonical();
     let relations = model.relations(settings.tolerance);
     let kept = source.memory().keep_model(KEPT_FORMS * model.bytes());
@@ -252,11 +253,12 @@ pub(super) fn infer_riding<R: Pass<TraceRecords>>(
 
 /// Maximum number of root operations that an error lists.
 const ROOTS_NAMED: usize = 20;
-/// Cause of round trips that no offset between two clocks explains; the subcommand `clocks` gives
-/// details.
+/// Name of the diagnostic for round trips that no offset between two clocks explains. The
+/// subcommand `clocks` gives details.
 const IMPOSSIBLE_ROUND_TRIP: &str = "impossible_round_trip";
 
-/// Creates an exclusion of the segments that the pattern matches. Each label is checked once.
+/// Creates an exclusion of the segments whose labels the pattern matches. It matches each label
+/// once.
 pub(super) fn exclusion(pattern: Option<&Regex>) -> Exclusion<IsExcluded> {
     let pattern = pattern.cloned();
     Exclusion::new(Box::new(move |label| {
@@ -297,11 +299,12 @@ struct Worker<'a, F, R> {
     rider: R,
     segmenter: Segmenter,
     excluded: Exclusion<F>,
-    /// Dropped with the worker when its part is read, so that the rounds continue without it.
+    /// Worker's share in the convergence rounds. It is dropped with the worker, so that the other
+    /// workers can continue the rounds.
     rounds: Option<Rounds>,
 }
 
-/// Results of a worker, which remain when its part is read.
+/// Results of a worker, which are kept after the worker is dropped.
 #[derive(Default)]
 struct WorkerResult {
     model: Model,
@@ -376,18 +379,18 @@ fn observe<R: Pass<TraceRecords>>(
     ))
 }
 
-/// Multiple of a model's memory needed while others are merged into it, it is renumbered, and its
-/// relations are found.
+/// Multiple of a model's own memory that inference needs at its peak, when it merges and renumbers
+/// models and finds their relations.
 const MODEL_FORMS: usize = 3;
-/// Bytes of a block of counters of one segment and 64 others that occur with it, see
+/// Size in bytes of a block of counters, for one segment and 64 others that occur with it. See
 /// [`Model::with_max_labels`].
 const BLOCK_BYTES: usize = 2_300;
-/// Cause of segments for which the model has no room.
+/// Name of the diagnostic for segments that do not fit into the model.
 pub(super) const LABELS_FULL: &str = "labels_full";
 
-/// Removes segments from a large trace if it has more labels than a model of this many bytes can
-/// relate to each other. The labels that begin last are removed. Reports whether any were. The
-/// result does not depend on the numbering of labels, and therefore not on the order of traces.
+/// Removes the labels that begin last from a trace that has more labels than a model of `bytes_max`
+/// can relate to each other. Returns true if it removed any. The result does not depend on the
+/// numbering of labels, and therefore not on the order of traces.
 fn leave_out_last(trace: &mut SegmentedTrace, bytes_max: usize) -> bool {
     let labels_max = (bytes_max / BLOCK_BYTES * 64).isqrt();
     if trace.segments.len() <= labels_max {
@@ -400,7 +403,7 @@ fn leave_out_last(trace: &mut SegmentedTrace, bytes_max: usize) -> bool {
     trace.segments.len() < before
 }
 
-/// Multiple of a model's memory needed while it is kept with its relations.
+/// Multiple of a model's own memory that the model and its relations occupy while they are kept.
 pub(super) const KEPT_FORMS: usize = 2;
 /// Growth of a model by one trace, in bytes, beyond which memory is reserved in advance.
 const GROWTH_BYTES: usize = 8 << 20;
@@ -434,7 +437,7 @@ impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<'_, F, R> {
         }
         let growth = model.growth_bytes(&trace, GROWTH_BYTES);
         let more = growth.map(|bytes| self.memory.take(MODEL_FORMS * bytes));
-        // Held until the model has grown; `after` then reports its size.
+        // Keeps this reservation until the model has grown; `after` then reports the model's size.
         let _more = match more.transpose() {
             Ok(more) => more,
             Err(lack) => {
@@ -454,8 +457,8 @@ impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<'_, F, R> {
         }
     }
 
-    /// Takes part in the rounds, for which this thread may have to wait. Returns the bytes that are
-    /// held.
+    /// Takes part in the convergence rounds, and may wait for other workers. Returns the memory in
+    /// bytes that this worker needs for its model.
     fn after(&mut self) -> Result<usize, QueryLack> {
         let model = &mut self.seen.model;
         if let Some(rounds) = &mut self.rounds {

@@ -1,5 +1,4 @@
-//! Detects context that does not travel: parts of a request that were recorded as requests of their
-//! own.
+//! Detects lost trace context: parts of a request that were recorded as requests of their own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,22 +6,23 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceRecords};
 
-/// Minimum number of requests that count as a sign.
+/// Minimum number of requests or calls that count as a sign of lost context.
 const REQUESTS_MIN: u64 = 20;
 
 /// Service and name of a span.
 type Operation = (Arc<str>, Arc<str>);
 
-/// Counts of requests and calls that another span joins, and of those that none does.
+/// Counts of requests and calls that show whether context travels between services.
 #[derive(Debug, Default)]
 pub(super) struct JoinCounts {
     requests: u64,
-    /// Requests with a single span that the SDK recorded and that is neither a server span, nor a
-    /// client span, nor declared to be a request.
+    /// Number of requests with a single SDK-recorded span that is neither a server span, nor a
+    /// client span, nor declared to be a request. By operation.
     alone: BTreeMap<Operation, u64>,
-    /// Number of client spans, and number of those with a server span as a child.
+    /// Number of client spans, and number of client spans with a server span as a child, by
+    /// operation.
     calls: BTreeMap<Operation, [u64; 2]>,
-    /// Number of requests whose root is a server span.
+    /// Number of server spans without a parent, by operation.
     served: BTreeMap<Operation, u64>,
 }
 
@@ -70,8 +70,8 @@ impl JoinCounts {
         }
     }
 
-    /// Returns a sentence for each sign. With `expects_callers`, requests without a caller are a
-    /// sign.
+    /// Returns a sentence for each sign of lost context. With `expects_callers`, many requests of a
+    /// single span count as a sign.
     pub(super) fn signs(&self, expects_callers: bool) -> Vec<String> {
         let mut signs = Vec::new();
         let alone: u64 = self.alone.values().sum();

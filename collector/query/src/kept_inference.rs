@@ -1,4 +1,4 @@
-//! Cache of a model and its by-products in the data directory: eight subcommands share one
+//! Caches a model and its by-products in the data directory, so that several subcommands share one
 //! inference.
 
 use serde::{Deserialize, Serialize};
@@ -17,19 +17,19 @@ use super::source::{Selection, Source};
 /// Kind of the cache entry.
 const MODEL: &str = "model";
 
-/// Minimum number of bytes of a pair of segments in an entry: two numbers, three counts.
+/// Minimum size of a pair of segments in an entry, in bytes: two numbers and three counts.
 const PAIR_BYTES_MIN: usize = 5;
 
-/// Cached inference, identified by the data and settings that it depends on.
+/// Access to the cached inference of a selection and its settings.
 pub(super) struct KeptInference<'a> {
     source: &'a Source,
     cache: &'a Cache,
     asked: String,
-    /// Largest trace that is read, in bytes.
+    /// Maximum size of a trace that is read, in bytes.
     trace_max: usize,
 }
 
-/// Results of reading the traces. The relations at a given tolerance are computed again.
+/// Cached results of reading the traces. The relations are computed from them for each tolerance.
 #[derive(Serialize, Deserialize)]
 struct Entry {
     model: SavedModel,
@@ -40,7 +40,7 @@ struct Entry {
 }
 
 impl<'a> KeptInference<'a> {
-    /// Returns `None` if nothing is to be kept.
+    /// Returns `None` if the source has no cache.
     pub(super) fn of(
         source: &'a Source,
         selection: Selection,
@@ -55,20 +55,21 @@ impl<'a> KeptInference<'a> {
         })
     }
 
-    /// Returns the key of an entry that lacks traces or segments, which a reader with more memory
-    /// would have.
+    /// Returns the key of an entry that lacks traces or segments for lack of memory. A query with
+    /// more memory does not use this entry.
     fn asked_in_part(&self) -> String {
         format!("{} without traces beyond {}", self.asked, self.trace_max)
     }
 
-    /// Returns the kept inference, with the relations that these settings accept.
+    /// Returns the cached inference, with the relations that the tolerance accepts; `None` if there
+    /// is no entry or too little memory.
     pub(super) fn find(&self, settings: &InferSettings) -> Option<Inference> {
         let whole = self.cache.find(MODEL, &self.asked);
         let entry: Entry = whole.or_else(|| self.cache.find(MODEL, &self.asked_in_part()))?;
         let model = Model::from_parts(&entry.model.into()).ok()?;
         let relations = model.relations(settings.tolerance);
-        // Without room for the model, the caller infers it anew, and that fails with the right
-        // error.
+        // If there is no memory for the model, the caller infers the model again and reports the
+        // proper error.
         let kept = self.source.memory().keep_model(KEPT_FORMS * model.bytes());
         kept.ok()?;
         let Entry {
@@ -92,9 +93,9 @@ impl<'a> KeptInference<'a> {
         })
     }
 
-    /// Keeps the inference, if the store is unchanged and could be read in full.
+    /// Caches the inference, if it is not too large and the store is undamaged and unchanged.
     pub(super) fn keep(&self, inference: &Inference) {
-        // Making an entry takes more memory than the model itself.
+        // Encoding an entry takes more memory than the model itself.
         let is_too_large = inference.model.pair_count() > ENTRY_BYTES_MAX / PAIR_BYTES_MIN;
         if is_too_large
             || !inference.notes.damage.is_empty()

@@ -1,4 +1,4 @@
-//! Kernel recordings from the store, with an owner for everything in them.
+//! Kernel recordings from the store, with an owner for each system call and interval.
 
 use stroboscope_analysis::kernel::attribute;
 use stroboscope_analysis::kernel::call::Architecture;
@@ -10,7 +10,7 @@ use stroboscope_store::tables::{
     Damage, KernelChunk, KernelFile, Store, StoreError, list_kernel, read_kernel,
 };
 
-/// Windows of one recording.
+/// Part of one kernel recording: the windows that touch a range of time, with their events.
 #[derive(Clone, Debug, Default)]
 pub struct KernelPart {
     /// Id of the recording.
@@ -21,20 +21,21 @@ pub struct KernelPart {
     pub architecture: Architecture,
     /// Burst-config of the recording, constant from its start to its end.
     pub burst_config: u64,
-    /// Other burst-configs that services of the host used meanwhile, in ascending order.
+    /// Other burst-configs that services of the host used during the recording, in ascending order.
     pub services_configs: Vec<u64>,
-    /// Events lost since the recording began, up to the last chunk that was read.
+    /// Numbers of events lost from the start of the recording to the last chunk that was read.
     pub lost: LossCounts,
     /// Conversion from monotonic to wall time.
     pub clocks: ClockLog,
-    /// Kernel events in these windows, in order of time.
+    /// Kernel events in the windows of `timeline`, in order of time.
     pub events: Vec<Event>,
-    /// Interpretation of the events.
+    /// System calls and scheduling intervals that the events describe.
     pub timeline: Timeline,
 }
 
 impl KernelPart {
-    /// Keeps everything that touches an interval of wall time, and cuts the windows to it.
+    /// Keeps the events and intervals that touch the wall-time interval `[from_ns, to_ns)`, and
+    /// cuts the windows to it.
     pub(super) fn show(&mut self, from_ns: i64, to_ns: i64) {
         let clocks = &self.clocks;
         let touches = |start_ns: u64, end_ns: Option<u64>| {
@@ -57,7 +58,7 @@ impl KernelPart {
     }
 }
 
-/// Consecutive chunks of a recording, as they are read.
+/// Accumulates consecutive chunks of a recording.
 #[derive(Default)]
 struct Read {
     part: KernelPart,
@@ -97,7 +98,8 @@ impl Read {
         }
     }
 
-    /// Keeps the windows that touch an interval of wall time, and interprets their events.
+    /// Keeps the windows that touch the wall-time interval `[from_ns, to_ns)`, and interprets their
+    /// events. Returns `None` if no window does.
     fn finish(mut self, from_ns: i64, to_ns: i64) -> Option<KernelPart> {
         let clocks = &self.part.clocks;
         self.windows.retain(|window| {
@@ -168,9 +170,10 @@ pub(super) fn between(
     Ok((parts, damage))
 }
 
-/// Chunk, with everything that ended in it.
+/// Chunk of a recording, with the system calls and intervals that ended in it.
 pub(super) struct ChunkView {
-    /// Events and their interpretation.
+    /// Events of the chunk and of the preceding chunk, if a window spans both, and their
+    /// interpretation.
     pub part: KernelPart,
     /// Number of the chunk's own events.
     pub events: u64,
@@ -178,7 +181,7 @@ pub(super) struct ChunkView {
     pub windows: u64,
 }
 
-/// Reports whether a window continues from one chunk into the other.
+/// Reports whether a window continues from `before` into `after`.
 fn continues(before: &KernelChunk, after: &KernelChunk) -> bool {
     let edges = before.windows.last().zip(after.windows.first());
     before.recording == after.recording
@@ -187,10 +190,11 @@ fn continues(before: &KernelChunk, after: &KernelChunk) -> bool {
 
 /// Passes the chunks of all recordings to `visit`, in order, and returns the damage found.
 ///
-/// A window may continue from one chunk into the next, as in a recording that is always on. Such a
-/// chunk is interpreted together with the one before it, and shows what ended in it. A chunk's end
-/// therefore cuts nothing, and nothing counts twice. An interval that is longer than a chunk is cut
-/// at the start of the preceding chunk. Memory holds three chunks.
+/// A window may continue from one chunk into the next, as in a recording that is always on. The
+/// later chunk is then interpreted together with the earlier one, and its view contains only the
+/// calls and intervals that ended in it. The boundary between two chunks therefore cuts no
+/// interval, and none counts twice. An interval that is longer than a chunk is cut at the start of
+/// the preceding chunk. Memory holds at most three chunks.
 ///
 /// # Errors
 /// Fails if the store cannot be listed.

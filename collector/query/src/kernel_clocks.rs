@@ -1,4 +1,4 @@
-//! Statements of the hosts' kernels about their clocks, from all batches in the store.
+//! Clock states that the hosts' kernels report, from all batches in the store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,12 +7,13 @@ use stroboscope_analysis::clock::{ClockEstimates, KernelClock};
 
 use stroboscope_store::tables::BatchRead;
 
-/// Clock state by host. The worst of several times and of several processes of a host counts.
+/// Clock state by host. If several batches or processes of a host report different states, the
+/// worst one counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelClocks(BTreeMap<Arc<str>, Option<KernelClock>>);
 
 impl KernelClocks {
-    /// Takes a batch into account.
+    /// Adds the clock state that a batch reports.
     pub fn note(&mut self, batch: &BatchRead) {
         let ns = |ns: i64| ns.max(0).cast_unsigned();
         let said = batch.kernel_clock.map(|said| KernelClock {
@@ -30,13 +31,13 @@ impl KernelClocks {
         };
     }
 
-    /// Returns the statement of a host's kernel; `None` if there is none.
+    /// Returns the clock state that a host's kernel reported; `None` if it reported none.
     #[must_use]
     pub fn of(&self, host: &str) -> Option<KernelClock> {
         self.0.get(host).copied().flatten()
     }
 
-    /// Returns every host, with the statement of its kernel.
+    /// Iterates over all hosts, with the clock states that their kernels reported.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Option<KernelClock>)> {
         self.0.iter().map(|(host, said)| (&**host, *said))
     }
@@ -55,8 +56,8 @@ impl KernelClocks {
             .map(|(host, _)| host)
     }
 
-    /// Returns the unsynchronised hosts if there are several hosts. Processes of one host share one
-    /// clock, right or wrong, and agree.
+    /// Returns the hosts with unsynchronised clocks; empty if there is only one host. All processes
+    /// of one host share its clock, so their timestamps agree even if the clock is wrong.
     #[must_use]
     pub fn unsynchronised_among_several(&self) -> Vec<Arc<str>> {
         if self.hosts() < 2 {
@@ -66,7 +67,7 @@ impl KernelClocks {
         }
     }
 
-    /// Passes the statements of all kernels to the estimates.
+    /// Adds the clock states of all hosts to the estimates.
     pub fn note_in(&self, estimates: &mut ClockEstimates) {
         for (host, said) in &self.0 {
             if let Some(said) = said {

@@ -1,4 +1,4 @@
-//! Kernel events by request, as formulas see them.
+//! Kernel events by request, in the form that formulas use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,14 +13,16 @@ use stroboscope_store::tables::Damage;
 pub(super) struct KernelEvents {
     /// Events by the lower half of the trace's id, which is the only part that the kernel knows.
     pub(super) of_trace: FxHashMap<u64, Vec<KernelEvent>>,
-    /// Times in which each host's kernel was recorded without a gap, in ns since the Unix epoch.
+    /// Intervals in which each host's kernel was recorded without a gap, in ns since the Unix
+    /// epoch.
     pub(super) seen: BTreeMap<String, Vec<(i64, i64)>>,
     pub(super) bytes: u64,
     pub(super) damage: Vec<Damage>,
 }
 
 impl KernelEvents {
-    /// Returns the kernel events of a request.
+    /// Returns the kernel events of a request. For a request of a connection, these are the events
+    /// of the whole connection.
     pub(super) fn of(&self, records: &TraceRecords) -> &[KernelEvent] {
         let found = self.of_trace.get(&(records.stored_id().0 as u64));
         found.map_or(&[], Vec::as_slice)
@@ -35,7 +37,7 @@ impl KernelEvents {
         let time_ns = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let hosts = records.hosts().into_iter();
         let is_seen = time_ns.is_some_and(|time_ns| self.is_seen(hosts, time_ns));
-        // Of a connection's events, only those of this request count.
+        // Selects the events of this request from those of its connection.
         let spans: Option<FxHashSet<u64>> = records
             .divided_from
             .map(|_| records.spans.iter().map(|span| span.span_id).collect());
@@ -46,7 +48,8 @@ impl KernelEvents {
         unit.with_kernel(events.map(|event| (0, event)), is_seen)
     }
 
-    /// Reports whether the kernels of these hosts were recorded all that time.
+    /// Reports whether the kernels of all these hosts were recorded from `from_ns` to `to_ns`
+    /// without a gap.
     pub(super) fn is_seen<'a>(
         &self,
         mut hosts: impl Iterator<Item = &'a Arc<str>>,

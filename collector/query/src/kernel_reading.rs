@@ -15,11 +15,12 @@ use super::source::Source;
 use super::time_range::TimeRange;
 use super::timeline::joined;
 
-/// Maximum number of bytes of kernel events that are held while requests are searched.
+/// Maximum memory for kernel events during a search, in bytes.
 const EVENTS_BYTES_MAX: u64 = 256 << 20;
 
 impl KernelEvents {
-    /// Reads the kernel events in a time range.
+    /// Reads the kernel events of all requests in a time range. `clocks` corrects their times.
+    /// Fails if the store has no kernel recording, or if the events exceed [`EVENTS_BYTES_MAX`].
     pub(super) fn read(
         source: &Source,
         range: TimeRange,
@@ -76,7 +77,7 @@ impl KernelEvents {
     }
 }
 
-/// Returns the windows without the times in which events were lost.
+/// Returns the windows without the gaps, in which events were lost.
 fn without(windows: Vec<(i64, i64)>, gaps: &[(i64, i64)]) -> Vec<(i64, i64)> {
     let mut left = windows;
     for gap in gaps {
@@ -207,7 +208,7 @@ fn said_of_absence(part: &KernelPart, off: &OffCpu) -> Vec<(&'static str, Arc<st
     said
 }
 
-/// Formats the low half of a trace id as in the id's text.
+/// Formats the low half of a trace id like the last 16 digits of the whole id.
 fn low_half(trace: u64) -> Arc<str> {
     format!("{trace:016x}").into()
 }
@@ -218,7 +219,7 @@ fn said_of_wait(wait: &LockWait) -> Vec<(&'static str, Arc<str>)> {
         ("lock", format!("{:x}", wait.lock).into()),
         ("holders", wait.releases.len().to_string().into()),
     ];
-    // If there are several, this is the one that held the lock for the longest part of the wait.
+    // If there are several holders, this is the one that held the lock longest during the wait.
     let longest = wait.releases.iter().max_by_key(|release| release.held_ns);
     if let Some(request) = longest.and_then(|release| release.owner.request()) {
         said.push(("holder_trace", low_half(request.trace)));

@@ -1,5 +1,5 @@
-//! Operations that run inside others, and those of connections. They are found before traces are
-//! read, and kept in the data directory.
+//! Inner operations, which run inside others, and operations of connections. They are learned
+//! before traces are read, and cached in the data directory.
 
 use serde::{Deserialize, Serialize};
 use stroboscope_analysis::connection::{ConnectionLearning, Connections};
@@ -13,10 +13,10 @@ use super::cache::Cache;
 
 /// Kind of the cache entry.
 const KIND: &str = "operations";
-/// Size in bytes beyond which a trace is not used to learn about connections.
+/// Maximum size in bytes of a trace from which connections are learned. Larger traces are skipped.
 const LEARNED_TRACE_BYTES_MAX: usize = 128 << 20;
 
-/// Operations that run inside others, and those of connections.
+/// Inner operations and operations of connections of one store.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct KnownOperations {
     pub(super) inner: InnerOperations,
@@ -24,7 +24,8 @@ pub(super) struct KnownOperations {
 }
 
 impl KnownOperations {
-    /// Finds the kept operations of the store, or learns them from it.
+    /// Returns the cached operations of the store. Without a cache entry, learns them from the
+    /// store and caches them.
     pub(super) fn of(
         store: &Store,
         cache: Option<&Cache>,

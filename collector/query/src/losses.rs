@@ -1,4 +1,4 @@
-//! Times in which processes lost records, from all batches in the store.
+//! Intervals in which processes lost records, from all batches in the store.
 
 use stroboscope_analysis::completeness::{Incomplete, ProcessLoss};
 
@@ -6,7 +6,7 @@ use stroboscope_store::decode::loses_records;
 use stroboscope_store::ledger::{BatchLosses, LossWatch};
 use stroboscope_store::tables::BatchRead;
 
-/// Reports whether spans may be missing anywhere in a trace.
+/// Reports whether spans may be missing anywhere in a trace that is incomplete for this reason.
 pub(super) fn is_unseen(reason: &Incomplete) -> bool {
     matches!(
         reason,
@@ -14,8 +14,8 @@ pub(super) fn is_unseen(reason: &Incomplete) -> bool {
     )
 }
 
-/// Returns the intervals in which processes lost records, see [`LossWatch`]. `batches` are in order
-/// of process and sequence.
+/// Returns the intervals in which processes lost records, see [`LossWatch`]. `batches` must be in
+/// order of process and sequence number.
 pub fn losses(batches: impl Iterator<Item = BatchRead>) -> Vec<ProcessLoss> {
     let mut watch = LossWatch::default();
     let mut take = |batch: BatchRead| {

@@ -18,24 +18,26 @@ pub struct Notes {
     pub traces: u64,
     /// Number of complete traces.
     pub complete_traces: u64,
-    /// Number of incomplete traces that lack their request's beginning: parts of requests older
-    /// than their burst.
+    /// Number of fragments: incomplete traces without their root, because the request began before
+    /// the burst.
     #[serde(skip)]
     pub fragments: u64,
-    /// Long-lived spans whose children are requests, by operation; absent if there are none.
+    /// Number of connections by operation; absent if there are none. A connection is a span that
+    /// outlasts many requests, which are its children.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(default)]
     pub connections: BTreeMap<String, u64>,
-    /// Incomplete traces by cause. A trace may have several causes.
+    /// Number of incomplete traces by cause. A trace may have several causes.
     pub incomplete: BTreeMap<Cow<'static, str>, u64>,
-    /// Flaws in used traces by cause.
+    /// Number of flaws in used traces, by cause.
     pub diagnostics: BTreeMap<Cow<'static, str>, u64>,
-    /// Traces by root operation, including roots other than the one selected.
+    /// Statistics of the traces by root operation, including root operations that were not
+    /// selected.
     #[serde(skip)]
     pub roots: ByRoot,
-    /// Number of segments left out by request of the user.
+    /// Number of segments left out because they match the user's exclusion pattern.
     pub excluded_segments: u64,
-    /// Records left out.
+    /// Records that the reading left out.
     #[serde(skip)]
     pub left_out: LeftOut,
     /// Hosts whose kernels report that their clocks are not synchronised, if several hosts
@@ -43,13 +45,14 @@ pub struct Notes {
     #[serde(rename = "unsynchronised_hosts", serialize_with = "texts")]
     #[schemars(with = "Vec<String>")]
     pub unsynchronised: Vec<Arc<str>>,
-    /// Bytes in the log of a running collector: accepted from services, and not in the store yet.
+    /// Bytes in the log of a running collector, which it has accepted from services but not yet
+    /// written to the tables.
     pub unflushed_bytes: u64,
     /// Files that could not be read in full.
     #[serde(rename = "damaged_files", serialize_with = "damaged_files")]
     #[schemars(with = "Vec<DamagedFile<'_>>")]
     pub damage: Vec<Damage>,
-    /// Sampling weights of the traces used; absent if each trace stands for itself.
+    /// Sampling weights of the used traces; absent if each trace represents only itself.
     #[serde(
         skip_serializing_if = "SamplingNotes::is_empty",
         serialize_with = "sampling_entry"
@@ -84,7 +87,7 @@ fn texts<S: Serializer>(texts: &[Arc<str>], serializer: S) -> Result<S::Ok, S::E
 }
 
 impl Notes {
-    /// Adds the notes of another part.
+    /// Adds the notes from another part of the store.
     pub(super) fn merge(&mut self, other: Self) {
         self.traces += other.traces;
         self.complete_traces += other.complete_traces;
@@ -105,8 +108,8 @@ impl Notes {
         self.add_damage(other.damage);
     }
 
-    /// Returns the notes of a reading that has nothing to report except files and traces that it
-    /// could not read.
+    /// Returns notes that report only damaged files and a number of traces that were too large to
+    /// read.
     #[must_use]
     pub fn of_unread(damage: Vec<Damage>, large_traces: u64) -> Self {
         let left_out = LeftOut {
@@ -120,8 +123,8 @@ impl Notes {
         }
     }
 
-    /// Adds the files and traces that another reading of the same store left unread. Returns the
-    /// number of additional traces.
+    /// Adds the damaged files and the large traces that another reading of the same store left out.
+    /// Returns the number of large traces that this adds.
     pub(super) fn add_unread(&mut self, reading: Notes) -> u64 {
         let (large, before) = (
             reading.left_out.large_traces,
@@ -143,14 +146,15 @@ impl Notes {
         }
     }
 
-    /// Returns the notes with the extent to which a report takes weights into account.
+    /// Returns the notes with `weighing`, which states the figures of a report that use sampling
+    /// weights.
     #[must_use]
     pub(super) fn weighing(mut self, weighing: WeightUse) -> Self {
         self.sampling.weighing = weighing;
         self
     }
 
-    /// Returns the causes of incompleteness as a text.
+    /// Returns the causes of incompleteness with their counts, such as `lossy 3, no_root 1`.
     #[must_use]
     pub fn incomplete_text(&self) -> String {
         let causes: Vec<String> = self
@@ -162,7 +166,7 @@ impl Notes {
     }
 }
 
-/// Part of the notes that does not change if the same files are read again.
+/// Cached part of the notes, which depends only on the files that were read.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct KeptNotes {
     traces: u64,
@@ -204,7 +208,7 @@ impl KeptNotes {
         }
     }
 
-    /// Adds the notes about the directory.
+    /// Returns complete notes, with `first` as the notes about the data directory.
     pub(super) fn with(self, first: Notes) -> Notes {
         let Self {
             traces,

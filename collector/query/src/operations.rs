@@ -14,23 +14,24 @@ use super::notes::Notes;
 use super::query_error::QueryError;
 use super::study::{Question, StudyInput};
 
-/// Maximum number of operations that are distinguished. Beyond it, only the number of spans is
+/// Maximum number of operations that are distinguished. Spans of further operations are only
 /// counted.
 const OPERATIONS_MAX: usize = 4_096;
 
-/// One operation, over all selected requests.
+/// Frequency and durations of one operation in all selected requests.
 #[derive(Clone, Debug, Default)]
 pub struct OperationTimes {
-    /// Durations of its spans.
+    /// Durations of the operation's spans.
     pub duration: Distribution,
-    /// Number of requests in which it occurs.
+    /// Number of requests in which the operation occurs.
     pub requests: WeightedCount,
     /// Number of spans that failed.
     pub failed: WeightedCount,
-    /// Duration of the longest span in ns, and its request; of equal ones, the request with the
-    /// least id.
+    /// Duration of the longest span in ns, and its request. Of equally long spans, the one of the
+    /// request with the lowest id counts.
     pub longest: Option<(u64, TraceId)>,
-    /// Request that was counted last. The spans of a request follow each other.
+    /// Request that was counted last. All spans of a request are observed together, so this
+    /// suffices to count each request once.
     counted: Option<TraceId>,
 }
 
@@ -66,12 +67,12 @@ impl OperationTimes {
     }
 }
 
-/// Every operation.
+/// Frequency and durations of all operations.
 #[derive(Clone, Debug, Default)]
 pub struct Operations {
     /// Times by `service:name`.
     pub of: BTreeMap<String, OperationTimes>,
-    /// Number of spans of operations for which there was no room.
+    /// Number of spans of further operations, beyond the limit on operations.
     pub others: u64,
 }
 
@@ -121,17 +122,17 @@ impl Question for OperationsQuestion {
     }
 }
 
-/// Pass that times the operations of spans.
+/// Pass that counts and times spans by operation.
 #[derive(Clone, Debug, Default)]
 pub struct OperationsPass {
-    /// Times by service, and by name.
+    /// Times by service, then by name.
     of: BTreeMap<Arc<str>, BTreeMap<Arc<str>, OperationTimes>>,
     known: usize,
     others: u64,
 }
 
 impl OperationsPass {
-    /// Returns `None` if there is no room.
+    /// Returns the entry of an operation; `None` if it is new and [`OPERATIONS_MAX`] is reached.
     fn entry(&mut self, service: &Arc<str>, name: &Arc<str>) -> Option<&mut OperationTimes> {
         let is_known = |names: &BTreeMap<Arc<str>, OperationTimes>| names.contains_key(name);
         if !self.of.get(service).is_some_and(is_known) {

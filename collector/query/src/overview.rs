@@ -1,4 +1,4 @@
-//! Overview of the time of requests, for a page.
+//! Overview of the time of requests, for a page of the web UI.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ use stroboscope_store::tables::AttributeKeys;
 
 /// Quantiles of latency for which an example request is shown.
 const EXAMPLES: [f64; 2] = [0.5, 0.95];
-/// Category whose slack is shown, if the rule has it.
+/// Category whose slack is shown, if it exists under the category rule.
 const SERVER: &str = "server";
 
-/// Request with about the latency of a quantile.
+/// Request whose latency is nearest to a quantile.
 #[derive(Debug)]
 pub struct Example {
     /// Quantile, 0 to 1.
@@ -31,22 +31,22 @@ pub struct Example {
     pub answer: TraceAnswer,
 }
 
-/// Time of requests by category, and examples.
+/// Time of requests by category, with example requests.
 #[derive(Debug)]
 pub struct Overview {
-    /// Statistics per segment.
+    /// Statistics of critical paths, per segment.
     pub aggregate: PathAggregate,
     /// Categories of segments.
     pub categories: Categories,
     /// Time per category, the largest part of the critical path first.
     pub totals: Vec<CategoryTotals>,
-    /// Breakdown per request.
+    /// Breakdown of the requests' time by category.
     pub breakdown: Breakdown,
-    /// Slack of the last server segment of each request; empty if there are no servers.
+    /// Slack of the last server segment of each request; empty if there are no server segments.
     pub server_slack: Distribution,
     /// Examples from the fastest to the slowest.
     pub examples: Vec<Example>,
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 
@@ -126,7 +126,7 @@ impl Question for OverviewQuestion {
     }
 }
 
-/// Pass over critical paths.
+/// Pass that collects the overview from critical paths.
 pub struct OverviewState<'a> {
     categories: &'a Categories,
     server: Option<usize>,
@@ -160,13 +160,14 @@ impl Pass<TraceView<'_>> for OverviewState<'_> {
     }
 }
 
-/// Trace that is nearest to each of several latencies; of equally near ones, the trace with the
-/// least id, so that the order of traces does not matter.
+/// Trace that is nearest to each of several latencies, with the distance in ns. Of equally near
+/// traces, the one with the lowest id is kept, so that the order of traces does not matter.
 #[derive(Default)]
 struct Nearest(BTreeMap<usize, (u64, TraceAnswer)>);
 
 impl Nearest {
-    /// Most requests are no nearer than the known ones, and are not converted to answers.
+    /// Keeps a request if it is nearer to a wanted latency. Converts only such requests to answers,
+    /// because most are not.
     fn offer(&mut self, wanted_ns: &[u64], seen: &TraceView<'_>) {
         if !self
             .nearer(wanted_ns, seen.path.latency_ns, seen.trace.id)
@@ -183,7 +184,7 @@ impl Nearest {
         }
     }
 
-    /// Returns the indexes of the latencies to which a request is nearer than the known one.
+    /// Returns the indexes of the wanted latencies to which a request is nearer than the kept one.
     fn nearer(&self, wanted_ns: &[u64], latency_ns: u64, id: TraceId) -> Vec<usize> {
         let is_nearer = |(at, wanted_ns): &(usize, &u64)| {
             let known = self
@@ -200,7 +201,7 @@ impl Nearest {
             .collect()
     }
 
-    /// Returns each trace once.
+    /// Returns the examples, without repeating a trace that is nearest to several latencies.
     fn into_examples(self) -> Vec<Example> {
         let all = self.0.into_iter().map(|(at, (_, answer))| Example {
             quantile: EXAMPLES[at],

@@ -1,5 +1,6 @@
 //! Reads traces in several threads at the same time, each with its own range of trace ids. The
-//! analyses do not know this: their results for the parts merge to the result for the whole.
+//! analyses are independent of this division, because their results for the parts merge into the
+//! result for the whole.
 
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, PoisonError};
@@ -14,9 +15,9 @@ use super::source::{Selection, Source};
 use stroboscope_store::memory::QueryLack;
 use stroboscope_store::tables::{AttributeKeys, IdRange, TraceFiles};
 
-/// Approximate minimum number of rows of a part, below which a thread is not worth its cost.
+/// Approximate minimum number of rows of a part. A thread for fewer rows is not worth its cost.
 const ROWS_PER_PART_MIN: u64 = 65_536;
-/// Number of traces read between updates of the progress, which threads share.
+/// Number of traces that a thread reads between updates of the shared progress.
 const TRACES_PER_TELLING: u64 = 16;
 
 /// Traces of the store, cut into parts of about equally many rows.
@@ -27,14 +28,14 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Returns the number of files that are read, and of files that are skipped because all their
-    /// records lie at other times.
+    /// Returns the number of files that are read, and the number of files that are skipped because
+    /// all their records lie outside the time range.
     #[must_use]
     pub fn files(&self) -> (usize, usize) {
         (self.files.files(), self.files.skipped())
     }
 
-    /// Restricts the parts to these traces, which may be in any order.
+    /// Restricts the parts to the traces with these ids, in any order.
     pub(super) fn only(self, traces: Vec<u128>) -> Self {
         Self {
             files: self.files.only(traces),
@@ -60,7 +61,9 @@ impl Source {
         self.parts_between(selection.range.records_ns(), keys)
     }
 
-    /// Opens the parts of files that have rows beginning in this time range.
+    /// Opens the files that may have rows beginning in this time range, and cuts them into parts.
+    /// The number of parts depends on [`PartsWanted`] and is limited by the memory. With
+    /// [`PartsWanted::Cores`], it is also limited by the number of rows.
     pub(super) fn parts_between(
         &self,
         times_ns: RangeInclusive<i64>,
@@ -85,8 +88,8 @@ impl Source {
     /// run at the same time and are returned in the order of their parts.
     ///
     /// # Errors
-    /// Fails if the reading takes too much memory. It leaves out and counts single traces that do
-    /// not fit.
+    /// Fails if the reading takes too much memory. Single traces that are too large do not cause an
+    /// error; they are left out, and the notes count them.
     ///
     /// # Panics
     /// Panics if a worker does.
@@ -102,12 +105,11 @@ impl Source {
         self.fold_to(what, selection, parts, workers, (visit, after, finish))
     }
 
-    /// Reads like [`Source::fold`], for workers that hold something others wait for, such as the
-    /// end of a channel. `finish` consumes each worker on its own thread as soon as its part is
-    /// read, while other parts continue. A worker that panics is dropped there. Only the result of
-    /// `finish` waits for the other parts. `after` follows each visited trace, when other threads
-    /// need not wait for this one to finish it, and returns the number of bytes that the worker
-    /// holds.
+    /// Reads like [`Source::fold`], for workers that other workers wait for, for example at a
+    /// channel. `after` runs after each visited trace, once the memory of a large trace is
+    /// released. It returns the number of bytes that the worker holds. `finish` runs on the
+    /// worker's own thread as soon as its part is read, while other parts continue. It consumes the
+    /// worker, so that the others stop waiting for it. A worker that panics is dropped at once.
     ///
     /// # Errors
     /// Fails under the same conditions as [`Source::fold`].

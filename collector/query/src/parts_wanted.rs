@@ -1,6 +1,6 @@
 //! Number of threads that read a store.
 
-/// Maximum number of parts that a store is cut into.
+/// Number of parts that a store is cut into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PartsWanted {
     /// One part for each core, and fewer for a small store.

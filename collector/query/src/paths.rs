@@ -1,4 +1,4 @@
-//! Critical paths of single traces, and of all together.
+//! Critical paths of single traces, and their statistics over all traces.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -32,11 +32,11 @@ pub struct TraceAnswer {
     pub id: TraceId,
     /// Name of the trace in its source, if that was not hexadecimal.
     pub name: Option<Arc<str>>,
-    /// Operation of its root, if it has one.
+    /// Root operation of the trace; `None` for a trace without a root.
     pub root: Option<String>,
-    /// First event, in ns since the Unix epoch.
+    /// Time of the first event, in ns since the Unix epoch.
     pub start_ns: i64,
-    /// Path, with the slack of every segment.
+    /// Critical path, with the slack of every segment.
     pub path: TracePath,
 }
 
@@ -58,7 +58,7 @@ impl TraceAnswer {
         }
     }
 
-    /// Returns the name of the trace in its source.
+    /// Returns the name of the trace in its source, or its hexadecimal id if it has no other name.
     #[must_use]
     pub fn label(&self) -> String {
         self.name
@@ -67,41 +67,42 @@ impl TraceAnswer {
     }
 }
 
-/// Critical paths of all traces together.
+/// Statistics of the critical paths of all selected traces.
 #[derive(Debug)]
 pub struct Paths {
-    /// Statistics per segment, over requests of all kinds.
+    /// Statistics per segment, over the requests of all root operations.
     pub aggregate: PathAggregate,
-    /// Statistics for the requests of each root operation: those with callers first, the ones with
-    /// the most time first.
+    /// Statistics per root operation. Root operations with callers come first. Within both groups,
+    /// the order is by total latency, the largest first.
     pub by_root: Vec<(String, PathAggregate)>,
     /// Time by category, the largest part of the critical path first.
     pub categories: Vec<CategoryTotals>,
-    /// Request that waited longest for each segment that is ever critical.
+    /// For each segment that is critical in any request, the request in which its duration and wait
+    /// are longest.
     pub examples: BTreeMap<SegmentId, TraceId>,
-    /// Request in which each segment with slack has the most.
+    /// For each segment with slack, the request in which it has the most slack.
     pub slack_examples: BTreeMap<SegmentId, TraceId>,
-    /// Number of the used requests whose root failed, by root operation. Root operations without
+    /// Number of used requests whose root span failed, by root operation. Root operations without
     /// failures are absent.
     pub failed: BTreeMap<String, WeightedCount>,
-    /// Latency of the used requests whose root did not fail, by root operation.
+    /// Latency of the used requests whose root span did not fail, by root operation.
     pub latency_without_failed: BTreeMap<String, Distribution>,
     /// Processor time that the recorded processes used.
     pub processor_use: ProcessorUse,
     joining: JoinCounts,
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 
 impl Paths {
-    /// Returns the number of the used requests whose root failed.
+    /// Returns the number of used requests whose root span failed.
     #[must_use]
     pub fn failed_requests(&self) -> WeightedCount {
         self.failed.values().copied().sum()
     }
 
-    /// Returns sentences on circumstances that make the figures misleading: see
-    /// [`circumstances()`](circumstances), and parts that no context joins.
+    /// Returns sentences on circumstances that make the figures misleading: those of
+    /// [`circumstances()`](circumstances), and signs of lost trace context.
     #[must_use]
     pub fn circumstances(&self) -> Vec<String> {
         let requests = self.aggregate.traces() + self.aggregate.without_length();
@@ -112,7 +113,7 @@ impl Paths {
     }
 }
 
-/// Passes the critical path of each selected trace to `visit`, which may stop by returning `false`.
+/// Passes the critical path of each selected trace to `visit`, until `visit` returns `false`.
 ///
 /// # Errors
 /// Fails if the store cannot be listed.
@@ -133,7 +134,8 @@ pub fn each_path(
     Ok(notes)
 }
 
-/// Returns the critical path of one trace, if it exists. Reads only files that may hold it.
+/// Returns the critical path of one trace; `None` if the selection has no such trace. Reads only
+/// files that may hold its id.
 ///
 /// # Errors
 /// Fails if the store cannot be listed.
@@ -152,11 +154,11 @@ pub fn path_of(
     Ok((answer, notes))
 }
 
-/// Asks for the critical paths of all selected traces together, with categories by this rule.
+/// Asks for statistics of the critical paths of all selected traces, with categories by this rule.
 #[derive(Clone, Debug, Default)]
 pub struct PathsQuestion(pub CategoryRule);
 
-/// Critical paths by root operation.
+/// Pass that collects statistics of critical paths by root operation.
 #[derive(Debug)]
 pub struct PathsByRoot<'a> {
     inference: &'a Inference,
@@ -168,15 +170,15 @@ pub struct PathsByRoot<'a> {
     joining: JoinCounts,
 }
 
-/// Reports whether a request's root failed. Requires the attribute [`ERROR`].
+/// Reports whether a request's root span failed. The records must have the attribute [`ERROR`].
 pub(super) fn has_failed(records: &TraceRecords) -> bool {
     let roots = records.spans.iter().filter(|span| span.parent_id == 0);
     let roots: Vec<u64> = roots.map(|root| root.span_id).collect();
     failed_spans(records).any(|id| roots.contains(&id))
 }
 
-/// Largest time of each segment in ns, with its request, by the segment's number; of equal times,
-/// the request with the least id.
+/// Largest time of each segment in ns, with its request, indexed by the segment's number. Of equal
+/// times, the one of the request with the lowest id counts.
 #[derive(Debug, Default)]
 struct Largest(Vec<Option<(u64, TraceId)>>);
 

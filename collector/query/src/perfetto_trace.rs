@@ -1,4 +1,4 @@
-//! Conversion of requests, and of the kernel's activity meanwhile, to a trace for Perfetto.
+//! Converts requests, and the kernel's activity during them, to a trace for Perfetto.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use stroboscope_kernel_model::{ClockLog, ClockSample};
 use super::kernel::KernelPart;
 use super::request_tree::tree;
 
-/// Error about the host of a Perfetto trace, which shows only one.
+/// Error in the choice of the host whose kernel a Perfetto trace shows. A trace shows one host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PerfettoHostError {
-    /// Several kernels were recorded, and none was chosen.
+    /// The kernels of several hosts were recorded, and no host was chosen.
     #[error("a Perfetto trace shows one host: choose one of {}", .0.join(", "))]
     OneOf(Vec<String>),
     /// The data have no kernel events of this host.
@@ -33,11 +33,13 @@ fn recorded(hosts: &[String]) -> String {
     }
 }
 
-/// Returns the bytes of a `.pftrace`: the segments of `requests`, and the kernel of `host`. Without
-/// `host`, this is the only host in `kernel`, or no host if there is none.
+/// Returns the bytes of a `.pftrace` file with the segments of `requests` and the kernel activity
+/// of `host`. `None` selects the only host in `kernel`. If `kernel` is empty, the file has only
+/// segments.
 ///
 /// # Errors
-/// Fails if there are several hosts and none was requested, or if the requested one is not there.
+/// Fails if `host` is `None` and `kernel` has several hosts, or if `kernel` lacks the requested
+/// host.
 pub fn perfetto_trace<'a>(
     requests: impl IntoIterator<Item = &'a TraceRecords>,
     kernel: &[KernelPart],
@@ -66,7 +68,7 @@ pub fn perfetto_trace<'a>(
     let mut bytes = Vec::new();
     let parts = kernel.iter().filter(|part| Some(&*part.host) == host);
     for (place, part) in parts.enumerate() {
-        // Concatenated traces are one trace.
+        // Concatenated Perfetto traces form one trace, so the first part carries the segments.
         let segments = if place == 0 { &*segments } else { &[] };
         bytes.extend(perfetto(
             &part.timeline,

@@ -10,7 +10,7 @@ use super::query_error::QueryError;
 use super::source::Source;
 use super::time_range::TimeRange;
 
-/// Maximum number of samples that are read.
+/// Maximum number of measurements that are read.
 const SAMPLES_MAX: usize = 8_000_000;
 
 /// Resource whose usage is pooled.
@@ -20,12 +20,13 @@ pub enum PooledUse {
     CpuCores,
     /// Resident memory.
     MemoryBytes,
-    /// Rate of requests that enter.
+    /// Requests that begin in the process, per second.
     RequestsPerSecond,
 }
 
 impl PooledUse {
-    /// Returns `None` if the system did not report the usage, or if the interval has no length.
+    /// Returns the usage that a process measured. Returns `None` if the system did not report it,
+    /// or if a rate has an interval without length.
     fn of(self, load: &LoadRow) -> Option<f64> {
         let seconds = load.to_ns.saturating_sub(load.from_ns) as f64 / 1e9;
         let by_second = |used: f64| (seconds > 0.0).then(|| used / seconds);
@@ -37,35 +38,36 @@ impl PooledUse {
     }
 }
 
-/// Usage of processes, by service.
+/// Measured usage of processes, by service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UsesByService(BTreeMap<String, Vec<ProcessUse>>);
 
-/// Choice of the processes that the larger one replaces.
+/// Choice of the processes that the larger process replaces.
 #[derive(Clone, Debug)]
 pub struct PoolSettings {
-    /// Service; `None` for the only one.
+    /// Service whose processes are pooled; `None` if only one service was measured.
     pub service: Option<String>,
-    /// Service whose processes share their resources with those of the first one. `None`: processes
-    /// of the same service do.
+    /// Other service. One of its processes is pooled with one process of `service`. `None`:
+    /// processes of `service` are pooled with each other.
     pub with: Option<String>,
-    /// Number of processes of one service that become one.
+    /// Number of processes of `service` that one larger process replaces, if `with` is `None`.
     pub times: usize,
 }
 
 /// Usage of a larger process, and the processes that it replaces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolReport {
-    /// Services, with the number of measured processes of each.
+    /// Pooled services, with the number of measured processes of each.
     pub services: Vec<(String, usize)>,
     pub pooled: PooledDemand,
 }
 
 impl UsesByService {
-    /// Reads the usage that processes with the SDK measured once a second.
+    /// Reads the usage that processes with the SDK measured about once a second.
     ///
     /// # Errors
-    /// Fails if the store cannot be read, or has no such measurements.
+    /// Fails if the store cannot be read, has no such measurements, or has more than fit into
+    /// memory.
     pub fn of_store(
         source: &Source,
         range: TimeRange,
@@ -103,7 +105,8 @@ impl UsesByService {
         }
     }
 
-    /// Collects services, processes, and their samples.
+    /// Collects processes, each given by its service, its name and its samples. A sample is a time
+    /// in ns since the Unix epoch and a usage.
     pub fn of(
         processes: impl IntoIterator<Item = (String, String, Vec<(i64, f64)>)>,
     ) -> UsesByService {
@@ -118,7 +121,8 @@ impl UsesByService {
     /// Estimates the usage of a larger process.
     ///
     /// # Errors
-    /// Fails if there is no such service, or if none of several was chosen.
+    /// Fails if a chosen service has no measurements, or if several services have some and none was
+    /// chosen.
     pub fn pool(&self, settings: &PoolSettings) -> Result<PoolReport, QueryError> {
         let known = || {
             let of = |(service, uses): (&String, &Vec<ProcessUse>)| {

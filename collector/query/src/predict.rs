@@ -1,5 +1,5 @@
-//! Prediction of slack by the last request with the same key (The Mystery Machine, §5.2, figure
-//! 11), and the search for attributes that are good keys.
+//! Predicts the slack of a request from the previous request with the same key, and finds the
+//! attributes that are the best keys. See The Mystery Machine, §5.2, figure 11.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,19 +18,21 @@ use super::query_error::QueryError;
 use super::study::{Question, StudyInput};
 use stroboscope_store::tables::AttributeKeys;
 
-/// Maximum number of attributes that are tried, because each needs memory for a history of all
-/// requests. Those that most requests have are tried.
+/// Maximum number of attributes that are tried. Each needs memory for a history of all requests, so
+/// only those that occur in the most requests are tried.
 pub const ATTRIBUTES_MAX: usize = 16;
 
 /// Target and keys of a prediction.
 #[derive(Clone, Debug, Default)]
 pub struct PredictSettings {
-    /// Attributes to try as the key. `None`: those that requests have, at most [`ATTRIBUTES_MAX`].
+    /// Attributes to try as the key. If empty, the [`ATTRIBUTES_MAX`] most common attributes are
+    /// tried.
     pub attributes: Vec<String>,
-    /// Slack in ns above which a request counts as having slack. `None`: the median, so that about
-    /// half of the requests have slack.
+    /// Slack in ns above which a request counts as having slack. `None` stands for the median, so
+    /// that about half of the requests have slack.
     pub threshold_ns: Option<u64>,
-    /// Category of the server. The slack is that of the last server segment in a request.
+    /// Category whose segments are the server's. The slack of a request is that of its last server
+    /// segment.
     pub server: CategoryChoice,
 }
 
@@ -41,16 +43,16 @@ pub struct PredictReport {
     pub threshold_ns: u64,
     /// Slack of all requests.
     pub slack: Distribution,
-    /// Attributes, best first, each with the quality of its predictions, and the number of its
-    /// requests for which the history had no room.
+    /// Attributes, best first. Each has the quality of its predictions, and the number of requests
+    /// that its bounded history left out.
     pub ranked: Vec<(String, PredictionQuality, u64)>,
     /// Number of attributes that were not tried because there were too many.
     pub not_tried: usize,
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 
-/// Asks for attributes that predict slack when used as keys.
+/// Asks how well attributes predict slack when used as keys.
 impl Question for PredictSettings {
     type Records = (CategoryEvidence, AttributesSeen);
     type Preparation = Keys;
@@ -173,7 +175,7 @@ impl Question for PredictSettings {
     }
 }
 
-/// Attributes that occur; restricted to the wanted ones, if any.
+/// Pass that counts the attributes that occur; if `wanted` is not empty, only these.
 #[derive(Debug)]
 pub struct AttributesSeen {
     wanted: Vec<(Arc<str>, Attribute)>,
@@ -197,7 +199,7 @@ impl Pass<TraceRecords> for AttributesSeen {
     }
 }
 
-/// Keys to predict slack by.
+/// Attributes to try as keys, and the categories of segments.
 #[derive(Debug)]
 pub struct Keys {
     categories: Categories,
@@ -206,7 +208,7 @@ pub struct Keys {
     not_tried: usize,
 }
 
-/// Pass that keeps a history of each attribute.
+/// Pass that keeps a history of slack for each attribute.
 #[derive(Debug)]
 pub struct PredictionPass<'a> {
     keys: &'a Keys,

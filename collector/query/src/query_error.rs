@@ -1,4 +1,4 @@
-//! Reasons why a query has no result.
+//! Errors of queries.
 
 use stroboscope_store::data_dir::DataDirError;
 use stroboscope_store::memory::QueryLack;
@@ -15,13 +15,13 @@ pub enum QueryError {
     #[error("the data directory {data} holds no traces yet")]
     Empty {
         data: String,
-        /// Bytes that a running collector has accepted and not yet put into the store.
+        /// Bytes that a running collector has accepted but not yet written to the tables.
         unflushed_bytes: u64,
     },
     /// The requested trace does not exist.
     #[error("there is no trace {trace} in {data}")]
     NoSuchTrace { trace: String, data: String },
-    /// The kernel was not recorded.
+    /// The store has no kernel recording.
     #[error(
         "the data directory {0} holds no events of the kernel; record them together with the services: `stroboscope \
          kernel record`, or `stroboscope collect --kernel`"
@@ -30,7 +30,7 @@ pub enum QueryError {
     /// The query lacks memory.
     #[error("{what}: {lack}{}", advice(*lack))]
     Memory {
-        /// Part of the query that takes the memory.
+        /// Part of the query that lacked memory.
         what: &'static str,
         lack: QueryLack,
     },
@@ -47,17 +47,17 @@ pub enum QueryError {
          with --since and --until"
     )]
     MuchOfKernel { held_mib: u64 },
-    /// The kernel was not recorded at that time.
+    /// The kernel was not recorded at the requested time or later.
     #[error("no burst of the kernel at {at_ns} (ns since the Unix epoch) or later is in {data}")]
     NoBurst { at_ns: i64, data: String },
-    /// No segment is the requested one.
+    /// The model has no segment with the requested name.
     #[error("none of the {segments} segments is the one asked for")]
     NoSuchSegment {
         data: String,
-        /// Number of segments.
+        /// Number of segments in the model.
         segments: usize,
     },
-    /// No request has the requested root.
+    /// No request has the requested root operation.
     #[error("no request has the root operation {root}; there are: {known}")]
     NoSuchRoot { root: String, known: String },
     /// No category has the requested name.
@@ -67,11 +67,11 @@ pub enum QueryError {
     #[error("no request has the attribute {attribute}{nearest}; there are: {known}")]
     NoSuchAttribute {
         attribute: String,
-        /// Suggested name in the form that follows the attribute; empty if no name is similar.
+        /// Suggestion in the form ` (is it NAME?)`; empty if no name is similar.
         nearest: String,
         known: String,
     },
-    /// No request has the requested value.
+    /// No request has the requested value of an attribute.
     #[error(
         "no request has {value} as {attribute}: its root span must have it, or all of its spans that have this \
          attribute"
@@ -93,36 +93,36 @@ pub enum QueryError {
     /// No process of the service measured its usage.
     #[error("no process of the service {service} was measured; there are: {known}")]
     NoSuchService { service: String, known: String },
-    /// The user has to choose the service to pool.
+    /// Several services were measured, and the user chose none to pool.
     #[error("processes of several services were measured, choose a service: {known}")]
     WhichService { known: String },
-    /// There are more samples than are kept in memory.
+    /// There are more measurements of usage than are kept in memory.
     #[error(
         "processes measured their usage more than {max} times; narrow the time with --since and --until"
     )]
     TooManySamples { max: usize },
-    /// No request was recorded completely, so none has a length.
+    /// No request was recorded completely, so no duration is known.
     #[error(
         "no request in {0} was recorded whole, so nothing is known of their lengths; record with longer bursts, or with \
          STROBOSCOPE_SAMPLE=follow"
     )]
     NoneWhole(String),
-    /// The comparison found no such change.
+    /// The comparison found no change of this kind and rank.
     #[error("there is no {kind} {asked}: {}", match found { 0 => format!("compare finds no {kind} between these periods, by more than chance, so there is nothing to explain; longer periods show smaller changes"), 1 => "compare finds one".to_owned(), many => format!("compare finds {many}") })]
     NoSuchChange {
-        /// Cause or mutation.
+        /// `cause` or `mutation`.
         kind: &'static str,
         asked: usize,
         /// Number of changes found.
         found: usize,
     },
-    /// There are too few requests to explain something.
+    /// There are too few requests for an explanation.
     #[error(transparent)]
     Explain(#[from] stroboscope_analysis::explain::ExplainError),
     /// No segment belongs to the component whose slack was requested.
     #[error("there is no service and no operation {0}")]
     NoComponent(String),
-    /// Nothing was recorded in bursts, which only the SDK records.
+    /// Nothing was recorded in bursts. Only processes with the SDK record bursts.
     #[error(
         "nothing in {0} was recorded in bursts, as services with the SDK do; search its requests, without --bursts"
     )]
@@ -137,7 +137,7 @@ pub enum QueryError {
         "no request in {0} began in the requested time, by --since and --until or as a period of --before or --after"
     )]
     NoneInRange(String),
-    /// There are traces, but none is usable.
+    /// There are traces, but none is complete.
     #[error(
         "none of the {traces} traces is complete ({causes}); --include-incomplete uses them all the same"
     )]
@@ -147,9 +147,6 @@ pub enum QueryError {
         /// Causes of incompleteness, with their counts.
         causes: String,
     },
-    /// A directory of the store cannot be used.
-    #[error("cannot use the store: {0}")]
-    Directory(std::io::Error),
 }
 
 fn advice(lack: QueryLack) -> &'static str {
@@ -160,7 +157,7 @@ fn advice(lack: QueryLack) -> &'static str {
 }
 
 impl QueryError {
-    /// Returns the lack of memory, if the error is one.
+    /// Returns the lack of memory that caused the error; `None` for other errors.
     #[must_use]
     pub fn lack(&self) -> Option<QueryLack> {
         match self {
@@ -169,7 +166,7 @@ impl QueryError {
         }
     }
 
-    /// Returns the error of a reading of requests that lacks memory.
+    /// Returns the error for a lack of memory while requests are read.
     pub(super) fn lack_of_requests(lack: QueryLack) -> Self {
         Self::Memory {
             what: "reading these requests and what is found in them",

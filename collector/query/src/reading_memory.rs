@@ -12,7 +12,7 @@ use stroboscope_analysis::record::TraceId;
 /// Size up to which a trace fits into the base memory of each reading thread.
 const SMALL_TRACE_BYTES: usize = 4 << 20;
 
-/// Memory of a source: the part of the queries' memory that its readings take.
+/// Memory of a source: its share of the memory that all queries have together.
 #[derive(Debug)]
 pub(super) struct SourceMemory {
     all: QueryMemory,
@@ -22,7 +22,7 @@ pub(super) struct SourceMemory {
 #[derive(Debug)]
 struct HeldMemory {
     share: QueryShare,
-    /// Bytes that the model holds as long as the source exists.
+    /// Bytes reserved for the model until the source is dropped.
     model: usize,
 }
 
@@ -40,29 +40,29 @@ impl SourceMemory {
         &self.all
     }
 
-    /// Returns the size of the largest trace that is analysed, in bytes.
+    /// Returns the maximum size of a trace that is analysed, in bytes.
     pub(super) fn trace_max(&self) -> usize {
         self.all.query_max() / 2
     }
 
-    /// Returns the memory for a model, in bytes.
+    /// Returns the maximum memory of a model, in bytes.
     pub(super) fn model_max(&self) -> usize {
         self.all.query_max() / 4
     }
 
-    /// Returns the memory for files that are open at the same time, in bytes.
+    /// Returns the maximum memory for files that are open at the same time, in bytes.
     pub(super) fn files_max(&self) -> usize {
         self.all.query_max() / 4
     }
 
-    /// Returns the number of threads for which the memory suffices if each reads files with this
-    /// many bytes.
+    /// Returns the number of threads for which the memory suffices, at most `wanted` and at least
+    /// one. Each thread needs `reading_bytes` for its open files.
     pub(super) fn threads(&self, wanted: usize, reading_bytes: usize) -> usize {
         let of_each = reading_bytes.saturating_add(SMALL_TRACE_BYTES);
         wanted.min(self.files_max() / of_each).max(1)
     }
 
-    /// Takes bytes until the result is dropped.
+    /// Reserves memory until the result is dropped. Fails if there is too little.
     pub(super) fn take(&self, bytes: usize) -> Result<MemoryReservation<'_>, QueryLack> {
         let mut taken = MemoryReservation {
             memory: self,
@@ -72,7 +72,7 @@ impl SourceMemory {
         Ok(taken)
     }
 
-    /// Takes bytes for the model, in place of those taken for it before.
+    /// Reserves memory for the model, in place of the memory reserved for it before.
     pub(super) fn keep_model(&self, bytes: usize) -> Result<(), QueryLack> {
         let mut held = self.lock();
         let before = std::mem::take(&mut held.model);
@@ -87,7 +87,7 @@ impl SourceMemory {
     }
 }
 
-/// Bytes of a source's memory, given back when dropped.
+/// Reservation of a source's memory, which is released when dropped.
 #[derive(Debug)]
 pub(super) struct MemoryReservation<'a> {
     memory: &'a SourceMemory,
@@ -116,17 +116,18 @@ impl Drop for MemoryReservation<'_> {
 #[derive(Debug)]
 pub(super) struct ReadingMemory<'a> {
     memory: &'a SourceMemory,
-    /// Held by the thread that has a large trace.
+    /// Locked by the thread that holds a large trace.
     lane: Mutex<()>,
     lack: OnceLock<QueryLack>,
     _base: MemoryReservation<'a>,
 }
 
 impl<'a> ReadingMemory<'a> {
-    /// Reserves the memory of this many threads, if each reads files with this many bytes.
+    /// Reserves the base memory of `threads` threads, each of which needs `reading_bytes` for its
+    /// open files.
     ///
     /// # Errors
-    /// Fails if there is no memory.
+    /// Fails if there is too little memory.
     pub(super) fn of(
         memory: &'a SourceMemory,
         threads: usize,
@@ -150,12 +151,12 @@ impl<'a> ReadingMemory<'a> {
         }
     }
 
-    /// Reports whether memory ran out, so that the reading can stop.
+    /// Reports whether memory ran out, so that all threads should stop.
     pub(super) fn is_wanting(&self) -> bool {
         self.lack.get().is_some()
     }
 
-    /// Ends the reading.
+    /// Ends the reading. Fails if memory ran out.
     pub(super) fn end(self) -> Result<(), QueryError> {
         match self.lack.into_inner() {
             None => Ok(()),
@@ -176,17 +177,18 @@ impl Room {
         Self { share, lack: None }
     }
 
-    /// Takes memory for a trace that has grown to this many bytes. Returns false if there is none.
+    /// Reserves memory for a trace that has grown to `bytes`. Returns false if there is too little.
     pub(super) fn grow(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.share.used());
         self.lack = self.share.take(more).err();
         self.lack.is_none()
     }
 
-    /// Returns the number of the trace's spans, and the memory that it holds.
+    /// Returns the number of the trace's spans and its memory. `read` is `Err` with the number of
+    /// spans if the trace was not read in full.
     ///
     /// # Errors
-    /// Fails if there was no memory for the trace.
+    /// Fails if the trace was not read in full for lack of memory.
     pub(super) fn check(
         self,
         id: u128,
@@ -204,14 +206,15 @@ impl Room {
 #[derive(Debug)]
 pub(super) struct ThreadMemory<'a> {
     reading: &'a ReadingMemory<'a>,
-    /// Memory of a large trace. Only one thread has one at a time, and it waits for no other thread
-    /// meanwhile.
+    /// Memory of a large trace, with the lock on the lane. Only one thread has a large trace at a
+    /// time. While it does, it waits for no other thread, which rules out deadlocks.
     trace: Option<(MutexGuard<'a, ()>, MemoryReservation<'a>)>,
     worker: Option<MemoryReservation<'a>>,
 }
 
 impl ThreadMemory<'_> {
-    /// Takes memory for a trace of this many bytes. Returns false if there is none.
+    /// Reserves memory for a trace of `bytes`. Returns false if the trace is too large, or if
+    /// memory ran out. Waits while another thread holds a large trace.
     pub(super) fn has_room(&mut self, bytes: usize) -> bool {
         let reading = self.reading;
         if bytes <= SMALL_TRACE_BYTES {
@@ -232,7 +235,8 @@ impl ThreadMemory<'_> {
         self.noted(grown)
     }
 
-    /// Gives the memory of a large trace back.
+    /// Drops the records of a large trace and releases their memory. Does nothing for a small
+    /// trace.
     pub(super) fn end_trace(&mut self, records: &mut TraceRecords) {
         if self.trace.is_some() {
             *records = TraceRecords::default();
@@ -240,8 +244,8 @@ impl ThreadMemory<'_> {
         }
     }
 
-    /// Records the bytes that the results occupy by now. Returns false if there is no memory for
-    /// them.
+    /// Adjusts the reservation for the worker's results to their present size in bytes. Returns
+    /// false if there is too little memory.
     pub(super) fn hold(&mut self, bytes: Result<usize, QueryLack>) -> bool {
         let memory = self.reading.memory;
         let held = bytes.and_then(|bytes| match &mut self.worker {

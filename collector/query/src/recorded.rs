@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use stroboscope_store::decode::loses_records;
 use stroboscope_store::tables::BatchRead;
 
-/// Half-open intervals, sorted and apart from each other.
+/// Half-open intervals in ns since the Unix epoch, in order and disjoint.
 type Intervals = Vec<(i64, i64)>;
 
 /// Summary of all batches in the store.
@@ -13,36 +13,36 @@ type Intervals = Vec<(i64, i64)>;
 pub struct RecordedSummary {
     /// Number of process incarnations.
     pub processes: u64,
-    /// Services, with the number of processes of each.
+    /// Number of process incarnations by service.
     pub services: BTreeMap<String, u64>,
     /// Number of batches.
     pub batches: u64,
-    /// Number of spans and events in them.
+    /// Number of spans and events in all batches.
     pub records: u64,
     /// Number of windows in which at least one process recorded. Overlapping windows count as one.
     pub bursts: u64,
-    /// Time that processes recorded together: over all pairs, the time that both recorded divided
-    /// by the time that either did, restricted to the time in which both ran. `None` if no two
-    /// processes ran at the same time.
+    /// Agreement of the processes' windows, 0 to 1. It is the time in which both processes of a
+    /// pair recorded, divided by the time in which at least one did, summed over all pairs. Only
+    /// time in which both processes ran counts. `None` if there is no such time.
     pub window_overlap: Option<f64>,
-    /// Records lost by service and cause, as the processes counted them.
+    /// Number of lost records by service and cause, as the processes counted them.
     pub lost: BTreeMap<(String, String), u64>,
-    /// Number of batches missing between others.
+    /// Number of batches that are missing before a stored batch of the same process.
     pub missing_batches: u64,
 }
 
 #[derive(Default)]
 struct Process {
     windows: Intervals,
-    /// Time that its batches cover, in ns.
+    /// First and last time that the process's batches cover, in ns since the Unix epoch.
     covered: Option<(i64, i64)>,
     service: String,
-    /// Largest total that the process reported for each cause.
+    /// Largest total of lost records that the process reported for each cause.
     lost: BTreeMap<String, u64>,
 }
 
 impl RecordedSummary {
-    /// Sums up batches, which are in order of process and sequence.
+    /// Summarises batches, which must be in order of process and sequence number.
     pub fn of(batches: impl Iterator<Item = BatchRead>) -> Self {
         let mut recorded = Self::default();
         let mut processes: Vec<Process> = Vec::new();
@@ -116,7 +116,7 @@ impl RecordedSummary {
         }
     }
 
-    /// Returns the number of all records lost.
+    /// Returns the number of lost records of all services and causes.
     #[must_use]
     pub fn lost_records(&self) -> u64 {
         self.lost

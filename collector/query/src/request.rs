@@ -1,4 +1,5 @@
-//! Everything known about one request, for display.
+//! Data about one request for display: its records, spans, segments, critical path, failure and
+//! kernel activity.
 
 use std::sync::Arc;
 
@@ -21,38 +22,40 @@ use super::study::Cutter;
 use super::time_range::TimeRange;
 use super::timeline::kernel_of;
 
-/// One request.
+/// Data about one request.
 #[derive(Debug)]
 pub struct Request {
-    /// Records as they were recorded, without attributes.
+    /// Records of the request as they were recorded, without attributes.
     pub recorded: TraceRecords,
-    /// Records of `recorded` in the same order on one time axis, with corrected times if clocks are
-    /// proven to differ.
+    /// The records of `recorded`, in the same order, with times on one common axis. Times are
+    /// corrected if the clocks provably differ.
     pub aligned: TraceRecords,
-    /// Tree of its spans, over `aligned`.
+    /// Tree of the request's spans, which refers to the records of `aligned`.
     pub outline: Vec<OutlineSpan>,
     /// Request cut into segments.
     pub trace: SegmentedTrace,
-    /// Span that each segment belongs to, as an index into `outline`.
+    /// Index into `outline` of the span that each segment of `trace` belongs to; `None` if it
+    /// belongs to no span.
     pub owners: Vec<Option<usize>>,
     /// Labels of the segments.
     pub labels: Labels,
-    /// Segments of spans for which the model has no room. They are drawn, but have no part in
+    /// Segments of spans without labels in the model. They are drawn, but are not part of critical
     /// paths.
     pub unmodelled: Vec<UnmodelledSegment>,
     /// Critical path and slack, over the segments of `trace`; `None` without a model.
     pub path: Option<TracePath>,
-    /// Failure of the request, or one that it recovered from; `None` if no span failed.
+    /// Failure of the request, or a failure from which it recovered; `None` if no span failed.
     pub failure: Option<RequestFailure>,
-    /// Connection of the request, or the requests of the connection that it is.
+    /// Connection that the request belongs to, or the requests inside it if it is itself a
+    /// connection.
     pub connection: RequestConnection,
     /// Reasons why the request is incomplete; empty if it is complete.
     pub reasons: Vec<Incomplete>,
-    /// Kernel activity for the request, one part for each recording.
+    /// Kernel activity on behalf of the request, one part per recording.
     pub kernel: Vec<KernelPart>,
     /// Files that could not be read in full.
     pub damage: Vec<Damage>,
-    /// Number of its spans in the store. `recorded` has the first of them.
+    /// Number of the request's spans in the store; `recorded` may have only the first of them.
     pub spans_in_store: u64,
     /// Memory of the request, held as long as it exists.
     pub share: QueryShare,
@@ -62,7 +65,7 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestAsked {
     pub id: u128,
-    /// Maximum number of spans to read, the first ones.
+    /// Maximum number of spans to read, from the first one; `None` for all.
     pub spans_max: Option<usize>,
 }
 
@@ -77,14 +80,14 @@ impl RequestAsked {
     }
 }
 
-/// Memory of a record with everything known about it, in multiples of the memory of its analysis:
-/// its segments with labels of their own, and the record once more on one time axis.
+/// Memory per record in multiples of the memory that the analysis of a record takes. The second
+/// multiple is for the aligned copy of the record, and for segments with labels of their own.
 const ANALYSES_PER_RECORD: usize = 2;
 
-/// Segment without a label in the model, which holds no more labels.
+/// Segment without a label in the model, because the model's limit on labels was reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnmodelledSegment {
-    /// Span that it belongs to, as an index into [`Request::outline`].
+    /// Span that the segment belongs to, as an index into [`Request::outline`].
     pub owner: usize,
     pub start: Arc<str>,
     pub end: Arc<str>,
@@ -97,7 +100,8 @@ pub struct UnmodelledSegment {
 /// Maximum number of labels of one request.
 const LABELS_MAX: usize = 1 << 22;
 
-/// Returns the segments of spans that have none among the labelled ones.
+/// Returns the segments of the spans that own no labelled segment. `known` holds the owner of each
+/// labelled segment, as an index into `outline`.
 pub fn unmodelled(
     aligned: &TraceRecords,
     outline: &[OutlineSpan],
@@ -108,7 +112,8 @@ pub fn unmodelled(
         .iter()
         .flatten()
         .for_each(|place| has_some[*place] = true);
-    // A span that only waits has no segment either, and costs one more cut of the request.
+    // A span that only waits has no segment either. It makes this function cut the request once
+    // more in vain.
     if has_some.iter().all(|has| *has) {
         return Vec::new();
     }
@@ -140,7 +145,8 @@ impl Request {
         bounds(&self.recorded)
     }
 
-    /// Returns the name of the request in its source.
+    /// Returns the name of the request in its source, or its hexadecimal id if it has no other
+    /// name.
     #[must_use]
     pub fn label(&self) -> String {
         let name = self.recorded.name.as_ref();
@@ -157,7 +163,8 @@ fn bounds(records: &TraceRecords) -> (i64, i64) {
         .unwrap_or_default()
 }
 
-/// Reads one request as recorded, complete or not. Reads only files that may hold its id.
+/// Reads the records of one request, complete or not, and returns the damage found. Reads only
+/// files that may hold its id.
 fn records(
     source: &Source,
     asked: RequestAsked,
@@ -173,9 +180,9 @@ fn records(
     Ok((found.request, found.damage))
 }
 
-/// Returns the request with this id, if it exists, complete or not. `inference` determines its
-/// critical path; without it the request has none. Reads only files that may hold the id, and the
-/// kernel's recordings of that time.
+/// Returns the request with this id, complete or not; `None` if there is none. The critical path
+/// requires an `inference`. Reads only files that may hold the id, and the kernel recordings of the
+/// request's time.
 ///
 /// # Errors
 /// Fails if the store cannot be read, or if the memory does not suffice for the request.
@@ -253,8 +260,8 @@ pub fn request_exists(source: &Source, id: u128) -> Result<bool, QueryError> {
     Ok(found.is_some())
 }
 
-/// Returns the whole id of a request from its low half, which the kernel knows, and an approximate
-/// start. Reads the requests of that time.
+/// Returns the whole id of a request from its low half, which is the only part that the kernel
+/// knows. Reads the requests that begin in `range`. Returns `None` if there is no such request.
 ///
 /// # Errors
 /// Fails if the store cannot be read.
@@ -275,9 +282,9 @@ pub fn request_of_low(
     Ok(None)
 }
 
-/// Returns one span of a request with all of its attributes and those of events in it, if it
-/// exists, and the recorded start of the request in ns since the Unix epoch. Of several spans with
-/// the same id, returns the first.
+/// Returns one span of a request, its attributes and those of its events, and the recorded start of
+/// the request in ns since the Unix epoch. Returns `None` if there is no such span. Of several
+/// spans with the same id, returns the first.
 ///
 /// # Errors
 /// Fails if the store cannot be read.

@@ -1,4 +1,4 @@
-//! Connection of a request, and the requests of a connection.
+//! Finds the connection of a request, and the requests of a connection.
 
 use serde_json::Value;
 use stroboscope_analysis::connection::{Connections, is_marked};
@@ -9,19 +9,20 @@ pub(super) const LINKS: &str = "links";
 /// Maximum number of requests of a connection that are listed.
 const LISTED_MAX: usize = 50;
 
-/// Connections of a request, and requests of a connection.
+/// Relation of a trace to connections: those that it belongs to, and the requests inside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestConnection {
-    /// Trace that the request is a part of.
+    /// Trace of the connection that the request is a part of; `None` if it is a trace of its own.
     pub inside: Option<TraceId>,
-    /// Traces that its root is linked to. The SDK links a request that begins inside a connection
-    /// to it.
+    /// Other traces that the root span links to. The SDK links a request that begins inside a
+    /// connection to that connection.
     pub linked: Vec<TraceId>,
-    /// Number of requests that are parts of this trace.
+    /// Number of requests that this trace contains, if it is a connection.
     pub requests: u64,
-    /// First of these requests, in order of time.
+    /// First 50 requests that this trace contains, in order of time.
     pub first: Vec<ConnectionRequest>,
-    /// True if requests of other traces are linked to this one.
+    /// True if the SDK marked this trace as a connection, so that requests in other traces link to
+    /// it.
     pub is_linked_to: bool,
 }
 
@@ -30,12 +31,12 @@ pub struct RequestConnection {
 pub struct ConnectionRequest {
     pub id: TraceId,
     pub root: String,
-    /// Start as its process recorded it, in ns since the Unix epoch.
+    /// Start of the request as its process recorded it, in ns since the Unix epoch.
     pub start_ns: i64,
     pub took_ns: u64,
 }
 
-/// Finds the relation of these records, with their attribute [`LINKS`], to connections.
+/// Finds the relation of a trace to connections. The records must have the attribute [`LINKS`].
 pub(super) fn request_connection(
     records: &TraceRecords,
     connections: &Connections,
@@ -68,7 +69,7 @@ pub(super) fn request_connection(
     }
 }
 
-/// Returns the requests that a whole trace is divided into.
+/// Returns the requests inside the connections of a trace.
 fn requests_of(records: &TraceRecords, connections: &Connections) -> Vec<ConnectionRequest> {
     if connections.is_empty() || records.spans.is_empty() {
         return Vec::new();

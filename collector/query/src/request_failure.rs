@@ -1,4 +1,4 @@
-//! Failed spans of one request, with their errors, and the path by which the failure travelled.
+//! Failed spans of one request with their errors, and the path of the failure from its origin.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,25 +10,27 @@ use stroboscope_analysis::segment::OutlineSpan;
 const STACK: &str = "exception.stacktrace";
 const TYPE: &str = "exception.type";
 const MESSAGE: &str = "exception.message";
-/// Maximum number of failed spans that are described: those of the trail, and the first of the
+/// Maximum number of failed spans that are described. Those of the trail come first, then the
 /// others.
 const DESCRIBED_MAX: usize = 100;
 
-/// Returns the attributes that describe a failure, and the one with the stack of an exception.
+/// Returns the attributes that describe a failure, and the attribute with the stack trace of an
+/// exception.
 pub(super) fn request_failure_keys() -> impl Iterator<Item = &'static str> {
     FAILURE_KEYS.into_iter().chain([STACK])
 }
 
-/// Failure of a request, or one that it recovered from. Spans are indexes into its outline.
+/// Failure of a request, or a failure from which it recovered. Spans are indexes into the request's
+/// outline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestFailure {
-    /// False if the request recovered.
+    /// True if the root span failed as well; false if the request recovered.
     pub has_reached_root: bool,
-    /// Spans from the origin of the failure up to the last failed one.
+    /// Spans that the failure passed through, from its origin up towards the root.
     pub trail: Vec<usize>,
-    /// Every failed span.
+    /// Indexes of all failed spans.
     pub failed: HashSet<usize>,
-    /// Descriptions of failed spans; those of the trail come first.
+    /// Descriptions of at most 100 failed spans; those of the trail come first.
     pub described: Vec<FailedSpan>,
 }
 
@@ -37,11 +39,11 @@ pub struct RequestFailure {
 pub struct FailedSpan {
     pub place: usize,
     pub stated: StatedFailure,
-    /// Events of exceptions in the span, in order of time.
+    /// Exceptions recorded on the span itself, then those of its events in order.
     pub exceptions: Vec<SpanException>,
 }
 
-/// Exception as an event describes it. Missing texts are empty.
+/// Exception as attributes of a span or event describe it. Missing texts are empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpanException {
     pub kind: String,
@@ -49,8 +51,8 @@ pub struct SpanException {
     pub stack: String,
 }
 
-/// Finds the failure of a request with the attributes of [`request_failure_keys`]. Returns `None`
-/// if no span failed.
+/// Finds the failure of a request, whose records must have the attributes of
+/// [`request_failure_keys`]. Returns `None` if no span failed.
 pub(super) fn request_failure(
     records: &TraceRecords,
     outline: &[OutlineSpan],

@@ -1,6 +1,7 @@
-//! Rate over time of spans that begin a request, by root operation. It reads only columns of spans,
-//! and each file once. A request with several spans without a parent counts as often, and one
-//! inside another counts as well, because only whole traces show these.
+//! Rate over time of spans that begin a request, by root operation. Reads only some columns of the
+//! spans table, and each file once. The rate counts spans, because only whole traces show which
+//! spans belong together. A request with several spans without a parent therefore counts several
+//! times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -16,26 +17,28 @@ use super::query_error::QueryError;
 use super::source::Source;
 use super::time_columns::TimeColumns;
 
-/// Maximum number of root operations that are distinguished. Spans of others are counted without
-/// their names.
+/// Maximum number of root operations that are distinguished. Spans of further root operations are
+/// counted together.
 const ROOTS_MAX: usize = 1_000;
-/// Maximum number of cells that are kept of a file. With more, its columns are widened.
+/// Maximum number of cells that are kept per file. If there are more, the file's columns of time
+/// are widened.
 const CELLS_MAX: usize = 2_048;
-/// Number of all root operations beyond [`ROOTS_MAX`].
+/// Number that represents all root operations beyond [`ROOTS_MAX`] together.
 const OTHERS: u32 = u32::MAX;
-/// Lead over the present, in ns, beyond which a span's start is wrong. Clocks of hosts differ by
-/// less.
+/// Maximum lead of a span's start over the present, in ns. A later start is wrong, because clocks
+/// of hosts differ by less.
 const AHEAD_NS_MAX: i64 = 60_000_000_000;
 
-/// Rates of the files of a store. A file is read when it is first seen, and again if it was damaged
-/// or had spans later than the present. It is forgotten when it is deleted.
+/// Rates of the files of a store. A file is read when it is first seen. A damaged file is read
+/// again at every refresh, and a file with spans later than the present is read again once those
+/// are past. A file's rate is dropped when the file is deleted.
 #[derive(Clone, Debug, Default)]
 pub struct RequestRates {
-    /// `service:name` by number; empty if the number is free.
+    /// Root operations (`service:name`), indexed by number; empty if the number is free.
     roots: Vec<String>,
     numbers: FxHashMap<String, u32>,
     connections: Connections,
-    /// Rates by path and size.
+    /// Rates by path and size of the file.
     files: BTreeMap<(Path, u64), Arc<FileRate>>,
 }
 
@@ -49,19 +52,21 @@ struct FileRate {
     last_ns: Option<i64>,
     /// Number of spans that are left out because they start later than the present.
     ahead: u64,
-    /// Start of the first of those, in ns since the Unix epoch.
+    /// Start of the first span that is left out, in ns since the Unix epoch; `i64::MAX` if there is
+    /// none.
     ahead_from_ns: i64,
     damage: Option<Damage>,
 }
 
 impl FileRate {
-    /// Reports whether another reading can find no more.
+    /// Reports whether reading the file again would give the same rate. Spans after `latest_ns`
+    /// count as later than the present.
     fn is_final(&self, latest_ns: i64) -> bool {
         self.damage.is_none() && latest_ns < self.ahead_from_ns
     }
 }
 
-/// Spans that begin a request over time.
+/// Number of spans that begin a request, over time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestRate {
     /// Start of the first column, in ns since the Unix epoch.
@@ -69,7 +74,7 @@ pub struct RequestRate {
     pub column_ns: i64,
     /// Number of spans per root operation in each column.
     pub columns: Vec<BTreeMap<u32, u64>>,
-    /// `service:name` by number.
+    /// Root operations (`service:name`), indexed by number.
     pub roots: Vec<String>,
     /// Start of the newest request, in ns since the Unix epoch; `None` without requests.
     pub newest_ns: Option<i64>,
@@ -78,7 +83,7 @@ pub struct RequestRate {
 }
 
 impl RequestRate {
-    /// Returns the root operations, the most frequent first, with the number of each.
+    /// Returns the root operations with their numbers, the most frequent first.
     #[must_use]
     pub fn by_requests(&self) -> Vec<(&str, u32)> {
         let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
@@ -99,8 +104,9 @@ impl RequestRate {
 }
 
 impl RequestRates {
-    /// Reads the files of the store that are new at `now_ns`, and forgets the deleted ones. Returns
-    /// the damage of the files. Spans before the damage are counted.
+    /// Reads the files of the store that are new or have to be read again, and drops the rates of
+    /// deleted files. `now_ns` is the present, in ns since the Unix epoch. Returns the damage of
+    /// the files. Spans before the damage are counted.
     ///
     /// # Errors
     /// Fails if the store cannot be listed.
@@ -204,8 +210,8 @@ impl RequestRates {
         }
     }
 
-    /// Returns the rate of the spans that began a request between these instants, as exactly as the
-    /// files with such spans allow.
+    /// Returns the rate of the spans that began a request in `between_ns`. Its columns are as
+    /// narrow as those of the files with such spans allow.
     #[must_use]
     pub fn rate(&self, between_ns: Range<i64>) -> RequestRate {
         let mut all: TimeColumns<BTreeMap<u32, u64>> = TimeColumns::default();

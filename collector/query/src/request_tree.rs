@@ -27,7 +27,7 @@ pub struct SpanNode<'a> {
     pub depth: usize,
     /// Span as recorded.
     pub span: &'a SpanRecord,
-    /// Segments of the span in order of time; empty while its children work.
+    /// Segments of the span in order of time; none of them while a child works.
     pub segments: Vec<OwnSegment>,
 }
 
@@ -39,8 +39,9 @@ impl SpanNode<'_> {
     }
 }
 
-/// Returns the spans of a request, each before its children, siblings in order of their starts.
-/// Spans whose parent is missing are roots, and so is one of each cycle of parents.
+/// Returns the spans of a request. Each span comes before its children, and siblings are in order
+/// of their starts. A span whose parent is missing is a root. In a cycle of parents, the earliest
+/// span is a root.
 #[must_use]
 pub fn tree(records: &TraceRecords) -> Vec<SpanNode<'_>> {
     let known: HashSet<u64> = records.spans.iter().map(|span| span.span_id).collect();
@@ -84,8 +85,8 @@ struct Cutter {
 }
 
 impl Cutter {
-    /// Cuts a span together with its children only, because its own segments depend on nothing
-    /// else.
+    /// Returns the span's own segments. They depend only on the span and its children, so only
+    /// these are cut.
     fn own_segments(&mut self, span: &SpanRecord, children: &[&SpanRecord]) -> Vec<OwnSegment> {
         let root = SpanRecord {
             parent_id: 0,
@@ -101,7 +102,7 @@ impl Cutter {
         let (trace, _) = self.segmenter.segment(&records, &mut self.labels);
         let own = trace.segments.iter().filter_map(|segment| {
             let label = self.labels.get(segment.id)?;
-            // Paths of children have more than one part.
+            // Task paths of children have more than one part, separated by ` > `.
             (!label.task.contains(" > ")).then(|| OwnSegment {
                 start: label.start.clone(),
                 end: label.end.clone(),

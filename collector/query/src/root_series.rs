@@ -16,8 +16,8 @@ use super::step::{band_of, ns_of};
 use super::study::{Question, StudyInput};
 use super::time_columns::{Limit, OfColumn, TimeColumns};
 
-/// Maximum number of root operations with a series; those with callers and the most time come
-/// first.
+/// Maximum number of root operations with a series. Those with callers are chosen first, in order
+/// of total latency.
 const ROOTS_MAX: usize = 8;
 /// Maximum number of columns of all series, including empty ones.
 const COLUMNS_MAX: i64 = 40;
@@ -26,37 +26,39 @@ const COLUMNS_MAX: i64 = 40;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RootSeries {
     pub root: String,
-    /// Start of the first column and end of the last one, in ns since the Unix epoch.
+    /// Start of the first column, in ns since the Unix epoch. `until_ns` is the end of the last
+    /// one.
     pub from_ns: i64,
     pub until_ns: i64,
     pub column_ns: i64,
-    /// Columns with requests.
+    /// Columns with requests, in order of time; empty columns are absent.
     pub columns: Vec<RootColumn>,
 }
 
-/// Requests that began in one column.
+/// Requests of one root operation that began in one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RootColumn {
     pub from_ns: i64,
     /// Number of requests; an estimate if requests have sampling weights.
     pub requests: u64,
     pub failed: u64,
-    /// Percentiles of the latency, in ns, accurate to about one in 256.
+    /// 50th percentile of the latency in ns, accurate to about one in 256, like the other
+    /// percentiles.
     pub p50_ns: u64,
     pub p95_ns: u64,
     pub p99_ns: u64,
 }
 
 impl RootSeries {
-    /// Returns the number of columns before an instant. For the end of the series, this is the
-    /// number of all columns.
+    /// Returns the index of the column that contains an instant. For the end of the series, this is
+    /// the number of columns.
     #[must_use]
     pub fn place(&self, at_ns: i64) -> i64 {
         at_ns.saturating_sub(self.from_ns) / self.column_ns.max(1)
     }
 }
 
-/// Asks for requests of root operations over time.
+/// Asks for the requests of the main root operations over time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RootSeriesQuestion;
 
@@ -102,11 +104,11 @@ impl OfColumn for WeightedCount {
     }
 }
 
-/// Requests of a root operation in a column.
+/// Counts of the requests of a root operation that began in a column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ColumnCounts {
     failed: WeightedCount,
-    /// Requests by band of latency.
+    /// Number of requests by band of latency.
     bands: BTreeMap<u32, WeightedCount>,
 }
 
@@ -127,7 +129,8 @@ impl ColumnCounts {
                 passed += requests.estimate();
                 passed >= wanted
             });
-            // Sums of weights are not exact, so the last band is the fallback.
+            // Rounding of the weights may leave the sum below `wanted`, so the last band is the
+            // fallback.
             band.or(self.bands.last_key_value())
                 .map_or(0, |(band, _)| ns_of(*band))
         });
@@ -142,11 +145,11 @@ impl ColumnCounts {
     }
 }
 
-/// Pass that collects the series.
+/// Pass that collects the series of root operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RootSeriesPass {
     roots: Vec<String>,
-    /// Requests by the index of the root.
+    /// Requests by the index of the root operation.
     seen: TimeColumns<BTreeMap<usize, ColumnCounts>>,
 }
 

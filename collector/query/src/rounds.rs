@@ -1,12 +1,12 @@
-//! Convergence of a model that several threads build. After a given number of traces of all threads
-//! together, each hands over the traces that it has seen since the last time. These are merged to
-//! the model of that instant.
+//! Convergence of a model that several threads build. A round ends after a given number of traces,
+//! over all threads together. Each thread then hands over a model of the traces that it has seen
+//! since the previous round. The merging thread combines these to the model at that point.
 //!
 //! Rounds include every part that is still being read, so that the same store always produces the
-//! same series. A part that is ahead of the others therefore waits for them. It cannot deadlock:
-//! the merging side waits only for a part whose channel is empty, and such a part waits for no
-//! other. A part that is read in full, or panics, has no channel any more, because the channel
-//! belongs to the part's worker (see `Source::fold_to`).
+//! same series. A part that is ahead of the others therefore waits for them. This cannot deadlock:
+//! the merging side waits only for a part whose channel is empty, and such a part does not wait.
+//! When a part is read in full or panics, its channel is closed, because the part's worker owns it
+//! (see `Source::fold_to`).
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -15,23 +15,23 @@ use stroboscope_analysis::model::Model;
 
 use super::infer_settings::InferSettings;
 
-/// Sending side of one part, dropped at the part's end.
+/// Sending side of one part of the store, dropped when the part is read.
 pub(super) struct Rounds {
     pace: LineLimit,
-    /// Number of this part, and number of all parts.
+    /// Index of this part, and number of parts.
     part: (u64, u64),
-    /// Number of traces of all parts up to this round.
+    /// Number of traces in the previous rounds, over all parts.
     before: u64,
     sender: SyncSender<Model>,
 }
 
 impl Rounds {
-    /// Hands the model over, and leaves an empty one, if the round is complete. Call it after each
-    /// trace.
+    /// Sends the model and leaves an empty one in its place, if this part has its share of the
+    /// round. The worker calls this after each trace.
     pub(super) fn after_trace(&mut self, model: &mut Model) {
         if model.traces() >= self.share() {
             self.before += self.pace.next(self.before);
-            // The empty model keeps the same numbers, which the segmenter remembers.
+            // The empty model keeps the numbers of the labels, because the segmenter caches them.
             let mut empty = Model::new();
             *empty.labels_mut() = model.labels().clone();
             // The receiver is gone only if its thread panicked, which is reported there.
@@ -39,22 +39,23 @@ impl Rounds {
         }
     }
 
-    /// Returns the number of traces of this part in the round. The shares add up to the round. In
-    /// very short rounds, each part has at least one trace.
+    /// Returns the number of traces that this part contributes to the round, at least one. The
+    /// shares of all parts add up to the round, unless it has fewer traces than there are parts.
     fn share(&self) -> u64 {
         let (round, (part, parts)) = (self.pace.next(self.before), self.part);
         (round * (part + 1) / parts - round * part / parts).max(1)
     }
 }
 
-/// Merging side.
+/// Merging side, which receives the models of all parts.
 pub(super) struct Merger {
     parts: Vec<Receiver<Model>>,
     convergence: Convergence,
 }
 
 impl Merger {
-    /// Merges round after round, until all parts are read.
+    /// Merges round after round until all parts are read. Returns the models merged so far, and the
+    /// series.
     pub(super) fn run(mut self) -> (Model, Option<Convergence>) {
         let mut model = Model::new();
         while !self.parts.is_empty() {
@@ -70,7 +71,8 @@ impl Merger {
     }
 }
 
-/// Creates both sides if convergence is requested. Those of the parts are in order.
+/// Creates the merging side and the sending sides, in order of the parts. Without a request for
+/// convergence, returns `None` and an empty iterator.
 pub(super) fn rounds(
     settings: &InferSettings,
     parts: usize,
@@ -78,7 +80,7 @@ pub(super) fn rounds(
     let parts = parts as u64;
     let sides = settings.convergence.into_iter().flat_map(|pace| {
         (0..parts).map(move |part| {
-            // One model waits while another one is merged, so no part gets further ahead.
+            // The channel holds one model, so a part is at most one round ahead before it waits.
             let (sender, receiver) = sync_channel(1);
             (
                 Rounds {

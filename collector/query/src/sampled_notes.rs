@@ -1,56 +1,57 @@
-//! Sampling weights of the traces that a query read, and the extent to which its report takes them
-//! into account.
+//! Sampling weights of the traces that a query used, and the figures of its report that are
+//! weighted.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stroboscope_analysis::sampling::{TraceSampling, WeightedCount};
 
-/// Extent to which a report takes weights into account.
+/// Figures of a report that are weighted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WeightUse {
-    /// The report counts recorded requests.
+    /// No figure is weighted: the report counts recorded requests.
     #[default]
     Nothing,
-    /// Only requests by root operation are weighted.
+    /// Only the numbers of requests by root operation are weighted.
     Roots,
     /// Counts, shares and percentiles of the report are weighted.
     Everything,
 }
 
-/// Weights of the traces used.
+/// Summary of the sampling weights of the used traces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SamplingNotes {
-    /// Number of traces.
+    /// Number of used traces, recorded and weighted.
     pub requests: WeightedCount,
-    /// Traces with a span whose threshold is malformed.
+    /// Number of traces with a span whose sampling threshold is malformed.
     pub malformed: u64,
-    /// Traces whose spans state different thresholds.
+    /// Number of traces whose spans have different sampling thresholds.
     pub differing: u64,
-    /// Extent to which the report takes the weights into account.
+    /// Figures of the report that are weighted.
     pub weighing: WeightUse,
 }
 
-/// Weights of the traces used.
+/// Summary of the sampling weights of the used traces.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct SamplingEntry {
-    /// Number of traces used.
+    /// Number of used traces.
     recorded: u64,
-    /// Number of requests that they stand for.
+    /// Number of requests that the used traces represent by their weights.
     requests: f64,
-    /// Size of an unweighted sample whose means are equally certain (Kish).
+    /// Size of an unweighted sample that would be equally precise (Kish's effective sample size).
     effective_sample: f64,
-    /// Traces with a malformed threshold in `tracestate`.
+    /// Number of traces with a malformed sampling threshold in `tracestate`.
     malformed_thresholds: u64,
-    /// Traces whose spans were sampled at different rates. Each has the weight of its root.
+    /// Number of traces whose spans were sampled at different rates. Each has the weight of its
+    /// root span.
     differing_thresholds: u64,
     /// True if counts, shares and percentiles of this report are weighted.
     weighted: bool,
-    /// Explanation of these numbers in words.
+    /// Explanation of the sampling in sentences.
     note: String,
 }
 
 impl SamplingNotes {
-    /// Takes a trace into account.
+    /// Adds the sampling of a used trace.
     pub(super) fn observe(&mut self, sampling: &TraceSampling) {
         self.requests.count(sampling.weight());
         self.malformed += u64::from(sampling.is_malformed());
@@ -69,7 +70,8 @@ impl SamplingNotes {
         !self.requests.is_weighted() && self.malformed == 0 && self.differing == 0
     }
 
-    /// Returns sentences about the weights.
+    /// Returns sentences about the sampling weights; empty if all weights are 1 and there are no
+    /// flaws.
     #[must_use]
     pub fn sentences(&self) -> Vec<String> {
         let mut said = Vec::new();

@@ -1,4 +1,5 @@
-//! Models in files, to display them again, to merge them, and to compare them with later ones.
+//! Saves models to files and loads them, to display them again, merge them, or compare them with
+//! later models.
 //!
 //! The format is one JSON object, compressed by zstd if the file's name ends in `.zst`:
 //!
@@ -10,11 +11,11 @@
 //!  "pipelines": [{"first": "task", "second": "task", "together": 9, "ordered": 9, "contradicted": 0, "elements": 20}, …]}
 //! ```
 //!
-//! `a` and `b` are indexes into `segments`. Of the traces, `together` have both segments,
-//! `contradicted` have some b that starts before an a has ended, and `overlapping` have both
-//! overlap. Every pair seen together is listed in both directions, so that any tolerance can be
-//! applied later. `version` grows when an older reader would misread a file. Further keys do not
-//! change it, and are ignored.
+//! `a` and `b` are indexes into `segments`. The three counts are numbers of traces. In `together`
+//! traces, both segments occur. In `contradicted` of them, some b starts before an a has ended. In
+//! `overlapping` of them, a and b overlap. Every pair seen together is listed in both directions,
+//! so that any tolerance can be applied later. `version` increases when an older program would
+//! misread a file. Additional keys do not change it, and readers ignore them.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek as _, Write};
@@ -27,7 +28,7 @@ use stroboscope_analysis::model::{
     Model, ModelParts, ModelPartsError, PairCounts, PipelineCounts, SegmentCounts,
 };
 
-/// Version of the format that is written, and the only one that is read.
+/// Version of the format that this program writes. It reads no other version.
 pub const MODEL_VERSION: u32 = 1;
 const FORMAT: &str = "stroboscope model";
 /// First bytes of a file that zstd compressed.
@@ -41,23 +42,23 @@ pub enum SavedModelError {
     /// The file or its directory cannot be written.
     #[error("cannot write the model to {}: {error}", path.display())]
     Write { path: PathBuf, error: io::Error },
-    /// The file contains something else.
+    /// The file does not contain a model.
     #[error("{} is not a saved model ({reason}); `stroboscope infer --save FILE` writes one", path.display())]
     NotAModel {
         path: PathBuf,
-        /// Reason why it is not a model.
+        /// Reason why the file is not a model.
         reason: String,
     },
-    /// The model is from a program with another version of the format.
+    /// The file has another version of the format.
     #[error(
         "the model {} is of version {found}, and this program reads version {MODEL_VERSION}; infer it again, or read it \
          with the program that wrote it{}", path.display(), written_by.as_ref().map_or_else(String::new, |by| format!(", stroboscope {by}"))
     )]
     Version {
         path: PathBuf,
-        /// Version of the format.
+        /// Version of the format in the file.
         found: u64,
-        /// Version of the program, if the file contains it.
+        /// Version of the program that wrote the file, if the file names it.
         written_by: Option<String>,
     },
     /// The parts of the model contradict each other.
@@ -69,7 +70,7 @@ pub enum SavedModelError {
     },
 }
 
-/// Fields that every version begins with.
+/// Fields that are present in every version of the format.
 #[derive(Debug, Deserialize)]
 struct Head {
     format: String,
@@ -203,7 +204,8 @@ impl From<SavedModel> for ModelParts {
     }
 }
 
-/// Saves a model. The file appears whole or not at all, and replaces one of the same name.
+/// Saves a model atomically, and replaces a file of the same name. Compresses it if the name ends
+/// in `.zst`.
 ///
 /// # Errors
 /// Fails if the file cannot be written.
@@ -240,7 +242,7 @@ fn write(saved: &SavedModel, path: &Path, is_packed: bool) -> io::Result<()> {
 /// Loads a model that [`save_model`] has written.
 ///
 /// # Errors
-/// Fails if there is no such file, or if it has another version.
+/// Fails if the file cannot be read, is no model, or has another version of the format.
 pub fn load_model(path: &Path) -> Result<Model, SavedModelError> {
     let fail = |error| SavedModelError::Read {
         path: path.to_owned(),
@@ -250,7 +252,8 @@ pub fn load_model(path: &Path) -> Result<Model, SavedModelError> {
         path: path.to_owned(),
         reason,
     };
-    // The file is read twice instead of held twice, because the version is checked first.
+    // The version must be checked first. Reading the file twice avoids holding its content in
+    // memory for that.
     let head: Head = parse(path)
         .map_err(fail)?
         .map_err(|error| not_a_model(error.to_string()))?;
@@ -288,16 +291,17 @@ pub fn model_to_json(model: &Model) -> String {
     serde_json::to_string(&SavedModel::from(model.parts())).unwrap_or_default()
 }
 
-/// Returns the model from which [`model_to_json`] made this text.
+/// Restores a model from the text that [`model_to_json`] returned.
 ///
 /// # Errors
-/// Fails if the text is no model.
+/// Fails with a description if the text is no model.
 pub fn model_from_json(json: &[u8]) -> Result<Model, String> {
     let saved: SavedModel = serde_json::from_slice(json).map_err(|error| error.to_string())?;
     Model::from_parts(&saved.into()).map_err(|error| error.to_string())
 }
 
-/// Parses a file. The outer error concerns the file, the inner one its content.
+/// Parses a file, compressed or not. The outer error is about reading the file, the inner one about
+/// its content.
 fn parse<T: for<'de> Deserialize<'de>>(path: &Path) -> io::Result<Result<T, serde_json::Error>> {
     let mut file = File::open(path)?;
     let mut magic = Vec::new();

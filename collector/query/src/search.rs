@@ -15,7 +15,7 @@ use super::notes::Notes;
 use super::query_error::QueryError;
 use super::source::{Selection, Source};
 
-/// Default maximum number of bytes of the bursts that are held at a time.
+/// Default maximum memory for bursts that are searched together, in bytes.
 pub const HELD_BYTES_MAX: u64 = 256 << 20;
 
 /// Formula and limits of a search.
@@ -23,25 +23,26 @@ pub const HELD_BYTES_MAX: u64 = 256 << 20;
 pub struct SearchSettings {
     /// Formula that [`parse`](stroboscope_search::parse) returned.
     pub formula: Formula,
-    /// Maximum number of sure matches to keep, and of possible ones; the first in time.
+    /// Maximum number of certain matches to keep, and of possible matches. The earliest ones are
+    /// kept.
     pub kept_max: usize,
-    /// Maximum number of bytes of the bursts that are searched at a time. A larger single burst is
-    /// not searched.
+    /// Maximum memory for bursts that are searched together, in bytes. A single burst that is
+    /// larger is not searched.
     pub held_bytes_max: u64,
-    /// True to read all requests, even if the formula cannot hold of them.
+    /// True to read even requests for which the formula cannot hold.
     pub reads_all: bool,
 }
 
 /// Span that makes a formula hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessSpan {
-    /// Id of its trace.
+    /// Trace id of the span.
     pub trace: u128,
     /// Id of the span, or number of an event-log event.
     pub span_id: u64,
-    /// Service that recorded it.
+    /// Service of the span.
     pub service: Arc<str>,
-    /// Operation.
+    /// Name of the span or event.
     pub name: Arc<str>,
     /// Start, in ns since the Unix epoch.
     pub start_ns: i64,
@@ -71,36 +72,38 @@ pub struct SearchMatch {
 pub struct SearchReport {
     /// Number of requests or bursts that were searched.
     pub searched: u64,
-    /// Number of those that satisfy the formula.
+    /// Number of searched requests or bursts that satisfy the formula.
     pub matched: u64,
-    /// Number of those that may satisfy it, because they are cut or their clocks err too much.
+    /// Number of searched requests or bursts for which it is unknown whether the formula holds. The
+    /// reason is missing records or the error of clocks.
     pub unknown: u64,
-    /// Matches in order of time, the sure ones first.
+    /// Certain matches in order of time, then possible matches in order of time.
     pub matches: Vec<SearchMatch>,
-    /// Attributes that the formula reads and no span has.
+    /// Attributes that the formula reads and that no request has.
     pub absent: Vec<String>,
     /// Requests that were not read, and the reason.
     pub plan: SearchPlan,
-    /// Bursts that are too large to be held, and were not searched.
+    /// Bursts that were not searched because they do not fit into the memory limit.
     pub large: Vec<LargeBurst>,
-    /// Number of slices in which bursts were searched, and bytes of the largest one.
+    /// Number of slices in which bursts were searched. `held_bytes` is the size of the largest
+    /// slice in memory.
     pub slices: u64,
     pub held_bytes: u64,
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 
-/// Burst that is larger than the bound, and was not searched.
+/// Burst that was not searched because it exceeds the memory limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LargeBurst {
-    /// Instants of its opening and closing, in ns since the Unix epoch.
+    /// Start of the burst, in ns since the Unix epoch. `close_ns` is its end.
     pub open_ns: i64,
     pub close_ns: i64,
-    /// Bytes that the burst would occupy.
+    /// Memory that the burst would occupy, in bytes.
     pub bytes: u64,
 }
 
-/// First matches, with counts of all.
+/// Earliest matches, with the counts of all matches.
 #[derive(Clone, Debug)]
 pub(super) struct Matches {
     kept_max: usize,
@@ -189,12 +192,12 @@ impl Matches {
     }
 }
 
-/// Attribute that a formula reads and that was not seen so far.
+/// Attribute that a formula reads and that no record had so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AbsentAttribute {
-    /// Name in the user's notation.
+    /// Name of the attribute in the user's notation.
     name: String,
-    /// Names under which it may be stored.
+    /// Keys under which the attribute may be stored.
     keys: Vec<String>,
     is_of_events: bool,
 }
@@ -204,7 +207,7 @@ impl AbsentAttribute {
         let fields = formula.fields().into_iter();
         let absent = fields.map(|field| Self {
             name: match &field {
-                // Users know the name of their span's attribute.
+                // Users know the attribute by its key alone.
                 Field::AnyScope(key) => key.to_string(),
                 field => field.to_string(),
             },
@@ -221,7 +224,7 @@ impl AbsentAttribute {
     }
 }
 
-/// Removes the attributes that a trace has.
+/// Removes the attributes that a trace has from the list of absent ones.
 pub(super) fn note_present(absent: &mut Vec<AbsentAttribute>, records: &TraceRecords) {
     if !absent.is_empty() {
         absent.retain(|one| !records.attributes.iter().any(|said| one.is(said)));
@@ -232,7 +235,8 @@ fn keys_of(formula: &Formula) -> AttributeKeys {
     AttributeKeys::of(formula.keys())
 }
 
-/// Includes cut requests, because a search reports the uncertainty about them.
+/// Returns the selection with incomplete requests, because a search reports its uncertainty about
+/// them.
 pub(super) fn with_cut(selection: Selection) -> Selection {
     Selection {
         include_incomplete: true,
@@ -272,9 +276,9 @@ pub(super) fn witness(unit: &Unit<'_>, formula: &Formula) -> Vec<WitnessSpan> {
     places.into_iter().map(span).collect()
 }
 
-/// Returns the requests that satisfy a formula. Reads the store for the clocks, unless their
-/// comparison is cached. Then, of completely recorded requests, reads only those that have the
-/// spans that the formula needs.
+/// Returns the requests that satisfy a formula. First reads all requests to compare the clocks,
+/// unless the result is cached. Then reads the incomplete requests, and those complete ones that
+/// have the spans that the formula needs.
 ///
 /// # Errors
 /// Fails if the store cannot be read, or if the formula is about the kernel and the kernel was not
@@ -329,7 +333,7 @@ pub fn search_requests(
     let (found, of_reading) = source.fold("searching", selection, &parts, workers, visit)?;
     let mut matches = Matches::new(settings);
     found.into_iter().for_each(|part| matches.merge(part));
-    // Requests that were not read are known not to match.
+    // Requests that were skipped count as searched, because they cannot match.
     let mut notes = look.notes;
     let unread = notes.add_unread(of_reading);
     matches.searched = notes.traces.saturating_sub(unread);

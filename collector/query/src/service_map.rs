@@ -1,8 +1,8 @@
 //! Service map: the calls between services, with their numbers, durations and failures.
 //!
-//! A call is a span whose parent belongs to another service. If the parent is a client's span, the
-//! caller waits in it for as long as it takes, however many spans the called service has below it.
-//! Without a client's span, only the called span is known.
+//! A call is a span whose parent belongs to another service. If the parent is a client span, its
+//! duration is that of the call, and all called spans below it are one call. Otherwise the called
+//! span's own duration counts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use super::operations::OperationTimes;
 use super::query_error::QueryError;
 use super::study::{Question, StudyInput};
 
-/// Maximum number of services that are distinguished. Spans of others are counted.
+/// Maximum number of services that are distinguished. Spans of further services are only counted.
 const SERVICES_MAX: usize = 4_096;
-/// Maximum number of pairs of a caller and a called service that are distinguished. Calls of others
-/// are counted.
+/// Maximum number of pairs of calling and called service that are distinguished. Calls of further
+/// pairs are only counted.
 const PAIRS_MAX: usize = 4_096;
 
-/// Counts of a service, over all selected requests.
+/// Counts of one service over all selected requests.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceCounts {
     /// Number of requests with a span of the service.
@@ -33,7 +33,8 @@ pub struct ServiceCounts {
     pub spans: WeightedCount,
     /// Number of spans that failed.
     pub failed: WeightedCount,
-    /// Request counted last. The spans of a request follow each other.
+    /// Request that was counted last. All spans of a request are observed together, so this
+    /// suffices to count each request once.
     counted: Option<TraceId>,
 }
 
@@ -60,11 +61,12 @@ impl ServiceCounts {
 #[derive(Clone, Debug, Default)]
 pub struct ServiceMap {
     pub services: BTreeMap<Arc<str>, ServiceCounts>,
-    /// Calls by caller and called service, as the caller sees them.
+    /// Calls by calling and called service, with their durations as the caller measured them if it
+    /// has a client span.
     pub calls: BTreeMap<(Arc<str>, Arc<str>), OperationTimes>,
-    /// Number of spans of services for which there was no room.
+    /// Number of spans of services beyond the limit.
     pub other_spans: u64,
-    /// Number of calls between services for which there was no room.
+    /// Number of calls of pairs of services beyond the limit.
     pub other_calls: u64,
 }
 
@@ -107,7 +109,7 @@ impl Question for ServiceMapQuestion {
     }
 }
 
-/// Call in a request.
+/// Call from one service to another in a request.
 #[derive(Debug)]
 struct Call {
     caller: Arc<str>,
@@ -115,8 +117,8 @@ struct Call {
     has_failed: bool,
 }
 
-/// Returns the calls of a request, by the index of the span that takes as long as the call does,
-/// and by called service.
+/// Returns the calls of a request. A key is the index of the span that times the call, and the
+/// called service.
 fn calls<'a>(
     spans: &'a [SpanRecord],
     failed: &FxHashSet<u64>,
@@ -146,7 +148,8 @@ fn calls<'a>(
     calls
 }
 
-/// Returns the value of a key, a new one if need be; `None` if there is no room for another key.
+/// Returns the value of a key, and inserts a default for a new key. Returns `None` if the key is
+/// new and there are already `max` keys.
 fn entry<'a, K: Ord + Clone, V: Default>(
     known: &'a mut BTreeMap<K, V>,
     key: &K,

@@ -1,4 +1,5 @@
-//! Model that predicts each component's slack by a request's key.
+//! Learns a model that predicts the slack of services and operations from an attribute of the
+//! request, its key.
 
 use stroboscope_analysis::attribute::Attribute;
 use stroboscope_analysis::pass::{Pass, TraceView};
@@ -18,29 +19,29 @@ use stroboscope_store::tables::AttributeKeys;
 pub struct SlackModelSettings {
     /// Attribute whose values are the keys.
     pub key: String,
-    /// Services and operations; empty for all services.
+    /// Services and operations whose slack is predicted; empty for all services.
     pub components: Vec<String>,
-    /// Slack in ns above which a prediction is judged as "has slack"; `None` for the component's
+    /// Slack in ns above which a prediction counts as "has slack"; `None` for each component's
     /// median.
     pub threshold_ns: Option<u64>,
 }
 
-/// Model of slack, with its quality.
+/// Model of slack, with the quality of its predictions.
 #[derive(Debug)]
 pub struct SlackModelReport {
-    /// Model by which services predict slack.
+    /// Model from which services predict slack.
     pub model: SlackModel,
-    /// Quality of the predictions for the recorded requests.
+    /// Quality of the predictions for the recorded requests, by component.
     pub components: Vec<ComponentSlack>,
-    /// Services for which there was no room in a model.
+    /// Services that exceed the limit on components of a model.
     pub left_out: Vec<String>,
-    /// Number of keys for which there was no room. The model has those seen last.
+    /// Number of keys that were dropped at the limit on keys. The model keeps those seen last.
     pub forgotten: u64,
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 
-/// Asks for the slack of each component in the last request of each key.
+/// Asks for a model with the slack of each component in the last request of each key.
 impl Question for SlackModelSettings {
     type Records = IsKeySaid;
     type Preparation = (Attribute, Components);

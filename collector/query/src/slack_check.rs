@@ -1,5 +1,5 @@
-//! Validation of slack: correlation of server time and latency by slack (The Mystery Machine, §5.2,
-//! figures 8 to 10).
+//! Validates slack: if a server's segment has slack, its duration should not correlate with latency
+//! (The Mystery Machine, §5.2, figures 8 to 10).
 
 use stroboscope_analysis::distribution::Distribution;
 use stroboscope_analysis::pass::{Pass, TraceView};
@@ -11,25 +11,26 @@ use super::query_error::QueryError;
 use super::study::{Question, Study, StudyInput};
 use stroboscope_store::tables::AttributeKeys;
 
-/// Requests by slack.
+/// Slack of requests, with its validation.
 #[derive(Debug)]
 pub struct SlackCheck {
-    /// Slack of the last server segment of each request: the delay that its last answer could have
-    /// had.
+    /// Slack of the last server segment of each request: the time by which it could have ended
+    /// later without delaying the request.
     pub slack: Distribution,
-    /// Validation by buckets of about equal size.
+    /// Correlation of server time and latency, in buckets of slack with about equally many
+    /// requests.
     pub validation: SlackValidation,
     /// Number of requests without a server segment, which are left out.
     pub without_server: u64,
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 
-/// Distributes all selected requests over buckets of about equal size by slack. Reads their paths
-/// twice: for the edges of the buckets, and to fill them.
+/// Validates slack over all selected requests, in `buckets` buckets with about equally many
+/// requests. Reads the critical paths twice: to find the edges of the buckets, and to fill them.
 ///
 /// # Errors
-/// Fails if the store cannot be read, or if no segment is of the server's category.
+/// Fails if the store cannot be read, or if no segment is of the category `server`.
 pub fn check_slack(
     study: &Study,
     server: &CategoryChoice,
@@ -54,7 +55,7 @@ pub fn check_slack(
     })
 }
 
-/// Definition of the server's segments.
+/// Categories of segments, and the number of the server's category.
 #[derive(Clone, Debug)]
 struct Server {
     categories: Categories,
@@ -159,7 +160,7 @@ impl Pass<TraceView<'_>> for Slacks<'_> {
     }
 }
 
-/// Asks for the correlation of latency and the server's time, by slack.
+/// Asks for the correlation of latency and server time, by slack.
 struct ValidationQuestion<'q> {
     slack: &'q Distribution,
     buckets: usize,

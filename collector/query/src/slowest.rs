@@ -1,5 +1,5 @@
-//! List of requests, the slowest or the latest first. The list is reproducible, so it can be shown
-//! page by page.
+//! Lists requests, the slowest or the latest first. The order is deterministic, so a page of the
+//! list can follow another one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,36 +19,36 @@ use super::paths::has_failed;
 use super::query_error::QueryError;
 use super::source::{Selection, Source};
 
-/// Maximum number of names of services, and of root operations, that are listed to choose from.
+/// Maximum number of services, and of root operations, that are listed for the user to choose from.
 const NAMES_MAX: usize = 200;
 
-/// Order of the listed requests. Of equals, the one with the smaller id is first.
+/// Order of the listed requests. Of equal requests, the one with the lower id is first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestOrder {
-    /// Longest first.
+    /// Highest latency first.
     #[default]
     Slowest,
-    /// Latest first.
+    /// Latest start first.
     Latest,
 }
 
-/// Filter of the listed requests. The selection's range limits their starts.
+/// Filter and order of the listed requests. The range of the selection limits their starts.
 #[derive(Clone, Debug, Default)]
 pub struct RequestsWanted {
-    /// Formula that certainly or possibly holds.
+    /// Formula that must hold, at least possibly; `None` for no condition.
     pub formula: Option<Formula>,
-    /// Service that has a span in the request.
+    /// Service that must have a span in the request; `None` for any.
     pub service: Option<String>,
-    /// Name of a span in the request, or its `service:name`.
+    /// Name or `service:name` that a span of the request must have; `None` for any.
     pub operation: Option<String>,
-    /// True to leave out requests whose root did not fail.
+    /// True to list only requests whose root span failed.
     pub failed: bool,
     /// Minimum latency in ns, inclusive.
     pub min_ns: Option<u64>,
     /// Maximum latency in ns, exclusive.
     pub max_ns: Option<u64>,
     pub order: RequestOrder,
-    /// Maximum number of requests to list, the first ones.
+    /// Maximum number of requests to list, from the first in the order.
     pub kept_max: usize,
 }
 
@@ -65,12 +65,12 @@ pub struct ListedRequest {
     pub latency_ns: u64,
     pub spans: u64,
     pub services: u64,
-    /// Reasons why the request is incomplete: causes, named as by
+    /// Causes of incompleteness, with the names of
     /// [`Incomplete::cause`](stroboscope_analysis::completeness::Incomplete::cause).
     pub causes: Vec<&'static str>,
-    /// True if its root failed.
+    /// True if the root span failed.
     pub has_failed: bool,
-    /// True if the formula certainly holds, false if it may hold.
+    /// True if the formula certainly holds or there is none; false if it possibly holds.
     pub is_sure: bool,
 }
 
@@ -79,19 +79,19 @@ pub struct ListedRequest {
 pub struct RequestList {
     /// Number of requests that were examined.
     pub searched: u64,
-    /// Number of requests that match. The list has the first of them.
+    /// Number of requests that match; `requests` has the first of them.
     pub matched: u64,
     /// Number of matching requests for which it is unknown whether the formula holds.
     pub unknown: u64,
     pub requests: Vec<ListedRequest>,
-    /// Services seen, by name; at most a fixed number of them.
+    /// Services of the examined requests; the first 200 by name.
     pub services: BTreeSet<Arc<str>>,
-    /// Number of requests of each root operation seen, by name; at most a fixed number of them.
+    /// Number of examined requests by root operation; the first 200 root operations by name.
     pub roots: BTreeMap<String, u64>,
     pub notes: Notes,
 }
 
-/// Position in the order, and id of a request.
+/// Sort key of a request: its latency or start, descending, and its id.
 type Place = (Reverse<i128>, u128);
 
 #[derive(Clone, Debug, Default)]
@@ -119,9 +119,9 @@ impl Worker {
         }
     }
 
-    /// Keeps the first [`NAMES_MAX`] services and roots by name, so that they do not depend on the
-    /// parts of the store that workers read. A name that is dropped never comes back, so that
-    /// counts are those of all requests.
+    /// Keeps the first [`NAMES_MAX`] services and root operations by name. This choice does not
+    /// depend on how workers divide the store. A root operation that is dropped once is always
+    /// dropped again, so the counts of the kept ones are complete.
     fn note_names(&mut self, records: &TraceRecords, root: &str) {
         for span in &records.spans {
             if !self.services.contains(&span.service) {
@@ -162,8 +162,8 @@ impl Worker {
     }
 }
 
-/// Lists the matching requests. Reads the selected time once. `alignment` corrects the clocks, if
-/// given.
+/// Lists the matching requests. Reads the selected requests once. `alignment` corrects the clocks,
+/// if given.
 ///
 /// # Errors
 /// Fails if the store cannot be read.

@@ -1,4 +1,4 @@
-//! Data that a query reads, and notes about them.
+//! Data directory that queries read, and the selection of its traces.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -37,22 +37,22 @@ pub struct Selection {
     pub include_incomplete: bool,
     /// True to use all timestamps as recorded, even if round trips prove that clocks differ.
     pub trust_clocks: bool,
-    /// Range in which the traces began.
+    /// Time range in which the traces must begin.
     pub range: TimeRange,
 }
 
-/// Data directory to read from.
+/// Open data directory, with the settings of the queries that read it.
 #[derive(Debug)]
 pub struct Source {
     data: DataDir,
     store: Store,
     losses: Vec<ProcessLoss>,
     kernel_clocks: KernelClocks,
-    /// Operations as learned; `connections` also depend on `requests`.
+    /// Operations as learned from the store. `connections` also takes `requests` into account.
     operations: KnownOperations,
     /// Operations declared to be requests, in the data directory or by the query.
     requests: Vec<String>,
-    /// Operations of connections, given the declared requests.
+    /// Learned connections, and the operations declared to be requests.
     connections: Connections,
     batch_damage: Vec<Damage>,
     parts: PartsWanted,
@@ -66,11 +66,11 @@ pub struct Source {
 }
 
 impl Source {
-    /// Opens a data directory. If no collector is using it, the records that a killed one left in
-    /// the log are put into the store first.
+    /// Opens a data directory. If no collector is running on it, first converts the log that a
+    /// killed collector left behind.
     ///
     /// # Errors
-    /// Fails if the directory is missing, unreadable, or holds nothing.
+    /// Fails if the directory is missing, unreadable, or has no traces.
     pub fn open(root: &Path, runtime: Handle) -> Result<Self, QueryError> {
         Self::open_with(root, runtime, false)?.or_empty(root)
     }
@@ -142,7 +142,7 @@ impl Source {
         })
     }
 
-    /// Sets the number of parts to read. Results do not depend on it.
+    /// Sets the number of parts that are read in parallel. Results do not depend on it.
     #[must_use]
     pub fn with_parts(self, parts: PartsWanted) -> Self {
         Self { parts, ..self }
@@ -154,15 +154,14 @@ impl Source {
         Self { observer, ..self }
     }
 
-    /// Returns this source with a bound: its readings and the model take their memory from
-    /// `memory`.
+    /// Bounds the memory of the source: its readings and the model take theirs from `memory`.
     #[must_use]
     pub fn with_memory(self, memory: &QueryMemory) -> Self {
         let memory = SourceMemory::of(memory);
         Self { memory, ..self }
     }
 
-    /// Returns the memory that a query may use in addition to its readings.
+    /// Returns a new share of the memory of all queries, for a query's needs beyond its readings.
     #[must_use]
     pub fn share(&self) -> QueryShare {
         self.memory.all().share()
@@ -184,8 +183,8 @@ impl Source {
         Self { root, ..self }
     }
 
-    /// Returns this source with [these operations of requests](Connections::with_requests). Without
-    /// any, it keeps those that are set in the data directory.
+    /// Replaces the [operations declared to be requests](Connections::with_requests). If
+    /// `operations` is empty, those that the data directory declares remain.
     #[must_use]
     pub fn with_requests(self, operations: &[String]) -> Self {
         if operations.is_empty() {
@@ -204,8 +203,7 @@ impl Source {
         Self { filter, ..self }
     }
 
-    /// Returns the selection of requests and their declared operations as text: the same text means
-    /// the same requests.
+    /// Returns the root operation, the filter and the declared operations as text, for cache keys.
     pub(super) fn chosen(&self) -> String {
         format!("{:?} {:?} {:?}", self.root, self.filter(), self.requests)
     }
@@ -225,12 +223,12 @@ impl Source {
         keys.with_weights()
     }
 
-    /// Returns the root operation that selects requests.
+    /// Returns the root operation whose requests are selected; `None` for all.
     pub(super) fn root(&self) -> Option<&str> {
         self.root.as_deref()
     }
 
-    /// Returns the operations of connections.
+    /// Returns the learned connections, and the operations declared to be requests.
     pub(super) fn connections(&self) -> &Connections {
         &self.connections
     }
@@ -245,12 +243,12 @@ impl Source {
         &self.store
     }
 
-    /// Returns the cache, if results are to be kept.
+    /// Returns the cache; `None` if the source was opened without one.
     pub(super) fn cache(&self) -> Option<&Cache> {
         self.cache.as_ref()
     }
 
-    /// Returns the notes about the directory, before any trace is read.
+    /// Returns the notes about the data directory itself, to which readings add theirs.
     pub(super) fn first_notes(&self) -> Notes {
         let unsynchronised = self.kernel_clocks.unsynchronised_among_several();
         let mut notes = Notes {
@@ -262,7 +260,7 @@ impl Source {
         notes
     }
 
-    /// Returns the number of times that all selected traces were read.
+    /// Returns the number of readings of the selected traces so far.
     #[must_use]
     pub fn readings(&self) -> u64 {
         self.readings.load(Ordering::Relaxed)
@@ -273,7 +271,7 @@ impl Source {
         self.readings.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the files of a table: path in the store and size in bytes.
+    /// Returns the files of a table, each with its path in the store and its size in bytes.
     ///
     /// # Errors
     /// Fails if the store cannot be listed.
@@ -284,13 +282,13 @@ impl Source {
         Ok(self.store.list(table)?)
     }
 
-    /// Returns the directory's name for messages.
+    /// Returns the path of the data directory for messages.
     #[must_use]
     pub fn name(&self) -> String {
         self.data.root().display().to_string()
     }
 
-    /// Returns a summary of the recording, without imports.
+    /// Returns a summary of all batches in the store. Imported traces have no batches.
     ///
     /// # Errors
     /// Fails if the store cannot be listed.
@@ -298,7 +296,7 @@ impl Source {
         Ok(RecordedSummary::of(read_batches(&self.store)?))
     }
 
-    /// Returns the processor time that processes used, by host and second, without imports.
+    /// Returns the processor use of the recorded processes, by host and second.
     ///
     /// # Errors
     /// Fails if the store cannot be listed.
@@ -306,8 +304,8 @@ impl Source {
         Ok(ProcessorUse::of(read_batches(&self.store)?))
     }
 
-    /// Returns the times in which anything was recorded, in ns since the Unix epoch, in order,
-    /// without imports.
+    /// Returns the intervals in which at least one process recorded, in ns since the Unix epoch, in
+    /// order. Imported traces do not count.
     ///
     /// # Errors
     /// Fails if the store cannot be listed.
@@ -315,20 +313,20 @@ impl Source {
         Ok(super::recorded::bursts(read_batches(&self.store)?))
     }
 
-    /// Returns the statements of the hosts' kernels about their clocks.
+    /// Returns the clock states that the hosts' kernels reported.
     #[must_use]
     pub fn kernel_clocks(&self) -> &KernelClocks {
         &self.kernel_clocks
     }
 
-    /// Returns the times in which processes lost records.
+    /// Returns the intervals in which processes lost records.
     #[must_use]
     pub fn losses(&self) -> &[ProcessLoss] {
         &self.losses
     }
 
-    /// Passes each selected trace to `visit`, in order of their ids. `visit` may stop by returning
-    /// `false`. Reads the attributes of `keys`, as described at [`TraceReader::open_with`].
+    /// Passes the selected traces to `visit` in order of their ids, until `visit` returns `false`.
+    /// Reads the attributes of `keys`, as described at [`TraceReader::open_with`].
     ///
     /// # Errors
     /// Fails if the store cannot be listed. Damaged files are in the notes.
@@ -366,9 +364,9 @@ impl Source {
         Ok(notes)
     }
 
-    /// Passes each request of a trace to `visit`, which may stop by returning `false`. This is the
-    /// trace itself, unless it is that of a [connection](stroboscope_analysis::connection). Returns
-    /// false if it was stopped.
+    /// Passes the requests of a trace to `visit`, until `visit` returns `false`. The only request
+    /// is the trace itself, unless it contains a [connection](stroboscope_analysis::connection).
+    /// Returns false if `visit` stopped it.
     pub fn for_each_request(
         &self,
         records: &mut TraceRecords,
@@ -385,7 +383,7 @@ impl Source {
         requests.all(|mut request| visit(&mut request, notes))
     }
 
-    /// Counts the selected traces. Reads them all.
+    /// Counts the selected traces by reading all of them.
     ///
     /// # Errors
     /// Fails if the store cannot be listed.
@@ -402,8 +400,9 @@ impl Source {
         Ok(counts.iter().sum())
     }
 
-    /// Counts a trace by its flaws, and reports whether it is selected. A trace outside the range
-    /// is not counted, and a trace of another root is counted only under its root.
+    /// Reports whether a trace is selected, and counts it and its flaws in `notes`. Traces outside
+    /// the range, or refused by the filter, are not counted. A trace of another root operation is
+    /// counted only under its root operation.
     pub fn takes(&self, records: &TraceRecords, selection: Selection, notes: &mut Notes) -> bool {
         if !selection.range.holds(records) {
             return false;
@@ -457,5 +456,5 @@ impl Source {
     }
 }
 
-/// Cause of a trace without its root.
+/// Cause of incompleteness of a trace without its root.
 const NO_ROOT: &str = "no_root";

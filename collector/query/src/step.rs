@@ -1,12 +1,12 @@
-//! Step in time: the instant since which requests take longer than before, or less long.
+//! Latency step: the instant after which requests take longer or shorter than before.
 //!
-//! Latencies of the root operations with the most time are kept in narrow columns of time. Only
-//! columns with requests count, so that an idle hour does not blur the minutes around it. The
-//! columns of a root are cut into blocks at its longest pauses. [A
-//! change](stroboscope_analysis::statistics::last_change) of the latencies' ranks is searched among
-//! the blocks. If there is none, a change is searched in the share of requests that take longer
-//! than 95 % of all requests, because a slowdown of a tenth of the requests leaves the median
-//! unchanged.
+//! The pass keeps the latencies of the main root operations in narrow columns of time. The limit on
+//! columns counts only those with requests, so that an idle hour does not blur the minutes around
+//! it. The columns of a root operation are cut into blocks at its longest pauses. The first search
+//! is for [a change](stroboscope_analysis::statistics::last_change) of the latencies' ranks from
+//! block to block. If there is none, the second search is for a change in the share of requests
+//! that take longer than 95 % of all requests. The second search is needed because a slowdown of a
+//! tenth of the requests hardly changes the median.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -26,25 +26,27 @@ use super::time_columns::{Limit, TimeColumns};
 const ROOTS_SEARCHED: usize = 3;
 /// Probability of a false alarm in the search over all root operations together.
 const FALSE_ALARMS_MAX: f64 = 0.03;
-/// Maximum number of columns with requests in them.
+/// Maximum number of columns that contain requests.
 const COLUMNS_MAX: usize = 512;
-/// Minimum factor by which the median changes. Machines drift by a tenth in either direction
+/// Minimum factor by which the median must change. Latencies drift by a tenth in either direction
 /// without a cause.
 const RATIO_MIN: f64 = 1.2;
-/// Quantile that may change if the median does not, and the minimum factor of its change.
+/// Quantile that is examined if the median does not change. It must change by at least
+/// [`TAIL_RATIO_MIN`].
 const TAIL: f64 = 0.95;
 const TAIL_RATIO_MIN: f64 = 1.5;
-/// Minimum probability that a later request takes longer than an earlier one, or less long. If two
-/// kinds of requests share a root, a median may jump from one to the other for very little.
+/// Minimum result of [`apart`]. If two kinds of requests share a root operation, a small change of
+/// their mix may move the median from one kind to the other.
 const APART_MIN: f64 = 0.6;
-/// Minimum factor and minimum probability of a step that is reported although too few requests show
-/// it.
+/// Minimum factor of the median and minimum result of [`apart`] for a doubtful step, which is
+/// reported although there are too few requests to exclude chance.
 const DOUBTFUL: [f64; 2] = [1.5, 0.75];
-/// Maximum probability of chance of such a doubtful step.
+/// Maximum p-value of a doubtful step.
 const DOUBTFUL_P_MAX: f64 = 0.1;
-/// Approximate size in standard errors at which a step anywhere is no false alarm.
+/// Approximate size in standard errors from which a step at any instant counts as no false alarm.
 const CLEAR_ERRORS: f64 = 4.0;
-/// Bits of resolution of a latency: one in 2 to this power, under a percent.
+/// Bits of precision of a latency band. The width of a band is at most 1 / 2^7 of the latency,
+/// which is under 1 %.
 const BAND_BITS: u32 = 7;
 
 /// Instant, root operation and size of a latency change.
@@ -52,12 +54,12 @@ const BAND_BITS: u32 = 7;
 pub struct LatencyStep {
     /// Root operation whose requests changed.
     pub root: String,
-    /// Start of the time before the change: the first request, or the preceding change; in ns since
+    /// Start of the time before the change: the first request or the preceding change, in ns since
     /// the Unix epoch.
     pub before_from_ns: i64,
-    /// Time of the change, to a block of requests, in ns since the Unix epoch.
+    /// Start of the first block of requests after the change, in ns since the Unix epoch.
     pub at_ns: i64,
-    /// Time after the last request, in ns since the Unix epoch.
+    /// End of the column with the last request, in ns since the Unix epoch.
     pub until_ns: i64,
     /// Medians before and after, in ns.
     pub medians_ns: [u64; 2],
@@ -65,14 +67,14 @@ pub struct LatencyStep {
     pub p95_ns: [u64; 2],
     /// Numbers of requests before and after.
     pub requests: [u64; 2],
-    /// Probability of so clear a change anywhere if there is none.
+    /// Probability of finding so clear a change if latency is constant.
     pub p_value: f64,
-    /// Approximate number of requests on both sides together that would prove the step; set if
-    /// there are too few requests to exclude chance.
+    /// Approximate number of requests, before and after together, that would show the step beyond
+    /// chance; `None` if the recorded ones do.
     pub requests_needed: Option<u64>,
 }
 
-/// Asks for the instant since which requests take as long as they do.
+/// Asks for the last step of latency.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StepQuestion;
 
@@ -111,11 +113,11 @@ impl Question for StepQuestion {
 /// Number of requests by band of latency.
 type Bands = BTreeMap<u32, u64>;
 
-/// Pass that collects latencies over time.
+/// Pass that collects the latencies of some root operations over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepPass {
     roots: Vec<String>,
-    /// Latencies by the index of the root.
+    /// Latencies by the index of the root operation.
     seen: TimeColumns<BTreeMap<usize, Bands>>,
 }
 
@@ -134,8 +136,8 @@ impl StepPass {
         }
     }
 
-    /// Returns the largest step relative to its operation, sure ones first; `None` if nothing seems
-    /// to have changed.
+    /// Returns the step with the largest factor. A certain step precedes all doubtful ones. Returns
+    /// `None` if no root operation has a step.
     fn step(self) -> Option<LatencyStep> {
         let shift = self.seen.shift;
         let mut of_roots = vec![Vec::new(); self.roots.len()];
@@ -164,7 +166,7 @@ impl LatencyStep {
         ratio(self.medians_ns).max(ratio(self.p95_ns))
     }
 
-    /// Reports whether the few longest requests changed far more than the median did.
+    /// Reports whether the 95th percentile changed by more than twice the factor of the median.
     #[must_use]
     pub fn is_of_tail(&self) -> bool {
         self.size() > 2.0 * ratio(self.medians_ns)
@@ -187,13 +189,13 @@ impl Pass<TraceView<'_>> for StepPass {
     }
 }
 
-/// Returns the highest bits of a number with their position.
+/// Returns the band of a latency: its eight highest bits, and their position.
 pub(super) fn band_of(ns: u64) -> u32 {
     let shift = (u64::BITS - ns.leading_zeros()).saturating_sub(BAND_BITS + 1);
     (shift << (BAND_BITS + 1)) | (ns >> shift) as u32
 }
 
-/// Returns the middle of a band.
+/// Returns the middle of a band, in ns.
 pub(super) fn ns_of(band: u32) -> u64 {
     let shift = band >> (BAND_BITS + 1);
     let lowest = u64::from(band & ((1 << (BAND_BITS + 1)) - 1)) << shift;
@@ -219,14 +221,14 @@ fn quantile_ns(bands: &Bands, quantile: f64) -> u64 {
     ns_of(quantile_band(bands, quantile))
 }
 
-/// Returns the factor between two numbers, at least 1.
+/// Returns the factor between two numbers, at least 1 in either direction.
 fn ratio([before, after]: [u64; 2]) -> f64 {
     let [before, after] = [before, after].map(|ns| ns.max(1) as f64);
     (after / before).max(before / after)
 }
 
-/// Returns the probability that a request of one side takes longer than one of the other, or less
-/// long, whichever is larger.
+/// Returns the probability that a random later request takes longer than a random earlier one, or
+/// the probability of the opposite, whichever is larger.
 fn apart(before: &Bands, after: &Bands) -> f64 {
     let mut below = before.iter().peekable();
     let (mut passed, mut longer) = (0.0, 0.0);
@@ -241,23 +243,23 @@ fn apart(before: &Bands, after: &Bands) -> f64 {
     longer.max(1.0 - longer)
 }
 
-/// Requests of one root in order of time.
+/// Requests of one root operation in order of time.
 struct Series {
-    /// Start and latencies of each column.
+    /// Number and latencies of each column.
     columns: Vec<(i64, Bands)>,
-    /// Ranges of columns that belong together.
+    /// Ranges of columns that form a block.
     blocks: Vec<Range<usize>>,
 }
 
 impl Series {
-    /// Returns `None` if there are no columns.
+    /// Cuts columns into blocks. Returns `None` if there are no columns.
     fn of(columns: Vec<(i64, Bands)>) -> Option<Self> {
         let counts: Vec<(i64, u64)> = columns.iter().map(|of| (of.0, count(&of.1))).collect();
         let blocks = blocks(&counts);
         (!columns.is_empty()).then_some(Self { columns, blocks })
     }
 
-    /// Returns the requests of some blocks.
+    /// Returns the latencies of all requests in a range of blocks.
     fn bands(&self, blocks: Range<usize>) -> Bands {
         let mut all = Bands::new();
         for block in &self.blocks[blocks] {
@@ -270,7 +272,8 @@ impl Series {
         all
     }
 
-    /// Returns the blocks, with twice the ranks that their requests have among all.
+    /// Returns each block with the sum of its requests' ranks, times two. Ranks are among the
+    /// requests of all blocks.
     fn ranked(&self) -> Vec<Block> {
         let mut passed = 0;
         let of_band = self

@@ -1,4 +1,4 @@
-//! Finds requests by their ids.
+//! Finds requests in the store by their ids.
 
 use std::ops::RangeInclusive;
 
@@ -17,9 +17,10 @@ use super::source::{Selection, Source};
 pub(super) struct RequestWanted<'a> {
     pub(super) id: u128,
     pub(super) keys: &'a AttributeKeys,
-    /// Maximum number of spans to read of a trace that is no connection's.
+    /// Maximum number of spans to read if the id is that of a trace. The trace of a connection is
+    /// read in full to find a request inside it.
     pub(super) spans_max: usize,
-    /// Bytes of memory to reserve for each byte of analysed records.
+    /// Bytes of memory to reserve per byte of records.
     pub(super) reserved: usize,
 }
 
@@ -27,15 +28,15 @@ pub(super) struct RequestWanted<'a> {
 #[derive(Debug)]
 pub(super) struct StoredRequest {
     pub(super) records: TraceRecords,
-    /// Trace that it is a part of, by which the kernel knows it.
+    /// Id of the trace that contains the request, by which the kernel knows it.
     pub(super) trace: u128,
-    /// Number of spans of its trace in the store.
+    /// Number of spans of the request in the store.
     pub(super) spans: u64,
     /// Memory that the records hold.
     pub(super) share: QueryShare,
 }
 
-/// Result of a search for a request, with the damage and the records that were left out.
+/// Result of a search for a request, with damaged files and the records that were left out.
 #[derive(Debug, Default)]
 pub(super) struct RequestFound {
     pub(super) request: Option<StoredRequest>,
@@ -44,11 +45,11 @@ pub(super) struct RequestFound {
 }
 
 impl Source {
-    /// Returns one request, if it exists and is selected: a whole trace, which may be that of a
-    /// connection, or a request of a connection. Reads only files that may hold its id.
+    /// Returns the request with this id; `None` if there is none or it is not selected. The id is
+    /// that of a trace, or of a request inside a connection. Reads only files that may hold it.
     ///
     /// # Errors
-    /// Fails if the store cannot be listed.
+    /// Fails if the store cannot be listed, or if the memory does not suffice.
     pub fn trace(
         &self,
         id: u128,
@@ -71,8 +72,8 @@ impl Source {
         Ok((found, notes))
     }
 
-    /// Finds a trace, which may be a whole connection, or a request of a connection by its own id.
-    /// Reads only files that may hold it and have rows that begin at these times.
+    /// Finds a trace by its id, or a request inside a connection by its own id. Reads only files
+    /// that may hold it and have rows that begin in `times_ns`.
     ///
     /// # Errors
     /// Fails if the store cannot be listed, or if the memory does not suffice.
@@ -84,7 +85,7 @@ impl Source {
         let id = TraceId(wanted.id);
         let mut found = RequestFound::default();
         self.find_in((id, id), wanted, times_ns.clone(), &mut found)?;
-        // Ids of 64 bits belong to traces.
+        // Requests of connections have longer ids than 64 bits.
         if found.request.is_none() && id.0 >> 64 != 0 {
             let (short, long) = connection_ids(id);
             self.find_in((short, short), wanted, times_ns.clone(), &mut found)?;

@@ -1,10 +1,10 @@
 //! Study of a store: the selected data, their model, and the answers to questions.
 //!
-//! A [`Question`] declares the [passes](Pass) that it needs: one over records, if it needs
-//! information before the paths are found, and one over paths. A study runs them. The pass over
-//! records runs together with the inference, unless the model is already known. Questions that are
-//! asked together share their passes. A question therefore costs two readings of the store, and
-//! further questions asked with it cost none.
+//! A [`Question`] declares the [passes](Pass) that it needs: one over records, for information that
+//! it needs before critical paths are found, and one over critical paths. A study runs these
+//! passes. The pass over records runs together with the inference, unless the model is already
+//! known. Questions that are asked together share their passes. They cost two readings of the store
+//! together, however many they are.
 
 use std::sync::{Arc, OnceLock};
 
@@ -23,7 +23,7 @@ use super::query_error::QueryError;
 use super::source::{Selection, Source};
 use stroboscope_store::tables::AttributeKeys;
 
-/// Context of a question.
+/// Data that a question is asked about.
 #[derive(Clone, Copy, Debug)]
 pub struct StudyInput<'a> {
     /// Source of the data.
@@ -35,11 +35,11 @@ pub struct StudyInput<'a> {
 
 /// Question about the traces of a store.
 pub trait Question: Sync {
-    /// Pass over records, before there is a model; `()` for none.
+    /// Pass over records, which does not need the model; `()` for none.
     type Records: Pass<TraceRecords>;
     /// Information derived from the records, for the pass over paths.
     type Preparation: Sync;
-    /// Pass over paths; `()` for none.
+    /// Pass over critical paths; `()` for none.
     type Paths<'a>: for<'view> Pass<TraceView<'view>>
     where
         Self: 'a;
@@ -56,7 +56,7 @@ pub trait Question: Sync {
     /// Creates the empty pass over records.
     fn records(&self) -> Self::Records;
 
-    /// Derives the information for the pass over paths from all records.
+    /// Derives the information for the pass over paths from the pass over records.
     ///
     /// # Errors
     /// Fails if there is no answer.
@@ -79,7 +79,7 @@ pub trait Question: Sync {
         prepared: &'a Self::Preparation,
     ) -> Self::Paths<'a>;
 
-    /// Derives the answer from all paths and the notes taken while reading.
+    /// Derives the answer from the pass over paths and the notes taken while reading.
     ///
     /// # Errors
     /// Fails if there is no answer.
@@ -92,7 +92,7 @@ pub trait Question: Sync {
     ) -> Result<Self::Answer, QueryError>;
 }
 
-/// Question without an answer.
+/// Empty question, with which a study only infers the model.
 impl Question for () {
     type Records = ();
     type Preparation = ();
@@ -246,7 +246,7 @@ impl<Q: Question> Question for Vec<Q> {
     }
 }
 
-/// Selected data of a store, with their model once it is known.
+/// Selected data of a store, and their model once it is inferred.
 #[derive(Debug)]
 pub struct Study {
     source: Arc<Source>,
@@ -285,7 +285,7 @@ impl Study {
         }
     }
 
-    /// Returns the source, to read it in another way as well.
+    /// Returns a shared handle of the source.
     #[must_use]
     pub fn shared_source(&self) -> Arc<Source> {
         self.source.clone()
@@ -308,7 +308,7 @@ impl Study {
         self.selection
     }
 
-    /// Returns the model. Reads all selected traces on first use.
+    /// Returns the model. The first call infers it from all selected traces, unless it is cached.
     ///
     /// # Errors
     /// Fails if the store cannot be read, or if no trace is selected and complete.
@@ -316,7 +316,7 @@ impl Study {
         self.inferred_with(&()).map(|(inference, _)| inference)
     }
 
-    /// Returns the model, for callers that need nothing else.
+    /// Converts the study into its model, for callers that need nothing else.
     ///
     /// # Errors
     /// Fails under the same conditions as [`inference`](Self::inference).
@@ -327,7 +327,7 @@ impl Study {
             .ok_or_else(|| QueryError::NoneInRange(self.source.name()))
     }
 
-    /// Answers a question. The model is known from then on.
+    /// Answers a question, and infers the model if it is not known yet.
     ///
     /// # Errors
     /// Fails if the store cannot be read, if no trace is selected and complete, or if there is no
@@ -348,8 +348,8 @@ impl Study {
         question.answer(studied, &prepared, paths, notes)
     }
 
-    /// Returns the model. Also returns the result of the pass over records, if the model was
-    /// inferred by this call.
+    /// Returns the model. If this call infers it, also returns the result of the question's pass
+    /// over records; otherwise `None`.
     fn inferred_with<Q: Question>(
         &self,
         question: &Q,
@@ -373,7 +373,8 @@ impl Study {
         Ok((self.inference.get_or_init(|| inference), Some(records)))
     }
 
-    /// Returns the cache of the model, if there is one. The convergence of a model is not cached.
+    /// Returns access to the cached model. Returns `None` if the source has no cache, or if the
+    /// convergence is requested, which is not cached.
     fn kept(&self) -> Option<KeptInference<'_>> {
         let is_plain = self.settings.convergence.is_none();
         is_plain
@@ -452,14 +453,15 @@ pub(super) struct Cutter {
 impl Cutter {
     pub(super) fn of(inference: &Inference) -> Self {
         Self {
-            // The model knows all labels by now. Interning finds them again under the same numbers.
+            // The model already has all labels, so interning a label returns its number in the
+            // model.
             labels: inference.model.labels().clone(),
             segmenter: segmenter(inference.trailing_elements),
             excluded: exclusion(inference.exclude.as_ref()),
         }
     }
 
-    /// Puts the records on one time axis, cuts them, and finds the path.
+    /// Aligns the records' timestamps, cuts them into segments, and finds the critical path.
     pub(super) fn path(
         &mut self,
         inference: &Inference,
@@ -483,12 +485,12 @@ impl Cutter {
         (trace, path)
     }
 
-    /// Returns the labels: those of the model, and those of segments cut since.
+    /// Returns the labels of the model, and those of other segments that were cut.
     pub(super) fn into_labels(self) -> Labels {
         self.labels
     }
 
-    /// Returns the number of segments that were left out.
+    /// Returns the number of segments that the exclusion pattern removed.
     pub(super) fn removed(&self) -> u64 {
         self.excluded.removed()
     }

@@ -1,18 +1,19 @@
-//! Blocks of columns of time, among which a change is searched. Requests of one burst are alike,
-//! and belong together.
+//! Groups columns of time into blocks, which the search for changes compares. Requests of one burst
+//! resemble each other, so they should be in one block.
 
 use std::ops::Range;
 
 /// Maximum number of blocks.
 const BLOCKS_MAX: usize = 96;
-/// Minimum length of a pause between bursts, in multiples of the usual pause.
+/// Minimum length of a pause between bursts, in multiples of the median pause.
 const PAUSE_MIN: i64 = 8;
-/// Minimum number of bursts for which none is cut.
+/// Minimum number of bursts from which on no burst is cut.
 const BURSTS_MIN: usize = 16;
 
-/// Cuts columns, each with its number of requests, into blocks. Cuts the block with the most
-/// requests at its longest pause, repeatedly. Bursts thereby become blocks if there are enough of
-/// them, and an even rate is cut evenly.
+/// Groups columns into blocks. A column is given by its number and its number of requests.
+/// Repeatedly cuts the block with the most requests at its longest pause, in the middle if there
+/// are several. Bursts thereby become blocks if there are enough of them, and requests at an even
+/// rate are divided evenly.
 pub(super) fn blocks(columns: &[(i64, u64)]) -> Vec<Range<usize>> {
     let mut until = vec![0];
     for (_, requests) in columns {
@@ -49,8 +50,8 @@ pub(super) fn blocks(columns: &[(i64, u64)]) -> Vec<Range<usize>> {
     whole
 }
 
-/// Returns the shortest pause to cut at. This is a pause between bursts, if there are enough of
-/// these.
+/// Returns the shortest pause at which a block may be cut, in columns. If there are enough bursts,
+/// only pauses between bursts are long enough. Otherwise, any pause is.
 fn pause_min(mut pauses: Vec<i64>) -> i64 {
     pauses.sort_unstable();
     let usual = pauses.get(pauses.len() / 2).copied().unwrap_or_default();

@@ -1,14 +1,14 @@
-//! Columns of time, all with the same width, which grows to bound their number. The order of
-//! observations does not matter.
+//! Columns of time with a common width, which doubles when there are too many columns. The result
+//! does not depend on the order of observations.
 
 use std::collections::BTreeMap;
 
-/// Maximum number of columns. When there are more, pairs are merged.
+/// Default maximum number of columns from the first to the last.
 pub(super) const COLUMNS_MAX: i64 = 128;
-/// Width of the narrowest column: 2 to this power ns, about a millisecond.
+/// Binary logarithm of the initial width in ns, which is about a millisecond.
 pub(super) const SHIFT_MIN: u32 = 20;
 
-/// Content of a column, which can be merged with that of another one.
+/// Content of a column, which can be merged with the content of another column.
 pub(super) trait OfColumn: Default {
     fn take_in(&mut self, other: Self);
 }
@@ -27,19 +27,19 @@ impl<K: Ord, V: OfColumn> OfColumn for BTreeMap<K, V> {
     }
 }
 
-/// Bound on the number of columns.
+/// Limit on the number of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
-    /// Number of columns from the first to the last, including empty ones, as in a picture.
+    /// Maximum number of columns from the first to the last, including empty ones.
     Span(i64),
-    /// Number of columns with something in them. Long pauses do not widen columns.
+    /// Maximum number of columns with observations. Long pauses do not widen columns.
     Occupied(usize),
 }
 
-/// Observations by columns counted from the Unix epoch.
+/// Observations by column. Columns are numbered from the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TimeColumns<T> {
-    /// Binary logarithm of the width in ns.
+    /// Binary logarithm of the width of a column in ns.
     pub(super) shift: u32,
     pub(super) columns: BTreeMap<i64, T>,
     limit: Limit,
@@ -52,7 +52,7 @@ impl<T> Default for TimeColumns<T> {
 }
 
 impl<T> TimeColumns<T> {
-    /// Returns no columns yet.
+    /// Creates an empty set of columns.
     pub(super) fn within(limit: Limit) -> Self {
         Self {
             shift: SHIFT_MIN,
@@ -63,13 +63,14 @@ impl<T> TimeColumns<T> {
 }
 
 impl<T: OfColumn> TimeColumns<T> {
-    /// Returns the column of an instant.
+    /// Returns the column of an instant, and creates it if needed. Widens columns to stay within
+    /// the limit.
     pub(super) fn at(&mut self, at_ns: i64) -> &mut T {
         self.fit(Some(at_ns));
         self.columns.entry(at_ns >> self.shift).or_default()
     }
 
-    /// Returns the numbers of the first and the last column.
+    /// Returns the numbers of the first and the last column; `None` if there are none.
     pub(super) fn ends(&self) -> Option<(i64, i64)> {
         let (first, _) = self.columns.first_key_value()?;
         let (last, _) = self.columns.last_key_value()?;
@@ -85,8 +86,7 @@ impl<T: OfColumn> TimeColumns<T> {
         self.fit(None);
     }
 
-    /// Widens columns until they are few enough together with that of one more instant, but no
-    /// further than the observations require.
+    /// Widens columns until they are within the limit, including the column of `at_ns` if given.
     fn fit(&mut self, at_ns: Option<i64>) {
         while let Some((first, last)) = self.ends() {
             let column = at_ns.map_or(first, |at_ns| at_ns >> self.shift);
@@ -104,7 +104,7 @@ impl<T: OfColumn> TimeColumns<T> {
         }
     }
 
-    /// Makes columns at least 2 to this power ns wide.
+    /// Merges columns to a width of 2^`shift` ns, which must not be less than the present width.
     pub(super) fn widen_to(&mut self, shift: u32) {
         let by = shift - self.shift;
         self.shift = shift;

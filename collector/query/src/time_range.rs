@@ -1,22 +1,22 @@
-//! Time range that a query looks at.
+//! Time range that a query covers.
 
 use std::ops::RangeInclusive;
 
 use stroboscope_analysis::record::TraceRecords;
 
-/// Time in ns before and after the range in which records of its traces are searched: an hour.
-/// Files outside this time are not read. A trace may lack records that are later. A trace of spans
-/// that began earlier lacks its root, and is reported as a fragment.
+/// Margin before and after a time range, in ns: one hour. Files are read only if they may have
+/// records within the range and its margins. A trace of the range lacks any records that begin
+/// after the later margin. A trace whose root began before the earlier margin may appear in the
+/// range as a fragment.
 const TRACE_NS_MAX: i64 = 3_600_000_000_000;
 
-/// Range from an instant, inclusive, to another one, exclusive; everything by default. A trace
-/// belongs to the range of its first record, by the clock that recorded it, so adjacent ranges
-/// share no trace.
+/// Half-open range of time; by default unlimited. A trace belongs to the range in which its first
+/// record begins, by the clock that recorded it. Adjacent ranges therefore share no trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeRange {
-    /// Start, in ns since the Unix epoch.
+    /// Start, inclusive, in ns since the Unix epoch; `None` for no limit.
     pub since_ns: Option<i64>,
-    /// End, in ns since the Unix epoch.
+    /// End, exclusive, in ns since the Unix epoch; `None` for no limit.
     pub until_ns: Option<i64>,
 }
 
@@ -28,7 +28,8 @@ impl TimeRange {
             && self.until_ns.is_none_or(|until_ns| at_ns < until_ns)
     }
 
-    /// Returns the instants at which records of the range's traces may begin.
+    /// Returns the range with a margin of an hour on both sides, in ns since the Unix epoch.
+    /// Records of the range's traces are read if they begin in this interval.
     #[must_use]
     pub fn records_ns(&self) -> RangeInclusive<i64> {
         let from_ns = self

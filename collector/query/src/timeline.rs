@@ -1,5 +1,5 @@
-//! Holistic timelines: segments from the store, and below them the kernel's recording (Ardelean et
-//! al., NSDI 2018, §3.3.2).
+//! Holistic timelines: segments of requests, together with the kernel activity for them (Ardelean
+//! et al., NSDI 2018, §3.3.2).
 
 mod spans;
 
@@ -27,27 +27,28 @@ use stroboscope_store::tables::{
     list_kernel, read_batches,
 };
 
-/// Shown time of a burst that never closes, in ns.
+/// Maximum part of a burst that is shown, in ns.
 const ALWAYS_ON_SHOWN_NS: i64 = 1_000_000_000;
 
-/// Requests with their segments, and the kernel's windows that touch them.
+/// Requests, and the kernel activity during them.
 #[derive(Debug, Default)]
 pub struct TimelineView {
     /// Requests, in order of their starts.
     pub requests: Vec<TraceRecords>,
-    /// Kernel recordings, one part for each.
+    /// Kernel activity, one part per recording.
     pub kernel: Vec<KernelPart>,
-    /// Part of a burst that is shown, if the view is of a burst.
+    /// Part of the burst that is shown; `None` if the view is of a single request.
     pub burst: Option<BurstPart>,
     /// Files that could not be read in full.
     pub damage: Vec<Damage>,
-    /// Number of requests that are missing because they are too large for the memory.
+    /// Number of requests that were left out because they are too large for the memory.
     pub large_traces: u64,
     /// Memory reserved for the requests of a burst.
     _share: Option<QueryShare>,
 }
 
-/// Shown part of a burst: all of it, unless it is long. Times in ns since the Unix epoch.
+/// Burst, and the part of it that is shown: all of it, unless it is long. Times are in ns since the
+/// Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BurstPart {
     /// Opening and closing of the burst.
@@ -64,7 +65,7 @@ impl BurstPart {
     }
 }
 
-/// Sums over everything that the kernel recorded. Times in ns.
+/// Sums over all kernel recordings of a store. Times are in ns.
 #[derive(Debug, Default)]
 pub struct KernelOverview {
     /// Number of recordings read.
@@ -73,30 +74,30 @@ pub struct KernelOverview {
     pub windows: u64,
     /// Number of events read.
     pub events: u64,
-    /// Number of events lost, of all recordings.
+    /// Number of events lost, summed over all recordings.
     pub lost: u64,
-    /// Requests by the low half of their trace ids. The parts of a request in several windows and
-    /// on several hosts are added up.
+    /// Kernel activity by request, in order of the low half of the trace id. The parts of a request
+    /// in several windows and on several hosts are added up.
     pub requests: Vec<RequestSummary>,
-    /// Number of requests that lie in one window from start to end. The sums below are over these,
-    /// unless there are none.
+    /// Number of requests that lie wholly in one window. `calls` and `operations` cover only these,
+    /// or all requests if there are none.
     pub whole: u64,
-    /// System calls of requests, with their numbers and durations.
+    /// System calls per request, with their numbers and durations.
     pub calls: Vec<CallPerRequest>,
-    /// System calls by operation.
+    /// System calls and waits by operation.
     pub operations: Vec<OperationSum>,
-    /// Locks and futexes at which any request waited, the one with the longest total wait first,
-    /// over all requests, whole or not.
+    /// Locks and futexes at which requests waited, whole or not. The one with the longest total
+    /// wait comes first.
     pub locks: Vec<LockSum>,
-    /// Waits of threads that worked for no known request.
+    /// Waits at locks by threads that worked for no known request.
     pub other_waits: WaitSum,
-    /// Ids of the store's requests, by their low half.
+    /// Trace ids of the store's requests, by the low half of the id.
     pub ids: HashMap<u64, u128>,
     /// Architecture that defines the numbers of system calls.
     pub architecture: Architecture,
     /// Files that could not be read in full.
     pub damage: Vec<Damage>,
-    /// Number of requests without names because they are too large for the memory.
+    /// Number of requests whose operations were not read because they are too large for the memory.
     pub large_traces: u64,
 }
 
@@ -114,9 +115,9 @@ fn bounds(records: &TraceRecords) -> Option<(i64, i64)> {
         .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
-/// Returns the timeline of one request. `trace` is its id, or the low half of the id, which is the
-/// only part that the kernel knows. The kernel's events for a request that is not in the store are
-/// shown without segments.
+/// Returns the timeline of one request. `trace` is its id, or the low half, which is what the
+/// kernel knows. `name` is the id for errors. A request that only the kernel recorded has no
+/// segments.
 ///
 /// # Errors
 /// Fails if there is no such trace, or if the store cannot be read.
@@ -130,7 +131,7 @@ pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView
     };
     let by_id = source.find_request(wanted, i64::MIN..=i64::MAX)?;
     let (mut found, mut damage) = (by_id.request.map(|found| found.records), by_id.damage);
-    // Only the lower half of the id is known, so every trace has to be checked.
+    // If `trace` is only the low half of the id, every trace of the store has to be checked.
     if found.is_none() && trace >> 64 == 0 {
         let files = TraceFiles::open(source.store(), &keys)?;
         let mut reader = files.read(&IdRange::ALL, 1);
@@ -175,8 +176,8 @@ pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView
     })
 }
 
-/// Returns the kernel's events for a trace, identified by the low half of its id, in an interval of
-/// wall time (ns): one part for each recording, and the damage found.
+/// Returns the kernel activity for a trace in an interval of wall time (ns since the Unix epoch,
+/// inclusive), one part per recording, and the damage found. `low` is the low half of the trace id.
 ///
 /// # Errors
 /// Fails if the store cannot be listed.
@@ -197,8 +198,8 @@ pub fn kernel_of(
     Ok((kernel, damage))
 }
 
-/// Finds the burst-configs with which services recorded in an interval of wall time, if they differ
-/// from that of their host's recorder. A recorder keeps the burst-config that it started with.
+/// Sets the burst-configs of services of each part's host that differ from the recorder's, in an
+/// interval of wall time. A recorder keeps the burst-config that it started with.
 fn compare_configs(
     source: &Source,
     kernel: &mut [KernelPart],
@@ -225,7 +226,8 @@ fn compare_configs(
     Ok(())
 }
 
-/// Returns the time in which the kernel worked for a trace, identified by its low half.
+/// Returns the first and the last instant at which the kernel worked for a trace, in ns since the
+/// Unix epoch; `None` if it never did. `low` is the low half of the trace id.
 fn seen_by_kernel(source: &Source, low: u64) -> Result<Option<(i64, i64)>, QueryError> {
     let mut seen_ns: Option<(i64, i64)> = None;
     let mut progress =
@@ -249,18 +251,17 @@ fn seen_by_kernel(source: &Source, low: u64) -> Result<Option<(i64, i64)>, Query
     Ok(seen_ns)
 }
 
-/// Returns the timeline of the burst that contains an instant (ns since the Unix epoch), or of the
-/// next one, with all requests in it.
+/// Returns the timeline of the kernel's burst that contains `at_ns` (ns since the Unix epoch), or
+/// of the next one, with all requests in it.
 ///
 /// # Errors
-/// Fails if nothing of the kernel was recorded from that instant on, or if the store cannot be
-/// read.
+/// Fails if the kernel was not recorded at that instant or later, or if the store cannot be read.
 pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError> {
     let files = list_kernel(source.store())?;
     if files.is_empty() {
         return Err(QueryError::NoKernel(source.name()));
     }
-    // The next window is in the chunk that covers the instant, or in a later one.
+    // The wanted window is in the chunk that covers the instant, or in a later one.
     let mut later: Vec<i64> = files
         .iter()
         .map(|file| file.covers_ns.1)
@@ -268,7 +269,7 @@ pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError>
         .collect();
     later.sort_unstable();
     for to_ns in later {
-        // A burst without an end continues in the next chunk.
+        // A burst may continue in the next chunk.
         let read_to_ns = to_ns.max(at_ns.saturating_add(ALWAYS_ON_SHOWN_NS));
         let (mut kernel, damage) = between(source.store(), at_ns, read_to_ns)?;
         let open = |part: &KernelPart| {
@@ -312,12 +313,12 @@ pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError>
     })
 }
 
-/// Returns the timeline of the burst in which services recorded at an instant (ns since the Unix
-/// epoch), or of the next one, with all requests in it and the kernel's events, if those were
-/// recorded.
+/// Returns the timeline of the services' burst that contains `at_ns` (ns since the Unix epoch), or
+/// of the next one. It has all requests in the burst, and any kernel activity.
 ///
 /// # Errors
-/// Fails if nothing was recorded in bursts from that instant on, or if the store cannot be read.
+/// Fails if nothing was recorded in bursts at that instant or later, or if the store cannot be
+/// read.
 pub fn of_recorded_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError> {
     let bursts = source.bursts()?;
     let holds_or_follows = bursts.iter().find(|(_, close_ns)| *close_ns > at_ns);
@@ -347,8 +348,8 @@ pub fn of_recorded_burst(source: &Source, at_ns: i64) -> Result<TimelineView, Qu
     })
 }
 
-/// Returns the whole burst of a window. If the window reaches the edge of a chunk, it continues in
-/// the adjacent one.
+/// Returns the whole burst that a window belongs to. A window that reaches the edge of a chunk
+/// continues in the adjacent chunk.
 fn whole_burst(files: &[KernelFile], (mut open_ns, mut close_ns): (i64, i64)) -> (i64, i64) {
     let touches =
         |edge_ns: i64, other_ns: i64| edge_ns.abs_diff(other_ns) <= CLOCKS_DIFFER_NS.unsigned_abs();
@@ -376,7 +377,7 @@ fn requests_between(
     let touches = |records: &TraceRecords| {
         bounds(records).is_some_and(|(start_ns, end_ns)| start_ns < to_ns && end_ns > from_ns)
     };
-    // A request that touches the interval has spans near it.
+    // Reads only records near the interval, because a request that touches it has some there.
     let range = TimeRange {
         since_ns: Some(from_ns),
         until_ns: Some(to_ns),
@@ -404,10 +405,10 @@ fn requests_between(
     ))
 }
 
-/// Sums over everything that the kernel recorded.
+/// Sums up all kernel recordings of a store.
 ///
 /// # Errors
-/// Fails if nothing of the kernel was recorded, or if the store cannot be read.
+/// Fails if the store has no kernel recording, or if it cannot be read.
 pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
     let mut overview = KernelOverview::default();
     let mut lost: BTreeMap<u128, LossCounts> = BTreeMap::new();
@@ -465,7 +466,7 @@ pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
     overview.other_waits = locks.of_no_request();
     let whole = spans.whole(&joined(windows));
     overview.whole = whole.len() as u64;
-    // A number per request is meaningful only for whole requests.
+    // Numbers per request are meaningful only for whole requests.
     let is_counted = |trace: u64| whole.is_empty() || whole.contains(&trace);
     let counted: Vec<RequestSummary> = overview
         .requests
@@ -480,14 +481,13 @@ pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
     Ok(overview)
 }
 
-/// Returns windows in order of time, with those that touch joined: windows of several hosts, and
-/// parts of one that chunks split.
+/// Returns windows in order of time, and joins those that touch, such as windows of several hosts.
 pub(super) fn joined(mut windows: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
     windows.sort_unstable();
     let mut joined: Vec<(i64, i64)> = Vec::new();
     for (open_ns, close_ns) in windows {
         match joined.last_mut() {
-            // A clock that was corrected meanwhile leaves a small gap at the end of a chunk.
+            // If a clock was corrected in between, there is a small gap at the end of a chunk.
             Some(last) if open_ns <= last.1.saturating_add(CLOCKS_DIFFER_NS) => {
                 last.1 = last.1.max(close_ns);
             }

@@ -1,4 +1,4 @@
-//! Recorded data-quality tradeoffs.
+//! Reads recorded tradeoffs between data quality and time.
 
 use stroboscope_analysis::pass::Pass as _;
 use stroboscope_analysis::tradeoff::{ATTRIBUTES, TradeoffObservations};
@@ -8,7 +8,7 @@ use super::query_error::QueryError;
 use super::source::{Selection, Source};
 use stroboscope_store::tables::AttributeKeys;
 
-/// Reads all tradeoffs and explorations of a store, in one reading.
+/// Reads all tradeoffs and explorations of the selected requests, in one pass over the store.
 ///
 /// # Errors
 /// Fails if the store cannot be read.

@@ -1,4 +1,5 @@
-//! Predicts latency if a segment took less time, or more. The model replays each request.
+//! Predicts the latency of requests if some segments took less time, or more. Replays each request
+//! by the relations of the model.
 
 use std::collections::BTreeMap;
 
@@ -14,34 +15,36 @@ use super::notes::Notes;
 use super::query_error::QueryError;
 use super::study::{Question, Study, StudyInput};
 
-/// Latency before and after a change.
+/// Latency before and after a change of some segments.
 #[derive(Debug)]
 pub struct WhatIfReport {
     /// Segments that were changed, in order of their numbers.
     pub segments: Vec<SegmentId>,
-    /// Change over all requests, including those without any of the segments. It assumes that a
-    /// segment that was seen to wait does nothing else.
+    /// Change over all requests, including those without any of the segments. The prediction
+    /// assumes that a segment that was seen to wait does no work of its own.
     pub latency: LatencyChange,
-    /// Change if a segment that was seen to wait worked before the wait for as long as it can have.
+    /// Change under the opposite assumption: a segment that was seen to wait first worked for as
+    /// long as its times allow.
     pub longest: LatencyChange,
-    /// Change of `latency` by root operation: those with callers first, the ones with the most time
-    /// first.
+    /// Change of `latency` by root operation. Root operations with callers come first. Within both
+    /// groups, the order is by total latency, the largest first.
     pub by_root: Vec<(String, LatencyChange)>,
-    /// Numbers of segments that wait for others inside, and before their start.
+    /// Number of segments that wait for other segments between their start and end, and number of
+    /// those that wait before their start.
     pub waiting: (usize, usize),
-    /// Number of queues that requests share.
+    /// Number of queues at which requests wait for each other.
     pub shared_queues: usize,
     /// Expected ranges of the latency's [statistics](stroboscope_analysis::what_if::STATISTICS).
     pub expected: [ExpectedChange; 4],
-    /// Notes taken while reading.
+    /// Notes about the data that the query read.
     pub notes: Notes,
 }
 
-/// Replays all selected traces with these segments changed, which are in order of their numbers.
-/// Reads their paths twice: to learn the dependencies of waits, and to replay the traces.
+/// Replays all selected traces with `segments` changed, which must be in order of their numbers.
+/// Reads the critical paths twice: to learn the dependencies of waits, and to replay the traces.
 ///
 /// # Errors
-/// Fails if there are no segments, or if the store cannot be read.
+/// Fails if `segments` is empty, or if the store cannot be read.
 pub fn what_if(
     study: &Study,
     segments: Vec<SegmentId>,
@@ -102,7 +105,7 @@ impl Question for WaitingQuestion {
     }
 }
 
-/// Asks for the latency with these segments changed. All selected traces are replayed.
+/// Asks for the latency of all selected traces with some segments changed.
 struct ReplayQuestion {
     waiting: WaitModel,
     queues: ChangedWaits,
@@ -171,10 +174,10 @@ impl Question for ReplayQuestion {
     }
 }
 
-/// Function that returns the change of a segment, if it is changed.
+/// Function that returns the change of a segment; `None` if it is not changed.
 type ChangeRule<'a> = Box<dyn Fn(SegmentId, &SegmentLabel) -> Option<Change> + Send + 'a>;
 
-/// Pass over requests before and after the change.
+/// Pass that replays requests, and compares their latency before and after the change.
 struct Replays<'a> {
     inference: &'a Inference,
     what_if: WhatIf<'a, ChangeRule<'a>>,

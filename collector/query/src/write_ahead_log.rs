@@ -1,4 +1,5 @@
-//! Write-ahead log of a collector, as far as it is not in the store yet.
+//! Converts the write-ahead log that a killed collector left behind, before a query reads the
+//! store.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,10 +13,11 @@ use stroboscope_store::wal::{
     HEADER_BYTES, Payload, PayloadKind, list_segments, read_segment, segment_path,
 };
 
-/// Size in bytes above which a segment is assumed to have records, without reading it.
+/// Size in bytes above which a log segment is assumed to have records, without reading it.
 const QUIET_SEGMENT_BYTES_MAX: u64 = 4 << 20;
 
-/// Reports whether a segment of the log holds a record, or cannot be read.
+/// Reports whether a log segment contains spans, events or other data than batches. Returns true if
+/// it cannot be read.
 fn has_records(segment: &Path) -> bool {
     let is_some = |payload: &Payload| {
         payload.kind != PayloadKind::Batch
@@ -25,20 +27,20 @@ fn has_records(segment: &Path) -> bool {
     read_segment(segment).map_or(true, |scan| scan.payloads.iter().any(is_some))
 }
 
-/// Puts the log into the store on a best-effort basis, because a query without the log is better
-/// than none. Returns the number of bytes that remain in the log because a running collector uses
-/// it.
+/// Writes the content of the log to the tables of the store, if no collector is running. Failures
+/// are only logged, because a query without the log is better than none. Returns the number of
+/// bytes in the log of a running collector, without segments that have no records.
 pub(super) fn put_log_into_store(data: &DataDir, store: &Store) -> u64 {
     let segments = list_segments(&data.wal()).unwrap_or_default();
     if segments.is_empty() {
         return 0;
     }
-    // A collector holds the lock. It will put the log into the store within seconds.
+    // A running collector holds the lock. It will flush the log to the tables within seconds.
     let Ok(_lock) = data.lock() else {
         let bytes_of = |number: u64| {
             let path = segment_path(&data.wal(), number);
             let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
-            // Batches of idle services stay in the log for long, and no query waits for them.
+            // Empty batches of idle services may stay in the log for long, and no query needs them.
             if bytes <= QUIET_SEGMENT_BYTES_MAX && !has_records(&path) {
                 0
             } else {

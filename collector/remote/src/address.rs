@@ -15,7 +15,7 @@ use url::Url;
 /// Maximum duration of one request, which carries at most one part.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
-/// Retries of a failed request within the client; publishing then retries by itself.
+/// Maximum retries of a failed request within the client. After them, publishing retries the round.
 const RETRIES: usize = 2;
 const RETRY_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -40,7 +40,7 @@ pub enum RemoteError {
         object: String,
         what: String,
     },
-    /// Nothing is published at the URL.
+    /// No collector has published anything at the URL.
     #[error(
         "{0}: no collector has published anything there yet; `stroboscope collect --publish {0}` does"
     )]
@@ -102,10 +102,12 @@ pub fn is_remote(data: &std::path::Path) -> bool {
 
 impl Remote {
     /// Opens `s3://bucket/prefix` or `file:///directory`. Credentials, region and endpoint of S3
-    /// come from the `AWS_…` environment variables. Sends no request yet.
+    /// come from the `AWS_…` environment variables. This sends no request to S3, but creates a
+    /// local directory that is missing.
     ///
     /// # Errors
-    /// Fails if the URL is invalid or the environment's settings cannot be used.
+    /// Returns an error if the URL is invalid, if the environment's settings cannot be used, or if
+    /// the local directory cannot be created.
     pub fn open(text: &str) -> Result<Self, RemoteError> {
         let wrong = |shown: &str, what: &str| RemoteError::Url {
             url: shown.to_owned(),

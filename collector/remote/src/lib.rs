@@ -10,7 +10,7 @@
 //! The modules, from the bottom up:
 //!
 //! - [`address`]: parses the URL of an object store.
-//! - `manifest`: lists the published files; conditional writes of that list.
+//! - `manifest`: lists the published files, and replaces the list by a conditional write.
 //! - `identity`: id of a data directory and the manifests it wrote.
 //! - `naming`: file names and which files cover others.
 //! - `upload`: uploads a file as an object.

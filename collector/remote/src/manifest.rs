@@ -26,7 +26,7 @@ pub(crate) struct PublishedFile {
 }
 
 impl PublishedFile {
-    /// Returns the content's identity: path and size.
+    /// Returns the identity of the file's content: path and size in bytes.
     pub(crate) fn what(&self) -> (&str, u64) {
         (&self.path, self.bytes)
     }
@@ -36,7 +36,7 @@ impl PublishedFile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UnnamedObject {
     pub object: String,
-    /// Time since which no manifest lists it.
+    /// Time since which no manifest lists the object, in ns since the Unix epoch.
     pub since_ns: i64,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Manifest {
     pub version: u32,
     /// Number of times the manifest was written.
     pub generation: u64,
-    /// Random number of this write, by which its writer recognizes it.
+    /// Random number by which the writer recognizes the manifest as its own.
     pub nonce: String,
     pub files: Vec<PublishedFile>,
     pub unnamed: Vec<UnnamedObject>,
@@ -223,7 +223,7 @@ fn locked(directory: &std::path::Path, id: &str) -> Result<std::fs::File, Remote
     })
 }
 
-/// Lists all objects of a collector, relative to its directory.
+/// Lists all objects of a collector except the manifest, relative to the collector's directory.
 pub(crate) async fn objects_of(remote: &Remote, id: &str) -> Result<Vec<String>, RemoteError> {
     let directory = directory_of(id);
     let listed: Vec<_> = remote

@@ -15,13 +15,13 @@ use crate::manifest::{self, PublishedFile, directory_of};
 
 /// Age at which the next reader deletes an unused mirror.
 const UNUSED_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
-/// Number of objects fetched concurrently.
+/// Maximum number of objects fetched concurrently.
 const FETCHES: usize = 8;
-/// Attempts to list and fetch everything if objects are deleted meanwhile.
+/// Maximum number of attempts to list and fetch all files, if objects are deleted meanwhile.
 const TRIES: usize = 3;
 
 /// Directory with the files that were published when it was filled. It belongs to this process
-/// alone until this is dropped.
+/// alone until the value is dropped.
 #[derive(Debug)]
 pub struct Mirror {
     directory: PathBuf,
@@ -35,7 +35,8 @@ impl Mirror {
     /// lists any more.
     ///
     /// # Errors
-    /// Fails if nothing is published at the URL, or if the object store or the local disk fails.
+    /// Returns an error if nothing is published at the URL, or if the object store or the local
+    /// disk fails.
     pub async fn of(remote: &Remote, cache: &Path) -> Result<Self, RemoteError> {
         let name = format!("{:032x}", XxHash3_128::oneshot(remote.url.as_bytes()));
         let (directory, lock) = claimed(cache, &name)?;
@@ -65,7 +66,7 @@ impl Mirror {
         &self.directory
     }
 
-    /// Returns why published files are missing from the mirror.
+    /// Returns the reasons why published files are missing from the mirror.
     #[must_use]
     pub fn left_out(&self) -> &[RemoteError] {
         &self.left_out
@@ -106,8 +107,8 @@ fn try_lock(path: &Path) -> std::io::Result<Option<File>> {
     }
 }
 
-/// Claims the first mirror of this name that no other process reads; a mirror is free again once
-/// that process ends.
+/// Claims the first mirror of this name that no other process uses. A mirror becomes free when the
+/// process that uses it ends.
 fn claimed(cache: &Path, name: &str) -> Result<(PathBuf, File), RemoteError> {
     std::fs::create_dir_all(cache).map_err(at(cache))?;
     let mut number = 0;
@@ -145,8 +146,8 @@ fn delete_unused(cache: &Path) {
 }
 
 /// Returns a file's path in the mirror. Segment names are unique only within a collector, so the
-/// path includes the collector's id and a hash of the object's name, which never gets another
-/// content. The manifest lists no covered file, so names need not encode coverage. Chunks of kernel
+/// path includes the collector's id and a hash of the object's name. The content of an object never
+/// changes. The manifest lists no covered file, so names need not encode coverage. Chunks of kernel
 /// recordings keep their names, which are random.
 fn local_name(id: &str, file: &PublishedFile) -> String {
     let (directory, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
@@ -158,7 +159,8 @@ fn local_name(id: &str, file: &PublishedFile) -> String {
     format!("{directory}/of-{id}-{stem}-{object:032x}.parquet")
 }
 
-/// Makes the mirror match the published files; returns the manifests that were left out.
+/// Makes the mirror match the published files. Returns the errors of the manifests that were left
+/// out.
 async fn fill(remote: &Remote, directory: &Path) -> Result<Vec<RemoteError>, RemoteError> {
     let mut wanted: BTreeMap<String, (String, PublishedFile)> = BTreeMap::new();
     let mut left_out = Vec::new();

@@ -1,4 +1,4 @@
-//! Coverage encoded in file names.
+//! Derives from the names of files which of them are covered by others.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use stroboscope_store::tables::Segments;
 
 use crate::manifest::PublishedFile;
 
-/// Returns the files whose rows no other file holds.
+/// Returns the files that no other of these files covers.
 pub(crate) fn without_covered<'a>(
     files: impl Iterator<Item = &'a PublishedFile>,
 ) -> Vec<PublishedFile> {
@@ -31,7 +31,7 @@ pub(crate) fn without_covered<'a>(
     named
 }
 
-/// Reports whether one file holds the rows of another.
+/// Reports whether `file` contains the rows of `other`.
 pub(crate) fn covers(file: &str, other: &str) -> bool {
     let directory = |path: &str| {
         path.rsplit_once('/')

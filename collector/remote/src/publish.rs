@@ -6,7 +6,7 @@
 //! 2. It writes a manifest that lists all of them, conditional on the previous manifest.
 //! 3. It deletes objects that no manifest has listed for the grace period.
 //!
-//! A crash at any point leaves unlisted objects, which the next start finds.
+//! A crash leaves unlisted objects. The next start finds them and schedules their deletion.
 
 #[cfg(feature = "simulation")]
 mod simulated;
@@ -45,7 +45,7 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(60);
 const GRACE: Duration = Duration::from_secs(3_600);
 /// Maximum number of new files before a manifest is written.
 const FILES_PER_MANIFEST: usize = 64;
-/// Maximum duration of the last round when the collector stops.
+/// Time after which the last round begins no upload, when the collector stops.
 const LAST_ROUND_MAX: Duration = Duration::from_secs(10);
 
 /// Source, destination and retention of publishing.
@@ -53,7 +53,7 @@ const LAST_ROUND_MAX: Duration = Duration::from_secs(10);
 pub struct PublishSettings {
     /// Data directory to publish.
     pub data: PathBuf,
-    /// Destination.
+    /// Object store to publish to.
     pub remote: Remote,
     /// Retention: hours that ended longer ago are deleted from the object store. `None` keeps all.
     pub keep: Option<Duration>,
@@ -70,8 +70,8 @@ impl Publisher {
     /// Starts the thread. `flushed` holds the counters of the collector that runs on the directory.
     ///
     /// # Errors
-    /// Fails if the data directory cannot be used or no thread can be created. An unreachable
-    /// object store is no error.
+    /// Returns an error if the data directory cannot be used or no thread can be created. An
+    /// unreachable object store is no error.
     pub fn start(
         settings: PublishSettings,
         runtime: Handle,
@@ -87,8 +87,8 @@ impl Publisher {
         Ok(Self { stop, thread })
     }
 
-    /// Publishes the files that the collector stored at its end, for at most ten seconds. Call it
-    /// after the collector has ended.
+    /// Publishes the files that the collector stored at its end. Begins no upload after ten
+    /// seconds. Call it after the collector has ended.
     pub fn stop(self) {
         // Sending fails if the thread has already ended.
         let _ = self.stop.send(());
@@ -302,8 +302,8 @@ impl Rounds {
         self.behind = now;
     }
 
-    /// Adopts the published manifest if this directory wrote it. Any other owner, such as a copy of
-    /// the directory, finds the manifest changed. Objects that an ended process left behind are
+    /// Adopts the published manifest if this directory wrote it, and else returns an error. A copy
+    /// of the directory then finds the manifest changed. Unlisted objects of ended processes are
     /// scheduled for deletion.
     fn claim(&mut self) -> Result<(), RemoteError> {
         let (remote, id) = (self.remote.clone(), self.identity.id.clone());
@@ -380,7 +380,7 @@ impl Rounds {
             .iter()
             .map(|file| (&*file.path, file))
             .collect();
-        // Files that were compacted meanwhile are covered, or will be.
+        // Files that were compacted meanwhile are left out: another file covers them, or will.
         let put = self.put.values().filter(|file| here.contains(&*file.path));
         all.extend(put.map(|file| (&*file.path, file)));
         let named = without_covered(all.into_values().filter(|file| !self.is_old(&file.path)));
@@ -448,7 +448,7 @@ impl Rounds {
             .begin(&self.data, &remote.url, &manifest.nonce)?;
         let nonce = manifest.nonce.clone();
         let wrote = manifest::write(&remote, &id, before, manifest);
-        // Unknown until the write is confirmed.
+        // The current manifest is unknown until the write is confirmed.
         self.owned = None;
         match self.runtime.block_on(wrote)? {
             Wrote::Done(read) => {
@@ -491,7 +491,7 @@ fn local(
     }
 }
 
-/// Lowers this thread's priority below ingest's: on Linux only, where priority is per thread.
+/// Lowers this thread's priority below the intake's. Only Linux has a priority for each thread.
 fn step_back() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, 19) {

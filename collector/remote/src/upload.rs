@@ -8,7 +8,7 @@ use object_store::{Error, ObjectStore as _, ObjectStoreExt as _, PutMode, PutPay
 
 use crate::address::{Remote, RemoteError};
 
-/// Size of a part, which is held in memory while it is sent.
+/// Size of a part in bytes. A part is in memory while it is sent.
 const PART_BYTES: usize = 8 << 20;
 
 /// Uploads a file; returns its size in bytes.
@@ -35,7 +35,7 @@ pub(crate) async fn upload(
     let mut next = first;
     while !next.is_empty() {
         if let Err(error) = upload.put_part(PutPayload::from(next)).await {
-            // The bucket's own rules clean up leftover parts.
+            // If this fails, parts remain until the bucket's own rules remove them.
             let _ = upload.abort().await;
             return Err(remote.failed(error));
         }

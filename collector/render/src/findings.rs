@@ -22,7 +22,8 @@ const RATES_MAX: usize = 32;
 const CDF_POINTS: usize = 200;
 /// Maximum number of tasks in a timeline.
 pub const TASKS_MAX: usize = 40;
-/// Maximum number of tasks on the critical path among them, which leaves room for others.
+/// Maximum number of tasks on the critical path in a timeline, if other tasks need the remaining
+/// rows.
 const CRITICAL_TASKS_MAX: usize = 30;
 
 /// Plots the number of relations against the number of traces (The Mystery Machine, figure 3).
@@ -158,7 +159,7 @@ pub fn share_cdfs(names: &[String], breakdown: &Breakdown) -> Chart {
     }
 }
 
-/// Draws a request, and returns the number of tasks for which there was no room.
+/// Builds the timeline of a request. Also returns the number of tasks for which there is no room.
 #[must_use]
 pub fn request_timeline(path: &TracePath, labels: &Labels) -> (Timeline, usize) {
     let (tasks, left_out) = tasks(path, labels);
@@ -168,7 +169,7 @@ pub fn request_timeline(path: &TracePath, labels: &Labels) -> (Timeline, usize) 
         .map(|timing| timing.start_ns)
         .min()
         .unwrap_or(0);
-    // Latency includes the tail after the answer, which belongs to no segment.
+    // The timeline also covers the work after the answer, which the latency does not include.
     let after_ns = path
         .after_answer
         .as_ref()
@@ -207,8 +208,8 @@ pub fn request_timeline(path: &TracePath, labels: &Labels) -> (Timeline, usize) 
 
 type Task<'a> = (Arc<str>, Vec<&'a SegmentTiming>);
 
-/// Selects the tasks with the largest part of the critical path, then the longest ones; returns
-/// them in order of their start.
+/// Selects the tasks with the largest part of the critical path, then those with the longest
+/// segments. Returns them in order of their start, and the number of those left out.
 fn tasks<'a>(path: &'a TracePath, labels: &Labels) -> (Vec<Task<'a>>, usize) {
     let mut tasks: BTreeMap<Arc<str>, Vec<&SegmentTiming>> = BTreeMap::new();
     for timing in &path.segments {

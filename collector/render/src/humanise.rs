@@ -38,7 +38,7 @@ pub(crate) fn three_digits(number: f64) -> String {
     format!("{number:.decimals$}")
 }
 
-/// Formats an instant: UTC, to the microsecond.
+/// Formats an instant, in ns since the Unix epoch, as a UTC time to the microsecond.
 #[must_use]
 pub fn instant(at_ns: i64) -> String {
     let at = DateTime::from_timestamp_nanos(at_ns);
@@ -73,7 +73,7 @@ fn spaced(text: &str) -> String {
     format!("{number}\u{a0}{unit}")
 }
 
-/// Formats a count with a thin space between thousands.
+/// Formats a count. From 10,000 on, separates thousands by narrow no-break spaces.
 #[must_use]
 pub fn count_spaced(count: u64) -> String {
     let digits = count.to_string();
@@ -107,7 +107,7 @@ pub fn counted(count: u64, one: &str) -> String {
     }
 }
 
-/// Returns the verb that agrees with a count.
+/// Returns `is` for a count of 1, else `are`.
 #[must_use]
 pub fn are(count: u64) -> &'static str {
     if count == 1 { "is" } else { "are" }

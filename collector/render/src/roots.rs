@@ -7,7 +7,7 @@ use stroboscope_analysis::sampling::WeightedCount;
 
 use crate::humanise::counted;
 
-/// Names the requests whose latency a headline gives without a root operation.
+/// Names the requests that a latency in a headline covers if no root operation is selected.
 #[must_use]
 pub fn headline_is_of(roots: &ByRoot) -> &'static str {
     if roots.is_mixed() {

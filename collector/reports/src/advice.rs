@@ -8,7 +8,7 @@ use stroboscope_store::data_dir::DataDirError;
 
 use crate::suggest::command_on;
 
-/// Returns advice on an error, if there is more to say than the error itself does.
+/// Returns advice on an error; `None` for errors without advice.
 pub(crate) fn advice(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(error) = error.downcast_ref() {
         return of_query(error);
@@ -54,7 +54,7 @@ fn of_directory(error: &DataDirError) -> Option<String> {
     }
 }
 
-/// Advice on an empty data directory.
+/// Returns advice on how to fill an empty data directory.
 fn to_fill(data: &Path, unflushed_bytes: u64) -> String {
     if unflushed_bytes > 0 {
         return format!(

@@ -44,8 +44,8 @@ impl DataArguments {
         Ok(&self.data)
     }
 
-    /// Returns these arguments, or the newest store of a demo if the default directory holds
-    /// nothing else.
+    /// Returns these arguments. If they name the default directory, and it is no store itself,
+    /// returns the newest store of a demo in it and prints its path.
     #[must_use]
     pub fn or_newest_demo(self) -> Self {
         let Some(data) = newest_demo(&self.data) else {
@@ -76,7 +76,8 @@ impl DataArguments {
     }
 }
 
-/// Returns the newest `demo-SECONDS` in the default directory, if that is no store itself.
+/// Returns the newest subdirectory `demo-SECONDS`; `None` if `data` is not the default directory,
+/// or is a store itself.
 fn newest_demo(data: &Path) -> Option<PathBuf> {
     if data != Path::new(DATA_DEFAULT) || DataDir::existing(data).is_ok() {
         return None;
@@ -90,7 +91,7 @@ fn newest_demo(data: &Path) -> Option<PathBuf> {
     demos.max().map(|(_, path)| path)
 }
 
-/// Directory to read from.
+/// Directory from which a store is read: a data directory, or a mirror of a published store.
 #[derive(Debug)]
 pub enum Readable {
     Directory(PathBuf),
@@ -140,9 +141,9 @@ pub struct SelectionArguments {
     /// Also use traces with known missing parts
     #[arg(long)]
     pub include_incomplete: bool,
-    /// Memory for traces and the model inferred from them. A trace that takes more than half of it
-    /// is left out and counted; a model that takes more is rejected [default: 60 % of the control
-    /// group's limit, or of the machine's memory]
+    /// Memory for traces and the model inferred from them. A trace that takes more than half of
+    /// this memory is left out and counted. A model for which there is too little is rejected
+    /// [default: 60 % of the control group's limit, or of the machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_reading_limit)]
     pub memory_limit: Option<u64>,
 }
@@ -163,7 +164,7 @@ pub fn parse_formula(text: &str) -> Result<(String, Formula), String> {
         Ok(formula) => Ok((text.to_owned(), formula)),
         Err(error) => {
             let marked = error.marked(text).replace('\n', "\n  ");
-            // `tenant=t2`, as the periods of `compare` take it.
+            // Users may write `tenant=t2`, which the periods of `compare` accept.
             let meant = text.split_once('=').map(|(key, value)| {
                 let [key, value] = [key, value].map(|part| part.trim().trim_matches('"'));
                 format!("{{ .{key} = \"{value}\" }}")
@@ -189,8 +190,9 @@ pub struct ReadingArguments {
     /// form of segments; for example those of debugging code
     #[arg(long, value_name = "REGEX")]
     pub exclude: Option<Regex>,
-    /// In event logs, use the last token of an event's name as its data element, if the token is an
-    /// id or a number and the event has no attribute `element`: `sent-17` becomes `sent-*` about 17
+    /// In event logs, use the last token of an event's name as its data element. Applies if the
+    /// token is an id or a number, and the event has no attribute `element`. For example, `sent-17`
+    /// becomes `sent-*` about 17
     #[arg(long)]
     pub trailing_elements: bool,
     /// Use timestamps as recorded, even if round trips prove that the hosts' clocks differ
@@ -251,7 +253,7 @@ impl ServerArguments {
 }
 
 impl ReadingArguments {
-    /// Arguments that select requests, with all defaults of inference.
+    /// Combines arguments that select requests with the defaults of inference.
     pub fn of(from: SelectionArguments) -> Self {
         Self {
             from,
@@ -262,6 +264,8 @@ impl ReadingArguments {
         }
     }
 
+    /// Returns the selection of requests that these arguments describe.
+    ///
     /// # Errors
     /// Returns an error if the time range ends before it begins.
     pub fn selection(&self) -> Result<Selection, Failure> {
@@ -300,8 +304,8 @@ pub fn parse_config(text: &str) -> Result<ParsedConfig, String> {
     BurstConfig::parse(text).map_err(|error| error.to_string())
 }
 
-/// Returns the config. If it was rounded, because burst and period are powers of two, prints that
-/// on standard error in the SDK's words.
+/// Returns the config. If it was rounded, because burst and period are powers of two, prints the
+/// SDK's message about that on standard error.
 pub fn config_of(parsed: &ParsedConfig) -> BurstConfig {
     if let Some(text) = &parsed.rounded_from {
         say!(
@@ -312,12 +316,12 @@ pub fn config_of(parsed: &ParsedConfig) -> BurstConfig {
     parsed.config
 }
 
-/// Duration in nanoseconds; durations longer than 584 years saturate.
+/// Converts a duration to nanoseconds; saturates above 584 years.
 pub fn to_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Parses a share such as `5%` or `0.05`.
+/// Parses a share above 0 and up to 1, such as `5%` or `0.05`.
 pub fn parse_share(text: &str) -> Result<f64, String> {
     let (number, scale) = text
         .strip_suffix('%')

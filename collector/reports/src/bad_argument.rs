@@ -1,4 +1,4 @@
-//! Rewords errors of arguments for which the standard library's parser has only its own words.
+//! Rewords errors of the standard library's parsers, such as `invalid digit found in string`.
 
 use std::error::Error as _;
 use std::net::AddrParseError;

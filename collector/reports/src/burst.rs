@@ -18,18 +18,19 @@ use stroboscope_render::humanise::{duration, percent};
 
 /// Number of windows to show.
 const WINDOWS_SHOWN: usize = 5;
-/// Minimum ratio of a burst period to the request's length. Ardelean et al., NSDI 2018, §3.3.1,
-/// pick a burst period at least ten times the request's length. Applied to the time from burst to
-/// burst, the rule makes sure that requests are seen at all. Applied to the burst itself, it makes
-/// sure that most requests are seen whole: of requests a tenth as long as the burst, the edges cut
-/// about a tenth. Explanations show both; plans obey the stricter one.
+/// Minimum ratio of a burst period to the request's length, after Ardelean et al., NSDI 2018,
+/// §3.3.1. Applied to the time from burst to burst, the rule makes sure that requests are seen at
+/// all. Applied to the burst itself, it makes sure that most requests are seen whole: the edges cut
+/// about a tenth of the requests that are a tenth as long as the burst. Explanations show both
+/// bounds; plans obey the stricter one.
 const TIMES_REQUEST: u32 = 10;
 
 /// Explain a burst-config, or plan one
 ///
 /// Recording is on at wall time t, in ms since the Unix epoch, when config & t == config.
-/// `--config` explains a config; `--request` and `--duty` plan one: bursts at least ten times as
-/// long as a request, for at most that share of time. `plan` uses the requests in the store.
+/// `--config` explains a config. `--request` and `--duty` plan one: its bursts are at least ten
+/// times as long as a request, and take at most that share of time. `plan` uses the requests in the
+/// store.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["config", "request"]))]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -66,19 +67,19 @@ pub enum BurstSays {
 
 struct BurstReport {
     config: BurstConfig,
-    /// Next windows, ms since the Unix epoch; the end is none for a window that never closes.
+    /// Next windows, ms since the Unix epoch; the end is `None` for a window that never closes.
     windows: Vec<(u64, Option<u64>)>,
     now_ms: u64,
-    /// A tenth of the period; none for masks without a single period.
+    /// A tenth of the period; `None` for masks without a single period.
     request_max: Option<Duration>,
-    /// A tenth of the burst.
+    /// A tenth of the burst; `None` for masks with gaps.
     request_whole_max: Option<Duration>,
 }
 
 /// A burst-config, explained or planned.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BurstPlan {
-    /// Mask.
+    /// Burst-config as a mask.
     config: u64,
     config_binary: String,
     /// Length of a burst in ms; null for masks with gaps.
@@ -89,7 +90,7 @@ pub struct BurstPlan {
     open_now: bool,
     /// Current time in ms since the Unix epoch, like all times here.
     now_ms: u64,
-    /// Next windows.
+    /// Next windows in which the config records.
     windows: Vec<PlannedWindow>,
     /// Longest requests that suit the period, in ns; null for masks without a single period.
     request_max_ns: Option<u64>,
@@ -142,8 +143,8 @@ impl Burst {
     }
 }
 
-/// Plans a config whose bursts are the shortest power of two of ms that is ten requests long, and
-/// whose period gives at most this duty cycle.
+/// Plans a config. The burst is the smallest power of two, in ms, that is at least ten times as
+/// long as a request. The period is the shortest that records at most the share `duty` of the time.
 fn plan(request: Duration, duty: f64) -> Result<BurstConfig, String> {
     let burst_ms = (request * TIMES_REQUEST).as_secs_f64() * 1e3;
     let zeros = burst_ms.max(1.0).log2().ceil() as u32;

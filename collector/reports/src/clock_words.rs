@@ -12,12 +12,12 @@ use stroboscope_render::humanise::{counted, duration};
 /// Maximum number of hosts to list by name.
 const NAMES_SHOWN: usize = 8;
 
-/// Name of a host for the user.
+/// Returns the name of a host as shown to users.
 pub(crate) fn name(host: &str) -> &str {
     if host.is_empty() { "(no name)" } else { host }
 }
 
-/// Lists hosts, up to [`NAMES_SHOWN`].
+/// Lists the names of up to [`NAMES_SHOWN`] hosts, and the number of the others.
 pub(crate) fn names<'a>(hosts: impl IntoIterator<Item = &'a Arc<str>>) -> String {
     let all: Vec<&str> = hosts.into_iter().map(|host| name(host)).collect();
     let shown = all
@@ -32,7 +32,7 @@ pub(crate) fn names<'a>(hosts: impl IntoIterator<Item = &'a Arc<str>>) -> String
     }
 }
 
-/// Formats a difference with its sign.
+/// Formats a difference of times, in ns, with its sign.
 pub(crate) fn signed(ns: i128) -> String {
     let sign = match ns {
         0 => "",
@@ -42,7 +42,7 @@ pub(crate) fn signed(ns: i128) -> String {
     format!("{sign}{}", duration(ns.unsigned_abs() as f64))
 }
 
-/// Unit that a host's timestamps are whole multiples of.
+/// Formats a unit of timestamps, such as `ms`.
 pub(crate) fn unit(unit_ns: u64) -> String {
     match unit_ns {
         1 => "ns".to_owned(),
@@ -53,7 +53,7 @@ pub(crate) fn unit(unit_ns: u64) -> String {
     }
 }
 
-/// Warnings to print before any result, one per line.
+/// Returns warnings about the order of timestamps, which reports print before their results.
 pub(crate) fn warnings(alignment: &Alignment) -> Vec<String> {
     let mut lines = Vec::new();
     let islands = alignment.islands();
@@ -113,20 +113,20 @@ pub(crate) struct Timestamps {
     islands: usize,
     hosts: Vec<HostTimestamps>,
     contradictory_pairs: Vec<(String, String)>,
-    /// Number of tasks whose order of lines is not the order of control.
+    /// Number of tasks in event logs whose lines are not in the order in which the task ran.
     disbelieved_tasks: u64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct HostTimestamps {
     host: String,
-    /// Number of its group.
+    /// Number of the group to which the host belongs.
     island: usize,
     /// Unit in ns that all of its timestamps are whole multiples of.
     resolution_ns: u64,
     tick_ns: u64,
     timestamps: u64,
-    /// True if the kernel reports that its clock is synchronised; null if it was not asked.
+    /// True if the kernel reports that its clock is synchronised; null without a report.
     synchronised: Option<bool>,
     max_error_ns: Option<u64>,
 }
@@ -161,7 +161,7 @@ impl Timestamps {
     }
 }
 
-/// Verdict in one word.
+/// Returns a verdict in one word.
 pub(crate) fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Agree => "agree",

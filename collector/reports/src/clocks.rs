@@ -18,14 +18,14 @@ use stroboscope_render::show::{Doc, Row, TableSpec};
 
 /// Show how the clocks of the hosts are related
 ///
-/// If a request goes from one host to another and comes back, the time between on the first host's
-/// clock minus that on the other's is the round-trip time on the network (RTT), and the offset
-/// between the two clocks is known to half of that. For each pair of hosts, the round trips of
-/// lowest RTT are kept over time, to follow drift. Clocks that agree with nearly all round trips
-/// are used as recorded. Clocks are corrected if nearly all round trips agree with one offset, or
-/// one drift, that is not zero. Between hosts that no round trips connect, orders are unknown; the
-/// output names such hosts. It also shows the unit of each host's timestamps, because orders within
-/// a unit are unknown, too.
+/// A request from one host to another and its response form a round trip. Its time on the first
+/// host's clock, minus the time on the second host's clock, is the round-trip time on the network
+/// (RTT). The offset between the two clocks is known to within half of the RTT. For each pair of
+/// hosts, the command keeps the round trips of lowest RTT over time, to follow drift. Clocks that
+/// agree with nearly all round trips are used as recorded. Clocks are corrected if nearly all round
+/// trips agree with one offset, or one drift, that is not zero. Between hosts that no round trips
+/// connect, orders are unknown; the output names such hosts. It also shows the unit of each host's
+/// timestamps, because orders within a unit are unknown, too.
 #[derive(Debug, Args)]
 pub struct Clocks {
     #[command(flatten)]
@@ -171,11 +171,11 @@ impl ClocksReport {
     }
 }
 
-/// Bound in ns at which Linux stops counting (`NTP_PHASE_LIMIT`). The bound of a kernel grows until
-/// its clock is set.
+/// Maximum of the error that Linux reports for its clock, in ns (`NTP_PHASE_LIMIT`). The reported
+/// error grows until the clock is set.
 const BOUND_MAX_NS: u64 = 16_000_000_000;
 
-/// Explains the kernels' bounds: what they refer to, how they are used, and when they matter.
+/// Explains the errors that kernels report: how they are used, and when they matter.
 fn what_bounds_mean(kernels: &[KernelSays]) -> String {
     let mut said = "This is how far each clock may be from UTC, according to its host's kernel. It changes no \
                     timestamp: timestamps are corrected by the differences between hosts, which round trips show; \

@@ -23,15 +23,15 @@ use stroboscope_render::show::{Doc, Row as _, TableSpec};
 
 /// Show what makes up the latency of requests
 ///
-/// Without --trace: for each segment, in how many requests it is critical, its mean share of the
-/// critical path, and how long it takes; and the same by category. A client span's own time is
-/// network, time below a server's span is server, all else is client. Summed delay adds up all
-/// segments, including concurrent ones.
+/// Without --trace, shows for each segment in how many requests it is critical, its mean share of
+/// the critical path, and how long it takes. Also shows these figures by category. A client span's
+/// own time is network, time below a server's span is server, all else is client. Summed delay adds
+/// up all segments, including concurrent ones.
 ///
-/// With --by: groups requests into strata by the value of an attribute, or by quantiles of a
+/// With --by, groups requests into strata by the value of an attribute, or by quantiles of a
 /// numeric attribute.
 ///
-/// With --trace: one request, segment by segment.
+/// With --trace, shows one request, segment by segment.
 ///
 /// A request ends when its caller has the response: when its root span ends. Later work is on no
 /// critical path and in no latency; it is shown separately, with its own path. An event log has no
@@ -122,7 +122,7 @@ impl CriticalPath {
                 data: study.source().name(),
             }));
         };
-        // Of one trace, only unreadable files are worth a note.
+        // For a single trace, keep only the notes about unreadable files.
         let notes = Notes {
             damage: noted.damage,
             ..Notes::default()

@@ -29,11 +29,12 @@ use stroboscope_render::show::{Doc, TableSpec};
 ///
 ///   stroboscope experiment --by build --control 41 --test 42 --unit user
 ///
-/// Requests of one user are alike, and so are requests of one burst: intervals contain the true
-/// value with the given certainty despite that. Set --unit to what was assigned to a side (users,
-/// processes, hosts): with few units, little can be learned, however many requests they send. The
-/// command first checks whether both sides get the same kinds of requests, as often and from as
-/// many units, and leaves out times at which something other than the change happened.
+/// Requests of one user, and requests of one burst, resemble each other. The intervals take this
+/// into account, and contain the true value with the given certainty. Set --unit to what was
+/// assigned to a side, such as users, processes or hosts. With few units, little can be learned,
+/// however many requests they send. The command first checks whether both sides get the same kinds
+/// of requests, as often and from as many units. It leaves out times at which something other than
+/// the change happened.
 ///
 /// If each side has its own processes, name them:
 ///
@@ -49,8 +50,8 @@ pub struct ExperimentVerb {
     /// `operation` and `kind` are those of the request's root span
     #[arg(long, value_name = "ATTRIBUTE")]
     by: String,
-    /// With --by process or host: use that of this service's spans. Leaves out requests that
-    /// several of them served
+    /// With --by process or host, use the process or host of this service's spans, instead of the
+    /// root's. Leaves out requests that several processes or hosts of the service served
     #[arg(long, value_name = "SERVICE")]
     of: Option<String>,
     /// Value of the attribute for the control; repeatable
@@ -69,7 +70,7 @@ pub struct ExperimentVerb {
     #[arg(long, value_name = "FROM..TO", value_parser = parse_range, allow_hyphen_values = true)]
     equal: Option<TimeRange>,
     /// Attribute whose values were assigned to a side, such as the user. By default, each request
-    /// counts by itself
+    /// is a unit of its own
     #[arg(long, value_name = "ATTRIBUTE")]
     unit: Option<String>,
     /// Probability that an interval contains the true value: 0.5 to 0.9999
@@ -173,8 +174,8 @@ pub struct ExperimentSays {
     without_unit: u64,
 }
 
-/// Computes the size of an experiment like this one that would show a given difference, for all
-/// requests.
+/// Computes how large an experiment like this one would have to be to show certain differences, for
+/// all requests together.
 fn needed(found: &ExperimentReport, alpha: f64) -> Vec<NeededRow> {
     let (requests, units) = (found.requests, found.units);
     let all = found.metrics.iter();
@@ -255,7 +256,7 @@ impl ExperimentSays {
         }
     }
 
-    /// Main result in one sentence.
+    /// Describes the main result in one sentence.
     fn headline(&self) -> String {
         let all: Vec<&MetricRow> = self.metrics.iter().filter(|of| of.root.is_none()).collect();
         if let Some(unlike) = self.balance.iter().find(|of| !of.is_balanced) {
@@ -365,7 +366,7 @@ impl Report for ExperimentSays {
                 counted(self.without_unit, "request")
             ));
         }
-        // A week covers everything that a service does in the course of one.
+        // A shorter recording misses hours or days at which a service may behave differently.
         if self.covered_ns < 7 * 86_400_000_000_000 {
             doc.sentence(
                 "Less than a week was recorded: differences at other hours or on other days are not in it.",

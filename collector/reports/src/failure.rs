@@ -11,7 +11,7 @@ use crate::advice::advice;
 /// Outcome of a subcommand that has a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Exit status 0.
+    /// The result is complete. Exit status 0.
     Done,
     /// The result is incomplete; standard error lists what was left out. Exit status 1.
     Partly,
@@ -37,7 +37,7 @@ pub enum FailureCode {
     Busy,
     /// Two periods have no change, or too few requests, to explain.
     NothingToExplain,
-    /// Anything else.
+    /// Any other failure.
     Failed,
 }
 

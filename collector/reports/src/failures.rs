@@ -33,8 +33,8 @@ pub use leaf::FailureLeafRow;
 
 /// Maximum number of root operations to show.
 const ROOTS_SHOWN: usize = 20;
-/// Maximum number of warnings about medians that failed requests shift, and minimum number of
-/// failed and of other requests for each.
+/// Maximum number of warnings about medians that failed requests shift; and minimum number of
+/// failed, and of other, requests of a root operation for a warning.
 const WARNINGS: (usize, u64) = (3, 12);
 
 /// Show which requests fail, since when, where their failures start, and what distinguishes them
@@ -43,9 +43,9 @@ const WARNINGS: (usize, u64) = (3, 12);
 /// Requests with missing parts count, too; those without a root fail if a failure leaves the
 /// recorded part. A failure starts at the failed span below which no other one failed; of several,
 /// at the one that ended first. Requests with a failed span whose root did not fail have recovered.
-/// Attributes of spans distinguish failed requests of a root operation from others, as `explain`
-/// does, if there are at least 12 of both since the error rate rose, if it did; attributes of the
-/// failure itself are left out.
+/// The command also searches for attributes of spans that distinguish failed requests of a root
+/// operation from others, as `explain` does. It needs at least 12 of both kinds. If the error rate
+/// rose, it uses only requests since then. It ignores attributes of the failure itself.
 #[derive(Debug, Args)]
 pub struct FailuresVerb {
     #[command(flatten)]
@@ -80,8 +80,8 @@ pub struct FailuresReport {
     recovered_origins: Vec<RecoveredOriginRow>,
     /// Number of requests whose origins of failures are beyond the limit of distinct origins.
     other_origins: u64,
-    /// Attributes that distinguish failed requests of a root operation from others; failed ones and
-    /// the largest share first.
+    /// Sets of attributes that distinguish failed requests of a root operation from others. For
+    /// each root operation, those of failed requests come first, and the largest recall first.
     leaves: Vec<FailureLeafRow>,
     /// Root operations whose failed requests no attribute distinguishes from others, if there are
     /// at least 12 of both.
@@ -104,7 +104,7 @@ pub struct FailureRootRow {
     recovered: u64,
     /// Latency of the requests whose root was recorded completely; null if there are none.
     latency: Option<Latency>,
-    /// Latency without failed requests.
+    /// Latency of these requests without the failed ones; null if there are none.
     latency_without_failed: Option<Latency>,
 }
 
@@ -117,21 +117,22 @@ pub struct FailureChangeRow(RateChange);
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FailureOriginRow {
     root: String,
-    /// Operation that failed first.
+    /// Operation at which the failures start.
     origin: String,
-    /// Type of its error, or its status.
+    /// Type of the error, or the span's status.
     kind: String,
     /// Error message, with ids replaced by `*`; empty if there is none.
     message: String,
     requests: u64,
     /// Share of all failed requests, 0 to 1.
     share: f64,
-    /// Times at which the first and the last of these spans ended, ns since the Unix epoch.
+    /// Time at which the first of the failed spans of the origin ended, and in `last_ns` the last,
+    /// ns since the Unix epoch.
     first_ns: Option<i64>,
     last_ns: Option<i64>,
-    /// Id of the request with the first of these spans.
+    /// Id of the request with the first of the failed spans.
     example: Option<String>,
-    /// Operations through which its failure travelled, from the origin to the root.
+    /// Operations through which the failure of the example travelled, from the origin to the root.
     trail: Vec<String>,
 }
 
@@ -242,7 +243,7 @@ impl FailureRootRow {
         }
     }
 
-    /// Warning, if failed requests make latency misleading.
+    /// Returns a warning if failed requests shift the median latency; `None` otherwise.
     fn warning(&self) -> Option<String> {
         let (all, others) = (
             self.latency.as_ref()?,

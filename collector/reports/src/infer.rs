@@ -29,10 +29,10 @@ use stroboscope_render::show::{Cell, Doc};
 
 /// Infer the causal model and show it
 ///
-/// Starts from every hypothesis about every two segments (one happens before the other; they
-/// exclude each other) and about every two tasks that work on the same data elements (a pipeline),
-/// and drops what a trace contradicts. The attribute `element` names the data that a span or an
-/// event works on.
+/// Starts from all hypotheses: for every two segments, that one happens before the other, or that
+/// they exclude each other; for every two tasks that work on the same data elements, that they form
+/// a pipeline. Drops each hypothesis that a trace contradicts. The attribute `element` names the
+/// data that a span or an event works on.
 #[derive(Debug, Args)]
 pub struct Infer {
     #[command(flatten)]
@@ -51,7 +51,7 @@ pub struct Infer {
 /// Number of traces between two points of the convergence with `--json`.
 const CONVERGENCE_EVERY: u64 = 10_000;
 
-/// Size of the model after this number of traces, and changes since the previous point.
+/// Size of the model after `traces` traces, and changes since the previous point.
 #[derive(Debug, Serialize, JsonSchema)]
 struct ConvergenceEntry {
     traces: u64,
@@ -121,13 +121,13 @@ fn convergence_rows(inference: &Inference) -> Vec<ConvergenceRow<'_>> {
 struct CorrectedClocks {
     /// Host to whose clock the others were corrected.
     reference: Option<String>,
-    /// Hosts that no round trips connect to it.
+    /// Hosts that no round trips connect to the reference host.
     unaligned: Vec<String>,
     pairs: Vec<ClockPair>,
 }
 
 impl CorrectedClocks {
-    /// Returns none if the clocks agree.
+    /// Returns the correction of the clocks; `None` if they agree.
     fn of(inference: &Inference) -> Option<Self> {
         let alignment = Some(&inference.clocks).filter(|alignment| alignment.is_needed())?;
         Some(Self {
@@ -169,7 +169,7 @@ fn clocks_text(inference: &Inference) -> String {
     text
 }
 
-/// Recorded data, and losses.
+/// Numbers of recorded and of lost data.
 #[derive(Debug, Serialize, JsonSchema)]
 struct RecordedEntry {
     processes: u64,
@@ -178,8 +178,8 @@ struct RecordedEntry {
     batches: u64,
     records: u64,
     bursts: u64,
-    /// Share of the time recorded by either of two processes that both recorded, while both ran;
-    /// null for one process.
+    /// Time that two processes recorded together, divided by the time that at least one of them
+    /// recorded, while both ran; null for one process.
     window_overlap: Option<f64>,
     lost_records: u64,
     /// Lost records by service and cause.
@@ -304,7 +304,7 @@ pub struct InferenceReport<'a> {
     mutual_exclusion: Pairs<'a>,
     pipelines: Vec<PipelineEntry<'a>>,
     convergence: Vec<ConvergenceEntry>,
-    /// Null if the clocks agree.
+    /// Correction of the clocks; null if they agree.
     clocks: Option<CorrectedClocks>,
     timestamps: Timestamps,
     #[serde(skip)]
@@ -349,7 +349,7 @@ impl Report for InferenceReport<'_> {
                 traces: counts.traces,
             }
         };
-        // There may be thousands; `model` shows them.
+        // Show no rows here, as there may be thousands of segments; `model` lists them.
         doc.table(
             "",
             &inference.segments().map(segment).collect::<Vec<_>>(),

@@ -6,7 +6,7 @@ use stroboscope_analysis::distribution::Distribution;
 
 use stroboscope_render::rows;
 
-/// Mean, quantiles and maximum.
+/// Mean, quantiles and maximum of durations, in ns.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Latency {
     pub mean_ns: f64,
@@ -37,7 +37,7 @@ pub(crate) const TABLE_STEPS: usize = 20;
 /// Share of the values, and the duration in ns that this share does not exceed.
 pub(crate) type CdfPoint = (f64, u64);
 
-/// Cumulative distribution in steps of 0.5 %.
+/// Returns a cumulative distribution in steps of 0.5 %; empty if there are no values.
 pub(crate) fn cdf(distribution: &Distribution) -> Vec<CdfPoint> {
     if distribution.count() == 0 {
         return Vec::new();
@@ -49,7 +49,7 @@ pub(crate) fn cdf(distribution: &Distribution) -> Vec<CdfPoint> {
     (0..=JSON_STEPS).map(point).collect()
 }
 
-/// Cumulative distribution in steps of 5 %.
+/// Returns a cumulative distribution in steps of 5 %, from 5 % on.
 pub(crate) fn cdf_rows(distribution: &Distribution) -> Vec<CdfRow> {
     let row = |step: usize| {
         let share = step as f64 / TABLE_STEPS as f64;

@@ -10,8 +10,9 @@ pub enum MemorySource {
     Machine,
 }
 
-/// Returns the smallest of the limits of the process's control groups, of either version, and of
-/// the machine's memory; `None` if the system reports neither.
+/// Returns the available memory in bytes: the smallest of the limits of the process's control
+/// groups (version 1 or 2), and of the machine's memory. Returns `None` if the system reports
+/// neither.
 pub fn memory_there_is() -> Option<(u64, MemorySource)> {
     memory_below(Path::new("/"))
 }
@@ -19,7 +20,7 @@ pub fn memory_there_is() -> Option<(u64, MemorySource)> {
 fn memory_below(root: &Path) -> Option<(u64, MemorySource)> {
     let machine = machine_bytes(root).map(|bytes| (bytes, MemorySource::Machine));
     let cgroup = cgroup_bytes(root).map(|bytes| (bytes, MemorySource::Cgroup));
-    // A group without a limit reports a number larger than any machine.
+    // A group without a limit reports more bytes than any machine has.
     cgroup
         .into_iter()
         .chain(machine)

@@ -81,7 +81,7 @@ pub struct MapReport {
     top: usize,
 }
 
-/// A service.
+/// Figures of one service.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ServiceRow {
     service: String,
@@ -103,7 +103,7 @@ pub struct ServiceRow {
 pub struct EdgeRow {
     caller: String,
     callee: String,
-    /// Number of requests with such a call.
+    /// Number of requests with a call along this edge.
     requests: u64,
     calls: u64,
     /// Number of calls whose client span or called span failed.
@@ -148,7 +148,7 @@ rows! {
 }
 
 impl ServiceRow {
-    /// Path of the page with the map around this service.
+    /// Returns the path of the page with the map around this service.
     fn path(&self) -> String {
         format!("/map?focus={}", path_segment(&self.service))
     }
@@ -183,7 +183,7 @@ impl EdgeRow {
         )
     }
 
-    /// Lines of the label of its arrow.
+    /// Returns the lines of the label at the edge's arrow.
     fn label(&self) -> Vec<String> {
         let failed = match self.failed {
             0 => String::new(),
@@ -201,7 +201,8 @@ impl EdgeRow {
     }
 }
 
-/// Service of a `service:name`; both may contain colons.
+/// Returns the service of a `service:name`, of which both may contain colons: the longest prefix
+/// that is the name of a service.
 fn service_of<'a>(
     operation: &'a str,
     services: &BTreeMap<Arc<str>, ServiceCounts>,
@@ -211,7 +212,8 @@ fn service_of<'a>(
     prefixes.find(|prefix| services.contains_key(*prefix))
 }
 
-/// Rows of all services, in order of name; `waited` has shares of the critical path.
+/// Returns the rows of all services, in order of name. `waited` maps services to their shares of
+/// the critical path.
 fn service_rows(map: &ServiceMap, waited: &BTreeMap<&str, f64>) -> Vec<ServiceRow> {
     let mut neighbours: BTreeMap<&str, [u64; 2]> = BTreeMap::new();
     for (caller, callee) in map.calls.keys() {
@@ -333,7 +335,7 @@ impl MapReport {
         }
     }
 
-    /// Picture of the map; none if no service calls another one.
+    /// Draws the map; `None` if no service calls another one.
     fn figure(&self) -> Option<Figure> {
         let graph = self.graph();
         let (nodes, edges) = (graph.nodes.len(), graph.edges.len());
@@ -361,7 +363,7 @@ impl MapReport {
         Some(Figure::new(title, alternative, graph).on_pages_only())
     }
 
-    /// Sentence about the services that no other service calls.
+    /// Returns a sentence about the services that no other service calls; `None` if there are none.
     fn uncalled_text(&self) -> Option<String> {
         let uncalled = self.services.iter().filter(|row| row.callers == 0);
         let uncalled: BTreeSet<&str> = uncalled.map(|row| &*row.service).collect();

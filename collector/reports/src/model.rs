@@ -37,15 +37,15 @@ const BYTES_PER_RELATION: usize = 160;
 const PAGE_ROWS: usize = 40;
 /// Print the causal model as a table, JSON or a graph; merge, save and compare models
 ///
-/// Shows one operation with the segments right before and right after its own: that of --focus, by
-/// default the one that requests wait for most. --all shows all. Tables and graphs show only
-/// relations that do not follow from others; --json has all of them with their support: how many
-/// traces could have contradicted each, and how many did.
+/// Shows one operation with the segments right before and right after its own. --focus selects the
+/// operation; by default, it is the one that requests wait for most. --all shows all operations.
+/// Tables and graphs show only relations that do not follow from others. --json has all relations
+/// with their support: how many traces could have contradicted each, and how many did.
 ///
 /// Uses the model of the store, or with --load a saved one; --merge adds saved models. With
-/// --compare, shows instead how it differs from an earlier one: relations that one of the two
-/// contradicts and the other does not, and segments that only one has. Each difference is tested
-/// (Fisher's exact test, corrected for the number of relations compared); the list has those that
+/// --compare, shows instead how it differs from an earlier model: relations that only one of the
+/// two models contradicts, and segments that only one has. Each difference is tested by Fisher's
+/// exact test, corrected for the number of relations compared. The list has the differences that
 /// exceed sampling noise, the largest certain change first.
 #[derive(Debug, Args)]
 pub struct ModelVerb {
@@ -130,7 +130,8 @@ impl ModelVerb {
         )
     }
 
-    /// Returns shares of operations in the critical path, if they determine the operation in focus.
+    /// Returns the shares of operations in the critical path, which select the operation in focus.
+    /// Returns an empty map if the arguments select it, or show all.
     fn waited(&self, study: &NamedStudy) -> Result<BTreeMap<String, f64>, Failure> {
         if self.all || self.dot || self.focus.is_some() || self.compare.is_some() {
             return Ok(BTreeMap::new());
@@ -194,7 +195,7 @@ impl ModelVerb {
                 from,
                 ..self.reading.clone()
             };
-            // The error names the range that it is about.
+            // Name the earlier range in the error.
             inferred(&reading, runtime).map_err(|failure| Failure {
                 cause: format!("--compare {earlier}, the earlier range: {}", failure.cause),
                 ..failure
@@ -245,7 +246,7 @@ impl PageVerb for ModelVerb {
     }
 }
 
-/// Reserves the memory of all relations as they are shown.
+/// Reserves the memory for showing all relations. Fails if there is too little.
 fn take_for(relations: &Relations, share: &mut QueryShare) -> Result<(), Failure> {
     let bytes = relations.count().saturating_mul(BYTES_PER_RELATION);
     share.take(bytes).map_err(|lack| {
@@ -256,7 +257,7 @@ fn take_for(relations: &Relations, share: &mut QueryShare) -> Result<(), Failure
 
 fn load(path: &Path) -> Result<(Model, Notes), Failure> {
     let model = load_model(path).map_err(Failure::of)?;
-    // A saved model has only complete traces.
+    // A saved model is inferred from complete traces only.
     let notes = Notes {
         traces: model.traces(),
         complete_traces: model.traces(),

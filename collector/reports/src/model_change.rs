@@ -23,7 +23,7 @@ fn seen_segments(model: &Model) -> usize {
         .count()
 }
 
-/// Size of a model.
+/// Number of traces and segments of a model.
 #[derive(Serialize, JsonSchema)]
 struct ModelSize {
     traces: u64,
@@ -39,7 +39,7 @@ impl From<&Model> for ModelSize {
     }
 }
 
-/// Statistical evidence for a change.
+/// Statistical evidence for a change between two models.
 #[derive(Serialize, JsonSchema)]
 struct EvidenceEntry {
     p_value: f64,
@@ -155,7 +155,7 @@ impl From<&ChangedSegment> for SegmentChange {
     }
 }
 
-/// Number of changes of each kind that sampling alone produces.
+/// Number of differences of each kind that sampling explains.
 #[derive(Serialize, JsonSchema)]
 struct ByChanceEntry {
     gained: usize,

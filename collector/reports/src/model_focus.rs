@@ -15,12 +15,12 @@ use stroboscope_render::show::{Cell, Graph, GraphEdge, GraphNode};
 
 use crate::model_json::RelationEntry;
 
-/// Path of the model's page with this operation in focus.
+/// Returns the path of the model's page with this operation in focus.
 pub(crate) fn focus_path(operation: &str) -> String {
     format!("/model?focus={}", path_segment(operation))
 }
 
-/// An operation of the model.
+/// Figures of one operation of a model.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ModelOperation {
     /// `service:name`.
@@ -46,8 +46,8 @@ rows! {
     after: Count, "right after" = row.after;
 }
 
-/// Returns the operations of a model, those that requests wait for most first; `waited` has shares
-/// of the critical path.
+/// Returns the operations of a model, those that requests wait for most first. `waited` maps
+/// operations to their shares of the critical path.
 pub(crate) fn operations(
     model: &Model,
     graph: &CausalGraph,
@@ -86,7 +86,7 @@ pub(crate) fn operations(
     operations
 }
 
-/// Operation of each segment that occurs.
+/// Returns the operation of each segment that occurs in the model.
 fn operations_of(model: &Model) -> BTreeMap<SegmentId, String> {
     let labels = model.labels().iter();
     let seen = labels.filter(|(id, _)| model.segment_counts(*id).traces > 0);
@@ -112,7 +112,7 @@ pub(crate) struct Neighbour {
     operation: String,
     /// Number of traces with both segments of the most frequent pair.
     traces: u64,
-    /// Number of requests among them with another order.
+    /// Number of these traces in which the segments have another order.
     contradictions: u64,
     /// Share of these traces among the traces with that segment of the operation in focus, 0 to 1.
     share: f64,
@@ -146,7 +146,8 @@ impl Focus {
         if own.is_empty() {
             return None;
         }
-        // Pairs by the other operation, and by whether that operation comes after.
+        // Pairs of segments, by the other operation and by whether it comes after the operation in
+        // focus.
         let mut pairs: BTreeMap<(&str, bool), Vec<(SegmentId, SegmentId)>> = BTreeMap::new();
         for (a, b) in &graph.edges {
             let (other, is_after) = match (own.contains(a), own.contains(b)) {

@@ -8,7 +8,7 @@ use stroboscope_analysis::model::{Model, Pipeline, Relation, Relations};
 use stroboscope_render::rows;
 use stroboscope_render::show::SegmentName;
 
-/// A segment.
+/// A segment of a model, with the number of its occurrences.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct SegmentEntry<'a> {
     /// Number by which relations refer to it.
@@ -16,13 +16,13 @@ pub(crate) struct SegmentEntry<'a> {
     task: &'a str,
     start: &'a str,
     end: &'a str,
-    /// Number of occurrences.
+    /// Number of times that the segment occurred.
     count: u64,
     /// Number of traces with the segment.
     traces: u64,
 }
 
-/// Returns the segments that occurred.
+/// Returns the segments of a model that occurred in its traces.
 pub(crate) fn segment_entries(model: &Model) -> Vec<SegmentEntry<'_>> {
     let mut entries = Vec::new();
     for (id, SegmentLabel { task, start, end }) in model.labels().iter() {
@@ -42,7 +42,7 @@ pub(crate) fn segment_entries(model: &Model) -> Vec<SegmentEntry<'_>> {
     entries
 }
 
-/// A relation between two segments.
+/// A relation between two segments, with its support.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RelationEntry {
     pub first: u32,
@@ -104,7 +104,7 @@ impl Serialize for Pairs<'_> {
     }
 }
 
-/// A segment of the model.
+/// A segment of a model, as a row of a table.
 pub(crate) struct SegmentRow<'a> {
     pub name: SegmentName,
     pub label: &'a SegmentLabel,

@@ -45,7 +45,7 @@ pub struct ModelReport<'a> {
     /// Command that shows all operations.
     #[serde(skip)]
     all_command: String,
-    /// Number of rows of each table.
+    /// Maximum number of rows of each table.
     #[serde(skip)]
     top: usize,
 }
@@ -116,16 +116,16 @@ impl<'a> ModelReport<'a> {
     }
 }
 
-/// Two segments with a relation.
+/// Two segments with a relation, and the number of traces with both.
 struct Pair {
     first: SegmentName,
     second: SegmentName,
     traces: u64,
 }
 
-/// A pair in which the first ends before the second begins.
+/// Two segments of which the first ends before the second begins.
 struct InOrder(Pair);
-/// A pair that excludes each other.
+/// Two segments that exclude each other.
 struct Apart(Pair);
 
 rows! {
@@ -161,7 +161,7 @@ impl Report for ModelReport<'_> {
 }
 
 impl ModelReport<'_> {
-    /// Shows the operation in focus, and links from it.
+    /// Shows the operation in focus, and the segments right before and after it.
     fn show_focus(&self, focus: &Focus, doc: &mut Doc) {
         let traces = self.model.traces().max(1) as f64;
         if let Some(of) = self

@@ -11,14 +11,14 @@ use stroboscope_analysis::connection::NO_REQUESTS;
 use stroboscope_query::Notes;
 use stroboscope_render::humanise::{are, counted};
 
-/// Remark if nothing was read, so that an empty result is not mistaken for an answer.
+/// Remark if no request was read, so that users do not mistake an empty result for an answer.
 pub(crate) const NOTHING_READ: &str =
     "No request in the store matches the requested time and root operation.";
 
 /// Maximum number of damaged files to show one by one.
 const DAMAGE_SHOWN: usize = 20;
 
-/// Prints on standard error what was left out, and returns whether that makes the result partial.
+/// Prints the remarks on a query on standard error. Returns `Partly` if files were damaged.
 pub fn tell(notes: &Notes) -> Status {
     let remarks = remarks(notes);
     remarks.iter().for_each(|remark| say!("{remark}"));

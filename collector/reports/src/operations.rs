@@ -52,7 +52,7 @@ pub struct OperationsReport {
     top: usize,
 }
 
-/// One operation.
+/// Figures of one operation.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OperationRow {
     /// `service:name`.

@@ -27,7 +27,7 @@ fn is_unread(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(Errno::IO.raw_os_error()) && is_of_terminal()
 }
 
-/// Prints text that is known to be harmless.
+/// Prints a text that contains no harmful control characters.
 pub fn print_as_is(text: &str) -> Result<(), Failure> {
     print_parts(&[text.as_bytes(), b"\n"])
 }
@@ -60,8 +60,8 @@ pub fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
     Ok(escaped_json(&json))
 }
 
-/// Width of the output in columns: `COLUMNS`, or that of the terminal. None if standard output is
-/// no terminal: its readers want full lines.
+/// Returns the width of the output in columns: that in `COLUMNS`, else that of the terminal.
+/// Returns `None` without either, such as in a pipe, whose readers want full lines.
 pub fn width() -> Option<usize> {
     let said = std::env::var("COLUMNS")
         .ok()

@@ -26,8 +26,8 @@ use crate::verb::{ReadingVerb, Report};
 
 /// Maximum number of operations in the picture.
 const OPERATIONS_SHOWN: usize = 10;
-/// Ratio of medians, with and without failed requests, beyond which failed requests pull the median
-/// down or up.
+/// Ratio of the medians with and without failed requests, beyond which reports say that failed
+/// requests shift the median.
 pub(crate) const MEDIANS_RATIO: f64 = 1.1;
 
 /// Show how long requests take, when that changed, what they wait for, and how many failed
@@ -43,7 +43,7 @@ pub struct OverviewVerb {
     show: ShowArguments,
 }
 
-/// The state of a service at a glance.
+/// Overview of latency, waits, failures and losses.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OverviewReport {
     #[serde(flatten)]
@@ -90,13 +90,13 @@ pub struct OverviewReport {
     commands: String,
 }
 
-/// Requests that began in one span of time and took about as long.
+/// Requests that began in one interval, and whose latency is in one range.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct HeatmapRow {
-    /// Beginning of the span of time, ns since the Unix epoch.
+    /// Beginning of the interval, ns since the Unix epoch.
     from_ns: i64,
     until_ns: i64,
-    /// Shortest latency in this row.
+    /// Lower bound of latency.
     latency_from_ns: u64,
     /// Exclusive upper bound of latency; null if there is none.
     latency_until_ns: Option<u64>,
@@ -105,7 +105,7 @@ pub struct HeatmapRow {
     example: String,
 }
 
-/// A column of a root operation, as a row.
+/// Requests of one root operation in one interval, as a row of a table.
 struct RootColumnRow<'a>(&'a RootSeries, &'a RootColumn);
 
 /// Records that a service lost, by cause.
@@ -188,7 +188,8 @@ impl OverviewReport {
         })
     }
 
-    /// Latency without failed requests, and their effect on the median; `None` if none failed.
+    /// Describes the latency without failed requests, and their effect on the median; `None` if
+    /// none failed.
     #[must_use]
     pub fn without_failed_text(&self) -> Option<String> {
         let others = self.latency_without_failed.as_ref()?;
@@ -208,14 +209,14 @@ impl OverviewReport {
         ))
     }
 
-    /// Number of records that processes lost.
+    /// Returns the number of records that processes lost.
     pub fn lost_records(&self) -> u64 {
         self.losses
             .iter()
             .fold(0, |sum, row| sum.saturating_add(row.records))
     }
 
-    /// Picture of the operations that requests wait for; none if they wait for none.
+    /// Draws the operations that requests wait for; `None` if they wait for none.
     pub fn waits(&self) -> Option<Figure> {
         let bars: Vec<Bar> = self
             .operations

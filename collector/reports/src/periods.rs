@@ -53,7 +53,7 @@ pub(crate) struct PeriodArguments {
     same_workload: bool,
 }
 
-/// Both periods, opened.
+/// The two periods to compare, with their opened stores.
 pub(crate) struct Periods {
     pub before: PeriodOf,
     pub after: PeriodOf,
@@ -71,11 +71,12 @@ impl Periods {
 /// Arguments that define the categories of requests.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct FlowArguments {
-    /// Level of detail
+    /// Level of detail of a category's structure
     #[arg(long, value_enum, default_value_t = ZoomArgument::Operation)]
     zoom: ZoomArgument,
-    /// Precision of consecutive repetitions: in buckets (1, 2, 3–4, 5–8, …), which shows a growing
-    /// loop without a category for every data-dependent length; exact (none); or ignored (all)
+    /// Treatment of consecutive repetitions. `buckets` distinguishes 1, 2, 3–4, 5–8, …: a growing
+    /// loop is visible, but data-dependent lengths do not each become a category. `none`
+    /// distinguishes every number, `all` none
     #[arg(long, value_enum, default_value_t = FoldArgument::Buckets)]
     fold: FoldArgument,
     /// Distinguish equal operations on different hosts
@@ -119,7 +120,7 @@ impl FlowArguments {
 }
 
 impl PeriodArguments {
-    /// Settings of the comparison.
+    /// Returns the settings of the comparison.
     pub(crate) fn settings(&self) -> CompareSettings {
         CompareSettings {
             count_min: self.threshold,
@@ -137,7 +138,7 @@ impl PeriodArguments {
         is_time || is_formula || self.before_data.is_some()
     }
 
-    /// Opens both periods; without a runtime, both are of the study's store.
+    /// Opens both periods. Without a runtime, both use the study's store.
     pub(crate) fn open(
         &self,
         verb: &str,
@@ -182,7 +183,7 @@ impl PeriodArguments {
         let is_one_store = self.before_data.is_none() && !is_by_formula;
         if is_one_store && before.only.is_none() && after.only.is_none() {
             let (old, new) = (&mut before.selection.range, &mut after.selection.range);
-            // A missing period is the time on the other side of the given one.
+            // A missing period is the time before or after the given one.
             if self.before.is_none() {
                 old.until_ns = new.since_ns;
             } else if self.after.is_none() {
@@ -199,7 +200,8 @@ impl PeriodArguments {
         })
     }
 
-    /// Formulas of both sides.
+    /// Returns the formulas of both periods. A missing formula is the negation of the given one, if
+    /// nothing else separates the periods.
     fn formulas(&self) -> [Option<(String, Formula)>; 2] {
         let others = |of: &(String, Formula)| {
             let (text, formula) = of.clone();
@@ -247,7 +249,7 @@ impl PeriodArguments {
     }
 }
 
-/// Conjunction of two formulas.
+/// Returns the conjunction of two formulas, or the one that is given.
 fn both(a: Option<(String, Formula)>, b: Option<(String, Formula)>) -> Option<(String, Formula)> {
     match (a, b) {
         (Some(a), Some(b)) => Some((
@@ -258,8 +260,7 @@ fn both(a: Option<(String, Formula)>, b: Option<(String, Formula)>) -> Option<(S
     }
 }
 
-/// Error if the periods overlap. Requests in both periods do not differ from themselves, and hide
-/// differences.
+/// Returns an error text if the periods overlap. Requests in both periods would hide differences.
 fn overlap(before: TimeRange, after: TimeRange) -> Option<String> {
     let from_ns = before.since_ns.max(after.since_ns);
     let until = [before.until_ns, after.until_ns]

@@ -25,9 +25,10 @@ use stroboscope_render::show::Doc;
 /// Predict the CPU or memory percentiles of one process that serves the users of several
 ///
 /// Processes with the SDK report about once a second what they use. A sum of normal distributions
-/// describes the larger process if the usage of one is normal in its bulk, and if processes do not
-/// depend on each other. The command checks both; if either fails, it sums what processes used at
-/// the same time instead. It also predicts by how much the 99th percentile exceeds the normal one.
+/// describes the larger process under two conditions: most of a process's usage is normally
+/// distributed, and processes do not depend on each other. The command checks both. If either
+/// fails, it instead sums what processes used at the same time. It also predicts by how much the
+/// 99th percentile exceeds that of the normal distribution.
 ///
 ///   stroboscope pool --service store                   one process instead of two
 ///   stroboscope pool --service web --with ranker       one of either, on the same processors
@@ -51,7 +52,8 @@ pub struct PoolVerb {
     /// Service whose processes are pooled; not needed if there is only one
     #[arg(long, value_name = "SERVICE")]
     service: Option<String>,
-    /// Pool one of its processes with one of this service, instead of with one of its own
+    /// Pool one process of --service with one process of this service, instead of two processes of
+    /// --service
     #[arg(
         long,
         value_name = "SERVICE",
@@ -65,16 +67,16 @@ pub struct PoolVerb {
     /// Resource to predict
     #[arg(long = "of", value_enum, value_name = "WHAT", default_value_t = What::Cpu)]
     what: What,
-    /// Read samples from this file instead of the data directory: lines of CSV with column names in
-    /// the first line, or JSON, with process, ts_ns (ns since the Unix epoch) and value; and
-    /// service, if there are several
+    /// Read samples from this file instead of the data directory. Lines are CSV with column names
+    /// in the first line, or JSON. They have process, ts_ns (ns since the Unix epoch) and value,
+    /// and service if there are several
     #[arg(long, value_name = "FILE", conflicts_with_all = ["data", "what"])]
     samples: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// Processor time per time: 1 is one busy core
+    /// Busy cores: processor time divided by wall time
     Cpu,
     /// Resident memory
     Memory,
@@ -188,7 +190,7 @@ struct PooledService {
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct RefusalOf {
-    /// `not_normal`, `dependent`, `untold` or `few_samples`.
+    /// Kind of the reason: `not_normal`, `dependent`, `untold` or `few_samples`.
     kind: &'static str,
     said: String,
 }
@@ -197,23 +199,23 @@ struct RefusalOf {
 struct DependenceOf {
     first: String,
     second: String,
-    /// Delay in ns after which the second process uses what the first one did.
+    /// Delay in ns with which the usage of the second process follows that of the first.
     shift_ns: i64,
-    /// Rank correlation: 1 for together, −1 for in turn.
+    /// Rank correlation of the two usages: 1 if they rise and fall together, −1 if in turn.
     correlation: f64,
-    /// Rank correlation without the shift.
+    /// Rank correlation of the two usages without the shift.
     at_once: f64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct PercentileRow {
-    /// `p50`, `p95` or `p99`.
+    /// Name of the percentile: `p50`, `p95` or `p99`.
     percentile: String,
     /// Percentile of a sum of normal distributions.
     normal: f64,
     /// Percentile of a sum of the measured distributions, assuming independence.
     independent: f64,
-    /// Relative excess of that over the normal percentile.
+    /// Relative excess of `independent` over `normal`.
     foretold_error: f64,
     /// Percentile of sums of values at the same time; null if there are too few.
     together: Option<f64>,
@@ -340,7 +342,7 @@ impl PoolSays {
         }
     }
 
-    /// Main result in one or two sentences.
+    /// Describes the main result in one or two sentences.
     fn headline(&self) -> String {
         let list = |of: &dyn Fn(&PercentileRow) -> Option<f64>| -> Option<String> {
             let each = self.percentiles.iter().map(|row| {

@@ -21,11 +21,11 @@ use stroboscope_render::show::{Cell, Doc, Row, TableSpec};
 /// Show which attribute of a request predicts whether its server has slack
 ///
 /// For each attribute, a request is predicted to have slack if the last request with the same value
-/// had slack. Attributes are ranked by informedness: the share of slack that was predicted, minus
-/// the share of missing slack that was predicted as slack (Youden's J: 0 for a useless attribute, 1
-/// for a perfect one). A type I error predicts slack that does not exist; a type II error misses
-/// existing slack. The slack is that of a request's last server segment: by how much its response
-/// could have come later.
+/// had slack. Attributes are ranked by informedness (Youden's J): 0 for a useless attribute, 1 for
+/// a perfect one. It is the share of requests with slack that were predicted to have it, minus the
+/// share of requests without slack that were predicted to have it. A type I error predicts slack
+/// that does not exist; a type II error misses existing slack. The slack is that of a request's
+/// last server segment: by how much its response could have come later.
 #[derive(Debug, Args)]
 pub struct PredictVerb {
     #[command(flatten)]
@@ -121,7 +121,8 @@ impl PredictionRow {
         }
     }
 
-    /// Reports whether there was nothing to predict: all predicted requests had slack, or none had.
+    /// Reports whether all predicted requests had slack, or none had, so that nothing could be
+    /// learned.
     fn is_one_sided(&self) -> bool {
         let with_slack = self.true_positives + self.false_negatives;
         with_slack == 0 || with_slack >= self.predicted
@@ -156,7 +157,7 @@ impl Report for Prediction {
             counted(self.used_traces, "request")
         ));
         let is_untold = self.attributes.iter().all(|of| of.predicted == 0);
-        // Attributes without information are not shown as if they had some.
+        // Show no rows if no request could be predicted by any attribute.
         let shown = if is_untold { 0 } else { usize::MAX };
         doc.table("", &self.attributes, shown);
         if self.not_tried > 0 {

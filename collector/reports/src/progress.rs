@@ -28,7 +28,7 @@ impl Observer for Stderr {
     }
 }
 
-/// Progress of one task.
+/// Progress of one task, and its display on standard error.
 #[derive(Debug)]
 struct Progress {
     what: &'static str,

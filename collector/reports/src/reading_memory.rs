@@ -8,11 +8,11 @@ use crate::machine_memory::memory_there_is;
 use crate::size::parse_size;
 
 const MIB: u64 = 1 << 20;
-/// Minimum of the default limit.
+/// Minimum of the default limit, in bytes.
 const LEAST_DEFAULT: u64 = 256 * MIB;
 /// Minimum limit in bytes. With less, not even the buffers of a few files would fit.
 const LEAST_TO_READ: u64 = 32 * MIB;
-/// Assumed memory of a machine that does not report its memory.
+/// Assumed memory in bytes of a machine that does not report its memory.
 const UNKNOWN: u64 = 4_096 * MIB;
 
 /// Parses a memory limit, and rejects one that is too small for reading.
@@ -29,7 +29,8 @@ pub fn parse_reading_limit(text: &str) -> Result<u64, String> {
     Ok(size)
 }
 
-/// Memory of the subcommand that this process runs, shared by all stores that it opens.
+/// Returns the memory of the subcommand that this process runs, shared by all stores that it opens.
+/// Only the first call's `limit` counts.
 pub fn of_verb(limit: Option<u64>) -> QueryMemory {
     static OF_PROCESS: OnceLock<QueryMemory> = OnceLock::new();
     let limit = || usize::try_from(limit.unwrap_or_else(default_limit)).unwrap_or(usize::MAX);
@@ -38,7 +39,8 @@ pub fn of_verb(limit: Option<u64>) -> QueryMemory {
         .clone()
 }
 
-/// Default limit: 60 % of the available memory. The rest is for the system and other programs.
+/// Returns the default limit in bytes: 60 % of the available memory, and 256 MiB at least. The rest
+/// is for the system and other programs.
 #[must_use]
 pub fn default_limit() -> u64 {
     let there_is = memory_there_is().map_or(UNKNOWN, |(bytes, _)| bytes);

@@ -17,27 +17,27 @@ use crate::{
     timeline, tradeoffs, what_if,
 };
 
-/// Runs a subcommand with its arguments.
+/// Function that runs a subcommand with its arguments.
 pub type Run = Box<dyn Fn(&ArgMatches, &Runtime) -> Result<Status, Failure>>;
 
 /// A subcommand in the registry.
 pub struct Entry {
     pub name: &'static str,
-    /// Adds its arguments to its command.
+    /// Adds the arguments of the subcommand to a command.
     pub command: fn(Command) -> Command,
     pub run: Run,
-    /// SQL tables, if it has any.
+    /// SQL tables of the subcommand; `None` if it has none.
     pub tables: Option<Tables>,
-    /// True if the threads of the subcommand drop capabilities that no collector needs.
+    /// True if the worker threads of the subcommand drop their capabilities when they start.
     pub is_confined: bool,
-    /// Page, if it has one.
+    /// Page of the subcommand; `None` if it has none.
     pub page: Option<Page>,
-    /// Schema of its JSON.
+    /// Returns the schema of the JSON that the subcommand prints.
     pub schema: Option<fn(&mut SchemaGenerator) -> Schema>,
 }
 
 impl Entry {
-    /// Adds the type of its JSON.
+    /// Sets the type whose JSON the subcommand prints.
     #[must_use]
     pub fn saying<R: JsonSchema>(self) -> Self {
         Self {
@@ -46,15 +46,15 @@ impl Entry {
         }
     }
 
-    /// Adds a page with the same arguments, except for those of the output format.
+    /// Adds a page with the arguments of the subcommand, except for those in `without`.
     #[must_use]
     pub fn paged<V: PageVerb + Args>(self, without: &'static [&'static str]) -> Self {
         let words = self.name;
         self.paged_as::<V>(words, without)
     }
 
-    /// Marks its worker threads to drop capabilities from their start; the main thread must drop
-    /// its own.
+    /// Makes the worker threads of the subcommand drop their capabilities when they start. The main
+    /// thread must drop its own.
     #[must_use]
     pub fn confined(self) -> Self {
         Self {
@@ -63,7 +63,8 @@ impl Entry {
         }
     }
 
-    /// Adds a page for a nested subcommand.
+    /// Adds a page for a nested subcommand, whose full name is `words`. The page lacks the
+    /// arguments in `without`.
     #[must_use]
     pub fn paged_as<V: PageVerb + Args>(
         self,

@@ -36,10 +36,10 @@ use stroboscope_render::show::Doc;
 /// Write all findings to one HTML page with pictures
 ///
 /// The page is self-contained: no network, no script, no font. It shows latency, the critical path
-/// by operation and category next to summed delay, example requests as timelines with their
-/// critical paths, what is different about slow requests, slack, the causal model as a graph, how
-/// it converged, the hosts' clocks, and what was lost or left out. With --before or --after, it
-/// also shows what changed between two periods, as `compare` does.
+/// by operation and category next to summed delay, and example requests as timelines. It also shows
+/// what is different about slow requests, slack, the causal model as a graph and its convergence,
+/// the hosts' clocks, and what was lost or left out. With --before or --after, it also shows what
+/// changed between two periods, as `compare` does.
 #[derive(Debug, Args)]
 pub struct ReportVerb {
     #[command(flatten)]
@@ -65,9 +65,9 @@ pub struct ReportVerb {
     tradeoffs: Option<PathBuf>,
 }
 
-/// Inverse of the growth in traces between two points of the convergence. It yields some hundreds
-/// of points for any store, most of them where most changes are. A picture could not show more, and
-/// each costs a pass over all relations.
+/// Inverse of the growth in traces between two points of the convergence. Any store gets some
+/// hundreds of points, most of them early, when the model changes most. A picture could not show
+/// more, and each point costs a pass over all relations.
 const CONVERGENCE_PART: u64 = 32;
 
 /// Share of requests that count as slow, as in `anomalies` without arguments.
@@ -199,7 +199,7 @@ impl ReportVerb {
     }
 }
 
-/// Written page, and its source.
+/// Report on the written page, and on the data in it.
 #[derive(Serialize, JsonSchema)]
 pub struct WrittenPage<'a> {
     #[serde(flatten)]

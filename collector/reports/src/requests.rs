@@ -43,7 +43,7 @@ pub struct RequestsVerb {
     /// a panic
     #[arg(long)]
     failed: bool,
-    /// Order of the list
+    /// Order in which requests are listed
     #[arg(long, value_enum, default_value_t = OrderArgument::Slowest)]
     order: OrderArgument,
     /// Maximum number of requests to list; 0 only counts them
@@ -73,7 +73,7 @@ pub struct RequestsReport {
     requests: Vec<RequestRow>,
 }
 
-/// A request.
+/// One request of the list.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RequestRow {
     /// Trace id of 32 hexadecimal digits.
@@ -81,7 +81,7 @@ pub struct RequestRow {
     /// `service:name` of its root; empty if its root is missing.
     root: String,
     latency_ns: u64,
-    /// Beginning, ns since the Unix epoch.
+    /// Beginning of the request, ns since the Unix epoch.
     start_ns: i64,
     spans: u64,
     services: u64,

@@ -33,7 +33,7 @@ pub(crate) fn latency_text(roots: &ByRoot) -> String {
     format!("latency{of} p50 {p50}, p95 {p95}, p99 {p99}")
 }
 
-/// Requests of one root operation.
+/// Figures of the requests of one root operation.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RootRow {
     root: String,
@@ -60,7 +60,7 @@ fn weighted(requests: WeightedCount) -> Option<WeightedCount> {
     requests.is_weighted().then_some(requests)
 }
 
-/// Rows of root operations, those with callers first, and those with the most time first. `failed`
+/// Returns the rows of root operations: first those with callers, and the most time first. `failed`
 /// has the number of failed requests by root, if known.
 pub(crate) fn root_rows(
     roots: &ByRoot,

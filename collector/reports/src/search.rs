@@ -28,9 +28,9 @@ use stroboscope_render::show::{Doc, TableSpec};
 ///   always ({ name = "lock" } implies eventually within 1ms { name = "unlock" })
 ///   at least 3 of { name = "retry" } within 100ms
 ///
-/// Whether a formula holds may be unknown for a request that is cut by a burst's edge, or for hosts
-/// whose clocks may err by more than the time between two spans. Such requests are counted, and
-/// listed after those that certainly match.
+/// The result may be unknown for a request that a burst's edge cuts, or if hosts' clocks may err by
+/// more than the time between two spans. Requests with an unknown result are counted, and listed
+/// after those that certainly match.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct SearchVerb {
@@ -92,7 +92,7 @@ pub struct SearchSays {
     notes: Notes,
     /// Number of requests or bursts searched.
     searched: u64,
-    /// Number of matches.
+    /// Number of requests or bursts that match.
     matched: u64,
     /// Number of requests or bursts with unknown results, because they are cut off or their clocks
     /// err too much.
@@ -116,7 +116,7 @@ struct TooLargeBurst {
     /// Beginning of the burst, ns since the Unix epoch.
     open_ns: i64,
     close_ns: i64,
-    /// Bytes of memory that holding it takes.
+    /// Bytes of memory that the burst's rows would take.
     bytes: u64,
 }
 
@@ -126,14 +126,14 @@ struct FoundRequest {
     trace: String,
     /// `service:name` of its root.
     root: String,
-    /// Beginning, ns since the Unix epoch.
+    /// Beginning of the request, ns since the Unix epoch.
     start_ns: i64,
     latency_ns: i64,
     /// True if the formula certainly holds, false if it may hold.
     sure: bool,
     /// Ids of the spans that satisfy it, 16 hexadecimal digits each.
     witness: Vec<String>,
-    /// Description of these spans.
+    /// Description of the spans that satisfy the formula.
     #[serde(skip)]
     because: String,
 }

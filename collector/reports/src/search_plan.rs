@@ -15,16 +15,17 @@ const FILES_SHOWN_MAX: usize = 20;
 pub(crate) struct SearchPlanSays {
     /// Conditions on spans that a request needs.
     needs: Vec<String>,
-    /// Reason that nothing was skipped; null if something was.
+    /// Reason that no data was skipped; null if some was.
     all_because: Option<&'static str>,
-    /// Number of requests read, and number of all requests.
+    /// Number of requests read, of all `requests` in the range.
     read: u64,
     requests: u64,
     /// Number of requests that have the needed spans.
     candidates: u64,
     /// Number of requests that were only partly seen, and were read for that reason.
     not_all_seen: u64,
-    /// Number of slices of bursts held one after the other, and bytes of the largest.
+    /// Number of parts of bursts that were held in memory one after the other; `held_bytes` is the
+    /// size of the largest.
     slices: u64,
     held_bytes: u64,
     files: Vec<FileSays>,

@@ -23,10 +23,10 @@ use stroboscope_render::show::{Doc, Figure, Row, TableSpec};
 /// Slack is the time by which a segment may grow, all else being equal, before its request takes
 /// longer. Segments are listed by their median slack, the largest first.
 ///
-/// With --validate: checks the predictions of slack. Groups requests into buckets of about equal
-/// size by the slack of their last server segment. In buckets with little slack, a slower server
-/// should cause a slower request, and in buckets with much slack it should not: the correlation of
-/// server time and latency should fall from bucket to bucket.
+/// With --validate, checks the predictions of slack. Groups requests into buckets of about equal
+/// size by the slack of their last server segment. A slower server should cause a slower request in
+/// buckets with little slack, but not in buckets with much slack. The correlation of server time
+/// and latency should therefore fall from bucket to bucket.
 #[derive(Debug, Args)]
 pub struct Slack {
     #[command(flatten)]
@@ -103,8 +103,8 @@ pub enum SlackReport {
     Check(Box<SlackCheckReport>),
 }
 
-/// Buckets with their correlation (figure 10), and the distribution of server time and latency in
-/// each (figure 9).
+/// Validation of slack: buckets with their correlation of server time and latency (Chow et al.,
+/// OSDI 2014, figure 10), and the distribution of both times in each bucket (figure 9).
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SlackCheckReport {
     #[serde(flatten)]

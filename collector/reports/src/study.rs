@@ -39,7 +39,7 @@ impl NamedInference<'_> {
 }
 
 impl NamedStudy {
-    /// Opens a whole data directory with default arguments.
+    /// Opens all requests of a data directory, with default arguments.
     pub fn of_directory(data: &std::path::Path, runtime: &Handle) -> Result<Self, Failure> {
         let command = <ReadingArguments as clap::Args>::augment_args(clap::Command::new("reading"));
         let arguments = ["reading".as_ref(), "--data".as_ref(), data.as_os_str()];
@@ -52,7 +52,7 @@ impl NamedStudy {
         )
     }
 
-    /// Opens the store for this reader.
+    /// Opens the store with the memory, runtime and observer of `reader`.
     pub fn read_by(reading: &ReadingArguments, reader: &Reader) -> Result<Self, Failure> {
         Self::with(reading, None, reader)
     }
@@ -62,7 +62,8 @@ impl NamedStudy {
         Self::with_convergence(reading, None, runtime)
     }
 
-    /// Opens the store for a terminal, with points of the convergence.
+    /// Opens the store for a terminal. The model records points of its convergence, if
+    /// `convergence` says how often.
     pub fn with_convergence(
         reading: &ReadingArguments,
         convergence: Option<LineLimit>,
@@ -71,7 +72,8 @@ impl NamedStudy {
         Self::with(reading, convergence, &Reader::of_terminal(runtime))
     }
 
-    /// Opens the store for this reader, with points of the convergence.
+    /// Opens the store like [`read_by`](Self::read_by). The model records points of its
+    /// convergence, if `convergence` says how often.
     pub fn with(
         reading: &ReadingArguments,
         convergence: Option<LineLimit>,
@@ -132,12 +134,13 @@ impl NamedStudy {
 pub struct Reader {
     pub runtime: Handle,
     pub observer: Arc<dyn Observer>,
-    /// Memory that it shares with other readers; none for the memory of its own process.
+    /// Memory that it shares with other readers; `None` for the memory of this process's
+    /// subcommand.
     pub memory: Option<QueryMemory>,
 }
 
 impl Reader {
-    /// Reader at a terminal.
+    /// Creates a reader that shows progress on standard error.
     pub fn of_terminal(runtime: &Handle) -> Self {
         Self {
             runtime: runtime.clone(),
@@ -146,14 +149,16 @@ impl Reader {
         }
     }
 
-    /// Returns the memory to read within.
+    /// Returns the memory that reading may take. `limit`, in bytes, applies if the reader shares no
+    /// memory.
     pub fn memory(&self, limit: Option<u64>) -> QueryMemory {
         let own = || of_verb(limit);
         self.memory.clone().unwrap_or_else(own)
     }
 }
 
-/// Opens the store.
+/// Opens the store for a terminal. The first value of the result must be kept while the store is
+/// read.
 pub fn open(
     reading: &ReadingArguments,
     runtime: &Handle,

@@ -7,8 +7,8 @@ use std::path::Path;
 /// Default data directory.
 pub const DATA_DEFAULT: &str = "./stroboscope-data";
 
-/// Returns this program's name: its path if it was called by one (`target/release/stroboscope`),
-/// else its plain name.
+/// Returns this program's name: the path if the user called it by a path
+/// (`target/release/stroboscope`), else `stroboscope`.
 fn program(called: Option<OsString>) -> String {
     let called = called.map(|name| name.to_string_lossy().into_owned());
     called

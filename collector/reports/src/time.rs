@@ -32,7 +32,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Formats an instant for [`parse_instant`], to the nanosecond.
+/// Formats an instant, in ns since the Unix epoch, for [`parse_instant`].
 #[must_use]
 pub fn written(at_ns: i64) -> String {
     DateTime::from_timestamp_nanos(at_ns)
@@ -40,8 +40,8 @@ pub fn written(at_ns: i64) -> String {
         .to_string()
 }
 
-/// Formats begin, change and end of two periods to the millisecond. Rounds the end up, so that no
-/// request at the end is left out.
+/// Formats the beginning, change and end of two periods to the millisecond. Rounds the end up, so
+/// that no request at the end is left out.
 #[must_use]
 pub fn written_periods([from_ns, at_ns, until_ns]: [i64; 3]) -> [String; 3] {
     const MS: i64 = 1_000_000;
@@ -49,7 +49,7 @@ pub fn written_periods([from_ns, at_ns, until_ns]: [i64; 3]) -> [String; 3] {
     [from_ns, at_ns, until_ns].map(|ns| written(ns.div_euclid(MS).saturating_mul(MS)))
 }
 
-/// Formats the time of a change in UTC, with its day unless the last request is of the same day.
+/// Formats the time of a change in UTC. Includes the day, unless `until_ns` is on the same day.
 #[must_use]
 pub fn since(at_ns: i64, until_ns: i64) -> String {
     let [at, last] = [at_ns, until_ns].map(DateTime::from_timestamp_nanos);

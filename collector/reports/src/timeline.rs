@@ -29,14 +29,15 @@ use stroboscope_render::show::Doc;
 
 /// Show what the kernel did for requests: segments with system calls, processors, waits and locks
 ///
-/// With --trace, one request; with --burst, all requests of one burst: each segment with its system
-/// calls, the time on a processor, the time off it and the reason, by thread, and for each wait for
-/// a lock the request that held it.
+/// With --trace, shows one request; with --burst, all requests of one burst. Each segment has its
+/// system calls, the time on a processor, and the time off it with the reason, by thread. Each wait
+/// for a lock names the request that held it.
 ///
-/// Without either, sums over everything recorded: where requests' time went, at which locks and
-/// futexes they wait and who held them or woke the waiters, which system calls requests make, how
-/// many and for how long, and the same by operation. Sequential work that could be concurrent comes
-/// first. With --lock, one of the locks, with its longest waits.
+/// Without either, shows sums over everything recorded: where requests' time went, at which locks
+/// and futexes they waited, and which operations held these or woke the waiters. It also shows
+/// which system calls requests make, how many and for how long, and these figures by operation.
+/// Sequential work that could be concurrent comes first. With --lock, shows one lock with its
+/// longest waits.
 #[derive(Debug, Args)]
 pub struct TimelineVerb {
     #[command(flatten)]
@@ -47,7 +48,8 @@ pub struct TimelineVerb {
     #[arg(long, value_name = "ID", conflicts_with = "burst")]
     trace: Option<String>,
     /// Burst at or after this moment: ns since the Unix epoch, or a time such as
-    /// 2026-11-21T10:00:00.5 (UTC). Of a burst without an end, shows one second from there on
+    /// 2026-11-21T10:00:00.5 (UTC). Of a burst that has no end, shows one second from this moment
+    /// on
     #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     burst: Option<i64>,
     /// One lock or futex, by its name in the sums: PROCESS:LOCK, such as 4711:0x7f0a12345678

@@ -40,20 +40,21 @@ enum Tradeoffs {
 
 /// Learn models of all points that requests explored, and write a policy
 ///
-/// Learns latency by load and tradeoff rate, from requests that explored; and the cost of an item's
-/// absence by its provenance, from the metered answers of requests that left nothing out. One
-/// answer in four is held out for validation. With --slack-by, also learns the slack of each
-/// component by a key, such as the user; this needs no requests that explore.
+/// Learns two models. Latency by load and tradeoff rate is learned from requests that explored. The
+/// cost of an item's absence, by its provenance, is learned from the metered answers of requests
+/// that left nothing out. One answer in four is held out for validation. With --slack-by, also
+/// learns the slack of each component by a key, such as the user; this needs no requests that
+/// explore.
 #[derive(Debug, Args)]
 struct Learn {
     #[command(flatten)]
     reading: ReadingArguments,
     #[command(flatten)]
     show: ShowArguments,
-    /// Goal of a point: POINT=latency:40ms (the best quality within a latency of its component),
-    /// POINT=slack:COMPONENT:50% (this share left out, less if the component is predicted to have
-    /// slack), POINT=full, or POINT=@FILE (JSON, such as a utility). Default: full fidelity.
-    /// Repeatable
+    /// Goal of a point; repeatable. POINT=latency:40ms gives the best quality within this latency
+    /// of its component. POINT=slack:COMPONENT:50% leaves out this share, or less if the component
+    /// is predicted to have slack. POINT=full is the default. POINT=@FILE reads JSON, such as a
+    /// utility
     #[arg(long = "goal", value_name = "POINT=GOAL", value_parser = parse_goal)]
     goals: Vec<(String, Goal)>,
     /// Also learn slack: by how much longer each service may take, by the value that this attribute
@@ -273,7 +274,7 @@ impl Learn {
         let json = serde_json::to_string_pretty(&policy).map_err(Failure::of)?;
         write_file(&self.out, format!("{json}\n").as_bytes())?;
         let notes = match &slack {
-            // The pass for slack read the same requests, and noted more about them.
+            // The pass for slack read the same requests, and its notes are more complete.
             Some(slack) => slack.notes.clone(),
             None => notes,
         };

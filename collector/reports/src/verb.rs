@@ -17,7 +17,7 @@ use stroboscope_query::Notes;
 use stroboscope_render::page::to_page;
 use stroboscope_render::show::{Doc, TableSpec, TextView, write_parquet};
 
-/// A result. Its fields are its JSON; its [`Doc`] is every other form.
+/// Result of a subcommand. The fields make up its JSON; all other forms are made of its [`Doc`].
 pub trait Report: Serialize + JsonSchema {
     /// Returns remarks on the data that was read.
     fn notes(&self) -> &Notes;
@@ -28,15 +28,15 @@ pub trait Report: Serialize + JsonSchema {
 
 /// A subcommand that reads the store and returns a report.
 pub trait ReadingVerb {
-    /// Type of its report.
+    /// Type of the subcommand's report.
     type Report: Report;
-    /// Tables of its document, for SQL.
+    /// Tables of the report that SQL can read.
     const TABLES: &'static [TableSpec];
 
-    /// Returns the arguments of its reading, and of its output.
+    /// Returns the arguments for reading the store, and those for additional outputs.
     fn arguments(&self) -> (ReadingArguments, &ShowArguments);
 
-    /// Computes the report.
+    /// Computes the report from a study of the store.
     fn answer(&self, study: &NamedStudy) -> Result<Self::Report, Failure>;
 
     /// Computes the report, and prints it.
@@ -50,7 +50,8 @@ pub trait ReadingVerb {
     }
 }
 
-/// Document of a subcommand for SQL. `verb` has default arguments.
+/// Builds the document of a subcommand's report, whose tables SQL reads. `verb` has default
+/// arguments.
 pub fn document(verb: &impl ReadingVerb, study: &NamedStudy) -> Result<Doc, Failure> {
     let mut doc = Doc::new();
     verb.answer(study)?.show(&mut doc);
@@ -66,10 +67,10 @@ pub trait PageVerb {
     fn document(&self, reader: &Reader) -> PageSays;
 }
 
-/// A subcommand as a page.
+/// Page of a subcommand.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
-    /// Name on the command line.
+    /// Name of the subcommand.
     pub name: &'static str,
     /// Name with its parent subcommand, if it has one.
     pub words: &'static str,
@@ -82,9 +83,9 @@ pub struct Page {
 /// Tables of a subcommand without arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct Tables {
-    /// Tables of its document.
+    /// Tables that the subcommand's report contains.
     pub specs: &'static [TableSpec],
-    /// Builds its document from a study of this data directory.
+    /// Builds the document of the subcommand's report, from a study of this data directory.
     pub document: fn(&Path, &NamedStudy) -> Result<Doc, Failure>,
 }
 
@@ -103,7 +104,7 @@ pub fn said(report: &impl Report) -> (Doc, Notes) {
     (doc, report.notes().clone())
 }
 
-/// Prints a report, and writes its other requested forms.
+/// Prints a report as text or JSON, and writes it as a page and as tables if requested.
 pub fn give(
     report: &impl Report,
     from: &SelectionArguments,
@@ -120,18 +121,19 @@ pub fn give(
     )
 }
 
-/// Form of a printed result.
+/// Form in which a result is printed, and its destination.
 #[derive(Clone, Copy, Debug)]
 pub struct Form<'a> {
     /// Data directory of the result.
     pub data: &'a Path,
     /// True for JSON, false for text.
     pub is_json: bool,
-    /// File to write to; none for standard output.
+    /// File to write to; `None` for standard output.
     pub out: Option<&'a Path>,
 }
 
-/// Prints a report in this form.
+/// Prints a report in this form, or writes it to the form's file. Also writes it as a page and as
+/// tables if requested.
 pub fn give_as(
     report: &impl Report,
     form: &Form<'_>,
@@ -170,13 +172,14 @@ pub fn write_forms(doc: &Doc, data: &Path, show: &ShowArguments) -> Result<(), F
     })
 }
 
-/// Writes an output file.
+/// Writes an output file that the user requested.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     std::fs::write(path, bytes)
         .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
 }
 
-/// Rows of a report. Text and JSON show the first `top` rows; tables have all.
+/// Rows of a report. Text and JSON show the first `top` rows; Parquet files and SQL tables have
+/// all.
 #[derive(Clone, Debug)]
 pub struct Top<T> {
     pub rows: Vec<T>,

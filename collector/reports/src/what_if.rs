@@ -28,14 +28,14 @@ const SEGMENTS_SHOWN: usize = 10;
 /// Show how fast requests would be if a segment took less time, or more
 ///
 /// Every request is replayed by the model: a segment starts when the last of its predecessors has
-/// ended. The differences between requests distinguish waiting from working: a wait ends when
-/// something else does (another segment, a place in a pool, a timer), and ends earlier or later
-/// with it; waits without a recorded reason keep their length. Queues that requests share (workers,
-/// connections, locks) are detected if all requests of a period were recorded, and are replayed
-/// with all their requests. Each change has a range: the effect of chance, and of everything that
-/// requests do not show, such as how long a segment works that works first and then waits, or the
-/// effect of load that no queue explains. The replay does not cover the effects of a change on
-/// caches, or on the number of requests.
+/// ended. The differences between requests distinguish waiting from working. A wait ends with
+/// something else, such as another segment, a place in a pool or a timer, and becomes shorter or
+/// longer with it. Waits without a recorded reason keep their length. Queues that requests share
+/// (workers, connections, locks) are detected if all requests of a period were recorded, and are
+/// replayed with all their requests. Each change has a range, which covers chance and everything
+/// that requests do not show. Requests do not show, for example, how long a segment works before it
+/// waits, or the effect of load that no queue explains. The replay does not cover the effects of a
+/// change on caches, or on the number of requests.
 #[derive(Debug, Args)]
 #[command(
     group(clap::ArgGroup::new("which").required(true).args(["segment", "operation", "category"])),
@@ -58,13 +58,13 @@ pub struct WhatIfVerb {
     category: Option<String>,
     #[command(flatten)]
     categories: CategoryArguments,
-    /// Multiply their durations by this factor
+    /// Multiply the segments' durations by this factor
     #[arg(long, value_name = "FACTOR", value_parser = parse_factor)]
     scale: Option<f64>,
-    /// Limit each of them to this duration
+    /// Limit the duration of each segment to this
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     cap: Option<Duration>,
-    /// Add this duration to each of them
+    /// Add this duration to that of each segment
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     add: Option<Duration>,
 }
@@ -76,7 +76,8 @@ fn parse_factor(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Minimum ratio of the ends of a range for the range to be shown.
+/// Minimum ratio of `after_longest` to `after`, both by the mean, for the text to mention the
+/// range.
 const UNCERTAIN_FROM: f64 = 1.01;
 
 impl WhatIfVerb {
@@ -213,7 +214,7 @@ pub struct WhatIf {
     latency_change_high: Quantiles<i64>,
     /// Lower bound of the latency of as many other requests after the change.
     after_low: Quantiles<u64>,
-    /// Upper bound of that latency.
+    /// Upper bound of the latency of as many other requests after the change.
     after_high: Quantiles<u64>,
     by_root: Vec<KindChange>,
     after_longest: Quantiles<u64>,
@@ -222,7 +223,7 @@ pub struct WhatIf {
     slower: u64,
 }
 
-/// `{"scale": 0.5}`, `{"cap_ns": 7}` or `{"add_ns": 7}`.
+/// Change as JSON: `{"scale": 0.5}`, `{"cap_ns": 7}` or `{"add_ns": 7}`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum WrittenChange {
@@ -244,7 +245,7 @@ impl From<Change> for WrittenChange {
     }
 }
 
-/// Mean and three quantiles.
+/// Mean and three quantiles, of latency or of its change.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Quantiles<T> {
     mean_ns: f64,
@@ -265,7 +266,7 @@ impl<T> Quantiles<T> {
 }
 
 impl<T> Quantiles<T> {
-    /// Converts one end of the ranges.
+    /// Converts the lower or the upper ends of the ranges of mean, p50, p95 and p99.
     fn of_ends(ends: [f64; 4], rounded: impl Fn(f64) -> T) -> Self {
         let [mean_ns, p50_ns, p95_ns, p99_ns] = ends;
         Self {
@@ -285,7 +286,7 @@ struct WaitsFound {
     shared_queues: usize,
 }
 
-/// Requests of one root operation.
+/// Latency of the requests of one root operation, before and after a change.
 #[derive(Debug, Serialize, JsonSchema)]
 struct KindChange {
     root: String,
@@ -341,7 +342,7 @@ rows! {
     change_high_ns: DurationNs, "to" = row.change_high_ns;
 }
 
-/// A segment that is changed.
+/// A segment to which the change applies, as a row of a table.
 struct ChangedSegmentRow<'a>(&'a SegmentName);
 
 rows! {

@@ -1,5 +1,5 @@
-//! Counts the spans that start in a stretch of time, by binary search in sorted starts, clock by
-//! clock.
+//! Counts the spans that start in a stretch of time, by a binary search in the sorted starts of
+//! each clock.
 
 use rustc_hash::FxHashMap;
 
@@ -8,7 +8,7 @@ use super::formula::{Relation, SharedProperty};
 use super::truth::Truth;
 use super::unit::{Instant, Unit};
 
-/// Number of spans that surely match, and number that possibly match.
+/// Number of spans that surely match, and number of spans that possibly match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) sure: u64,
@@ -33,7 +33,7 @@ impl Counts {
     }
 }
 
-/// Stretch of time from `least_ns` to `most_ns` after a base instant.
+/// Stretch of time from `least_ns` to `most_ns` after a base instant; both may be negative.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
     pub(super) clock: u32,
@@ -42,31 +42,35 @@ pub(super) struct Stretch {
     pub(super) most_ns: i64,
 }
 
-/// Starts of one clock, in order of time.
+/// Starts of the matching spans of one clock, in order of time.
 #[derive(Debug, Default)]
 struct Starts {
     clock: u32,
-    /// Known starts, and for each of them the cumulative counts up to and including it.
+    /// Known starts. `counts` has the cumulative counts up to and including each of them.
     known_ns: Vec<i64>,
     counts: Vec<Counts>,
-    /// Latest possible starts of spans that were under way when recording began.
+    /// Latest possible starts of spans that were under way when recording began. `open_counts` has
+    /// their cumulative counts.
     open_ns: Vec<i64>,
     open_counts: Vec<Counts>,
 }
 
-/// Key of a group of spans: (number of the shared value, request).
+/// Key of a group of spans: (number of the shared values, request). [`ALL`] means that the formula
+/// does not require this part.
 type Group = (u32, u32);
 const ALL: u32 = u32::MAX;
 
-/// Partition of the spans into groups that share what the formula requires.
+/// Partition of the spans into groups that share the values, and the request, that a relation
+/// requires.
 #[derive(Debug)]
 pub(super) struct Groups {
-    /// Number of the shared value of each span; `None` for a span without the shared value.
+    /// Number of each span's combination of shared values; `None` for a span that lacks one. The
+    /// whole list is `None` if the relation requires no shared values.
     shared: Option<Vec<Option<u32>>>,
     by_request: bool,
 }
 
-/// Known value that a span may share with others.
+/// Known value that a span may share with other spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Own<'a> {
     Text(&'a str),
@@ -85,7 +89,7 @@ fn own<'a>(unit: &Unit<'a>, place: usize, shared: &SharedProperty) -> Option<Own
     }
 }
 
-/// Reports whether two spans share something.
+/// Evaluates whether two spans share a property.
 pub(super) fn is_shared(unit: &Unit<'_>, a: usize, shared: &SharedProperty, b: usize) -> Truth {
     match (own(unit, a, shared), own(unit, b, shared)) {
         (Some(a), Some(b)) => (a == b).into(),
@@ -97,7 +101,7 @@ pub(super) fn is_shared(unit: &Unit<'_>, a: usize, shared: &SharedProperty, b: u
     }
 }
 
-/// Reports whether a span lacks a value to share that it may have had before the recording began.
+/// Reports whether a span lacks a required value that it may have had before the recording began.
 pub(super) fn is_unsure(unit: &Unit<'_>, place: usize, shared: &[SharedProperty]) -> bool {
     unit.may_have_more(place)
         && shared
@@ -131,7 +135,7 @@ impl Groups {
         }
     }
 
-    /// Returns `None` if the span shares nothing with any other span.
+    /// Returns the group of a span; `None` if the span lacks a value that it would have to share.
     pub(super) fn group(&self, unit: &Unit<'_>, place: usize) -> Option<Group> {
         let shared = match &self.shared {
             Some(shared) => shared[place]?,
@@ -146,7 +150,7 @@ impl Groups {
     }
 }
 
-/// Spans that match, by group, clock and start.
+/// Spans that match, indexed by group, clock and start.
 #[derive(Debug)]
 pub(super) struct Among {
     groups: Groups,
@@ -154,7 +158,7 @@ pub(super) struct Among {
 }
 
 impl Among {
-    /// `holds` has one truth per span, in the unit's order.
+    /// Indexes the spans that possibly match. `holds` has one truth per span, in the unit's order.
     pub(super) fn new(unit: &Unit<'_>, holds: &[Truth], groups: Groups) -> Self {
         let mut starts: FxHashMap<Group, Vec<Starts>> = FxHashMap::default();
         for (place, (span, holds)) in unit.spans.iter().zip(holds).enumerate() {
@@ -195,8 +199,8 @@ impl Among {
         Self { groups, starts }
     }
 
-    /// Counts the spans of a span's group that start in a stretch of time. Includes the span itself
-    /// if it starts then.
+    /// Counts the matching spans of a span's group that start in a stretch of time. Includes the
+    /// span itself if it starts in the stretch.
     pub(super) fn count(&self, unit: &Unit<'_>, place: usize, stretch: Stretch) -> Counts {
         let group = self.groups.group(unit, place);
         let Some(of_group) = group.and_then(|group| self.starts.get(&group)) else {
@@ -253,7 +257,7 @@ impl Starts {
             possible: between(&self.known_ns, &self.counts, possible.0, possible.1).possible,
         };
         if !self.open_ns.is_empty() {
-            // These spans may have begun at any time before.
+            // These spans may have begun at any time before their latest possible start.
             if least_ns == i64::MIN {
                 counts.sure += between(&self.open_ns, &self.open_counts, i64::MIN, sure.1).sure;
             }
@@ -264,8 +268,8 @@ impl Starts {
     }
 }
 
-/// Spans that a relation may pair, counted by time: whole groups, and the part to subtract from
-/// them.
+/// Spans that a relation may pair with a span: all matching spans of its group. If the relation
+/// requires another request, `of_request` has the spans of its own request, to subtract.
 #[derive(Debug)]
 pub(super) struct RelatedSpans {
     all: Among,
@@ -283,8 +287,9 @@ impl RelatedSpans {
         }
     }
 
-    /// Counts the related spans, only those of other requests if the relation requires that. The
-    /// span itself is included otherwise.
+    /// Counts the related spans that start in a stretch of time. If the relation requires another
+    /// request, only spans of other requests count. Otherwise, the count may include the span
+    /// itself.
     pub(super) fn count(&self, unit: &Unit<'_>, place: usize, stretch: Stretch) -> Counts {
         let all = self.all.count(unit, place, stretch);
         match &self.of_request {

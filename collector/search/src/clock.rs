@@ -1,17 +1,18 @@
-//! Identity of host clocks when spans are ordered: all exact clocks count as one.
+//! Clocks of hosts, as far as the order of spans depends on them. All exact clocks count as one
+//! clock.
 
 use std::sync::Arc;
 
 use stroboscope_analysis::record::HostClock;
 
 /// Offset in ns that is longer than any error bound and far from overflow. `-NEVER_NS` lies before
-/// every instant, `NEVER_NS` after it.
+/// every instant, and `NEVER_NS` after every instant.
 pub(super) const NEVER_NS: i64 = i64::MAX / 4;
 
 /// Properties of the clock that recorded a span's times.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Clock {
-    /// `None` for an exact clock, whatever its host.
+    /// Host of the clock; `None` for every exact clock.
     pub(super) host: Option<Arc<str>>,
     pub(super) error_ns: i64,
     pub(super) resolution_ns: i64,

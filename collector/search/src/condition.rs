@@ -5,14 +5,14 @@ use regex::Regex;
 use super::field::Field;
 use super::truth::Truth;
 
-/// Condition that a span meets or not.
+/// Condition about one span.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
     /// `{}`: every span meets it.
     Any,
     /// A field compared with a value.
     Compare(Field, Comparison, Value),
-    /// A field matches a pattern (true), or does not (false).
+    /// A field is present, and matches a pattern (true) or does not match it (false).
     Matches(Field, Pattern, bool),
     /// A field is present (true), or absent (false).
     IsThere(Field, bool),
@@ -27,17 +27,17 @@ pub enum Condition {
 /// Operator that compares two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
-    /// `=`
+    /// `=`: the values are equal.
     Equal,
-    /// `!=`
+    /// `!=`: the values differ.
     NotEqual,
-    /// `<`
+    /// `<`: the field's value is less.
     Less,
-    /// `<=`
+    /// `<=`: the field's value is less or equal.
     AtMost,
-    /// `>`
+    /// `>`: the field's value is greater.
     Greater,
-    /// `>=`
+    /// `>=`: the field's value is greater or equal.
     AtLeast,
 }
 
@@ -46,7 +46,7 @@ pub enum Comparison {
 pub enum Value {
     /// `"text"`, or `true` and `false`, which are recorded as texts.
     Text(String),
-    /// Number. A duration is a number of ns.
+    /// A number. Durations are numbers of nanoseconds.
     Number(f64),
 }
 
@@ -70,7 +70,8 @@ impl Pattern {
         inner.unwrap_or(text)
     }
 
-    /// Anchors the pattern at both ends, as TraceQL does.
+    /// Compiles a pattern, anchored at both ends, as in TraceQL. Returns an error for an invalid or
+    /// too large pattern.
     pub(super) fn new(text: &str) -> Result<Self, regex::Error> {
         regex::RegexBuilder::new(&format!("^(?:{text})$"))
             .size_limit(1 << 20)
@@ -79,11 +80,11 @@ impl Pattern {
     }
 }
 
-/// Value of a span's field.
+/// Value of a span's field, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum FieldReading<'a> {
     Text(&'a str),
-    /// Range of possible values. Both ends are equal if nothing is uncertain.
+    /// Range of possible numeric values. Both ends are equal if the value is certain.
     Between(f64, f64),
     /// The span has no such field.
     Nothing,
@@ -143,7 +144,7 @@ impl Comparison {
 }
 
 impl Condition {
-    /// Evaluates the condition on a span whose fields `said` returns.
+    /// Evaluates the condition on a span. `said` returns the value of each of the span's fields.
     pub(super) fn of<'a>(&self, said: &impl Fn(&Field) -> FieldReading<'a>) -> Truth {
         match self {
             Self::Any => Truth::True,
@@ -171,7 +172,8 @@ impl Condition {
         self.names(&|field| *field == Field::Kernel)
     }
 
-    /// Reports whether the condition names events inside spans, and whether it names links.
+    /// Reports two facts: whether the condition names events inside spans, and whether it names
+    /// links.
     pub(super) fn names_parts(&self) -> (bool, bool) {
         (
             self.names(&|field| matches!(field, Field::Event(_))),

@@ -1,5 +1,5 @@
-//! Evaluates a formula on every span, from the inside out: one pass over the spans for each
-//! operator.
+//! Evaluates a formula on every span, innermost operators first, with one pass over the spans for
+//! each operator.
 
 use super::among::{Among, Counts, Groups, RelatedSpans, Stretch, is_unsure};
 use super::formula::{Formula, Order, Relation, Side, When};
@@ -12,8 +12,8 @@ use super::unit::{NEVER_NS, Unit};
 pub struct Evaluation {
     /// Truth of the formula.
     pub truth: Truth,
-    /// Spans that make the formula true or possible: places in the unit, in order of time, each
-    /// once.
+    /// Spans that make the formula true or possible, as indices into the unit's spans: in order of
+    /// time, and without duplicates.
     pub witness: Vec<usize>,
 }
 
@@ -21,7 +21,7 @@ impl Unit<'_> {
     /// Evaluates a formula that [`parse`](crate::parse) returned, and collects its witness.
     #[must_use]
     pub fn search(&self, formula: &Formula) -> Evaluation {
-        // Without a span, no formula holds, not even one about all spans.
+        // Without a span, no formula holds, not even a formula about all spans.
         let truth = self.of_whole(formula);
         let mut witness = Vec::new();
         if truth.is_possible()
@@ -34,15 +34,15 @@ impl Unit<'_> {
         Evaluation { truth, witness }
     }
 
-    /// Evaluates a formula without collecting its witness.
+    /// Evaluates a formula on the whole request or burst, without collecting its witness.
     #[must_use]
     pub fn of_whole(&self, formula: &Formula) -> Truth {
         let first = self.first(formula);
         first.map_or(Truth::False, |first| self.evaluate(formula)[first])
     }
 
-    /// Evaluates a formula on each span that it looks at, and gives `otherwise` to the others:
-    /// kernel events, unless the formula names `kernel`.
+    /// Evaluates a formula on each span. If the formula does not name `kernel`, the result for
+    /// kernel events is `otherwise`.
     pub(super) fn evaluate_where(&self, formula: &Formula, otherwise: Truth) -> Vec<Truth> {
         let mut truths = self.evaluate(formula);
         if self.has_kernel_events() && !formula.names_kernel() {
@@ -108,8 +108,9 @@ impl Unit<'_> {
         }
     }
 
-    /// Applies `is` to the number of spans in `when` that match. `is_met`: unseen spans cannot
-    /// change the result. `names_kernel`: unseen kernel events can.
+    /// For each span, applies `is` to the number of matching spans in the time range `when`.
+    /// `is_met` means that unrecorded spans cannot change the result. `names_kernel` means that
+    /// unrecorded kernel events can change it.
     fn counted(
         &self,
         holds: &[Truth],
@@ -136,7 +137,8 @@ impl Unit<'_> {
         let of_span = |place: usize| {
             let stretch = self.stretch(place, when);
             let mut counts = among.count(self, place, stretch);
-            // A span's own start is exact relative to itself, whatever the errors of its clock.
+            // A span's start is certain relative to itself, so the span is counted apart from clock
+            // errors.
             let own = self.counts_itself(place, stretch, holds[place]);
             counts = counts.minus(own);
             counts.add(one(place));
@@ -146,7 +148,7 @@ impl Unit<'_> {
         (0..self.len()).map(of_span).collect()
     }
 
-    /// Returns the stretch of time that `when` selects, seen from a span's start.
+    /// Returns the stretch of time that `when` selects, relative to a span's start.
     pub(super) fn stretch(&self, place: usize, when: When) -> Stretch {
         let within_ns = when
             .within_ns
@@ -167,7 +169,8 @@ impl Unit<'_> {
         }
     }
 
-    /// Returns the range of instants in the stretch by recorded times, in ns since the Unix epoch.
+    /// Returns the first and last instant of a stretch by recorded times, in ns since the Unix
+    /// epoch.
     pub(super) fn times(&self, stretch: Stretch) -> (i64, i64) {
         let from_ns = stretch.base.from_ns.saturating_add(stretch.least_ns);
         let to_ns = stretch.base.to_ns.saturating_add(stretch.most_ns);
@@ -185,7 +188,8 @@ impl Unit<'_> {
         }
     }
 
-    /// Returns the stretch in which partners start, for a relation that compares starts.
+    /// Returns the stretch of time in which the partners of a span start, for the orders `then` and
+    /// `before`.
     pub(super) fn partners(&self, place: usize, relation: &Relation) -> Stretch {
         let span = &self.spans[place];
         let most_ns = relation
@@ -203,8 +207,8 @@ impl Unit<'_> {
         }
     }
 
-    /// Returns `Unknown` if a partner could have started while not everything was recorded, and
-    /// `False` otherwise.
+    /// Returns `Unknown` if a partner could have started at a time that was not completely
+    /// recorded, and `False` otherwise.
     pub(super) fn unseen_partner(
         &self,
         place: usize,
@@ -245,7 +249,8 @@ impl Unit<'_> {
                 Box::new(move |place| spanning.is_related(self, place))
             }
         };
-        // A span that may have shared the value before the recording began is checked one by one.
+        // Spans that may have had a shared value before the recording began are compared one by
+        // one.
         let is_unsure = |place: usize| is_unsure(self, place, &relation.same);
         let unsure: Vec<usize> = (0..self.len())
             .filter(|place| other[*place].is_possible() && is_unsure(*place))
@@ -258,7 +263,7 @@ impl Unit<'_> {
         places
             .map(|(place, own)| {
                 let related = match own {
-                    // Most spans do not match, so the search ends here.
+                    // Most spans do not match, and need no partner.
                     Truth::False => return Truth::False,
                     _ if is_unsure(place) => one_by_one(place, &mut (0..self.len())),
                     _ => is_related(place).or(one_by_one(place, &mut unsure.iter().copied())),

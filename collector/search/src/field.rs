@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Property of a span, of its resource, or of one of its events or links.
+/// Property of a span, of its resource or request, or of one of its events or links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Field {
     /// Name of the operation.
@@ -17,22 +17,22 @@ pub enum Field {
     ResourceHost,
     /// Duration of the span, in ns.
     Duration,
-    /// `server`, `client`, `producer`, `consumer`, `internal` or `unspecified`.
+    /// Kind of the span: `server`, `client`, `producer`, `consumer`, `internal` or `unspecified`.
     Kind,
-    /// `error`, `ok` or `unset`.
+    /// Status of the span: `error`, `ok` or `unset`.
     Status,
-    /// Name of the event in the kernel's recording: `syscall`, `off_cpu` or `lock_wait`. Spans have
-    /// none.
+    /// Kind of a kernel event: `syscall`, `off_cpu` or `lock_wait`. Spans do not have this field.
     Kernel,
     /// Name of the root span of the request.
     RootName,
     /// Service of the root span of the request.
     RootService,
-    /// Duration of the request, in ns.
+    /// Duration of the root span of the request, in ns.
     RootDuration,
-    /// `.KEY`: the span's attribute, or else its resource's.
+    /// `.KEY`: attribute of the span or, if the span lacks it, of its resource.
     AnyScope(Arc<str>),
-    /// Attribute by its stored name: `KEY` of the span, `resource.KEY`, `scope.KEY`.
+    /// Attribute by its stored name: `KEY` for the span's, `resource.KEY` for the resource's, and
+    /// `scope.KEY` for the instrumentation scope's.
     Attribute(Arc<str>),
     /// Property of an event inside the span.
     Event(EventField),
@@ -43,11 +43,11 @@ pub enum Field {
 /// Property of an event inside a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventField {
-    /// `event:name`
+    /// `event:name`: name of the event.
     Name,
     /// `event:timeSinceStart`: time since the span's start, in ns.
     SinceStart,
-    /// `event.KEY`
+    /// `event.KEY`: attribute of the event.
     Attribute(Arc<str>),
 }
 
@@ -58,19 +58,20 @@ pub enum LinkField {
     TraceId,
     /// `link:spanID`: 16 hexadecimal digits.
     SpanId,
-    /// `link.KEY`
+    /// `link.KEY`: attribute of the link.
     Attribute(Arc<str>),
 }
 
-/// List of the fields, for error messages.
+/// List of the fields that a formula may name, for error messages.
 pub(super) const FIELDS: &str = "a field: `name`, `status`, `statusMessage`, `kind`, `duration`, `rootName`, `rootServiceName`, \
      `traceDuration`, `event:name`, `event:timeSinceStart`, `link:traceID`, `link:spanID`, `instrumentation:name`, \
      `instrumentation:version`, or an attribute: `.bytes`, `span.bytes`, `resource.zone`, `event.KEY`, `link.KEY`, \
      `instrumentation.KEY`";
-/// Fields of this language that TraceQL does not have.
+/// Fields that formulas accept, but TraceQL does not have.
 pub(super) const OWN_FIELDS: [&str; 5] = ["service", "host", "kernel", "service.name", "host.name"];
 
-/// Attribute names under which OTLP importers store values that have no column.
+/// Attribute under which OTLP imports store the kind of a span. The next constants also name
+/// attributes for values without a column of their own.
 pub(super) const KIND: &str = "span.kind";
 pub(super) const ERROR: &str = "error";
 pub(super) const STATUS_CODE: &str = "otel.status_code";
@@ -133,7 +134,7 @@ impl Field {
         })
     }
 
-    /// Reports whether the values are times in ns.
+    /// Reports whether the field's values are times in ns.
     pub(super) fn is_time(&self) -> bool {
         matches!(
             self,
@@ -156,8 +157,8 @@ impl Field {
         }
     }
 
-    /// Returns the names of the attribute that a user asks for by this field. Empty if the field is
-    /// not an attribute.
+    /// Returns the stored names of the attribute that the user named by this field. The list is
+    /// empty if the field is not an attribute.
     #[must_use]
     pub fn asked_keys(&self) -> Vec<String> {
         match self {

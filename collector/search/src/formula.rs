@@ -3,7 +3,7 @@
 use super::condition::Condition;
 use super::field::Field;
 
-/// Formula about a span. A request or burst as a whole meets it if its first span does: see
+/// Formula about a span. A request or burst satisfies the formula if its first span does, see
 /// [`of_whole`](Formula::of_whole).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Formula {
@@ -15,37 +15,37 @@ pub enum Formula {
     And(Box<Formula>, Box<Formula>),
     /// At least one of the formulas holds.
     Or(Box<Formula>, Box<Formula>),
-    /// The second formula holds wherever the first does.
+    /// The second formula holds for the span, or the first does not.
     Implies(Box<Formula>, Box<Formula>),
-    /// The first formula holds of the span, and the second of another span that is related to it.
+    /// The first formula holds for the span, and the second for another span that is related to it.
     Pair(Box<Formula>, Relation, Box<Formula>),
-    /// The formula holds of at least one span that starts in this time.
+    /// The formula holds for at least one span that starts in the given time range.
     Some(When, Box<Formula>),
-    /// The formula holds of every span that starts in this time.
+    /// The formula holds for every span that starts in the given time range.
     All(When, Box<Formula>),
-    /// The formula holds of at least this many spans that start in this time.
+    /// The formula holds for at least this many spans that start in the given time range.
     AtLeast(u64, When, Box<Formula>),
-    /// The second formula holds of a span that starts in this time, and the first of every span
-    /// that starts in between.
+    /// The second formula holds for a span that starts in the given time range, and the first for
+    /// every span that starts in between.
     Until(Box<Formula>, When, Box<Formula>),
 }
 
-/// Range of time around the start of a span, which selects spans by their starts. The span itself
-/// is among them.
+/// Time range relative to the start of a span. It selects spans by their starts, including the span
+/// itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct When {
-    /// Direction from the span's start.
+    /// Direction of the time range from the span's start.
     pub side: Side,
     /// Maximum distance in ns; `None` for no limit.
     pub within_ns: Option<u64>,
 }
 
-/// Direction in which to look, from the start of a span.
+/// Direction of a time range from the start of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// At the start and later.
+    /// From the start of the span on.
     Future,
-    /// At the start and earlier.
+    /// Up to the start of the span.
     Past,
     /// Everywhere in the request or burst.
     Anywhere,
@@ -54,14 +54,14 @@ pub enum Side {
 /// Relation between two spans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relation {
-    /// Order in time.
+    /// Required order of both spans in time.
     pub order: Order,
     /// Maximum distance in ns; `None` for no limit.
     pub within_ns: Option<u64>,
-    /// Values that both spans have to share, all of them.
+    /// Properties that both spans must share.
     pub same: Vec<SharedProperty>,
-    /// True if both spans have to belong to the same request, false if to different ones; `None`
-    /// for no restriction.
+    /// True if both spans must belong to the same request, false if they must belong to different
+    /// requests; `None` for no restriction.
     pub same_request: Option<bool>,
 }
 
@@ -74,20 +74,20 @@ pub enum Order {
     Before,
     /// `a` lies within `b`.
     During,
-    /// Both are under way at some instant.
+    /// Both spans are under way at some instant.
     Overlaps,
 }
 
 /// Property that two spans may share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SharedProperty {
-    /// Name of the service.
+    /// Name of the service that recorded the span.
     Service,
-    /// Name of the host.
+    /// Name of the host on which the span was recorded.
     Host,
-    /// Process.
+    /// Process that recorded the span.
     Process,
-    /// Value of this attribute, which both spans have.
+    /// Value of this attribute, which both spans must have.
     Attribute(Field),
 }
 
@@ -98,15 +98,16 @@ pub enum Selector {
     Where(Condition),
     /// Spans of the second selector whose parent is a span of the first.
     Child(Box<Selector>, Box<Selector>),
-    /// Spans of the second selector that are below a span of the first.
+    /// Spans of the second selector that are descendants of a span of the first.
     Descendant(Box<Selector>, Box<Selector>),
     /// Spans of the second selector that have the same parent as another span of the first.
     Sibling(Box<Selector>, Box<Selector>),
 }
 
 impl Formula {
-    /// Turns the formula into one about a whole request or burst. A part about one span has to hold
-    /// of any span. `always`, `until` and similar operators begin at the first span.
+    /// Returns the corresponding formula about a whole request or burst. A part about one span
+    /// becomes true if it holds for any span. `always`, `until` and similar operators begin at the
+    /// first span.
     #[must_use]
     pub fn of_whole(self) -> Self {
         let lift = |inner: Box<Self>| Box::new(inner.of_whole());
@@ -116,7 +117,7 @@ impl Formula {
             Self::Or(a, b) => Self::Or(lift(a), lift(b)),
             Self::Implies(a, b) => Self::Implies(lift(a), lift(b)),
             Self::Is(_) | Self::Pair(..) => Self::Some(When::ANYWHERE, Box::new(self)),
-            // "From the first span on" covers every span, whatever the clocks report.
+            // A range from the first span on covers every span, whatever the clocks report.
             Self::Some(when, inner) => Self::Some(when.of_whole(), inner),
             Self::All(when, inner) => Self::All(when.of_whole(), inner),
             Self::AtLeast(count, when, inner) => Self::AtLeast(count, when.of_whole(), inner),
@@ -144,7 +145,7 @@ impl Formula {
         };
         self.visit(&mut |part| match part {
             Part::Selector(selector) => selector.visit(&mut |condition| {
-                // The kernel's events are stored in another table.
+                // Kernel events are stored in another table.
                 if !condition.names_kernel() {
                     condition.visit_fields(&mut add);
                 }
@@ -201,7 +202,7 @@ enum Part<'a> {
 }
 
 impl When {
-    /// Every span of the request or burst.
+    /// Time range that covers every span of the request or burst.
     pub const ANYWHERE: Self = Self {
         side: Side::Anywhere,
         within_ns: None,

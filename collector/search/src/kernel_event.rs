@@ -1,20 +1,20 @@
-//! Kernel activity of a request, as formulas see it.
+//! Kernel events of a request, in the form in which formulas search them.
 
 use std::sync::Arc;
 
 /// Kind of a kernel event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum KernelKind {
-    /// System call.
+    /// A system call.
     SystemCall,
-    /// Thread off the processor.
+    /// An interval in which a thread was off the processor.
     OffCpu,
-    /// Wait for a lock.
+    /// A wait for a lock.
     LockWait,
 }
 
 impl KernelKind {
-    /// Every kind.
+    /// List of all kinds.
     pub const ALL: [Self; 3] = [Self::SystemCall, Self::OffCpu, Self::LockWait];
 
     /// Returns the name of the kind in formulas.
@@ -33,9 +33,10 @@ impl KernelKind {
 pub struct KernelEvent {
     /// Kind of the event.
     pub kind: KernelKind,
-    /// Name of the system call, reason why the thread was off the processor, or object of the wait.
+    /// Name of the system call, reason why the thread was off the processor, or lock that the
+    /// thread waited for.
     pub name: Arc<str>,
-    /// Host of the kernel.
+    /// Host on which the kernel ran.
     pub host: Arc<str>,
     /// Span that caused the event; 0 if unknown.
     pub span_id: u64,
@@ -43,16 +44,16 @@ pub struct KernelEvent {
     pub start_ns: i64,
     /// End, in ns since the Unix epoch.
     pub end_ns: i64,
-    /// True if the event began before the kernel was recorded.
+    /// True if the event began before the recording of the kernel did.
     pub is_cut_open: bool,
     /// True if the end of the event was not recorded.
     pub is_cut_close: bool,
-    /// Further properties of the event.
+    /// Further properties of the event, as names and values.
     pub attributes: Vec<(&'static str, Arc<str>)>,
 }
 
 impl KernelEvent {
-    /// Returns the maximum number of bytes that the event occupies.
+    /// Returns an upper bound of the event's memory, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let texts = self.attributes.iter().map(|(_, value)| value.len() + 16);

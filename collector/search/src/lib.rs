@@ -29,17 +29,17 @@
 //!
 //! # Meaning
 //!
-//! A formula is about one span. A request satisfies it if some span of the request does. A formula
-//! that begins with a word about time (`always`, `at least`, `until` …) begins at the request's
-//! first span instead. The position of a span is its start: `a before b` compares start with start,
-//! `a then b` the end of `a` with the start of `b`.
+//! A formula is about one span. A request satisfies a formula if some span of the request does. A
+//! formula with an outer operator about time (`always`, `at least`, `until` …) is evaluated at the
+//! request's first span instead. The position of a span in time is its start. `a before b` compares
+//! the starts of both; `a then b` compares the end of `a` with the start of `b`.
 //!
-//! Braces that name `kernel` are about the kernel's events for the request, all others about spans.
-//! Words about time look at spans only, unless their operand names `kernel`.
+//! Braces that name `kernel` select kernel events of the request; all other braces select spans.
+//! Operators about time consider only spans, unless their operand names `kernel`.
 //!
-//! Truth has three values. A trace that a burst's edge cuts may have had a span that was not
-//! recorded. The order of two spans is unknown if their hosts' clocks may err by more than the time
-//! between them. In both cases a formula may be [`Truth::Unknown`].
+//! Truth has three values. A trace that is cut by a burst's edge may lack a span. The order of two
+//! spans is unknown if their hosts' clocks may err by more than the time between the spans. In both
+//! cases, a formula may be [`Truth::Unknown`].
 //!
 //! ```
 //! use stroboscope_search::{Truth, Unit, parse};

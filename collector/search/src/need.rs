@@ -1,29 +1,30 @@
-//! Necessary conditions of a formula: spans that a request must have, so that requests without them
+//! Necessary conditions of a formula: spans that a request must have. Requests without these spans
 //! need not be read.
 //!
-//! The conditions apply only to requests that were recorded completely: in other requests, a
-//! missing span makes nothing false. Operators that require absence, such as `never`, add no
-//! condition.
+//! The conditions apply only to requests that were recorded completely. In other requests, a
+//! missing span does not prove that the formula is false. Operators that require absence, such as
+//! `never`, add no condition.
 
 use super::condition::{Comparison, Condition, FieldReading, Value};
 use super::field::Field;
 use super::formula::{Formula, Selector};
 
-/// Tree of the spans that a request must have.
+/// Boolean combination of the spans that a request must have.
 #[derive(Clone, Debug, PartialEq)]
 enum Tree {
     /// No span is necessary.
     Anything,
-    /// A span that meets the condition with this number.
+    /// A span that meets the condition with this index is necessary.
     Span(usize),
     All(Vec<Tree>),
     Any(Vec<Tree>),
 }
 
-/// Spans that a request must have for a formula to hold.
+/// Spans that a request must have for a formula to hold, given by conditions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requirement {
-    /// Conditions on spans; the index of each is its bit in [`is_met`](Requirement::is_met).
+    /// Conditions on spans. The index of a condition is the number of its bit in
+    /// [`is_met`](Requirement::is_met).
     spans: Vec<Condition>,
     tree: Tree,
 }
@@ -35,9 +36,9 @@ pub struct FieldFacts {
     pub is_unknown: bool,
     /// True if some spans may lack the field.
     pub may_be_absent: bool,
-    /// Every text value that occurs.
+    /// Complete list of the text values that occur.
     pub texts: Vec<String>,
-    /// Range of the numeric values.
+    /// Range of the numeric values; `None` if there are none.
     pub between: Option<(f64, f64)>,
 }
 
@@ -51,7 +52,7 @@ impl FieldFacts {
         }
     }
 
-    /// Returns the facts of a field with one text.
+    /// Returns the facts of a field that has this text in all spans.
     #[must_use]
     pub fn text(text: &str) -> Self {
         Self {
@@ -60,7 +61,8 @@ impl FieldFacts {
         }
     }
 
-    /// Adds `others` for the spans that may lack this field.
+    /// Adds the facts `others` for the spans that may lack this field. If no span lacks it, or
+    /// nothing is known, returns the facts unchanged.
     #[must_use]
     pub fn or_else(mut self, others: impl FnOnce() -> Self) -> Self {
         if self.is_unknown || !self.may_be_absent {
@@ -96,7 +98,7 @@ impl FieldFacts {
     }
 }
 
-/// Possible outcomes of a condition: it may hold, and it may fail.
+/// Possible outcomes of a condition: whether it may hold, and whether it may fail.
 #[derive(Clone, Copy)]
 struct May {
     hold: bool,
@@ -118,7 +120,7 @@ impl May {
 }
 
 impl Condition {
-    /// Reports whether the condition may hold of a span about which only these facts are known.
+    /// Reports whether the condition may hold for a span of which only these facts are known.
     pub fn may_hold(&self, facts: &impl Fn(&Field) -> FieldFacts) -> bool {
         self.may(facts).hold
     }
@@ -155,8 +157,7 @@ impl Condition {
         }
     }
 
-    /// Evaluates a condition on the facts of one field. Numbers stay numbers, whichever field they
-    /// are from.
+    /// Evaluates a condition about one field on the facts of that field.
     fn of_values(&self, facts: &FieldFacts) -> May {
         if facts.is_unknown {
             return EITHER;
@@ -198,25 +199,26 @@ impl Requirement {
         };
         need.tree = need.for_holding(formula);
         if need.spans.len() > u64::BITS as usize {
-            // Formulas with that many conditions are not worth a second word of bits.
+            // Formulas with more conditions are too rare to justify a second word of bits.
             (need.spans, need.tree) = (Vec::new(), Tree::Anything);
         }
         need
     }
 
-    /// Returns the conditions on spans, by number.
+    /// Returns the conditions on spans, by index.
     #[must_use]
     pub fn spans(&self) -> &[Condition] {
         &self.spans
     }
 
-    /// Reports whether no span is necessary, so that every request has to be read.
+    /// Reports whether no span is necessary. Every request must be read then.
     #[must_use]
     pub fn is_anything(&self) -> bool {
         self.is_met(0)
     }
 
-    /// Reports whether the spans whose bits are set meet the necessary conditions.
+    /// Reports whether a request may satisfy the formula. Bit `i` of `there` means that it may have
+    /// a span that meets condition `i`.
     #[must_use]
     pub fn is_met(&self, there: u64) -> bool {
         self.tree.is_met(there)
@@ -231,7 +233,8 @@ impl Requirement {
             }
             Formula::Or(a, b) => Tree::Any(vec![self.for_holding(a), self.for_holding(b)]),
             Formula::Implies(a, b) => Tree::Any(vec![self.for_failing(a), self.for_holding(b)]),
-            // Each of these includes the span itself.
+            // The spans of `Some` and `All` include the span itself, so at least one span must
+            // satisfy the inner formula.
             Formula::Some(_, inner) | Formula::All(_, inner) => self.for_holding(inner),
             Formula::AtLeast(0, ..) => Tree::Anything,
             Formula::AtLeast(_, _, inner) => self.for_holding(inner),
@@ -251,7 +254,7 @@ impl Requirement {
 
     fn selected(&mut self, selector: &Selector) -> Tree {
         match selector {
-            // The kernel's events are in another table, by time and not by request.
+            // Kernel events are in another table, by time instead of by request.
             Selector::Where(condition) if condition.names_kernel() => Tree::Anything,
             Selector::Where(condition) => {
                 let known = self.spans.iter().position(|known| known == condition);

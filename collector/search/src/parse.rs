@@ -1,4 +1,4 @@
-//! Recursive-descent parser from text to formula, with one function for each rule of the grammar.
+//! Recursive-descent parser of formulas, with one function for each rule of the grammar.
 
 mod condition;
 mod traceql;
@@ -19,11 +19,11 @@ const FORMULA: &str = "a formula, such as `{ name = \"read\" }` or `always …`"
 const OPERATORS: &str =
     "`then`, `before`, `during`, `overlaps`, `until`, `since`, `and`, `or`, `implies` or the end";
 
-/// Parses a formula about a request or burst as a whole. TraceQL is a subset of the language, and
-/// has the meaning that it has in Tempo.
+/// Parses a formula about a whole request or burst. TraceQL is a subset of the language, with the
+/// same meaning as in Tempo.
 ///
 /// # Errors
-/// Returns the first place that does not match the grammar.
+/// Returns the first position at which the text does not match the grammar, with the expected text.
 pub fn parse(text: &str) -> Result<Formula, SyntaxError> {
     if text.chars().count() > CHARACTERS_MAX {
         return Err(SyntaxError::new(
@@ -55,7 +55,7 @@ const fn side(is_past: bool) -> Side {
 }
 
 struct Parser {
-    /// Tokens; the last one is the end.
+    /// Tokens of the text; the last token marks the end.
     tokens: Vec<Token>,
     at: usize,
     depth: u32,
@@ -125,7 +125,7 @@ impl Parser {
         parsed
     }
 
-    /// Parses `a implies b`, which binds least.
+    /// Parses `a implies b`, the operator with the lowest precedence.
     fn formula(&mut self) -> ParseResult<Formula> {
         self.deeper(|parser| {
             let left = parser.or()?;
@@ -165,7 +165,7 @@ impl Parser {
         Ok(Formula::Until(Box::new(left), when, Box::new(right)))
     }
 
-    /// Parses `a then b within 5ms then c`. Each formula is related to the next.
+    /// Parses `a then b within 5ms then c`. Each operator relates a formula to the next formula.
     fn pair(&mut self) -> ParseResult<Formula> {
         let mut done = Vec::new();
         let mut last = self.prefix()?;
@@ -190,8 +190,8 @@ impl Parser {
         .find_map(|(word, order)| self.take_word(word).then_some(order))
     }
 
-    /// Parses `within 5ms`, `at the same host`, `with the same .block`, `in another request`, in
-    /// any order.
+    /// Parses qualifiers such as `within 5ms`, `at the same host`, `with the same .block` and
+    /// `in another request`, in any order.
     fn qualifiers(&mut self, order: Order) -> ParseResult<Relation> {
         let mut relation = Relation {
             order,
@@ -241,7 +241,7 @@ impl Parser {
         }
     }
 
-    /// Parses an optional `within 5ms`.
+    /// Parses an optional `within 5ms`. Returns the duration in ns, or `None` if there is none.
     fn within(&mut self) -> ParseResult<Option<u64>> {
         if !self.take_word("within") {
             return Ok(None);
@@ -293,7 +293,7 @@ impl Parser {
         self.primary()
     }
 
-    /// Parses `at least 3 of {…} within 5ms`, `at most 3 of {…}`.
+    /// Parses formulas such as `at least 3 of {…} within 5ms` and `at most 3 of {…}`.
     fn at_least(&mut self) -> ParseResult<Formula> {
         self.need_word("at")?;
         let is_most = self.is_word("most");
@@ -312,8 +312,8 @@ impl Parser {
             },
         };
         Ok(if is_most {
-            // The limit applies to every stretch of time, not only to the one from the first span
-            // on.
+            // The limit applies to every stretch of time, not only to the stretch that begins at
+            // the first span.
             let more = Formula::AtLeast(count.saturating_add(1), when, of);
             Formula::Not(Box::new(Formula::Some(When::ANYWHERE, Box::new(more))))
         } else {
@@ -341,7 +341,7 @@ impl Parser {
         } else {
             return Err(self.expected(FORMULA));
         };
-        // Further selectors may follow: `{…} >> {…}`.
+        // Further selectors may follow, as in `{…} >> {…}`.
         while let Formula::Is(left) = &formula {
             let left = Box::new(left.clone());
             let related = |right: Box<Selector>, sign: &str| match sign {

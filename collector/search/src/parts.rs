@@ -1,9 +1,9 @@
 //! Evaluates conditions about the events and links of a span.
 //!
-//! A condition in braces that names events holds of a span if it holds for one of the span's
-//! events. Both sides of `&&` are about the same event. The operand of `!` is evaluated on all
-//! events anew. A span without events is evaluated as having one event without any field. Links are
-//! treated in the same way.
+//! A condition in braces that names events holds for a span if it holds for at least one of the
+//! span's events. Both sides of `&&` are about the same event. `!` negates its operand for the
+//! whole span: it holds if the operand holds for no event. A span without events counts as having
+//! one event without fields. Links are treated in the same way.
 
 use serde_json::Value;
 use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord};
@@ -14,10 +14,11 @@ use super::span_facts::is_cut_close;
 use super::truth::Truth;
 use super::unit::{AttributeRef, Unit, UnitRecord};
 
-/// First event number of log lines.
+/// Lowest event number of log lines. Events of a span have lower numbers, see
+/// [`RecordOwner::InSpan`].
 const LOG_LINES_FROM: u32 = u32::MAX / 2;
 
-/// Event, seen from its span.
+/// Event of a span, with the values that conditions may name.
 struct EventSeen<'a> {
     name: Option<&'a str>,
     since_ns: Option<i64>,
@@ -30,12 +31,12 @@ struct LinkSeen {
     attributes: Vec<(String, String)>,
 }
 
-/// One event or link among those of a span.
+/// One event or link of a span.
 enum Part<T> {
     One(T),
-    /// The span has none.
+    /// The span has no event (or link).
     None,
-    /// The span may have had one that was not recorded.
+    /// The span may have an event (or link) that was not recorded.
     Unseen,
 }
 
@@ -78,7 +79,7 @@ impl EventSeen<'_> {
 }
 
 impl LinkSeen {
-    /// Parses the links from an attribute that contains a list in JSON.
+    /// Parses links from the JSON list in the span's attribute. Returns no links for other text.
     fn all(json: &str) -> Vec<Self> {
         let Ok(Value::Array(links)) = serde_json::from_str(json) else {
             return Vec::new();
@@ -117,7 +118,7 @@ impl LinkSeen {
 }
 
 impl Unit<'_> {
-    /// Evaluates a condition on the span, log event or kernel event at a place.
+    /// Evaluates a condition on the span, log event or kernel event at `place`.
     pub(super) fn is(&self, place: usize, condition: &Condition) -> Truth {
         let (names_events, names_links) = condition.names_parts();
         if !names_events && !names_links {
@@ -180,7 +181,7 @@ fn is_cut(span: &SpanRecord) -> bool {
     span.flags.contains(SpanFlags::CUT_OPEN) || is_cut_close(span)
 }
 
-/// Condition with the operands of `!` already evaluated on all events and links.
+/// Condition in which each `!` has already been replaced by its truth for all events and links.
 enum PartialCondition<'c> {
     Leaf(&'c Condition),
     Known(Truth),
@@ -203,8 +204,8 @@ impl<'c> PartialCondition<'c> {
         }
     }
 
-    /// Evaluates the condition on every pair of an event and a link, and combines the results with
-    /// "or".
+    /// Evaluates the condition on every pair of an event and a link. The result is the disjunction
+    /// of all.
     fn any<'s>(
         &self,
         (events, links): (usize, usize),

@@ -8,12 +8,12 @@ use super::formula::Selector;
 use super::truth::Truth;
 use super::unit::{NEVER_NS, Unit, UnitRecord};
 
-/// Place of a span's parent.
+/// Parent of a span, as an index into the unit's spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Parent {
     /// The span has no parent.
     None,
-    /// The span has a parent that was not recorded, or not seen.
+    /// The span has a parent that was not recorded.
     Unseen,
     At(usize),
 }
@@ -114,14 +114,15 @@ impl Unit<'_> {
         siblings
     }
 
-    /// Reports whether every span that starts in this range was recorded.
+    /// Reports whether every span that starts in this range was recorded. Times are in ns since the
+    /// Unix epoch.
     pub(super) fn is_all_seen(&self, from_ns: i64, to_ns: i64) -> bool {
         self.seen
             .is_some_and(|(seen_from, seen_to)| seen_from <= from_ns && to_ns <= seen_to)
     }
 }
 
-/// Returns, for each span, whether something holds of a span above it.
+/// Evaluates, for each span, whether `holds` is true for at least one of its ancestors.
 fn below(parents: &[Parent], holds: &[Truth]) -> Vec<Truth> {
     let mut found: Vec<Option<Truth>> = vec![None; parents.len()];
     for start in 0..parents.len() {
@@ -134,7 +135,7 @@ fn below(parents: &[Parent], holds: &[Truth]) -> Vec<Truth> {
             match parents[at] {
                 Parent::None => break Truth::False,
                 Parent::Unseen => break Truth::Unknown,
-                // A span that claims to be its own ancestor gives no information.
+                // A cycle of parents gives no information.
                 Parent::At(_) if way.len() > parents.len() => break Truth::Unknown,
                 Parent::At(parent) => at = parent,
             }

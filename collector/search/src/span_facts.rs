@@ -1,9 +1,9 @@
-//! Kind and status of a span in OpenTelemetry's terms, derived from the stored fields.
+//! Derives the kind and status of a span, in OpenTelemetry's terms, from its stored fields.
 
 use stroboscope_analysis::flow::is_failure;
 use stroboscope_analysis::record::{SpanFlags, SpanRecord};
 
-/// Returns the kind of a span whose attributes do not contain it.
+/// Returns the kind of a span whose attributes do not state its kind.
 #[must_use]
 pub fn kind_of(span: &SpanRecord) -> &'static str {
     if span.flags.contains(SpanFlags::SERVER) {
@@ -11,14 +11,15 @@ pub fn kind_of(span: &SpanRecord) -> &'static str {
     } else if span.flags.contains(SpanFlags::CLIENT) {
         "client"
     } else if span.process != 0 {
-        // The project's own SDK has no other kinds.
+        // The Stroboscope SDK records no other kinds.
         "internal"
     } else {
         "unspecified"
     }
 }
 
-/// Returns the status of a span, given its attributes `error` and `otel.status_code`.
+/// Returns the status of a span: `error`, `ok` or `unset`. `error` and `code` are the values of its
+/// attributes `error` and `otel.status_code`.
 #[must_use]
 pub fn status_of(span: &SpanRecord, error: Option<&str>, code: Option<&str>) -> &'static str {
     if span.flags.contains(SpanFlags::PANICKED) || error.is_some_and(is_failure) {
@@ -30,8 +31,8 @@ pub fn status_of(span: &SpanRecord, error: Option<&str>, code: Option<&str>) -> 
     }
 }
 
-/// Reports whether `otel.own_names` lists a name. If so, the attribute was recorded on the span
-/// itself and is not derived from another field.
+/// Reports whether the attribute `otel.own_names`, given by its value, lists a name. A listed
+/// attribute was recorded on the span itself, and was not derived from another field.
 #[must_use]
 pub fn is_own_name(name: &str, own_names: Option<&str>) -> bool {
     own_names.is_some_and(|names| names.contains(&format!("\"{name}\"")))

@@ -1,5 +1,5 @@
-//! Reports whether a span lies within another one, or overlaps it, from the latest end among the
-//! spans that started before, clock by clock.
+//! Decides whether a span lies within another span, or overlaps it. For each clock, it looks up the
+//! latest end of the spans that started before.
 
 use rustc_hash::FxHashMap;
 
@@ -8,8 +8,8 @@ use super::formula::{Order, Relation};
 use super::truth::Truth;
 use super::unit::Unit;
 
-/// Latest end, and latest end among other owners. A span that must not pair with its own owner uses
-/// the second one.
+/// Latest end, its owner, and the latest end of other owners. A span must not pair with its own
+/// owner, so it may need the latter.
 #[derive(Clone, Copy, Debug)]
 struct Latest {
     end_ns: i64,
@@ -53,7 +53,7 @@ impl Latest {
     }
 }
 
-/// Latest end of all spans up to each start, in order of start.
+/// Starts in ascending order, and for each the latest end of the spans that started up to it.
 #[derive(Debug, Default)]
 struct Ends {
     starts_ns: Vec<i64>,
@@ -67,8 +67,8 @@ impl Ends {
         self.latest.push(before.with(end_ns, owner));
     }
 
-    /// Reports whether a span of another owner starts at `start_ns` or before, and ends at `end_ns`
-    /// or later.
+    /// Reports whether a span of another owner starts at or before `start_ns` and ends at or after
+    /// `end_ns`.
     fn has(&self, start_ns: i64, end_ns: i64, owner: u32) -> bool {
         let until = self.starts_ns.partition_point(|at| *at <= start_ns);
         let latest = until.checked_sub(1).and_then(|last| self.latest.get(last));
@@ -83,12 +83,12 @@ struct OfClock {
     possible: Ends,
 }
 
-/// Spans that match, by group and clock.
+/// Ends of the matching spans, by group and clock.
 #[derive(Debug)]
 pub(super) struct SpanIntervals {
     groups: Groups,
     ends: FxHashMap<(u32, u32), Vec<OfClock>>,
-    /// True if owners are whole requests instead of single spans.
+    /// True if the owner of a span is its request, false if it is the span itself.
     by_request: bool,
     order: Order,
 }
@@ -149,7 +149,7 @@ impl SpanIntervals {
         of_group.get_mut(at)
     }
 
-    /// Reports whether a span is related to one of the matching spans.
+    /// Evaluates whether a span is related to at least one of the matching spans.
     pub(super) fn is_related(&self, unit: &Unit<'_>, place: usize) -> Truth {
         let span = &unit.spans[place];
         let owner = self.owner(unit, place);

@@ -1,12 +1,12 @@
-//! Spans that the selectors of a formula match, as TraceQL reports them. A witness is only one of
-//! them.
+//! Finds all spans that the selectors of a formula match, as TraceQL reports them. A witness has
+//! only enough of them to show that the formula holds.
 
 use super::formula::{Formula, Selector};
 use super::unit::Unit;
 
 impl Unit<'_> {
-    /// Returns the places of the spans that certainly match a selector of the formula, in order of
-    /// time, each once.
+    /// Returns the indices of the spans that certainly match a selector of the formula, in order of
+    /// time and without duplicates.
     #[must_use]
     pub fn spanset(&self, formula: &Formula) -> Vec<usize> {
         let mut selectors = Vec::new();

@@ -5,11 +5,11 @@ use std::fmt;
 /// Syntax error: a position, the expected text and the text found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
-    /// Column from 1, in characters.
+    /// Column of the error, in characters, counted from 1.
     pub column: usize,
-    /// Description of the text expected there.
+    /// Description of the text expected at the column.
     pub expected: String,
-    /// Description of the text found there.
+    /// Description of the text found at the column.
     pub found: String,
 }
 
@@ -22,10 +22,10 @@ impl SyntaxError {
         }
     }
 
-    /// Returns the formula with a mark below the position.
+    /// Returns the formula, with a `^` in a second line below the position of the error.
     #[must_use]
     pub fn marked(&self, formula: &str) -> String {
-        // Long formulas are cut to the part around the position.
+        // Only the part of a long formula around the position is shown.
         let from = self.column.saturating_sub(60);
         let shown: String = formula
             .chars()

@@ -8,7 +8,7 @@ use super::syntax_error::SyntaxError;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token {
     pub(super) kind: Kind,
-    /// Column from 1, in characters.
+    /// Column at which the token begins, in characters, counted from 1.
     pub(super) column: usize,
 }
 
@@ -21,7 +21,7 @@ pub(super) enum Kind {
     /// Quoted text.
     Text(String),
     Number(f64),
-    /// Number with a unit of time, in ns.
+    /// Number with a unit of time, converted to ns.
     Duration(f64),
     End,
 }
@@ -39,7 +39,7 @@ impl Kind {
     }
 }
 
-/// Signs, longer ones first.
+/// Signs of the language. A longer sign comes before its prefixes.
 const SIGNS: [&str; 19] = [
     ">>", ">=", "<=", "!=", "=~", "!~", "&&", "||", "{", "}", "(", ")", ">", "<", "=", "!", "~",
     "|", ",",
@@ -49,7 +49,7 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | ':' | '/')
 }
 
-/// Splits a text into tokens. The last one is the end.
+/// Splits a text into tokens. The last token is [`Kind::End`].
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, SyntaxError> {
     let chars: Vec<char> = text.chars().collect();
     let mut found = Vec::new();
@@ -128,7 +128,7 @@ fn number(rest: &[char], column: usize) -> Result<(Kind, usize), SyntaxError> {
         .take_while(|(at, c)| is_of_number(c) || (*at == 0 && **c == '-'))
         .map(|(_, c)| *c)
         .collect();
-    // Exponent, as in `1e5` and `2.5e-3`, but not the beginning of a unit.
+    // An exponent, as in `1e5` and `2.5e-3`, needs digits; otherwise, the `e` begins a unit.
     let power: String = rest
         .iter()
         .skip(digits.len())

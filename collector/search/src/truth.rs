@@ -1,7 +1,7 @@
 //! Three-valued logic, for traces that may be cut and hosts whose clocks may err.
 
-/// Truth value of Kleene's strong three-valued logic. `Unknown`: the trace is cut there, or
-/// instants are too close to order.
+/// Truth value of Kleene's strong three-valued logic. `Unknown` means that a part of the trace was
+/// not recorded, or that two instants are too close to order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Truth {
     /// Certainly false.
@@ -14,19 +14,20 @@ pub enum Truth {
 }
 
 impl Truth {
-    /// Returns the conjunction.
+    /// Returns the conjunction (logical and) of both values.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         self.min(other)
     }
 
-    /// Returns the disjunction.
+    /// Returns the disjunction (logical or) of both values.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         self.max(other)
     }
 
-    /// Returns true if it surely holds, false if it cannot hold, and unknown otherwise.
+    /// Returns `True` for a fact that surely holds, `False` if it is not even possible, and
+    /// `Unknown` otherwise.
     #[must_use]
     pub fn from_bounds(surely: bool, possibly: bool) -> Self {
         match (surely, possibly) {
@@ -36,13 +37,13 @@ impl Truth {
         }
     }
 
-    /// Reports whether the value is not false.
+    /// Reports whether the value is `True` or `Unknown`.
     #[must_use]
     pub fn is_possible(self) -> bool {
         self != Self::False
     }
 
-    /// Reports whether the value is true.
+    /// Reports whether the value is `True`.
     #[must_use]
     pub fn is_sure(self) -> bool {
         self == Self::True

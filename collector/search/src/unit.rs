@@ -1,4 +1,4 @@
-//! Spans of a request or of a burst, with the certain part of their order.
+//! Spans of a request or a burst, with the certainty of their order in time.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ pub struct Unit<'a> {
     /// Time range in which every span that starts was recorded, in ns since the Unix epoch; `None`
     /// if there is no such range.
     pub(super) seen: Option<(i64, i64)>,
-    /// True if the kernel's events of that range were recorded as well.
+    /// True if the kernel events of the range `seen` were also recorded completely.
     is_kernel_seen: bool,
     has_kernel: bool,
     /// True for the recording of a burst, false for a whole request.
     is_burst: bool,
 }
 
-/// Span with its possible instants.
+/// Span, log event or kernel event, with the instants at which it may have started and ended.
 #[derive(Debug)]
 pub(super) struct UnitSpan<'a> {
     pub(super) record: UnitRecord<'a>,
@@ -43,13 +43,13 @@ pub(super) struct UnitSpan<'a> {
     pub(super) attributes: (u32, u32),
 }
 
-/// Span, kernel event, or log event. A log event takes no time.
+/// Record of a span, a kernel event or a log event. A log event takes no time.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum UnitRecord<'a> {
     Span(&'a SpanRecord),
     Kernel {
         event: &'a KernelEvent,
-        /// Span that caused the kernel event, if it was recorded.
+        /// Span that caused the kernel event; `None` if that span is unknown or was not recorded.
         of: Option<&'a SpanRecord>,
     },
     Event {
@@ -60,7 +60,7 @@ pub(super) enum UnitRecord<'a> {
     },
 }
 
-/// Range of possible instants, in ns since the Unix epoch by the clock that recorded them.
+/// Range of possible instants, in ns since the Unix epoch, by the clock of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Instant {
     pub(super) from_ns: i64,
@@ -71,7 +71,7 @@ pub(super) struct Instant {
 pub(super) struct RequestSeen<'a> {
     pub(super) records: &'a TraceRecords,
     pub(super) root: Option<&'a SpanRecord>,
-    /// Attributes of every span and event, in order of owner: (owner, key, value).
+    /// Attributes of all spans and events of the request, in order of owner.
     pub(super) attributes: Vec<AttributeRef<'a>>,
     pub(super) kinds: bool,
 }
@@ -80,8 +80,9 @@ pub(super) struct RequestSeen<'a> {
 pub(super) type AttributeRef<'a> = (RecordOwner, &'a Arc<str>, &'a Arc<str>);
 
 impl<'a> Unit<'a> {
-    /// Returns a unit of one request. A trace with a root and no cut span was recorded completely,
-    /// unless records were lost.
+    /// Returns a unit of one request. `has_losses` is true if records of the request may have been
+    /// lost. Without losses, a trace with a root and without cut spans counts as completely
+    /// recorded.
     #[must_use]
     pub fn of_request(records: &'a TraceRecords, has_losses: bool) -> Self {
         let seen = (!has_losses).then(|| Self::seen_of(records));
@@ -91,15 +92,15 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Reports whether a request was recorded completely, so that a span that is missing never
-    /// existed.
+    /// Reports whether a request was recorded completely, provided that no records were lost. Every
+    /// span that a complete request lacks never existed.
     #[must_use]
     pub fn is_whole(records: &TraceRecords) -> bool {
         Self::seen_of(records) == (-NEVER_NS, NEVER_NS)
     }
 
-    /// Returns the time range in which every span that starts was recorded, provided that none was
-    /// lost.
+    /// Returns the time range in which every span that starts was recorded, provided that no
+    /// records were lost. Times are in ns since the Unix epoch.
     fn seen_of(records: &TraceRecords) -> (i64, i64) {
         let is_cut = |flag| records.spans.iter().any(|span| span.flags.contains(flag));
         let has_root = records.spans.iter().any(|span| span.parent_id == 0);
@@ -116,7 +117,8 @@ impl<'a> Unit<'a> {
         (from_ns, to_ns.unwrap_or(NEVER_NS))
     }
 
-    /// Adds kernel events, each with the index of its request. `is_seen`: the events are complete.
+    /// Adds kernel events, each with the index of its request. `is_seen` is true if the events are
+    /// complete.
     #[must_use]
     pub fn with_kernel(
         mut self,
@@ -183,7 +185,9 @@ impl<'a> Unit<'a> {
         self.has_kernel && matches!(self.spans[place].record, UnitRecord::Kernel { .. })
     }
 
-    /// Returns the place at which a formula about the whole unit is evaluated: the first span.
+    /// Returns the index of the span at which a formula about the whole unit is evaluated: the
+    /// first span. If there are only kernel events, it is the first of them for a formula that
+    /// names `kernel`, and `None` otherwise.
     pub(super) fn first(&self, formula: &Formula) -> Option<usize> {
         if !self.has_kernel {
             return (!self.is_empty()).then_some(0);
@@ -193,8 +197,8 @@ impl<'a> Unit<'a> {
         span.or((names_kernel && !self.is_empty()).then_some(0))
     }
 
-    /// Reports whether every span that starts in this range was recorded, and every kernel event if
-    /// the formula names `kernel`.
+    /// Reports whether every span that starts in this range was recorded. If the formula names
+    /// `kernel`, every kernel event must have been recorded, too.
     pub(super) fn is_all_seen_of(&self, names_kernel: bool, from_ns: i64, to_ns: i64) -> bool {
         (!names_kernel || self.is_kernel_seen) && self.is_all_seen(from_ns, to_ns)
     }
@@ -208,8 +212,8 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Returns a unit of several requests. `seen` is the time range in which every span that starts
-    /// was recorded; `None` if there is no such range.
+    /// Returns a unit of several requests. `seen` is the time range, in ns since the Unix epoch, in
+    /// which every span that starts was recorded; `None` if there is none.
     #[must_use]
     pub fn of(
         requests: impl IntoIterator<Item = &'a TraceRecords>,
@@ -263,7 +267,7 @@ impl<'a> Unit<'a> {
                 },
                 to_ns: span.start_ns,
             };
-            // Some clocks make spans end before they start.
+            // With some clocks, recorded spans end before they start.
             let end_ns = span.end_ns.max(span.start_ns);
             let end = Instant {
                 from_ns: end_ns,
@@ -307,23 +311,24 @@ impl<'a> Unit<'a> {
         });
     }
 
-    /// Returns the number of spans.
+    /// Returns the number of spans, log events and kernel events.
     #[must_use]
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Reports whether there are no spans.
+    /// Reports whether the unit is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// Returns the uncertainty in ns of the order of instants of two clocks.
+    /// Returns the maximum distance, in ns, of two timestamps of these clocks whose order is
+    /// uncertain.
     pub(super) fn slack_ns(&self, a: u32, b: u32) -> i64 {
         let (a, b) = (&self.clocks[a as usize], &self.clocks[b as usize]);
         if a.host == b.host && a.island == b.island {
-            // Times are whole multiples of the resolution, so an instant may lie up to one
+            // Times are whole multiples of the resolution, so an instant may lie almost one
             // resolution later.
             return a.resolution_ns.max(b.resolution_ns) - 1;
         }
@@ -351,7 +356,8 @@ impl<'a> Unit<'a> {
         )
     }
 
-    /// Returns the trace and the span's id, or the number of a log event.
+    /// Returns the trace and an id: the id of a span, the id of the span that caused a kernel
+    /// event, or the sequence number of a log event.
     #[must_use]
     pub fn names(&self, place: usize) -> (&'a TraceRecords, u64) {
         let span = &self.spans[place];
@@ -363,8 +369,9 @@ impl<'a> Unit<'a> {
         (self.requests[span.request as usize].records, id)
     }
 
-    /// Returns the service, the operation, and the recorded start and end in ns since the Unix
-    /// epoch.
+    /// Returns the service and the operation, with the recorded start and end in ns since the Unix
+    /// epoch. For a kernel event, the names are its kind and name; for a log event, its task and
+    /// name.
     #[must_use]
     pub fn describe(&self, place: usize) -> (&'a str, &'a str, i64, i64) {
         let span = &self.spans[place];
@@ -383,7 +390,8 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Returns `None` for a kernel event whose span was not recorded.
+    /// Returns the service, or the task of a log event; `None` for a kernel event whose span was
+    /// not recorded.
     pub(super) fn service(&self, place: usize) -> Option<&'a str> {
         match self.spans[place].record {
             UnitRecord::Span(span) => Some(&span.service),
@@ -392,7 +400,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Reports whether a span may have values that were not recorded.
+    /// Reports whether a span may have had values that were not recorded.
     pub(super) fn may_have_more(&self, place: usize) -> bool {
         let span = &self.spans[place];
         span.is_cut_open || matches!(span.record, UnitRecord::Kernel { of: None, .. })
@@ -414,7 +422,8 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Reports whether a gap lies in a range, ends included.
+    /// Evaluates whether a gap, given by its bounds, lies in a range. Both ends belong to the
+    /// range.
     pub(super) fn is_in((low, high): (i64, i64), (least, most): (i64, i64)) -> Truth {
         Truth::from_bounds(low >= least && high <= most, high >= least && low <= most)
     }

@@ -4,7 +4,7 @@ use super::formula::{Side, When};
 use super::truth::Truth;
 use super::unit::{Instant, NEVER_NS, Unit};
 
-/// Starts of spans, as recorded or mirrored in time. Mirroring turns the past into the future.
+/// Starts of spans, as recorded or mirrored in time. Mirroring turns `since` into `until`.
 struct Starts<'u, 'a> {
     unit: &'u Unit<'a>,
     is_mirrored: bool,
@@ -42,7 +42,7 @@ impl Starts<'_, '_> {
         }
     }
 
-    /// Reports whether one exact clock recorded every start.
+    /// Reports whether one exact clock recorded all starts.
     fn are_exact(&self) -> bool {
         let unit = self.unit;
         let is_known = |place: usize| {
@@ -81,8 +81,8 @@ impl Unit<'_> {
     }
 }
 
-/// Returns `Unknown` if a span could have started unseen, in time and before the first span that
-/// breaks the formula.
+/// Returns `Unknown` if an unrecorded span could have started within `within_ns` and before
+/// `broken_ns`, the first start that breaks the formula. Returns `False` otherwise.
 fn unseen(starts: &Starts<'_, '_>, place: usize, broken_ns: i64, within_ns: i64) -> Truth {
     let (_, start) = starts.at(place);
     let to_ns = start.to_ns.saturating_add(within_ns).min(broken_ns);
@@ -90,7 +90,8 @@ fn unseen(starts: &Starts<'_, '_>, place: usize, broken_ns: i64, within_ns: i64)
     Truth::from_bounds(false, !is_seen)
 }
 
-/// Evaluates exact starts in order of time, by the first span that breaks the formula.
+/// Evaluates all spans if their starts are exact: `until` must match no later than the first span
+/// that breaks the formula.
 fn exactly(
     starts: &Starts<'_, '_>,
     holds: &[Truth],
@@ -103,8 +104,8 @@ fn exactly(
         .iter()
         .map(|place| starts.at(*place).1.to_ns)
         .collect();
-    // For each span: the first start at or after it that certainly breaks the formula, and the
-    // first that may. The sums count the matches of `until`.
+    // For each span, the first start at or after it that certainly breaks the formula, and the
+    // first start that may break it.
     let (mut false_ns, mut unsure_ns) = (i64::MAX, i64::MAX);
     let mut first_broken = vec![(i64::MAX, i64::MAX); order.len()];
     for (at, place) in order.iter().enumerate().rev() {
@@ -144,8 +145,8 @@ fn exactly(
     found
 }
 
-/// Two least values, with the owner of the first. Together they give the least value of all spans
-/// but any one.
+/// The two least values of all spans, with the span that has the first. They give the least value
+/// of all spans except any given span.
 #[derive(Clone, Copy)]
 struct Least {
     first: (i64, usize),
@@ -176,7 +177,7 @@ impl Least {
     }
 }
 
-/// Evaluates one span with every uncertainty.
+/// Evaluates one span with inexact starts.
 fn one(
     starts: &Starts<'_, '_>,
     holds: &[Truth],
@@ -185,8 +186,8 @@ fn one(
     place: usize,
 ) -> Truth {
     let unit = starts.unit;
-    // Per clock: the earliest instants at which the formula is certainly broken, and at which it
-    // may be.
+    // Per clock, the earliest instants at which the formula is certainly broken, and the earliest
+    // at which it may be.
     let mut sure = vec![Least::NONE; unit.clocks() as usize];
     let mut possible = sure.clone();
     let mut broken_ns = i64::MAX;

@@ -1,4 +1,4 @@
-//! Values of the fields of a span.
+//! Reads the values of the fields of a span.
 
 use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord};
 
@@ -33,7 +33,8 @@ impl<'a> Unit<'a> {
         self.own(&self.spans[place])
     }
 
-    /// Returns the attributes of these owners, in the request of the span at a place.
+    /// Returns the attributes of the owners from `first` to `last`, in the request of the span at
+    /// `place`.
     pub(super) fn attributes_between(
         &self,
         place: usize,
@@ -46,7 +47,7 @@ impl<'a> Unit<'a> {
         attributes.get(from..to).unwrap_or_default()
     }
 
-    /// Returns the value of a field of a span.
+    /// Returns the value of a field of the span, log event or kernel event at `place`.
     pub(super) fn said(&self, place: usize, field: &Field) -> FieldReading<'a> {
         let span = &self.spans[place];
         let request = &self.requests[span.request as usize];
@@ -84,7 +85,8 @@ impl<'a> Unit<'a> {
                 match said {
                     [Some(name), ..] => FieldReading::Text(name),
                     [None, None, None] => FieldReading::Text(self.host(place)),
-                    // Another part of the resource supplies the host's name.
+                    // Another attribute of the resource supplied the host's name, so `host.name`
+                    // itself is absent.
                     _ => FieldReading::Nothing,
                 }
             }
@@ -94,7 +96,7 @@ impl<'a> Unit<'a> {
                 said_or_unseen(said, span)
             }
             Field::Attribute(key) => said_or_unseen(self.attribute_of(span, key), span),
-            // A span as a whole has no single event or link; see `Unit::is`.
+            // `Unit::is` evaluates conditions about events and links one by one.
             Field::Event(_) | Field::Link(_) => FieldReading::Unseen,
         }
     }
@@ -119,7 +121,7 @@ impl<'a> Unit<'a> {
     }
 
     /// Returns an attribute that an importer derived from another field of the span. Returns `None`
-    /// if the span itself recorded an attribute of that name.
+    /// if there is no such attribute, or if the span itself recorded an attribute of that name.
     fn made(&self, span: &UnitSpan<'a>, name: &str) -> Option<&'a str> {
         let said = self.attribute_of(span, name)?;
         (!is_own_name(name, self.attribute_of(span, OWN_NAMES))).then_some(said)

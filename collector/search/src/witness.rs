@@ -6,7 +6,7 @@ use super::truth::Truth;
 use super::unit::Unit;
 
 impl Unit<'_> {
-    /// Reports whether two spans are related, regardless of the formulas that they satisfy.
+    /// Evaluates whether two spans are related, regardless of the formulas that they satisfy.
     pub(super) fn is_related(&self, a: usize, relation: &Relation, b: usize) -> Truth {
         if a == b {
             return Truth::False;
@@ -40,7 +40,7 @@ impl Unit<'_> {
         is_shared.and(in_order)
     }
 
-    /// Reports whether a span starts in the range that another span looks at.
+    /// Evaluates whether span `other` starts in the time range `when` of span `place`.
     pub(super) fn is_when(&self, place: usize, when: When, other: usize) -> Truth {
         if place == other {
             return Truth::True;
@@ -51,8 +51,8 @@ impl Unit<'_> {
         Self::is_in(gap, (stretch.least_ns, stretch.most_ns))
     }
 
-    /// Adds the spans that make a formula at least as true as `truth` at a span. Absence has no
-    /// witness.
+    /// Adds the spans that show that a formula is at least `truth` for a span, where `Unknown` is
+    /// less than `True`. Operators that require absence, such as `not` and `always`, add no span.
     pub(super) fn witness(
         &self,
         formula: &Formula,

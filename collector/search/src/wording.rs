@@ -1,4 +1,4 @@
-//! Text form of conditions.
+//! Formats conditions as text, in the notation of formulas.
 
 use std::fmt;
 

@@ -7,8 +7,8 @@
 #[cfg(target_os = "linux")]
 pub use rustix::thread::CapabilitySet;
 
-/// Returns the capability that lets the calling thread change eBPF maps: CAP_SYS_ADMIN before Linux
-/// 5.8, CAP_BPF since.
+/// Returns the capability with which the calling thread changes eBPF maps: CAP_BPF if the thread
+/// has it, else CAP_SYS_ADMIN. CAP_BPF exists since Linux 5.8.
 #[cfg(target_os = "linux")]
 pub fn bpf() -> CapabilitySet {
     match rustix::thread::capabilities(None) {
@@ -25,7 +25,7 @@ pub fn drop_all() {
 }
 
 /// Drops the calling thread's capabilities except those that every collector needs and the ones in
-/// `needed`. Logs a failure.
+/// `needed`. Logs a warning if that fails.
 #[cfg(target_os = "linux")]
 pub fn drop_all_but(needed: CapabilitySet) {
     if let Err(error) = try_to_drop_all_but(needed) {

@@ -1,4 +1,5 @@
-//! Complete collector: starts and stops intake, gRPC and HTTP in the right order.
+//! Starts and stops a complete collector. The intake starts before the gRPC and HTTP servers, and
+//! stops after them.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,31 +26,31 @@ pub struct CollectorSettings {
     pub data: PathBuf,
     /// Addresses that accept batches.
     pub listen: ListenAddresses,
-    /// Address that accepts OTLP over HTTP; none disables it. The batch addresses accept OTLP over
-    /// gRPC.
+    /// Address that accepts OTLP over HTTP; `None` disables it. The addresses in `listen` accept
+    /// OTLP over gRPC.
     pub otlp_http: Option<SocketAddr>,
-    /// Address that serves pages; none disables them.
+    /// Address that serves pages; `None` disables them.
     pub http: Option<SocketAddr>,
-    /// Factory for the pages of the store, which are served at the same address.
+    /// Factory for the pages of the store, which the address `http` serves too.
     pub site: Option<SiteMaker>,
     /// Collectors to forward to; none keeps a store. An agent takes the burst-config from them.
     pub forward: Option<ForwardSettings>,
-    /// Burst-config of the fleet; with none, each process keeps its own.
+    /// Burst-config of the fleet; with `None`, each process keeps its own.
     pub burst_config: Option<BurstConfig>,
     /// Access control and connection limits.
     pub doors: NetSettings,
-    /// Rules for values that are dropped or hashed before they are written.
+    /// Rules that name the attribute values to drop or hash before they are written.
     pub redact: RedactSettings,
     /// Options of the intake.
     pub intake: Options,
     /// Limits on the content of batches.
     pub limits: Limits,
-    /// Counters of the caller's publishing of this store, for the metrics.
+    /// Counters for `/metrics`, if the caller publishes this store to an object store.
     pub publishing: Option<Arc<PublishCounters>>,
 }
 
-/// Factory for the pages. It runs once the collector has settled access control and opened the data
-/// directory.
+/// Factory for the pages of the store. The collector calls it after it has loaded certificates and
+/// tokens and opened the data directory.
 #[derive(Clone)]
 pub struct SiteMaker(Arc<dyn Fn() -> Result<ServedSite, String> + Send + Sync>);
 
@@ -71,25 +72,25 @@ impl std::fmt::Debug for SiteMaker {
 pub enum CollectorError {
     #[error(transparent)]
     Data(#[from] FlushError),
-    /// The collectors to forward to.
+    /// A setting of the agent cannot be used.
     #[error(transparent)]
     Gateway(#[from] GatewayError),
-    /// Certificates and tokens.
+    /// A file of certificates or tokens cannot be used.
     #[error(transparent)]
     Ports(#[from] DoorError),
-    /// The key for hashing values.
+    /// The key for hashing values cannot be read or created.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The gRPC sockets.
+    /// A gRPC socket cannot be opened.
     #[error(transparent)]
     Ingest(#[from] IngestError),
-    /// The HTTP socket.
+    /// The HTTP socket cannot be opened.
     #[error(transparent)]
     Http(#[from] HttpError),
-    /// The HTTP socket for OTLP.
+    /// The HTTP socket for OTLP cannot be opened.
     #[error(transparent)]
     OtlpHttp(#[from] OtlpHttpError),
-    /// The pages of the store.
+    /// The pages of the store cannot be created.
     #[error("{0}")]
     Site(String),
     /// The blocking task that opens the data directory did not return.
@@ -105,15 +106,16 @@ pub struct Collector {
     server: Server,
     otlp_http: Option<OtlpHttpServer>,
     http: Option<HttpServer>,
-    /// Servers with a port of their own, by name.
+    /// Servers of services that have a port of their own, with the names of these services.
     ports: Vec<(&'static str, HttpServer)>,
 }
 
 impl Collector {
-    /// Opens the data directory, recovers what an earlier run left in the log, and listens.
+    /// Opens the data directory, recovers the log of an earlier run, and listens.
     ///
     /// # Errors
-    /// Returns an error if the directory is in use or damaged, or if an address is taken.
+    /// Returns an error if the directory is in use or damaged, if certificates, tokens or the hash
+    /// key cannot be used, or if an address is taken.
     pub async fn start(settings: CollectorSettings) -> Result<Self, CollectorError> {
         let CollectorSettings {
             data,
@@ -245,8 +247,8 @@ impl Collector {
         &self.control
     }
 
-    /// Stops accepting requests, answers those in flight, and flushes everything to the store (or
-    /// leaves it in the log).
+    /// Stops accepting requests and answers those in flight. Then it flushes the log to the store,
+    /// or leaves it for the next start, as `how` specifies.
     ///
     /// # Errors
     /// Returns an error if the last flush failed. Everything acknowledged is then still in the log.

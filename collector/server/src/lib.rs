@@ -6,7 +6,7 @@
 //! - [`capabilities`]: drops capabilities of threads; on Linux.
 //! - `line_limit`: rate limits for log messages.
 //! - [`pool`]: quotas of bytes, connections and requests.
-//! - [`live`]: the model of traces while they arrive.
+//! - [`live`]: a model that learns from traces while they arrive.
 //! - [`ingest`]: ledger, log and store, in an order that loses nothing.
 //! - [`kernel_recording`]: records kernel events into the store; on Linux.
 //! - [`redact`]: drops or hashes values before they are written.

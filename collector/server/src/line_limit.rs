@@ -9,7 +9,7 @@ const LINES: u32 = 20;
 /// Interval in which [`LINES`] lines are allowed.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Number of suppressed lines of all kinds.
+/// Number of lines of all kinds suppressed since the process started.
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the number of lines suppressed since the process started.
@@ -18,7 +18,7 @@ pub fn lines_left_out() -> u64 {
     LEFT_OUT.load(Relaxed)
 }
 
-/// Rate limit of one kind of line; a static next to the call that logs it.
+/// Rate limit of one kind of log line. Each kind has a static next to the call that logs it.
 #[derive(Debug)]
 pub(crate) struct LineLimit(Mutex<State>);
 
@@ -45,7 +45,8 @@ impl LineLimit {
         }))
     }
 
-    /// Permits one more line now; otherwise returns none and counts it.
+    /// Permits one more line. If the limit is reached, returns `None` and counts the line as
+    /// suppressed.
     pub(crate) fn next(&self) -> Option<Turn> {
         self.next_at(Instant::now())
     }

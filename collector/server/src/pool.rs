@@ -1,8 +1,9 @@
 //! Quotas on bytes that are received but not durable yet, on connections, and on requests.
 //!
-//! A peer gets no more than stays free after its allocation. A single peer gets half of the pool,
-//! and `n` greedy ones get an `n + 1`th each, so the same amount stays free for the next. This
-//! fairness needs no registry of peers and no configuration.
+//! A peer may hold no more than stays free after its allocation. So a single peer gets at most half
+//! of the pool, `n` greedy peers get one part in `n + 1` each, and one such part stays free for the
+//! next peer. The only share of a peer is exempt: it may take all that is free. This fairness needs
+//! no configuration.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,16 +13,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Identity of a client for quotas: its address, as far as one machine owns it. All clients of the
-/// unix socket are one peer.
+/// Identity of a client for quotas: its IPv4 address, or its 64-bit IPv6 network. All clients of
+/// the unix socket are one peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Peer(Option<IpAddr>);
 
 impl Peer {
-    /// Returns the peer with an address; none stands for the unix socket.
+    /// Returns the peer with an address; `None` means the unix socket.
     #[must_use]
     pub fn of(address: Option<IpAddr>) -> Self {
-        /// A machine may own a whole 64-bit network.
+        /// Mask of the network part, as one machine may own a whole 64-bit network.
         const OF_NETWORK: u128 = !0 << 64;
         Self(address.map(|address| match address.to_canonical() {
             IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() & OF_NETWORK).into()),
@@ -30,16 +31,16 @@ impl Peer {
     }
 }
 
-/// Reason why a quota is exhausted.
+/// Reason why a pool does not allocate an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
-    /// The pool is exhausted.
+    /// The pool has less than this amount free.
     Pool,
-    /// This peer has used its share.
+    /// The peer would hold more than its fair part.
     Peer,
 }
 
-/// A quota of some amount. Clones share it.
+/// Quota of `max` units, such as bytes or connections. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Pool(Arc<Inner>);
 
@@ -79,7 +80,7 @@ impl Pool {
         self.0.lent().all
     }
 
-    /// Returns an empty share.
+    /// Returns a share of zero units, which can be resized.
     #[must_use]
     pub fn share(&self, peer: Peer) -> Share {
         Share {
@@ -114,7 +115,7 @@ impl Pool {
 }
 
 impl Inner {
-    /// Locks the counts. A panic in other code cannot have interrupted an update of them.
+    /// Locks the counts. It ignores poisoning, as no code that updates them can panic halfway.
     fn lent(&self) -> MutexGuard<'_, Lent> {
         self.lent.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -135,7 +136,7 @@ impl Share {
         self.held
     }
 
-    /// Changes the allocated amount. An amount above the pool's total counts as the total: it is
+    /// Changes the allocated amount. An amount above the pool's total counts as the total, which is
     /// granted if nothing else is allocated.
     ///
     /// # Errors

@@ -1,10 +1,9 @@
-//! The collector's own traces, by our SDK: the path of a batch, an OTLP request, a flush or a
-//! query.
+//! Traces that the collector records of itself with our SDK: the path of a batch, an OTLP request,
+//! a flush or a query.
 //!
-//! They never concern themselves. A collector ships them under the service [`SERVICE`]. Data of
-//! this service leaves no trace on its way in, in this collector or in another that receives it. A
-//! flush is traced if it contains data of other services. A round of store maintenance is traced
-//! after such a flush.
+//! A collector ships its traces under the service [`SERVICE`]. No collector traces the intake of
+//! this service's data, as each trace would cause another one. A flush is traced if it contains
+//! data of other services. A round of store maintenance is traced if such a flush preceded it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,14 +11,15 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use stroboscope::{Guard, InitError, Span};
 use stroboscope_proto::v1::Batch;
 
-/// True if own traces are recorded. A process that embeds a collector may use the SDK for something
-/// else.
+/// True while the collector's own traces are recorded. The SDK may be active without them, in a
+/// process that embeds a collector.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
 /// Service name of a collector in its traces.
 pub const SERVICE: &str = "stroboscope-collector";
 
-/// Recording of own traces, as long as it lives. Dropping it ships the rest, and blocks meanwhile.
+/// Guard of the recording of own traces. Dropping it ends the recording, and blocks while it ships
+/// the remaining traces.
 #[derive(Debug)]
 pub struct SelfTracing {
     _guard: Guard,
@@ -60,7 +60,8 @@ pub(crate) fn is_on() -> bool {
     IS_ON.load(Relaxed)
 }
 
-/// Reports whether the processing of a batch is traced. It is not for a collector's own traces.
+/// Reports whether the processing of a batch is traced: own traces are recorded, and the batch
+/// comes from another service.
 pub(crate) fn is_traced(batch: &Batch) -> bool {
     let of_service = |service: &str| {
         batch
@@ -71,7 +72,7 @@ pub(crate) fn is_traced(batch: &Batch) -> bool {
     is_on() && !of_service(SERVICE)
 }
 
-/// Begins a span if `is_traced`: our own traces get none.
+/// Begins a span if `is_traced`, and returns `Span::NONE` otherwise.
 pub(crate) fn span_if(is_traced: bool, begin: impl FnOnce() -> Span) -> Span {
     if is_traced { begin() } else { Span::NONE }
 }

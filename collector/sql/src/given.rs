@@ -12,7 +12,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
-/// Table whose rows take a while to compute.
+/// Table whose rows are computed only when a query reads it.
 pub trait GivenTable: Debug + Send + Sync {
     /// Returns the name of the table in queries.
     fn name(&self) -> &str;
@@ -20,7 +20,7 @@ pub trait GivenTable: Debug + Send + Sync {
     /// Returns the columns, which are known before the rows.
     fn schema(&self) -> SchemaRef;
 
-    /// Computes the rows. Blocks.
+    /// Computes the rows. Blocks until they are complete.
     ///
     /// # Errors
     /// Returns the reason as a text if there is no result.

@@ -1,13 +1,13 @@
 //! `infer` as an aggregate function: the streaming driver, applied to rows that any engine has
 //! grouped.
 //!
-//! `infer(trace_id, spans, events)` takes one row per trace, as the view `traces` returns them, and
-//! results in a model in the format of `infer --save`. Its partial state is such a model as well,
-//! and states are merged. A plan may therefore have any number of partitions, and the function runs
-//! wherever DataFusion's plans do.
+//! `infer(trace_id, spans, events)` takes one row per trace, as the view `traces` returns them. It
+//! returns a model in the format of `infer --save`. Its partial state is also a model, and models
+//! can be merged. A plan may therefore have any number of partitions, and run wherever DataFusion
+//! runs plans.
 //!
-//! Clocks that provably differ are corrected as in the subcommand `infer`, by the round trips of
-//! all complete traces of the store, whichever traces the query selects.
+//! Clocks that provably differ are corrected as in the subcommand `infer`. The correction uses the
+//! round trips of all complete traces of the store, even if the query selects only some.
 
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
@@ -68,7 +68,7 @@ pub(super) fn traces_view(tables: &[StoredTable]) -> String {
             "SELECT trace_id, NULL AS spans, events FROM ({})",
             grouped(events, "")
         ),
-        // Such a store was rejected before.
+        // A store without spans and events has been rejected before.
         (None, None) => "SELECT NULL AS trace_id, NULL AS spans, NULL AS events".to_owned(),
     }
 }
@@ -77,8 +77,8 @@ fn is_element(column: &str) -> bool {
     attribute_field(column).is_some_and(|(key, _)| key == ELEMENT)
 }
 
-/// Aggregate function `infer`; see the [module](self). The source's losses decide which traces are
-/// complete.
+/// Aggregate function `infer`; see the [module](self). Traces are complete if the source records no
+/// loss that affects them.
 #[derive(Debug)]
 pub(super) struct InferFunction {
     source: Arc<Source>,
@@ -262,7 +262,7 @@ impl Accumulator for InferenceState {
     }
 
     fn size(&self) -> usize {
-        // Estimate: a block of counters for each 64 neighbours of a segment.
+        // Estimate in bytes: each segment has a block of counters for every 64 segments.
         size_of_val(self)
             + self.model.labels().len() * self.model.labels().len().div_ceil(64) * 2_200
     }
@@ -283,8 +283,8 @@ fn rows_of(lists: Option<&ListArray>, row: usize) -> Option<StructArray> {
         .cloned()
 }
 
-/// Converts structs to rows of their table. An engine may have replaced columns by others of the
-/// same meaning.
+/// Converts structs to rows of their table. Casts each field to the column's type, because an
+/// engine may have changed it to an equivalent type.
 fn as_stored(table: StoreTable, rows: &StructArray) -> Result<RecordBatch> {
     let column = |info: &ColumnInfo| {
         let column = rows.column_by_name(info.name).ok_or_else(|| {

@@ -1,8 +1,9 @@
 //! SQL over the store, by Apache DataFusion. Empty without the feature `datafusion`.
 //!
-//! It provides the tables of the store (`spans`, `events`, `batches`, `kernel`), with a column for
-//! each attribute that has one in any file; the view `traces`, one row per trace; results as tables
-//! (`segments`, `relations`, `pipelines`, `paths`); and the aggregate function `infer`.
+//! It provides the tables of the store: `spans`, `events`, `batches` and `kernel`, with a column
+//! for each attribute that has one in any file. The view `traces` has one row per trace. Results
+//! are tables, too: `segments`, `relations`, `pipelines` and `paths`. The aggregate function
+//! `infer` returns a model.
 #![cfg(feature = "datafusion")]
 #![allow(
     missing_docs,
@@ -44,7 +45,7 @@ use stroboscope_query::{InferSettings, QueryError, Selection, Source, Study};
 use stroboscope_store::memory::QueryMemory;
 use stroboscope_store::tables::{ColumnInfo, StoreTable, attribute_fields};
 
-/// Reason why a query returns no rows.
+/// Error of a query.
 #[derive(Debug, thiserror::Error)]
 pub enum SqlError {
     #[error(transparent)]
@@ -79,13 +80,13 @@ fn engine_text(error: &DataFusionError) -> String {
     }
 }
 
-/// Limits of a query.
+/// Limits of one query.
 #[derive(Clone, Copy, Debug)]
 pub struct SqlLimits {
     /// Maximum memory in bytes for sorting, joining and grouping. Operators that can do so spill
     /// the excess to temporary files. The results of subcommands are not counted.
     pub memory_bytes: usize,
-    /// Maximum duration.
+    /// Maximum duration of the query.
     pub time: Duration,
 }
 
@@ -98,7 +99,7 @@ impl Default for SqlLimits {
     }
 }
 
-/// Rows of a query.
+/// Rows that a query returned.
 #[derive(Debug)]
 pub struct SqlRows(Vec<RecordBatch>);
 
@@ -162,8 +163,8 @@ pub fn sql_in_partitions(
 }
 
 /// Passes the rows of a query to `print` as they arrive, one JSON object per line, until `print`
-/// breaks. A table is printed at the end, with the first 10,000 rows. Returns whether there are
-/// more.
+/// breaks. A table is printed at the end, with the first 10,000 rows. Returns true if a table was
+/// cut after them.
 ///
 /// # Errors
 /// Fails if the directory is missing or empty, or if the query is invalid or exceeds a limit.
@@ -291,7 +292,7 @@ fn run(
 #[derive(Debug)]
 struct StoredTable {
     table: StoreTable,
-    /// Columns of its attributes.
+    /// Columns of the table's attributes.
     attributes: Vec<Field>,
 }
 
@@ -304,8 +305,8 @@ fn listing(of: &StoredTable) -> Result<Arc<ListingTable>, SqlError> {
             ("date".to_owned(), DataType::Utf8),
             ("hour".to_owned(), DataType::Utf8),
         ]);
-    // The schema of the files is not used: every file may be older than a column, and each file has
-    // other attributes.
+    // Do not use the files' own schemas: a file may be older than a column, and files have
+    // different attributes.
     let field = |column: ColumnInfo| Field::new(column.name, column.data_type, column.is_nullable);
     let mut fields: Vec<Field> = table.columns().into_iter().map(field).collect();
     fields.extend(of.attributes.iter().cloned());

@@ -12,7 +12,7 @@ use stroboscope_analysis::model::Relation;
 use super::given::GivenTable;
 use stroboscope_query::{Inference, Paths, PathsQuestion, QueryError, Study};
 
-/// Kind of a result table.
+/// Kind of the results in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResultKind {
     Segments,
@@ -178,7 +178,7 @@ fn pipelines(inference: &Inference) -> Vec<ArrayRef> {
     ]
 }
 
-/// Table of results.
+/// Table of analysis results, computed when a query first reads it.
 #[derive(Debug)]
 pub(super) struct ResultTable {
     pub(super) kind: ResultKind,

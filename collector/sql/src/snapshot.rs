@@ -1,6 +1,6 @@
 //! Snapshot of the store's files at the start of the session, for the engine, which lists and opens
-//! files itself. It omits files that merged files replace, and keeps files that were replaced
-//! since.
+//! files itself. The snapshot omits files that were already replaced by merged files, and keeps
+//! files that are replaced later.
 
 use std::fmt;
 use std::sync::Arc;

@@ -4,14 +4,14 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Response of a collector.
+/// HTTP response of a collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Response {
     pub status: u16,
     pub body: String,
 }
 
-/// Reason for a missing response.
+/// Reason why a request got no response from a collector.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoResponse {
     #[error("no collector answers at {0}: {1}")]
@@ -20,8 +20,9 @@ pub(super) enum NoResponse {
     Foreign(SocketAddr),
 }
 
-/// Requests a page without TLS, with the token in STROBOSCOPE_TOKEN if that is set. Truncates the
-/// response at `bytes_max`.
+/// Requests a page without TLS. Sends the token in the environment variable STROBOSCOPE_TOKEN if it
+/// is set. `patience` is the timeout for connecting, and for each read and write. Truncates the
+/// response, including its head, at `bytes_max`.
 pub(super) fn ask(
     address: SocketAddr,
     path: &str,

@@ -28,10 +28,10 @@ const SHOWN: usize = 50;
 pub(super) struct CheckVerb {
     #[command(flatten)]
     data: DataArguments,
-    /// Repair everything that can be repaired without losing data: move damaged files to `damaged/`
-    /// (and restore the files that they were compacted from, if these still exist), finish
-    /// interrupted compactions, rebuild a wrong checkpoint. Does not work while a collector is
-    /// running
+    /// Repair everything that can be repaired without losing data. Moves damaged files to
+    /// `damaged/`, and restores the files that they were compacted from if these still exist.
+    /// Finishes interrupted compactions, and rebuilds a wrong checkpoint. Does not work while a
+    /// collector is running
     #[arg(long)]
     repair: bool,
     /// Print JSON instead of text
@@ -39,7 +39,7 @@ pub(super) struct CheckVerb {
     json: bool,
 }
 
-/// Result of the check.
+/// Result of checking a data directory.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct CheckedDirectory {
     /// True if nothing is wrong, or everything wrong was repaired.
@@ -63,7 +63,7 @@ struct CheckedTable {
     bytes: u64,
 }
 
-/// One problem.
+/// One problem of a data directory.
 #[derive(Debug, Serialize, JsonSchema)]
 struct DefectRow {
     kind: &'static str,

@@ -61,8 +61,8 @@ pub(super) struct Collect {
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
     /// Octal mask of permissions that the collector's files, directories and unix socket do not
-    /// get. 077 restricts them to the collector's user; with 000, services of other users can reach
-    /// the socket; with 007, those of its group
+    /// get. 077 restricts them to the collector's user. 000 lets all users reach the socket, 007
+    /// those of its group
     #[arg(long, value_name = "MASK", default_value = "077", value_parser = parse_umask)]
     umask: Mode,
     /// Address for OTLP over HTTP, at /v1/traces and /v1/logs; `none` disables it. --listen accepts
@@ -128,7 +128,7 @@ pub(super) struct Collect {
     log: LogArguments,
     /// Trace the collector itself with its own SDK, and ship the traces to `self` or to the address
     /// of another collector, http://HOST:PORT or unix:/PATH. Shipping itself is not traced. The
-    /// STROBOSCOPE_… variables set bursts and all else, as for services
+    /// STROBOSCOPE_… variables configure the SDK, as for services
     #[arg(long, value_name = "ADDRESS", value_parser = parse_own_traces)]
     own_traces: Option<OwnTracesTo>,
 }
@@ -180,7 +180,7 @@ impl Announcement {
     }
 }
 
-/// Starts to record the kernel. If it fails, collecting goes on without it.
+/// Starts to record the kernel. If that fails, reports the reason and returns `None`.
 async fn start_recording(
     announcement: Announcement,
     data: PathBuf,
@@ -206,7 +206,8 @@ async fn start_recording(
     }
 }
 
-/// Returns the burst-config of the services, as far as this process can know it.
+/// Returns the burst-config for kernel recording: `asked` (from `--burst-config`), else that in
+/// STROBOSCOPE_BURST_CONFIG, else the default.
 fn kernel_config(asked: Option<BurstConfig>) -> Result<BurstConfig, Failure> {
     let of_environment = || {
         std::env::var("STROBOSCOPE_BURST_CONFIG")
@@ -225,7 +226,7 @@ fn kernel_config(asked: Option<BurstConfig>) -> Result<BurstConfig, Failure> {
     }
 }
 
-/// Sends the policy again whenever its file changes. An unusable file changes nothing.
+/// Sends the policy to services whenever its file changes. Rejects an invalid file with a warning.
 async fn follow_policy(path: PathBuf, control: BurstControl) {
     let changed = || {
         std::fs::metadata(&path)
@@ -250,7 +251,7 @@ async fn follow_policy(path: PathBuf, control: BurstControl) {
     }
 }
 
-/// Address to listen on, or none.
+/// Address to listen on; `None` disables the port.
 #[derive(Clone, Copy, Debug)]
 struct Door(Option<SocketAddr>);
 
@@ -261,7 +262,7 @@ fn parse_door(text: &str) -> Result<Door, std::net::AddrParseError> {
     }
 }
 
-/// Starts to ship own traces. An empty address stands for this collector.
+/// Starts to ship own traces to `to`, if it is given; an empty address means this collector.
 fn start_own_traces(
     to: Option<String>,
     collector: &Collector,
@@ -285,7 +286,8 @@ impl Collect {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         rustix::process::umask(self.umask);
         let burst_config = self.burst_config.as_ref().map(config_of);
-        // Only this thread keeps its capabilities, until its programs are in the kernel.
+        // Prepare the kernel's recording first: it needs capabilities, which this thread drops
+        // next.
         let kernel = self.prepared_recording(burst_config)?;
         capabilities::drop_all();
         runtime.block_on(async {
@@ -432,7 +434,8 @@ impl Collect {
         others.chain(self.readers.addresses()).collect()
     }
 
-    /// Returns the destination of own traces, or an error if they cannot be shipped there.
+    /// Returns the address to which to ship own traces, empty for this collector's gRPC port;
+    /// `None` if they are not recorded. Returns an error if they cannot be shipped there.
     fn check_own_traces(&self) -> Result<Option<String>, Failure> {
         let to_itself = match &self.own_traces {
             None => return Ok(None),

@@ -20,10 +20,10 @@ use stroboscope_store::tables::Store;
 
 /// Merge the many small files of a store into few large ones
 ///
-/// For a store that no collector is using: a running collector compacts by itself. Flushes the log
-/// into the store first; then merges the files of each table and hour into one, or into a few if
-/// they are large. Subcommands that are reading continue: replaced files are kept for an hour, or
-/// until the next `compact` or `collect` after that.
+/// For a store that no collector is using, because a running collector compacts its store itself.
+/// First flushes the log into the store. Then merges the files of each table and hour into one, or
+/// into a few if they are large. Subcommands that are reading continue: replaced files are kept for
+/// an hour, or until the next `compact` or `collect` after that.
 #[derive(Debug, Args)]
 pub(super) struct Compact {
     #[command(flatten)]

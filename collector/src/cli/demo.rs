@@ -60,18 +60,19 @@ pub(super) struct Demo {
     json: bool,
 }
 
-/// Runs this process to its end as one of the newsfeed's roles, if a demo started it as one.
+/// Runs the newsfeed's role that a demo started this process for, and returns its exit status.
+/// Returns `None` if this process is no role of the newsfeed.
 pub(super) fn role() -> Option<ExitCode> {
     let mut args = std::env::args_os().skip(1);
     (args.next()? == ROLE_VERB).then(|| stroboscope_newsfeed::run(args))
 }
 
-/// Checks a fault, and returns it as it was typed.
+/// Checks that a text is a fault, and returns the text without surrounding spaces.
 fn parse_fault(text: &str) -> Result<String, FaultError> {
     text.parse::<Fault>().map(|_| text.trim().to_owned())
 }
 
-/// Converts an error of the demo, with advice if a query failed.
+/// Converts an error of the demo to a failure. Errors of queries get advice.
 fn failure(error: demo::DemoError) -> Failure {
     match error {
         demo::DemoError::Query(error) => Failure::of(error),
@@ -134,7 +135,7 @@ struct ScenarioFigure {
     value: String,
     number: Option<f64>,
     paper: Option<String>,
-    /// Null if the figure has no goal.
+    /// True if the goal was met; null if the figure has no goal.
     met: Option<bool>,
 }
 
@@ -163,7 +164,8 @@ pub(super) struct DemoReport {
     processes: u64,
     burst_config: String,
     bursts: u64,
-    /// Share of the time recorded by either of two processes that both recorded, while both ran.
+    /// Time that two processes recorded together, divided by the time that at least one of them
+    /// recorded, while both ran.
     window_overlap: Option<f64>,
     complete_traces: u64,
     /// Number of parts of requests that began before their burst.

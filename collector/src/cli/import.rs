@@ -33,9 +33,9 @@ const NAMES_SHOWN: usize = 40;
 /// key, a log record, a counter) is counted by name. Importing the same content again does nothing.
 ///
 /// Instead of `ts_ns`, a line may have `ts`: a date and time of RFC 3339 (UTC without an offset),
-/// or a number, with or without a fraction, whose size gives its unit: s from 100 million, ms from
-/// 10^11, us from 10^14, ns from 10^17. The first number of a file decides the unit; a number of
-/// another unit is reported.
+/// or a number, with or without a fraction. The size of the number gives its unit: s from 100
+/// million, ms from 10^11, us from 10^14, ns from 10^17. The first number of a file decides the
+/// unit; a number of another unit is reported.
 ///
 /// A mapping file (--map) describes the logs of other systems. For lines of JSON:
 ///

@@ -38,13 +38,12 @@ enum Kernel {
 
 /// Record system calls and scheduling during bursts, until interrupted
 ///
-/// Services with the SDK mark which request each thread works for, as long as a recorder runs;
-/// other programs can do so with one system call (see the README of the crate stroboscope-burst).
-/// Needs root, or CAP_BPF and CAP_PERFMON. On kernels without BTF it uses tracefs, which needs
-/// root. Writes events to the table `kernel` in the data directory every 5 s, also while a
-/// collector uses the directory. The recorder keeps the burst-config that it started with, and
-/// stores it in the recording, even if the collector sets another one for services; `timeline`
-/// reports where they differ.
+/// While a recorder runs, services with the SDK mark which request each thread works for. Other
+/// programs can do so with one system call (see the README of the crate stroboscope-burst). Needs
+/// root, or CAP_BPF and CAP_PERFMON. On kernels without BTF it uses tracefs, which needs root.
+/// Writes events to the table `kernel` in the data directory every 5 s, also while a collector uses
+/// the directory. The recorder keeps the burst-config that it started with, even if the collector
+/// sets another one for services. The recording contains it, and `timeline` reports differences.
 #[derive(Debug, Args)]
 pub(super) struct Record {
     #[command(flatten)]
@@ -70,16 +69,16 @@ pub(super) struct Record {
 /// Selection of the kernel events to record.
 #[derive(Clone, Debug, Args)]
 pub(super) struct KernelArguments {
-    /// Record only this process and all that it starts; repeatable. Without --pid, --name and
-    /// --cgroup, all processes are recorded
+    /// Record only this process and the processes that it starts; repeatable. Without --pid, --name
+    /// and --cgroup, all processes are recorded
     #[arg(long = "pid", value_name = "PID", group = "whom")]
     pids: Vec<u32>,
-    /// Record only processes of this name (of the program's file, up to 15 bytes), also those that
-    /// start later, and all that they start; repeatable
+    /// Record only processes with this name (of the program's file, up to 15 bytes), including
+    /// later ones, and the processes that they start; repeatable
     #[arg(long = "name", value_name = "NAME", group = "whom")]
     names: Vec<String>,
-    /// Record only the processes of this control group, a directory below /sys/fs/cgroup, and all
-    /// that they start
+    /// Record only the processes of this control group, a directory below /sys/fs/cgroup, and the
+    /// processes that they start
     #[arg(long, value_name = "DIRECTORY", group = "whom")]
     cgroup: Option<PathBuf>,
     /// Record only the beginnings of system calls. Costs about half, but does not record how long
@@ -102,7 +101,7 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl KernelArguments {
-    /// Reports whether any argument differs from its default.
+    /// Reports whether any argument other than `--events-per-cpu` is given.
     pub(super) fn is_anything(&self) -> bool {
         !self.pids.is_empty() || !self.names.is_empty() || self.cgroup.is_some() || self.enter_only
     }

@@ -19,18 +19,18 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use stroboscope_reports::output::say;
 
-/// Subcommands that have log options.
+/// Subcommands that accept the log options.
 const WITH_ARGUMENTS: [&str; 2] = ["collect", "config"];
-/// Prefix of the targets of our crates. Other crates log warnings and errors only: from `debug` on,
-/// the HTTP crates print headers, and so tokens.
+/// Prefix of the log targets of our crates. Other crates log only warnings and errors, because at
+/// level `debug` the HTTP crates log headers, which contain tokens.
 const OURS: &str = "stroboscope";
 
 #[derive(Args, Clone, Copy, Debug)]
 #[command(next_help_heading = "Logging")]
 pub(super) struct LogArguments {
-    /// Format of the log on standard error, one line an event. json also logs what is otherwise
-    /// printed on standard output. text has priorities instead of times if systemd's journal reads
-    /// it
+    /// Format of the log on standard error, with one line per event. json also logs what is
+    /// otherwise printed on standard output. In text, lines have priorities instead of times if
+    /// systemd's journal reads them
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
     log_format: LogFormat,
     /// Lowest level to log
@@ -70,17 +70,17 @@ impl LogLevel {
     }
 }
 
-/// Form of a log line.
+/// Format of the log's lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lines {
-    /// Text with the time.
+    /// Line of text with the time.
     Text,
     /// Text with a priority as in sd-daemon(3); the journal adds the time.
     Journal,
     Json,
 }
 
-/// Log of the whole program, after its start.
+/// Running log of the program, with the format of its lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Log(Lines);
 
@@ -111,7 +111,7 @@ impl Log {
         Self(lines)
     }
 
-    /// Prints the failure that ended the subcommand.
+    /// Logs the failure that ended the subcommand as JSON, or prints it as text.
     pub(super) fn failure(self, failure: &super::Failure) {
         match self.0 {
             Lines::Json => tracing::error!("{failure}"),
@@ -162,11 +162,11 @@ where
     }
 }
 
-/// Maximum length in characters. Longer lines, such as errors that quote what others sent, lose
-/// their middle; in JSON, each field does.
+/// Maximum length of a line of text, or of a text field in JSON, in characters. Longer texts, such
+/// as errors that quote a client's message, lose their middle.
 const LINE_CHARS_MAX: usize = 1_000;
 
-/// Priority number of syslog.
+/// Returns the priority of syslog for a level.
 fn priority(level: Level) -> u8 {
     match level {
         Level::ERROR => 3,

@@ -16,11 +16,12 @@ use stroboscope_reports::size::parse_size;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-/// Bytes that HTTP reads ahead for one connection at each of the ports for gRPC, OTLP and pages.
+/// Sum of the bytes that HTTP reads ahead for three connections: one each to the ports for gRPC,
+/// OTLP and pages.
 const READ_AHEAD: u64 = (128 + 64 + 64) * KIB;
 /// Bytes that HTTP reads ahead for one connection at a port for clients of Jaeger or Tempo.
 const READER_READ_AHEAD: u64 = 64 * KIB;
-/// Minimum limit in bytes. With less, not even one request of each kind would fit.
+/// Minimum of `--memory-limit`, in bytes. Below it, not even one request of each kind would fit.
 const LEAST: u64 = 256 * MIB;
 
 /// Parses a size, and rejects one that is too small for a collector.
@@ -37,8 +38,8 @@ pub(super) fn parse_limit(text: &str) -> Result<u64, String> {
 /// Arguments for the memory of `collect` and `view`.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct MemoryArguments {
-    /// Maximum memory of the process. All bounds on data that arrives, waits, is open or is read
-    /// derive from it [default: 60 % of the control group's limit, or of the machine's memory]
+    /// Maximum memory of the process. All bounds on received, queued, open and read data derive
+    /// from it [default: 60 % of the control group's limit, or of the machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_limit)]
     memory_limit: Option<u64>,
     /// Part of --memory-limit for pages and for answers to clients of Jaeger and Tempo. A single
@@ -71,7 +72,8 @@ impl MemoryArguments {
 pub(super) struct MemorySplit {
     limit: u64,
     queries: u64,
-    /// Memory that the default limit is a part of, in bytes; none if the user gave the limit.
+    /// Available memory in bytes from which the default limit was computed, and its source; `None`
+    /// if the user set the limit.
     default_of: Option<(u64, MemorySource)>,
 }
 
@@ -91,26 +93,28 @@ impl std::fmt::Display for MemorySplit {
 }
 
 impl MemorySplit {
-    /// Starts to return free memory to the system, and all of it when usage is near the limit.
+    /// Starts threads that return free memory to the system, at once if usage is near the limit.
+    /// Does nothing on systems other than Linux.
     pub(super) fn keep_within(self) -> Result<(), Failure> {
         #[cfg(target_os = "linux")]
         allocator::keep_within(self.limit).map_err(Failure::of)?;
         Ok(())
     }
 
-    /// Memory for pages, and for answers to clients of Jaeger and Tempo.
+    /// Returns the memory for pages, and for answers to clients of Jaeger and Tempo.
     pub(super) fn queries(self) -> QueryMemory {
         QueryMemory::new(bytes(self.queries))
     }
 
-    /// Memory for ingest: the limit without queries, and without a sixteenth for the program
-    /// itself.
+    /// Returns the memory for ingest in bytes: the limit minus the memory for queries, and minus a
+    /// sixteenth for the program itself.
     fn ingest(self) -> u64 {
         self.limit - self.queries - self.limit / 16
     }
 
-    /// Bounds the ports. An eighth of the ingest memory is for requests that arrive and are
-    /// checked. HTTP's read-ahead takes at most an eighth of the memory that is not for queries.
+    /// Bounds the memory of the ports. Requests that are being received and checked take at most an
+    /// eighth of the ingest memory. HTTP's read-ahead takes at most an eighth of the memory that is
+    /// not for queries. `readers` is the number of ports for clients of Jaeger and Tempo.
     pub(super) fn bound_doors(self, doors: &mut NetSettings, readers: u64) {
         doors.reading_bytes_max = bytes(self.ingest() / 8);
         let read_ahead = READ_AHEAD + readers * READER_READ_AHEAD;
@@ -118,11 +122,12 @@ impl MemorySplit {
         doors.connections_max = doors.connections_max.min(connections);
     }
 
-    /// Bounds the intake. An eighth is for data that is not durable yet. A segment of the log takes
-    /// some twelve times its size while it becomes Parquet, and as much while it waits for the live
-    /// model and while the model absorbs it: together three eighths. A fifth is for open traces.
+    /// Divides the ingest memory. An eighth is for data that is not durable yet. A log segment has
+    /// at most a sixty-fourth. It takes about twelve times its size during its conversion to
+    /// Parquet, and as much again until the live model has absorbed it: together three eighths. A
+    /// fifth is for open traces.
     pub(super) fn bound_intake(self, options: &mut Options) {
-        /// Bytes of a record of an open trace, with its texts.
+        /// Estimated memory of one record of an open trace, with its texts, in bytes.
         const RECORD: u64 = 400;
         options.in_flight_bytes_max = bytes(self.ingest() / 8);
         options.segment_bytes = options.segment_bytes.min(self.ingest() / 64);
@@ -130,7 +135,8 @@ impl MemorySplit {
         options.live_records_max = options.live_records_max.min(records);
     }
 
-    /// Bounds one request to a quarter of the memory for requests that arrive.
+    /// Bounds the size of one request to a quarter of the memory for requests that are being
+    /// received.
     pub(super) fn bound_requests(self, limits: &mut Limits) {
         let most = bytes(self.ingest() / 32);
         limits.otlp_request_bytes_max = limits.otlp_request_bytes_max.min(most);

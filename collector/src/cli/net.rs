@@ -43,15 +43,15 @@ pub(super) struct NetArguments {
     request_timeout: Duration,
 }
 
-/// Number of files that the process has open besides connections: the log, the store, and some
-/// more.
+/// Number of file descriptors reserved for everything but connections, such as the log and the
+/// store.
 const FILES_BESIDE: u64 = 256;
-/// Number of TCP ports without those for clients of Jaeger and of Tempo.
+/// Number of TCP ports other than those for clients of Jaeger and of Tempo.
 const DOORS: u64 = 3;
 
 impl NetArguments {
-    /// Checks that these addresses may be listened on: non-loopback addresses require
-    /// authentication.
+    /// Rejects non-loopback addresses unless clients have to authenticate or `--insecure-listen` is
+    /// given.
     pub(super) fn check(&self, listen: &[(&str, SocketAddr)]) -> Result<(), Failure> {
         let is_beyond =
             |(_, address): &&(&str, SocketAddr)| !address.ip().to_canonical().is_loopback();
@@ -80,12 +80,12 @@ impl NetArguments {
         self.token_file.is_some()
     }
 
-    /// Path and name of the login page for browsers, if they must log in.
+    /// Returns the path and name of the login page; `None` if no token is required.
     pub(super) fn login(&self) -> Option<(&'static str, &'static str)> {
         self.asks_for_tokens().then_some(("/login", "Login"))
     }
 
-    /// URL scheme of the ports.
+    /// Returns the URL scheme of the ports, `http` or `https`.
     pub(super) fn scheme(&self) -> &'static str {
         if self.tls_cert.is_some() {
             "https"
@@ -117,8 +117,8 @@ impl NetArguments {
     }
 }
 
-/// Number of connections for each port: the requested number, or as many as the limit on open files
-/// allows without starving the store.
+/// Returns the maximum number of connections to each port: the requested number, or fewer if the
+/// limit on open files requires it.
 fn connections(asked: u32, ports: u64) -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);

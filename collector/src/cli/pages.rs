@@ -14,8 +14,9 @@ use stroboscope_web::store_verbs::StoreVerbs;
 use stroboscope_web::{SiteOptions, navigation, site};
 
 /// Builds the pages of a data directory, with the query APIs of Jaeger and Tempo. Each page links
-/// to `others`, paths and names that the caller also serves. With `reads_ahead`, computes the
-/// requests over time at once, so that the first page need not wait for them.
+/// to `others`, which are paths and names of pages that the caller serves. With `reads_ahead`,
+/// starts to compute the chart of requests over time at once, so that the first page need not wait
+/// for it.
 ///
 /// # Errors
 /// Returns an error if the directory cannot be used.

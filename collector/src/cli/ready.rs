@@ -10,7 +10,7 @@ use super::ask::ask;
 use stroboscope_reports::output::print;
 use stroboscope_reports::{Failure, Status};
 
-/// Timeout of the request.
+/// Timeout of the request to the collector.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum length of a response, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;

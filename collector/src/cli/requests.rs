@@ -32,7 +32,7 @@ pub(super) struct SetRequests {
     json: bool,
 }
 
-/// Operations that are set.
+/// Request operations of a data directory.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct RequestSetting {
     /// `service:name`, or `none`; empty if nothing is set.

@@ -7,8 +7,8 @@ use schemars::generate::SchemaSettings;
 
 use super::verbs::{verbs, words};
 
-/// Compares `collector/docs/schemas/`, which has one file for each subcommand with `--json` and a
-/// type for it.
+/// Compares the schema of each subcommand's JSON output with its file in `collector/docs/schemas/`.
+/// Writes the files instead if `STROBOSCOPE_BLESS` is set.
 #[test]
 fn schemas_are_those_in_the_documents() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/schemas");

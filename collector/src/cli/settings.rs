@@ -18,11 +18,11 @@ use stroboscope_reports::Failure;
 use stroboscope_reports::bad_argument::in_our_words;
 use stroboscope_reports::output::say;
 
-/// Prefix of the environment variables.
+/// Prefix of the environment variables that set options of `collect`.
 const PREFIX: &str = "STROBOSCOPE_COLLECT_";
-/// Section of the file.
+/// Name of the subcommand, and of its section in the settings file.
 const SECTION: &str = "collect";
-/// Option that names the file, and cannot be set in it.
+/// Name of the option that specifies the settings file. The file itself cannot set it.
 const CONFIG: &str = "config";
 
 /// Argument that names the file of settings.
@@ -35,7 +35,7 @@ pub(super) struct SettingsArguments {
     pub config: Option<PathBuf>,
 }
 
-/// Source of a value.
+/// Source from which the value of an option comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     Default,
@@ -55,7 +55,8 @@ impl fmt::Display for Origin {
     }
 }
 
-/// An option and its values; no values if it is not set.
+/// Value of an option and its source. `values` is empty if the option is not set and has no
+/// default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Setting {
     pub name: String,
@@ -79,8 +80,8 @@ impl Setting {
     }
 }
 
-/// Inserts the settings of environment and file into the process's arguments, if they call
-/// `collect`.
+/// Inserts the settings from the environment and the file into the process's arguments, if these
+/// run `collect` itself and none of its subcommands.
 pub(super) fn completed(program: &Command, given: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
     // The final parse reports errors in the arguments.
     let Ok(matches) = program.clone().try_get_matches_from(&given) else {
@@ -171,7 +172,8 @@ fn setting(option: &Arg, values: Vec<String>, origin: Origin) -> Setting {
     }
 }
 
-/// Returns the options that environment and file can set.
+/// Returns the options that the settings file can set. The environment can set these and
+/// `--config`.
 fn options(verb: &Command) -> impl Iterator<Item = &Arg> {
     let is_setting = |option: &&Arg| {
         let name = option.get_long();
@@ -184,7 +186,7 @@ fn variable(name: &str) -> String {
     format!("{PREFIX}{}", name.to_uppercase().replace('-', "_"))
 }
 
-/// Reads the settings from the environment, by option name.
+/// Reads the settings from the environment. Returns each with the name of its option.
 fn of_environment(
     verb: &Command,
     environment: impl Iterator<Item = (OsString, OsString)>,

@@ -33,14 +33,14 @@ const KEY_PATIENCE: Duration = Duration::from_millis(50);
 
 /// Watch what requests wait for, live in the terminal
 ///
-/// Shows a table of operations by their share of the latest requests' critical path, with
-/// percentiles of their own work, slack, and the share of their spans that failed. Above it: which
-/// processes ship, how much, in which bursts, and what was lost or failed. Reads the live model of
-/// a running collector (`--http`), or a store (`--data`), which may be in use.
+/// Shows a table of operations by their share of the latest requests' critical path. Each has
+/// percentiles of its own work, its slack, and the share of its spans that failed. Lines above the
+/// table show which processes ship, how much, in which bursts, and what was lost or failed. Reads
+/// the live model of a running collector (`--http`), or a store (`--data`), which may be in use.
 ///
-/// Keys: `q` quits, `s` sorts by the next column, `/` filters, `p` pauses, `?` shows all keys. If
-/// standard output is no terminal, or with `--once`, prints one picture as text and exits. If a
-/// collector does not respond, retries; with `--once`, exits with status 2. Does not support TLS.
+/// Keys: `q` quits, `s` sorts by the next column, `/` filters, `p` pauses, `?` shows all keys.
+/// Without a terminal, or with `--once`, prints one picture as text and exits. Retries if a
+/// collector does not respond; with `--once`, exits with status 2 instead. Does not support TLS.
 /// Sends the token in STROBOSCOPE_TOKEN to collectors that require one.
 #[derive(Debug, Args)]
 pub(super) struct TopVerb {

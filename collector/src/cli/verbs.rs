@@ -1,4 +1,4 @@
-//! Registry of the subcommands: one line for each that is no report, and the reports.
+//! Registry of all subcommands: the reports, and those that are no reports.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,8 @@ use super::{
     check, collect, compact, config, import, kernel, ready, requests, shell, sql, top, view,
 };
 
-/// Subcommands by topic, in the order of the help. Those that are in no group come last.
+/// Names of the subcommands by topic, in the order of the help. The help lists subcommands without
+/// a topic last.
 const GROUPS: [(&str, &[&str]); 7] = [
     (
         "Look",
@@ -37,8 +38,8 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Research", &["infer", "model", "clocks", "predict"]),
 ];
 
-/// Subcommands below another one, by its name and, if it does nothing itself, its help. Their old
-/// names at the top level still work, but are hidden.
+/// Parent subcommands: name, help if the parent does nothing itself, and names of its subcommands.
+/// The old names of these at the top level still work, but are hidden.
 const BELOW: [(&str, Option<&str>, &[&str]); 2] = [
     (
         "store",
@@ -48,7 +49,7 @@ const BELOW: [(&str, Option<&str>, &[&str]); 2] = [
     ("collect", None, &["ready", "config"]),
 ];
 
-/// Returns all subcommands.
+/// Returns all subcommands of this build.
 pub(super) fn verbs() -> Vec<Entry> {
     let mut verbs = vec![
         #[cfg(feature = "demo")]
@@ -78,8 +79,8 @@ pub(super) fn verbs() -> Vec<Entry> {
 /// Shows what causes what in a distributed service.
 ///
 /// Services record in short bursts, and `collect` gathers their recordings. The other subcommands
-/// show which segments of a request come before which, which of them make up its latency, and how
-/// much slack the others have.
+/// show the order of a request's segments, which of them make up its latency, and how much slack
+/// the others have.
 #[derive(Debug, clap::Parser)]
 #[command(
     name = "stroboscope",
@@ -132,7 +133,7 @@ fn command_of(verb: &Entry) -> Command {
     (verb.command)(Command::new(verb.name))
 }
 
-/// Words by which a user calls a subcommand.
+/// Returns the words that a user types to call a subcommand.
 #[cfg(test)]
 pub(super) fn words(name: &str) -> String {
     let parent = BELOW.iter().find(|(_, _, below)| below.contains(&name));
@@ -174,7 +175,7 @@ fn groups(program: &Command) -> String {
     text
 }
 
-/// Runs the requested subcommand.
+/// Runs the subcommand that the arguments request.
 pub(super) fn run(verbs: &[Entry], matches: &ArgMatches) -> Result<Status, Failure> {
     let asked = matches.subcommand().map(|(name, of_verb)| {
         let is_parent = BELOW.iter().any(|(parent, _, _)| *parent == name);

@@ -20,9 +20,10 @@ use stroboscope_web::store_verbs::StoreVerbs;
 
 /// Show a store as pages in a browser, until interrupted
 ///
-/// Serves the pages of `collect` without a collector: for a store at rest, for one that a collector
-/// writes, or for a store published to an object store as it was when this started. Every
-/// subcommand that reads is a page, and every state of a page is an address that can be shared.
+/// Serves the pages of `collect` without a collector. The store may be at rest, or a collector may
+/// be writing it. Of a store published to an object store, the pages show the state at the start of
+/// `view`. Every subcommand that reads is a page, and every state of a page is an address that can
+/// be shared.
 #[derive(Debug, Args)]
 pub(super) struct View {
     #[command(flatten)]

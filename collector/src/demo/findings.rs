@@ -14,10 +14,10 @@ use stroboscope_query::{
     QueryError, RecordedSummary, Selection, Source, Study, bottlenecks,
 };
 
-/// Everything in the report that comes from the store.
+/// Results of the demo that come from the store.
 #[derive(Debug)]
 pub struct Findings {
-    /// Processes, bursts and losses.
+    /// Numbers of processes, bursts and lost records.
     pub recorded: RecordedSummary,
     /// State of the clocks, as the kernels report it.
     pub kernel_clocks: KernelClocks,
@@ -35,11 +35,11 @@ pub struct Findings {
     pub mutual_exclusions: usize,
     /// Critical paths of the complete traces.
     pub paths: PathAggregate,
-    /// Largest waits on the critical paths, by time.
+    /// Operations that requests wait for most, for all requests or by root operation.
     pub bottlenecks: Vec<Bottleneck>,
     /// Processor time of the processes.
     pub processor_use: ProcessorUse,
-    /// Names of the segments.
+    /// Labels of the model's segments.
     pub labels: Labels,
     /// Summary of the kernel's recording, if there is one.
     pub kernel: Option<KernelOverview>,

@@ -5,7 +5,7 @@ use stroboscope_newsfeed::{Fleet, FleetError, FleetOptions, LoadReport};
 /// Hidden subcommand under which this program runs one role of the newsfeed.
 pub const ROLE_VERB: &str = "newsfeed";
 
-/// Result of the load.
+/// Result of running the load.
 pub(super) enum LoadOutcome {
     /// Report of a load that ran to its end.
     Report(LoadReport),
@@ -17,7 +17,7 @@ pub(super) enum LoadOutcome {
 /// Leaves nothing running in either case.
 ///
 /// # Errors
-/// Returns an error if a process did not start, or ended by itself.
+/// Returns an error if a process does not start, or ends before the load does.
 pub(super) async fn run(
     options: FleetOptions,
     started: impl FnOnce(&[(&'static str, u32)]),

@@ -45,7 +45,7 @@ pub struct Part {
 }
 
 impl Report {
-    /// Operations by their share of the critical path, largest first.
+    /// Returns the operations by their share of the critical path, largest first.
     #[must_use]
     pub fn parts(&self) -> Vec<Part> {
         let traces = self.findings.paths.traces();
@@ -70,13 +70,14 @@ impl Report {
         parts
     }
 
-    /// Operation that takes most of the time of all requests.
+    /// Returns the operation that requests wait for most; `None` if there is none.
     #[must_use]
     pub fn bottleneck(&self) -> Option<&Bottleneck> {
         self.findings.bottlenecks.first()
     }
 
-    /// Circumstances that make the figures misleading. The demo's processes ran on this machine.
+    /// Lists circumstances that make the figures misleading: busy processors of this machine, and
+    /// failed requests.
     #[must_use]
     pub fn circumstances(&self) -> Vec<String> {
         let processors = std::thread::available_parallelism().ok().map(usize::from);
@@ -219,8 +220,8 @@ impl Report {
             .findings
             .paths
             .segments()
-            // Show the slack of segments that are hardly ever critical: speeding them up gains
-            // nothing.
+            // Show the slack only of segments that are critical in less than a quarter of their
+            // traces, because speeding them up gains little.
             .filter(|(_, statistics)| statistics.critical_traces.share_of(statistics.traces) < 0.25)
             .filter_map(|(id, statistics)| Some((self.findings.labels.get(id)?, statistics)))
             .collect();

@@ -27,7 +27,7 @@ use stroboscope_server::redact::RedactSettings;
 use stroboscope_store::limits::Limits;
 use stroboscope_store::tables::Store;
 
-/// Options of a run.
+/// Options of one run of the demo.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
     /// Directory in which this run creates its own subdirectory.
@@ -36,7 +36,7 @@ pub struct DemoOptions {
     pub rate_per_s: f64,
     /// Duration of the load, in seconds.
     pub seconds: f64,
-    /// Burst-config, as text.
+    /// Burst-config as text, such as `256ms/1024ms`.
     pub burst_config: String,
     /// Faults of the newsfeed, such as `store.read=+5ms`.
     pub faults: Vec<String>,
@@ -46,7 +46,7 @@ pub struct DemoOptions {
     pub kernel: bool,
 }
 
-/// Error of a run.
+/// Reasons for which a run of the demo fails.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
     /// The program cannot find its own executable, or has no runtime.
@@ -64,7 +64,7 @@ pub enum DemoError {
          256ms/1024ms or always"
     )]
     NeverRecords(String),
-    /// The newsfeed failed.
+    /// A process of the newsfeed failed.
     #[error("the newsfeed: {0}")]
     Fleet(#[from] FleetError),
     /// The collector failed.
@@ -90,10 +90,10 @@ pub enum DemoError {
     NothingExplored,
 }
 
-/// Result of a run.
+/// Result of one run of the demo.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Report of a run that ended by itself.
+    /// Report of a run that was not interrupted.
     Report(Box<Report>),
     /// Number of the signal that ended the run.
     Interrupted(i32),
@@ -102,7 +102,7 @@ pub enum Outcome {
 /// Runs the demo. Leaves nothing running in any case.
 ///
 /// # Errors
-/// Returns an error if something did not start, ended by itself, or recorded nothing usable.
+/// Returns an error if a process or the collector fails, or if the recording is of no use.
 pub fn run(options: &DemoOptions, runtime: &Runtime) -> Result<Outcome, DemoError> {
     let config = BurstConfig::parse(&options.burst_config)?.config;
     if config == BurstConfig::NEVER {
@@ -173,7 +173,7 @@ async fn record(options: &DemoOptions, data: &Path) -> Result<LoadOutcome, DemoE
     Ok(load?)
 }
 
-/// Settings of a private collector, which serves no one else.
+/// Returns the settings of a collector that serves only the demo.
 pub(super) fn collector_settings(data: &Path, listen: SocketAddr) -> CollectorSettings {
     CollectorSettings {
         data: data.to_owned(),
@@ -207,8 +207,8 @@ fn fleet_options(options: &DemoOptions, collector: String) -> Result<FleetOption
     })
 }
 
-/// Records processes that this process starts from now on. If that is not permitted, the demo goes
-/// on without.
+/// Starts to record the kernel's side of the processes that this process starts from now on. If
+/// that fails, prints the reason and returns `None`: the demo then runs without it.
 async fn record_kernel(
     options: &DemoOptions,
     data: &Path,

@@ -1,6 +1,6 @@
-//! Scenarios of data-quality tradeoffs, each with and without tradeoffs, in one run: the ranker of
-//! the newsfeed under load, its tradeoff point learned from copies of requests, and the decisions
-//! that follow (Chow, dissertation, §4.5).
+//! Scenarios of data-quality tradeoffs (Chow, dissertation, §4.5). Each puts the newsfeed's ranker
+//! under load, learns its tradeoff point from copies of requests, and compares runs with and
+//! without tradeoffs.
 
 mod capacity;
 mod learning;
@@ -24,7 +24,7 @@ use learning::Lessons;
 use super::run::{DemoError, seconds_since_epoch};
 use stage::{RankerSettings, Stage};
 
-/// Scenario to run.
+/// Scenario of tradeoffs to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Scenario {
     /// Learn what tradeoffs save and cost, and check both on fresh requests
@@ -55,7 +55,7 @@ pub enum ScenarioOutcome {
 /// Runs a scenario in its own subdirectory. Leaves nothing running in any case.
 ///
 /// # Errors
-/// Returns an error if something did not start, ended by itself, or recorded nothing usable.
+/// Returns an error if a process or the collector fails, or if the recording is of no use.
 pub fn run_scenario(
     scenario: Scenario,
     data: &Path,

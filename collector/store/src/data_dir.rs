@@ -1,4 +1,4 @@
-//! The data directory and its lock.
+//! Data directory and its lock.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -43,25 +43,26 @@ pub enum DataDirError {
 /// Name of the file that a data directory with a store has.
 const CHECKPOINT: &str = "checkpoint.json";
 
-/// A data directory: `wal/`, the store's tables, `checkpoint.json`, `lock`, `generations/` and
-/// `replaced/` (see [`maintenance`](crate::maintenance)), `requests`, and `cache/`, which can be
-/// deleted. An agent's has `wal/`, `forwarded/` and `lock`.
+/// Data directory. It contains the log `wal/`, the tables, `checkpoint.json`, `lock`, `requests`,
+/// `generations/` and `replaced/` (see [`maintenance`](crate::maintenance)). It also contains
+/// `cache/`, which can be deleted at any time. The directory of an agent contains `wal/`,
+/// `forwarded/` and `lock`.
 #[derive(Clone, Debug)]
 pub struct DataDir {
     root: PathBuf,
     disk: Arc<dyn Disk>,
 }
 
-/// Lock of the one process that may write. The system releases it when the process ends, however it
-/// ends.
+/// Lock of the one process that may write to a data directory. The system releases it when the
+/// process ends, even if it is killed.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
 }
 
 impl DataDir {
-    /// Opens the data directory at `root`, and creates it if missing. [`DataDir::refuse_foreign`]
-    /// checks whether it may be one.
+    /// Opens the data directory at `root`, and creates it if it is missing. Does not check for
+    /// foreign files; see [`DataDir::refuse_foreign`].
     ///
     /// # Errors
     /// Returns an error if the directory cannot be created.
@@ -86,8 +87,8 @@ impl DataDir {
         Ok(data)
     }
 
-    /// Checks, before anything is written, that a directory may become a data directory: it is
-    /// missing, empty, or one already.
+    /// Checks that a directory may become a data directory: it is missing, has no foreign files, or
+    /// is a data directory already. Callers check this before they write to it.
     ///
     /// # Errors
     /// Returns an error if the directory contains foreign files.
@@ -104,7 +105,8 @@ impl DataDir {
     /// Opens the data directory at `root`, which must exist. Writes nothing.
     ///
     /// # Errors
-    /// Returns an error if it does not exist, is not a directory, or has no data of ours.
+    /// Returns an error if it does not exist, cannot be read, is not a directory, or is not a data
+    /// directory.
     pub fn existing(root: &Path) -> Result<Self, DataDirError> {
         let io = |source| DataDirError::Io {
             path: root.to_owned(),
@@ -144,18 +146,19 @@ impl DataDir {
         }
     }
 
-    /// Makes the names of the directory, its parents and its contents durable: a log is only as
-    /// durable as the directories it is in. Syncs all of them each time, as the process that
-    /// created one may have been killed before it synced.
+    /// Syncs the data directory and its parents, because files are only as durable as their
+    /// directory entries. Syncs all of them each time, because the process that created them may
+    /// have been killed before it synced.
     fn sync_directories(&self) -> std::io::Result<()> {
         self.disk.sync(&self.root)?;
         for (distance, directory) in self.root.ancestors().skip(1).enumerate() {
-            // The parent of a relative path.
+            // The parent of a relative path is the working directory.
             let directory = match directory.as_os_str().is_empty() {
                 true => Path::new("."),
                 false => directory,
             };
-            // Directories that cannot be read, and those further up, existed before.
+            // Ignores errors of directories that may not be read, and of those further up, because
+            // they existed before.
             match self.disk.sync(directory) {
                 Err(error)
                     if distance == 0 && error.kind() != std::io::ErrorKind::PermissionDenied =>
@@ -174,7 +177,7 @@ impl DataDir {
         &self.root
     }
 
-    /// Returns the disk that the directory is on.
+    /// Returns the disk through which the directory is accessed.
     #[must_use]
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
@@ -196,10 +199,11 @@ impl DataDir {
         self.root.join("requests")
     }
 
-    /// Reads the operations, as `service:name`, whose spans are requests if a reader names none.
+    /// Reads the operations (`service:name`) whose spans are declared to be requests. A query may
+    /// replace them by its own.
     ///
     /// # Errors
-    /// Returns an error if their file cannot be read.
+    /// Returns an error if the file `requests` cannot be read.
     pub fn requests(&self) -> Result<Vec<String>, DataDirError> {
         let path = self.requests_file();
         match std::fs::read_to_string(&path) {
@@ -212,15 +216,15 @@ impl DataDir {
         }
     }
 
-    /// Replaces the operations whose spans are requests.
+    /// Replaces the operations whose spans are declared to be requests.
     ///
     /// # Errors
-    /// Returns an error if their file cannot be written.
+    /// Returns an error if the file `requests` cannot be written.
     pub fn set_requests(&self, operations: &[String]) -> Result<(), DataDirError> {
         let path = self.requests_file();
         let part = path.with_extension("part");
         let lines: String = operations.iter().flat_map(|one| [one, "\n"]).collect();
-        // A reader sees either the old or the new ones.
+        // The file is replaced atomically, so a reader sees either the old or the new operations.
         let written = std::fs::write(&part, lines).and_then(|()| std::fs::rename(&part, &path));
         written.map_err(|source| DataDirError::Io { path, source })
     }
@@ -249,8 +253,8 @@ impl DataDir {
     }
 }
 
-/// Reports whether a directory is a data directory: it has a log, a checkpoint, or a table with a
-/// day in it.
+/// Reports whether a directory is a data directory: it has a log, a checkpoint, or a table with the
+/// directory of a day.
 fn is_ours(root: &Path) -> bool {
     let has_day = |table: StoreTable| {
         let days = std::fs::read_dir(root.join(table.name()));
@@ -265,8 +269,8 @@ fn is_ours(root: &Path) -> bool {
         || StoreTable::ALL.into_iter().any(has_day)
 }
 
-/// Returns a foreign entry of a directory that is not a data directory, if there is one. Ignores
-/// what a fresh volume contains, and our own files that may exist before there is a store.
+/// Returns the first foreign entry of a directory; `None` for a data directory. Hidden files,
+/// `lost+found`, and files that Stroboscope may write before there is a store are not foreign.
 fn foreign_entry(root: &Path) -> Option<String> {
     const OURS: [&str; 9] = [
         "cache",

@@ -1,5 +1,5 @@
 //! Abstraction of the disk for durable data. The log, the checkpoint and the publication of objects
-//! write through here only, so that tests can substitute a disk that fails, tears and forgets
+//! write only through [`Disk`], so that tests can substitute a disk that fails, tears and forgets
 //! writes.
 
 use std::fmt::Debug;
@@ -8,19 +8,19 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// A file open for writing.
+/// File that is open for writing.
 pub trait DiskFile: Send {
     /// Appends all of `bytes`.
     ///
     /// # Errors
-    /// Returns the disk's errors. An unknown part of `bytes` may have been written then.
+    /// Returns the disk's errors. In this case, an unknown part of `bytes` may have been written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Makes the appended bytes durable, but not the file's name: see [`Disk::sync`] of its
+    /// Makes the appended bytes durable, but not the file's name, which needs [`Disk::sync`] of its
     /// directory.
     ///
     /// # Errors
-    /// Returns the disk's errors, and `NotFound` if the file was deleted. It is then unknown what
-    /// has become durable since the last success.
+    /// Returns the disk's errors, and `NotFound` if the file was deleted. In this case, bytes
+    /// appended since the last success may or may not be durable.
     fn sync(&mut self) -> io::Result<()>;
     /// Truncates the file to `len_bytes` and continues appending there.
     ///
@@ -29,7 +29,7 @@ pub trait DiskFile: Send {
     fn cut(&mut self, len_bytes: u64) -> io::Result<()>;
 }
 
-/// Behaviour of creating a file that exists.
+/// Behaviour if a file to be created exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfThere {
     /// The creation fails.
@@ -44,15 +44,15 @@ pub trait Disk: Debug + Send + Sync {
     /// Creates an empty file.
     ///
     /// # Errors
-    /// Returns the disk's errors, and `AlreadyExists`.
+    /// Returns the disk's errors, and `AlreadyExists` with [`IfThere::Fail`].
     fn create(&self, path: &Path, if_there: IfThere) -> io::Result<Box<dyn DiskFile>>;
     /// Reads a whole file.
     ///
     /// # Errors
     /// Returns the disk's errors.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
-    /// Returns the names in a directory, in any order, without those that are not UTF-8 and thus
-    /// not ours.
+    /// Returns the names in a directory, in any order. Omits names that are not UTF-8, because
+    /// Stroboscope writes none.
     ///
     /// # Errors
     /// Returns the disk's errors.
@@ -130,7 +130,7 @@ impl DiskFile for LocalFile {
 
     fn sync(&mut self) -> io::Result<()> {
         self.0.sync_data()?;
-        // The system continues to write to a file without a name, which can never be read again.
+        // The system still accepts writes to a deleted file, but no process can open it to read it.
         if self.0.metadata()?.nlink() == 0 {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
@@ -147,7 +147,7 @@ impl DiskFile for LocalFile {
     }
 }
 
-/// Removes a file. A missing file is no error (a crash may have followed its removal).
+/// Removes a file. A missing file is no error, because a crash may have followed its removal.
 ///
 /// # Errors
 /// Returns an error if the file exists and cannot be removed.

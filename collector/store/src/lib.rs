@@ -1,4 +1,4 @@
-//! Durable storage: keeps telemetry and loses nothing that was acknowledged.
+//! Durable storage of telemetry, which loses nothing that was acknowledged.
 //!
 //! The modules, from the bottom up; each uses only those before it:
 //!
@@ -7,13 +7,13 @@
 //! - [`record`]: stored data as plain rows.
 //! - [`progress`]: interface for showing the progress of long tasks.
 //! - [`disk`]: abstraction of the disk for durable data.
-//! - [`wal`]: the write-ahead log. Acknowledged data is in here, durably.
-//! - [`decode`]: converts checked batches from the wire to rows.
-//! - [`ledger`]: account of stored and missing batches.
+//! - [`wal`]: the write-ahead log, in which data are durable before they are acknowledged.
+//! - [`decode`]: checks received data and converts them to rows.
+//! - [`ledger`]: record of stored and missing batches.
 //! - [`tables`]: Parquet behind `object_store`, read back as whole traces.
 //! - [`maintenance`]: merges small files and deletes old ones.
 //! - [`data_dir`]: the data directory and its lock.
-//! - [`publishing`]: counters of publishing to an object store.
+//! - [`publishing`]: state of publishing to an object store.
 //! - [`check`]: checks and repairs a data directory.
 //! - [`flush`]: flushes closed segments of the log to the tables, including those of an earlier
 //!   collector.

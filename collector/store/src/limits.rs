@@ -1,9 +1,9 @@
-//! Limits of the collector, all in one place. Anything over a limit is rejected by name and
-//! counted; nothing is truncated silently.
+//! Limits of the collector. Data over a limit are rejected with the name of the limit, and counted.
+//! Nothing is truncated silently.
 
 use stroboscope_otlp::SpanLimits;
 
-/// Limits on the content of a batch. `collect` uses [`Limits::default`]; tests use smaller ones.
+/// Limits on received data. `collect` uses [`Limits::default`], and tests use smaller limits.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Maximum size of a gRPC message, after decompression, in bytes.
@@ -13,14 +13,14 @@ pub struct Limits {
     pub otlp_request_bytes_max: usize,
     /// Maximum length of a string, in bytes.
     pub string_bytes_max: usize,
-    /// Maximum attributes of one record.
+    /// Maximum number of attributes of one record.
     pub attributes_per_record_max: usize,
-    /// Maximum records (spans and events together) in one batch.
+    /// Maximum number of records (spans and events together) in one batch.
     pub records_per_batch_max: usize,
-    /// Maximum bytes of the attributes of one batch, with their interned strings written out.
+    /// Maximum size of the attributes of one batch, with interned strings written out, in bytes.
     /// Without this limit, a batch of 16 MiB could reference one long string a million times.
     pub attribute_bytes_per_batch_max: usize,
-    /// Maximum windows, losses and clock steps in one batch, each.
+    /// Maximum number of windows in one batch; likewise of losses, clock steps and loads.
     pub notes_per_batch_max: usize,
 }
 
@@ -52,29 +52,33 @@ impl Limits {
 /// Size in bytes above which the open WAL segment is closed and converted to Parquet.
 pub const WAL_SEGMENT_BYTES: u64 = 32 << 20;
 
-/// Size in bytes of the WAL waiting for conversion to Parquet, above which appends are rejected
-/// until the store has caught up.
+/// Maximum size of the log segments that wait for conversion to Parquet, in bytes. Above it,
+/// appends are rejected until the conversion has caught up.
 pub const WAL_BACKLOG_BYTES_MAX: u64 = 1 << 30;
 
-/// Maximum bytes that one group commit writes at once.
+/// Maximum number of bytes that one group commit writes.
 pub const WAL_GROUP_BYTES_MAX: usize = 16 << 20;
 
-/// Maximum bytes of received but not yet durable batches in memory; beyond it, senders wait.
+/// Maximum size of batches in memory that are received but not yet durable, in bytes. Above it,
+/// senders wait.
 pub const IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
 
-/// Maximum batches of one ship stream that wait for their acknowledgement.
+/// Maximum number of batches of one gRPC stream of a process that wait for their acknowledgement.
 pub const IN_FLIGHT_PER_STREAM_MAX: usize = 64;
 
-/// Maximum process incarnations in the ledger; the longest idle are forgotten first.
+/// Maximum number of process incarnations in the ledger. Those that have been idle longest are
+/// forgotten first.
 pub const INCARNATIONS_MAX: usize = 65_536;
 
-/// Maximum separate runs of stored sequence numbers kept per incarnation: one more than its gaps.
+/// Maximum number of separate runs of stored sequence numbers per incarnation, which is one more
+/// than the number of gaps.
 pub const RANGES_PER_INCARNATION_MAX: usize = 1_024;
 
 /// Idle time after which an incarnation is forgotten, in ns.
 pub const INCARNATION_IDLE_NS_MAX: i64 = 7 * 24 * 3_600 * 1_000_000_000;
 
-/// Maximum records of one trace passed to the analysis; the rest is counted.
+/// Maximum number of records of one trace that are passed to the analysis. Further records are only
+/// counted.
 pub const RECORDS_PER_TRACE_MAX: usize = 1_000_000;
 
 /// Maximum length of a line of a JSON-lines import, in bytes.
@@ -84,12 +88,12 @@ pub const IMPORT_LINE_BYTES_MAX: usize = 1 << 20;
 /// Jaeger's JSON, in bytes.
 pub const IMPORT_RECORD_BYTES_MAX: usize = 64 << 20;
 
-/// Maximum invalid lines that an import shows; the rest is counted.
+/// Maximum number of invalid lines that an import shows. Further ones are only counted.
 pub const IMPORT_BAD_LINES_SHOWN: usize = 20;
 
-/// Rows that an import sorts in memory before it writes them as one file.
+/// Number of rows that an import sorts in memory before it writes them as one file.
 pub const IMPORT_RUN_ROWS: usize = 500_000;
 
-/// Bytes of attributes and names that an import holds before it writes a file, however few its
+/// Size of attributes and names in bytes at which an import writes a file, even if it has fewer
 /// rows.
 pub const IMPORT_RUN_BYTES: usize = 256 << 20;

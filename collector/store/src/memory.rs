@@ -1,13 +1,14 @@
-//! Memory that queries may hold, individually and together.
+//! Memory quota of queries, for each query and for all together.
 
 use std::fmt::{Debug, Formatter};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Minimum amount taken from the pool of all queries, in bytes.
+/// Amount that a query takes from the pool beyond its immediate need, in bytes, so that it takes
+/// less often.
 const STEP_BYTES: usize = 256 << 10;
 
-/// Name of the limit of a program's single query.
+/// Name of the limit of a program that runs a single query.
 const OF_ONE: &str = "--memory-limit";
 
 /// Memory quota for queries. Clones share it.
@@ -20,7 +21,7 @@ struct Inner {
     /// Name of the limit of one query, for messages.
     bound: &'static str,
     lent: AtomicUsize,
-    /// Refusals, indexed by cause.
+    /// Number of refusals by cause: the limit of one query, or of all.
     refused: [AtomicU64; 2],
     /// Functions that release cached memory.
     reclaimers: Mutex<Vec<Reclaimer>>,
@@ -38,7 +39,7 @@ impl Debug for Inner {
 /// Reason why a query gets no more memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryLack {
-    /// It would hold more than one query may.
+    /// The query would hold more than one query may: the limit in MiB, and its name.
     #[error("it needs more than the {0} MiB allowed for one query ({1})")]
     Query(usize, &'static str),
     /// Other queries hold the remaining memory.
@@ -47,13 +48,13 @@ pub enum QueryLack {
 }
 
 impl QueryMemory {
-    /// Creates a quota of `all_max` bytes for all queries; one may hold half of them.
+    /// Creates a quota of `all_max` bytes for all queries. One query may hold half of it.
     #[must_use]
     pub fn new(all_max: usize) -> Self {
         Self::with(all_max, all_max / 2, "half of --query-memory")
     }
 
-    /// Creates the quota of a program that answers one query and ends; the query may hold all of
+    /// Creates a quota of `max` bytes for a program that runs a single query, which may hold all of
     /// it.
     #[must_use]
     pub fn of_one_query(max: usize) -> Self {
@@ -77,20 +78,20 @@ impl QueryMemory {
         Self::new(usize::MAX)
     }
 
-    /// Returns the maximum bytes of all queries together.
+    /// Returns the limit of all queries together, in bytes.
     #[must_use]
     pub fn all_max(&self) -> usize {
         self.0.all_max
     }
 
-    /// Returns the maximum bytes of one query.
+    /// Returns the limit of one query, in bytes.
     #[must_use]
     pub fn query_max(&self) -> usize {
         self.0.query_max
     }
 
     /// Registers a function that drops cached shares when memory is short. The function must not
-    /// take memory itself.
+    /// take memory from this quota itself.
     pub fn reclaim_by(&self, reclaim: impl Fn() + Send + Sync + 'static) {
         self.reclaimers().push(Arc::new(reclaim));
     }
@@ -100,13 +101,13 @@ impl QueryMemory {
         reclaimers.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the bytes that queries hold.
+    /// Returns the number of bytes that queries hold.
     #[must_use]
     pub fn lent(&self) -> usize {
         self.0.lent.load(Relaxed)
     }
 
-    /// Returns the number of queries refused so far, by cause.
+    /// Returns the number of refusals so far, by cause.
     #[must_use]
     pub fn refused(&self) -> [(&'static str, u64); 2] {
         let [query, all] = &self.0.refused;
@@ -131,7 +132,8 @@ impl QueryMemory {
         self.0.lent.fetch_update(Relaxed, Relaxed, fits).is_ok()
     }
 
-    /// Allocates bytes; if there are too few, lets caches release theirs first.
+    /// Takes bytes from the pool. If it has too few, lets caches release their memory and tries
+    /// again. Returns false if this does not suffice.
     fn lend_or_reclaim(&self, bytes: usize) -> bool {
         self.lend(bytes) || {
             let reclaimers = self.reclaimers().clone();
@@ -151,12 +153,12 @@ impl QueryMemory {
     }
 }
 
-/// Memory of one query, released when dropped.
+/// Share of one query in the quota, released when dropped.
 #[derive(Debug)]
 pub struct QueryShare {
     memory: QueryMemory,
     used: usize,
-    /// Bytes taken from the pool: `used`, rounded up to steps.
+    /// Bytes taken from the pool: at least `used`.
     held: usize,
 }
 
@@ -170,7 +172,7 @@ impl QueryShare {
     /// Takes more bytes.
     ///
     /// # Errors
-    /// Returns an error if they are not available. The query then uses as much as before.
+    /// Returns an error if the quota does not allow it. The query then uses as much as before.
     pub fn take(&mut self, bytes: usize) -> Result<(), QueryLack> {
         let used = self.used.saturating_add(bytes);
         if used > self.held {
@@ -181,7 +183,7 @@ impl QueryShare {
             }
             let held = used.saturating_add(STEP_BYTES).min(query_max);
             if !memory.lend_or_reclaim(held - self.held) {
-                // Both holders are parts of the program's single query.
+                // The program has a single query, so the other shares are its own.
                 let is_alone = memory.0.bound == OF_ONE;
                 let lack = if is_alone {
                     memory.lack_of_one()

@@ -1,4 +1,4 @@
-//! Interface for showing the progress of long tasks. The library itself shows nothing.
+//! Interface for displaying the progress of long tasks. The library itself displays nothing.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ pub trait Observer: Debug + Send + Sync {
     fn begin(&self, task: &'static str, unit: &'static str, total: Option<u64>) -> Box<dyn Task>;
 }
 
-/// A task in progress.
+/// Task in progress.
 pub trait Task: Debug + Send {
     /// Adds to the amount done.
     fn add(&mut self, amount: u64);

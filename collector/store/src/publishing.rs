@@ -1,5 +1,5 @@
-//! State of publishing to an object store: the publisher updates it, the metrics show it, and
-//! retention waits for it.
+//! State of publishing to an object store. The publisher updates it, and metrics and retention read
+//! it.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, AtomicU64};
@@ -10,22 +10,22 @@ use crate::tables::Hour;
 /// Reason why publishing failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublishFailure {
-    /// The object store is unreachable, or fails.
+    /// The object store is unreachable or reports a failure.
     Unavailable,
     /// The object store denies access: credentials or permissions are wrong.
     Denied,
     /// The bucket or prefix does not exist.
     Missing,
-    /// Another collector publishes under this one's name.
+    /// Another collector publishes under the same name.
     Fenced,
     /// A local file cannot be read.
     Local,
-    /// Any other reason.
+    /// Publishing failed for any other reason.
     Other,
 }
 
 impl PublishFailure {
-    /// Every reason.
+    /// List of the reasons, in the order of their discriminants.
     pub const ALL: [Self; 6] = [
         Self::Unavailable,
         Self::Denied,
@@ -52,25 +52,25 @@ impl PublishFailure {
 /// Counters of one process, since it started.
 #[derive(Debug, Default)]
 pub struct PublishCounters {
-    /// Number of files in the object store and its listing.
+    /// Number of files that are in the object store and in its listing.
     pub files: AtomicU64,
-    /// Size of those files, in bytes.
+    /// Total size of the files in the object store and in its listing, in bytes.
     pub bytes: AtomicU64,
     /// Number of files that are only on the local disk yet.
     pub files_behind: AtomicU64,
-    /// Size of those files, in bytes.
+    /// Total size of the files that are only on the local disk yet, in bytes.
     pub bytes_behind: AtomicU64,
     /// Number of files deleted locally, for their age or the size limit, before they were
     /// published.
     pub files_missed: AtomicU64,
     /// Number of objects deleted because nothing refers to them any more.
     pub objects_deleted: AtomicU64,
-    /// Latest time when everything had been published, in ns since the Unix epoch; 0 for never.
+    /// Latest time at which all files were published, in ns since the Unix epoch; 0 for never.
     pub last_success_ns: AtomicI64,
-    /// One if another collector has taken this one's place; otherwise 0.
+    /// 1 if another collector publishes under the same name; otherwise 0.
     pub fenced: AtomicU64,
     failures: [AtomicU64; PublishFailure::ALL.len()],
-    /// Hours with files that are only on the local disk; none before the first check.
+    /// Hours with files that are only on the local disk; `None` before the first check.
     waiting: Mutex<Option<BTreeSet<Hour>>>,
 }
 
@@ -81,13 +81,13 @@ impl PublishCounters {
         &self.failures[cause as usize]
     }
 
-    /// Sets the hours with files that are only on the local disk yet.
+    /// Sets the hours with files that are not published yet.
     pub fn set_waiting(&self, hours: BTreeSet<Hour>) {
         *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(hours);
     }
 
-    /// Reports whether an hour must be kept until it is published. Before the first check, every
-    /// hour must.
+    /// Reports whether an hour must be kept because it is not published yet. Returns true for every
+    /// hour before the first check.
     #[must_use]
     pub fn is_waiting(&self, hour: Hour) -> bool {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Stored data as plain rows, between the wire and the Parquet columns.
+//! Rows of the stored tables as plain structs, between the wire formats and the Parquet columns.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 /// Index into [`Strings`].
 pub type StringId = u32;
 
-/// Interned strings of one set of rows. The map uses the standard library's seeded hasher, as names
-/// come from the network.
+/// Interned strings of one set of rows. The map uses the standard library's seeded hasher, because
+/// names come from the network.
 #[derive(Clone, Debug, Default)]
 pub struct Strings {
     list: Vec<Arc<str>>,
@@ -16,7 +16,7 @@ pub struct Strings {
 }
 
 impl Strings {
-    /// Returns the id of `text`, the same for equal texts.
+    /// Returns the id of `text`. Equal texts have the same id.
     pub fn intern(&mut self, text: &str) -> StringId {
         if let Some(&id) = self.ids.get(text) {
             return id;
@@ -40,19 +40,20 @@ impl Strings {
         self.list.iter().map(|text| &**text)
     }
 
-    /// Returns the bytes of all strings.
+    /// Returns the total size of all strings, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
-/// A finished span. Times are ns since the Unix epoch.
+/// Row of a finished span. Times are in ns since the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpanRow {
     /// Id of the request.
     pub trace_id: u128,
-    /// Id of the trace as its source wrote it, if that is not 32 lower-case hex digits.
+    /// Id of the trace as its source wrote it; `None` if that is the id in 32 lower-case
+    /// hexadecimal digits.
     pub trace_name: Option<StringId>,
     /// Id of the span, unique within its trace.
     pub span_id: u64,
@@ -70,54 +71,55 @@ pub struct SpanRow {
     pub end_ns: i64,
     /// Bits of `SpanFlag`.
     pub flags: u32,
-    /// Attributes as one JSON object; none if empty.
+    /// Attributes as one JSON object; `None` if there are none.
     pub attributes: Option<Box<str>>,
 }
 
-/// An event at one instant.
+/// Row of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventRow {
     /// Id of the request; 0 for none.
     pub trace_id: u128,
     /// Id of the trace as its source wrote it, as in [`SpanRow`].
     pub trace_name: Option<StringId>,
-    /// Id of its span; 0 for none (always so in event logs, except for OTLP's log lines).
+    /// Id of the event's span; 0 for none. Events of event logs have no span, except for log lines
+    /// from OTLP.
     pub span_id: u64,
     /// Time of the event, in ns since the Unix epoch by the host's clock.
     pub time_ns: i64,
-    /// Order among events of the same time.
+    /// Number that orders events of the same time.
     pub seq: u32,
     pub host: StringId,
     /// Service of the process; empty for event logs.
     pub service: StringId,
-    /// Task, in event logs. Together with a span, it marks a log line inside the span, which is not
-    /// one of the span's events.
+    /// Task of an event of an event log; `None` for events of spans. A row with a task and a span
+    /// is a log line inside the span, which is not one of the span's events.
     pub task: Option<StringId>,
     /// Name of the event.
     pub name: StringId,
-    /// Attributes as one JSON object; none if empty.
+    /// Attributes as one JSON object; `None` if there are none.
     pub attributes: Option<Box<str>>,
 }
 
-/// A window `[open_ns, close_ns)` that was actually recorded.
+/// Window `[open_ns, close_ns)` that a process actually recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowRow {
     /// Start of the window, in ns since the Unix epoch.
     pub open_ns: i64,
     /// End of the window, in ns since the Unix epoch.
     pub close_ns: i64,
-    /// Mask of the burst-config in force.
+    /// Burst-config in force, as bits.
     pub burst_config: u64,
 }
 
-/// A kernel's assessment of its host's clock.
+/// State of a host's clock as its kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelClockRow {
-    /// True if the clock is synchronized.
+    /// True if the clock is synchronised.
     pub synchronised: bool,
-    /// Maximum error, in ns.
+    /// Maximum error of the clock, in ns.
     pub max_error_ns: i64,
-    /// Estimated error, in ns.
+    /// Estimated error of the clock, in ns.
     pub estimated_error_ns: i64,
 }
 
@@ -128,15 +130,15 @@ pub struct LoadRow {
     pub from_ns: i64,
     /// End of the interval, in ns since the Unix epoch.
     pub to_ns: i64,
-    /// CPU time of all its threads, in ns; none if the system does not report it.
+    /// CPU time of all its threads, in ns; `None` if the system does not report it.
     pub cpu_ns: Option<i64>,
-    /// Resident memory at the end, in bytes; none if the system does not report it.
+    /// Resident memory at `to_ns`, in bytes; `None` if the system does not report it.
     pub memory_bytes: Option<u64>,
-    /// Number of requests that entered the process.
+    /// Number of requests that began in the process.
     pub requests: u64,
 }
 
-/// Report of one batch about its process.
+/// Row of a batch: its report about its process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchRow {
     /// Incarnation of the process.
@@ -161,28 +163,28 @@ pub struct BatchRow {
     pub spans: u32,
     /// Number of events in the batch.
     pub events: u32,
-    /// Windows closed since the previous batch.
+    /// Windows that closed since the previous batch.
     pub windows: Vec<WindowRow>,
-    /// Losses as (cause, records lost since the process started).
+    /// Losses, each with its cause and the number of records lost since the process started.
     pub losses: Vec<(StringId, u64)>,
-    /// Clock steps as (time, step), both in ns.
+    /// Clock steps, each with its time in ns since the Unix epoch and the size of the step in ns.
     pub clock_steps: Vec<(i64, i64)>,
-    /// Kernel's assessment of the clock at `to_ns`; only some batches have it.
+    /// State of the host's clock at `to_ns`; `None` if the batch does not report it.
     pub kernel_clock: Option<KernelClockRow>,
     /// Resources that the process used since the previous batch.
     pub loads: Vec<LoadRow>,
 }
 
-/// A set of rows that share their strings.
+/// Set of rows that share their strings.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
     /// Interned strings of the rows.
     pub strings: Strings,
     /// Finished spans.
     pub spans: Vec<SpanRow>,
-    /// Events.
+    /// Events of spans and of event logs.
     pub events: Vec<EventRow>,
-    /// Batches that carried them; none for imports.
+    /// Batches that carried the spans and events; empty for imports.
     pub batches: Vec<BatchRow>,
 }
 

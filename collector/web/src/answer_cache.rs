@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::progress::{ProgressSender, Step};
 
-/// A computed answer.
+/// A computed answer to a request for a page or data.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -34,7 +34,7 @@ impl PendingAnswer {
     }
 }
 
-/// Result of a lookup.
+/// Result of looking up an answer: cached, or being computed.
 #[derive(Debug)]
 pub(crate) enum Lookup {
     Kept(Answer),
@@ -57,7 +57,7 @@ pub(crate) enum MadeOf {
 #[derive(Debug)]
 struct Inner {
     kept: Mutex<AnswerCache>,
-    /// Slots for concurrent computations, by [`MadeOf`].
+    /// Slots for concurrent computations, separate for each [`MadeOf`].
     slots: [Arc<Semaphore>; 2],
     bytes_max: usize,
 }
@@ -71,7 +71,7 @@ struct AnswerCache {
     uses: u64,
 }
 
-/// Memory of an entry besides its bytes.
+/// Estimated memory of an entry besides the bytes of its answer, in bytes.
 const ENTRY_BYTES: usize = 256;
 
 impl Answers {
@@ -85,14 +85,15 @@ impl Answers {
         }
     }
 
-    /// Waits for a computation slot of this kind, for reads other than those of answers.
+    /// Waits for a slot of this kind, for a reading that computes no answer. Returns `None` only if
+    /// the slots are closed, which does not happen.
     pub(crate) async fn slot(&self, made_of: MadeOf) -> Option<OwnedSemaphorePermit> {
         let slots = self.inner.slots[made_of as usize].clone();
         slots.acquire_owned().await.ok()
     }
 
-    /// Returns the answer of this key. Runs `make` if the answer is neither cached nor being
-    /// computed.
+    /// Returns the answer of this key if it is cached. Otherwise returns the computation to wait
+    /// for, and starts it with `make` if there is none yet.
     pub(crate) fn find(
         &self,
         key: &str,

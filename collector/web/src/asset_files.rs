@@ -1,4 +1,4 @@
-//! The modules that pages load, compressed once.
+//! Serves the JavaScript modules that pages load, each compressed once.
 
 use std::io::Write as _;
 use std::sync::LazyLock;
@@ -20,8 +20,8 @@ static PACKED: LazyLock<[Option<Bytes>; Asset::COUNT]> = LazyLock::new(|| {
     })
 });
 
-/// Serves the file of this name in the directory under `/assets/`. A directory of another hash is
-/// not found.
+/// Serves a module by its name, from the directory below `/assets/` that is named by the hash of
+/// all modules. Responds with 404 for another hash.
 pub(crate) async fn asset(
     Path((hash, name)): Path<(String, String)>,
     asked: HeaderMap,

@@ -11,7 +11,7 @@ use crate::progress::ProgressSender;
 use crate::scope::Scope;
 use crate::site::Site;
 
-/// Maximum number of changes shown.
+/// Maximum number of changes to list.
 const SHOWN: usize = 5;
 
 /// Lists changes of latency and of the share of failed requests in a time range, as links to the
@@ -24,7 +24,7 @@ pub(crate) fn changes(
     telling: &ProgressSender,
 ) -> Html {
     let mut html = Html::new();
-    // An answer reports a store that cannot be read; the empty form does not.
+    // Show no error if the store cannot be read: an answer reports it, and this page has none yet.
     let Ok(found) = found(scope, site, runtime, telling) else {
         return html;
     };
@@ -48,8 +48,8 @@ pub(crate) fn changes(
     html
 }
 
-/// A change in words; the begin of its reference period, its time and the end, in ns since the Unix
-/// epoch; its root operation.
+/// A change: its description; the beginning of the period before it, its time, and the end of the
+/// period after it, in ns since the Unix epoch; and its root operation.
 type Change = (String, [i64; 3], String);
 
 fn found(

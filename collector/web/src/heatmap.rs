@@ -12,8 +12,8 @@ const LEFT_PX: f64 = 64.0;
 const RIGHT_PX: f64 = 16.0;
 const TOP_PX: f64 = 8.0;
 const BAND_PX: f64 = 12.0;
-/// Heights of the parts below the picture: the number of requests that began, and the recorded
-/// periods.
+/// Height of the chart of request counts below the picture; `BURSTS_PX` is that of the track of
+/// recorded periods.
 const LOAD_PX: f64 = 34.0;
 const BURSTS_PX: f64 = 8.0;
 const GAP_PX: f64 = 10.0;
@@ -172,8 +172,8 @@ impl Plot<'_> {
             moment(from_ns, self.map.column_ns)
         );
         let (x1, x2) = (self.x(cell.column as f64), self.x(cell.column as f64 + 1.0));
-        // A table has the same links. As stops of the keyboard, thousands of cells would be a
-        // barrier.
+        // The keyboard skips the cells, because there may be thousands. The table has the same
+        // links.
         html.markup("<a tabindex=\"-1\" href=\"/traces?from=")
             .shown(from_ns)
             .markup("&amp;to=")
@@ -254,7 +254,7 @@ impl Plot<'_> {
         }
     }
 
-    /// Draws the recorded periods: nothing is known about the time between them.
+    /// Draws the recorded periods, because nothing is known about the time between them.
     fn bursts(&self, html: &mut Html, bursts: &[(i64, i64)]) {
         let top = self.bands_bottom() + GAP_PX + LOAD_PX + GAP_PX;
         write_rect(
@@ -272,7 +272,7 @@ impl Plot<'_> {
                 self.x_of_ns(*open_ns).max(drawn_to),
                 self.x_of_ns(*close_ns),
             );
-            // Bursts within one px are drawn once.
+            // Skip bursts that are too short to be visible next to the previous one.
             if x2 - x1 < 0.3 && drawn_to > f64::MIN {
                 continue;
             }

@@ -9,17 +9,18 @@ use stroboscope_query::{
 };
 use stroboscope_store::memory::{QueryLack, QueryMemory, QueryShare};
 
-/// Minimum age up to which a model of outdated files is used.
+/// Age up to which a model is used although the store's files have changed. See also
+/// [`AGE_PER_MAKING`].
 const AGE_MIN: Duration = Duration::from_secs(60);
-/// Multiple of a model's computation time up to which it is used, if that is longer, so that a busy
-/// collector does not infer all the time.
+/// Multiple of a model's computation time. A model is used up to this age if that is more than
+/// [`AGE_MIN`], so that a busy collector does not infer all the time.
 const AGE_PER_MAKING: u32 = 20;
 
 /// Time for which a failure to make a model is remembered, so that a page that waits for a model
 /// does not reload in a loop.
 const FAILED_FOR: Duration = Duration::from_secs(10);
 
-/// The last request that was read.
+/// Slot for the last request that was read.
 type LastRequest = Arc<Mutex<Option<(RequestKey, Arc<Request>)>>>;
 
 /// Cache of the last store, model and request.
@@ -66,15 +67,15 @@ struct CachedModel {
     _share: QueryShare,
 }
 
-/// The model for the critical paths of requests, or the reason for its absence.
+/// Model for the critical paths of requests, or the reason for its absence.
 pub(crate) type Model = Result<Arc<Inference>, Arc<str>>;
 
-/// A cached model.
+/// A cached model, and whether it is fresh.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelLookup {
     pub(crate) model: Model,
-    /// True if the model belongs to these files, or is young. An outdated model is still better
-    /// than none.
+    /// True if the model belongs to the current files, or is young enough. Pages also use an
+    /// outdated model until they have a new one.
     pub(crate) is_fresh: bool,
 }
 
@@ -95,7 +96,7 @@ impl Models {
         }
     }
 
-    /// Returns the store of these files, and calls `open` unless it is open.
+    /// Returns the opened store if its files are still in this state; otherwise calls `open`.
     pub(crate) fn source(
         &self,
         state: &str,
@@ -112,9 +113,9 @@ impl Models {
         Ok(source)
     }
 
-    /// Returns the request of this key, and calls `read` unless the request is the last one read:
-    /// its page asks for it, and the page's timeline then asks for its columns. A caller waits only
-    /// for a reader of the same request.
+    /// Returns the request of this key if it is the last one that was read; otherwise calls `read`.
+    /// A page asks for its request, and the page's timeline then asks for the columns of the same
+    /// request. A caller waits only for a reader of the same request.
     pub(crate) fn request<E>(
         &self,
         key: RequestKey,
@@ -147,7 +148,8 @@ impl Models {
         Ok(request)
     }
 
-    /// Returns the cached model for these files, without waiting for one to be computed.
+    /// Returns the cached model, which may be outdated, without computing one. Returns `None` if no
+    /// model is cached.
     pub(crate) fn known(&self, state: &str) -> Option<ModelLookup> {
         let kept = lock(&self.model);
         let kept = kept.as_ref()?;
@@ -160,9 +162,9 @@ impl Models {
         })
     }
 
-    /// Returns the model of the whole store. A model that predates recent files, but is not too
-    /// old, is good enough for single requests: a few traces hardly change beliefs from many.
-    /// Concurrent callers wait for the same computation.
+    /// Returns the model of the whole store. Accepts a cached model that lacks the newest files if
+    /// it is young enough, because a few traces hardly change a model of many. Concurrent callers
+    /// wait for one computation.
     pub(crate) fn model(
         &self,
         state: &str,
@@ -190,8 +192,8 @@ impl Models {
             inference.hold(&mut share)?;
             Ok(inference)
         });
-        // Others hold the memory for a while. That does not concern the store, and an older model
-        // is better than none.
+        // Other queries hold the memory for now. Keep the older model, because the store itself is
+        // readable.
         let is_busy = inferred.as_ref().is_err_and(|error| {
             matches!(
                 error,

@@ -62,7 +62,7 @@ pub(crate) async fn fragment(State(site): State<Site>, scope: Scope) -> Response
     answer.carrying(&scope).alone()
 }
 
-/// Describes an error of the store, with the matching status.
+/// Converts an error of the store to content for the page, with an HTTP status.
 fn unreadable(error: &QueryError) -> NoPage {
     match error {
         QueryError::NoneInRange(_) => NoPage {
@@ -133,7 +133,7 @@ fn content_of(
     Ok(html)
 }
 
-/// Writes the most important sentence.
+/// Writes the headline: the last change of latency, failures, and what requests wait for.
 fn headline(html: &mut Html, report: &OverviewReport) {
     if report.used_traces == 0 {
         return;
@@ -206,7 +206,7 @@ fn damage(html: &mut Html, notes: &Notes) {
     );
 }
 
-/// Writes a few figures; the first one is emphasised.
+/// Writes the key figures; the median latency is emphasised.
 fn figures(html: &mut Html, report: &OverviewReport) {
     let latency = &report.latency;
     html.markup("<dl class=\"figures\"><div class=\"main\"><dt>median latency</dt><dd>")

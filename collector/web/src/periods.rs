@@ -9,7 +9,7 @@ use url::form_urlencoded::Serializer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TwoPeriods<'a> {
     pub(crate) before_from_ns: Option<i64>,
-    /// End of the earlier period, and begin of the later one.
+    /// End of the earlier period, and beginning of the later one.
     pub(crate) at_ns: i64,
     pub(crate) until_ns: Option<i64>,
     /// Restricts both periods to requests of this root operation.
@@ -37,7 +37,7 @@ impl TwoPeriods<'_> {
         format!("/{verb}?{}", form.finish())
     }
 
-    /// Writes a link to that address.
+    /// Writes a link to the address of a subcommand's page, with the text `said`.
     pub(crate) fn link(&self, html: &mut Html, verb: &str, said: &str) {
         html.markup("<a href=\"")
             .text(&self.address(verb))

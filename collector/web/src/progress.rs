@@ -9,12 +9,12 @@ use tokio::sync::watch;
 /// Minimum interval between reports.
 const TOLD_EVERY: Duration = Duration::from_millis(250);
 
-/// Current task, and its progress.
+/// Current task of a computation, and its progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Step {
     /// Name of the task, such as "reading"; empty while other answers are computed first.
     pub(crate) task: &'static str,
-    /// Unit of the counts.
+    /// Unit of `done` and `total`, such as traces.
     pub(crate) unit: &'static str,
     pub(crate) done: u64,
     pub(crate) total: Option<u64>,

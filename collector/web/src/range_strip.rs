@@ -13,7 +13,7 @@ use url::form_urlencoded::Serializer;
 use crate::rates::Rates;
 use crate::scope::Scope;
 
-/// Preset time ranges.
+/// Preset time ranges: the value of `since`, and the text of the link.
 const PRESETS: [(&str, &str); 4] = [
     ("15min", "Last 15 min"),
     ("1h", "1 h"),
@@ -28,7 +28,7 @@ const HEIGHT: f64 = 24.0;
 /// Use of time range and root operation by a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RangeUse {
-    /// The page uses neither: its links carry them all the same.
+    /// The page uses neither. Its links still carry both.
     #[default]
     Not,
     /// The page uses both.
@@ -37,8 +37,8 @@ pub(crate) enum RangeUse {
     Below,
 }
 
-/// Divisor of the store's length: a shorter range is shown with enough around it to make up this
-/// part.
+/// Divisor of the store's length. For a shorter range, the picture shows only the range and eight
+/// times its length on each side.
 const RANGE_PART_MIN: i64 = 16;
 
 /// Returns the strip; nothing for a page that uses neither range nor root operation.
@@ -53,8 +53,8 @@ pub(crate) fn range_strip(scope: &Scope, steered: RangeUse, rates: &Rates) -> Ht
     strip(scope, steered, whole.as_deref(), shown.as_ref())
 }
 
-/// Returns the part of the store around the range, if the range would hardly be visible within the
-/// whole store.
+/// Returns the part of the store around the range, in ns since the Unix epoch. Returns `None` if
+/// the range is long enough to be visible within the whole store.
 fn window(scope: &Scope, whole: &RequestRate) -> Option<Range<i64>> {
     let (begin_ns, end_ns) = (whole.from_ns, column_ns(whole, whole.columns.len()));
     let range = scope.range(whole.newest_ns).ok()?;
@@ -114,8 +114,8 @@ fn kept(scope: &Scope) -> impl Iterator<Item = (&str, &str)> {
     others.filter(|(name, _)| *name != "page")
 }
 
-/// Returns the address of the page with another begin of its range, relative to the page's own, so
-/// that it carries nothing else along.
+/// Returns the address of the page with another beginning of its range. The address is relative,
+/// because parameters of the scope are added to absolute addresses only.
 fn address(scope: &Scope, is_below: bool, since: &str) -> String {
     let mut form = Serializer::new(String::new());
     if !since.is_empty() {
@@ -183,8 +183,8 @@ fn roots(html: &mut Html, scope: &Scope, rate: Option<&RequestRate>) {
     html.markup("</select></label>");
 }
 
-/// Returns the spans of each column that begin a request of the root operation; `None` if the
-/// operation has no counts over time.
+/// Counts the spans in each column that begin a request of the root operation. Returns `None` if
+/// the operation has no counts over time.
 fn counts(scope: &Scope, rate: &RequestRate) -> Option<Vec<u64>> {
     let columns = rate.columns.iter();
     if scope.root.is_empty() {
@@ -253,8 +253,8 @@ fn picture(html: &mut Html, scope: &Scope, rate: &RequestRate) {
         .markup("</span></p>");
 }
 
-/// Returns the shaded parts of the picture: the time outside the range, or the periods that the
-/// page compares instead.
+/// Returns the shaded parts of the picture with their classes: the periods that the page compares,
+/// or else the time outside the range.
 fn shaded(scope: &Scope, rate: &RequestRate) -> Vec<(&'static str, Range<i64>)> {
     let Some(newest_ns) = rate.newest_ns else {
         return Vec::new();
@@ -287,7 +287,7 @@ fn column_ns(rate: &RequestRate, column: usize) -> i64 {
     rate.from_ns.saturating_add(length_ns)
 }
 
-/// Returns one path for all bars; a column with requests is always visible.
+/// Returns one SVG path for all bars. A column with requests is at least one unit high.
 fn bars(counts: &[u64], most: u64) -> String {
     let mut path = String::new();
     for (column, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
@@ -301,7 +301,8 @@ fn bars(counts: &[u64], most: u64) -> String {
 fn said(scope: &Scope, rate: &RequestRate, most: u64) -> String {
     let column_ns = rate.column_ns.max(1) as f64;
     let most = match most as f64 * 1e9 / column_ns {
-        // With columns of less than a second, one request alone may make up a rate.
+        // In columns shorter than a second, a single request would give a high rate, so show the
+        // count.
         _ if column_ns < 1e9 => format!("{most} in {}", duration_spaced(column_ns)),
         each_second if each_second >= 1.0 => format!("{each_second:.0} a second"),
         each_second => format!("{:.1} a minute", each_second * 60.0),

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use stroboscope_query::{QueryError, RequestRate, RequestRates, Source};
 use tokio::sync::Notify;
 
-/// Damaged files are read again after this time, also where the store has not changed.
+/// Time after which damaged files are read again, even if the store has not changed.
 const DAMAGED_FOR: Duration = Duration::from_secs(10);
 
-/// The files that were read, and the rate as of the last state of the store.
+/// Cache of requests over time: counts of each file, and the sum for the last state of the store.
 #[derive(Debug, Default)]
 pub(crate) struct Rates {
     reading: Mutex<RequestRates>,
@@ -25,12 +25,13 @@ struct KnownRates {
     state: String,
     whole: Arc<RequestRate>,
     by_file: Arc<RequestRates>,
-    /// Damaged files are read again from then on.
+    /// Time from which damaged files are read again; `None` if no file is damaged.
     expires: Option<Instant>,
 }
 
 impl Rates {
-    /// Returns the rate of the store in this state, which `open` opens unless the rate is known.
+    /// Returns the rate of the store in this state, and reads it with `open` if it is not cached.
+    /// Returns `None` if the store cannot be read.
     pub(crate) fn of(
         &self,
         state: &str,
@@ -87,18 +88,19 @@ impl Rates {
         }
     }
 
-    /// Returns the rate that was read last.
+    /// Returns the rate that was read last; `None` before the first reading.
     pub(crate) fn known(&self) -> Option<Arc<RequestRate>> {
         lock(&self.known).as_ref().map(|known| known.whole.clone())
     }
 
-    /// Returns the rate that was read last, between two instants.
+    /// Returns the rate that was read last, between two instants in ns since the Unix epoch; `None`
+    /// before the first reading.
     pub(crate) fn known_between(&self, between_ns: Range<i64>) -> Option<RequestRate> {
         let by_file = lock(&self.known).as_ref()?.by_file.clone();
         Some(by_file.rate(between_ns))
     }
 
-    /// True while the rate is being read.
+    /// Reports whether the rate is being read.
     pub(crate) fn is_being_read(&self) -> bool {
         matches!(self.reading.try_lock(), Err(TryLockError::WouldBlock))
     }

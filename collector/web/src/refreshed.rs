@@ -16,7 +16,8 @@ const PART_OF_TIME: u32 = 10;
 /// Maximum number of cached answers, each of a different address.
 const KEPT_MAX: usize = 8;
 
-/// A cached answer: its address, the time of its computation, the duration of that, and the answer.
+/// A cached answer: its address, the time at which it was computed, how long that took, and the
+/// answer.
 type RefreshedAnswer = (String, Instant, Duration, Answer);
 
 /// The most recent answers, for requests that follow soon.

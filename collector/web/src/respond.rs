@@ -24,8 +24,8 @@ use crate::site::Site;
 
 /// Time within which an answer is sent in one piece, with its status.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Time for which the first page waits for the data of its strip; after that it is sent without a
-/// picture.
+/// Time for which a page waits for the first reading of requests over time. After that, its strip
+/// has no picture.
 const FIRST_PATIENCE: Duration = Duration::from_millis(250);
 /// Interval between progress reports.
 const TOLD_EVERY: Duration = Duration::from_millis(500);
@@ -41,11 +41,11 @@ pub(crate) struct Head {
     pub(crate) current: String,
     /// Modules other than the one for tables.
     pub(crate) scripts: &'static [Asset],
-    /// Content ahead of the answer: the form of its options.
+    /// Content above the answer: the form of the page's options.
     pub(crate) before: Html,
     /// Time range and root operation of the page's address.
     pub(crate) scope: Scope,
-    /// Use of both by the page.
+    /// Use of the time range and the root operation by the page.
     pub(crate) steered: RangeUse,
 }
 
@@ -92,7 +92,7 @@ impl Head {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoPage {
     pub(crate) status: StatusCode,
-    /// The problem, and its remedy.
+    /// Description of the problem and its remedy.
     pub(crate) message: String,
 }
 
@@ -147,7 +147,7 @@ impl NoPage {
 /// Identifies an answer in the cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
-    /// Usually the address.
+    /// Text that identifies the answer, usually the page's address.
     text: String,
     made_of: MadeOf,
 }
@@ -172,7 +172,7 @@ impl Key {
     }
 }
 
-/// Computes the content of a page without its frame, and caches it like that of a page.
+/// Returns the content of a page without its frame, from the cache or computed by `make`.
 pub(crate) async fn content(
     site: &Site,
     key: impl Into<Key>,
@@ -226,8 +226,8 @@ pub(crate) async fn page(
     }
 }
 
-/// Reads requests over time if the store has changed. A page waits for the first reading, and for
-/// later ones no longer than for its answer: until then it shows the previous ones.
+/// Reads requests over time if the store has changed. Waits up to [`FIRST_PATIENCE`] for the first
+/// reading, and up to [`PATIENCE`] for a later one; the page then shows the previous reading.
 async fn read_rate(site: &Site) {
     let rates = site.rates();
     let patience = match (rates.known().is_some(), rates.is_being_read()) {
@@ -366,14 +366,14 @@ async fn written(site: &Site, write: impl FnOnce(&Site) -> String + Send + 'stat
     written.unwrap_or_else(|_| String::from_utf8_lossy(&fallen().bytes).into_owned())
 }
 
-/// Adds the time of the next attempt to a response for a lack of capacity.
+/// Adds `Retry-After` to a response that fails for a lack of capacity.
 fn come_again(status: StatusCode, headers: &mut HeaderMap) {
     if status == StatusCode::SERVICE_UNAVAILABLE {
         headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
     }
 }
 
-/// Markup around the content.
+/// Markup before the content; `CLOSE` follows it.
 const OPEN: &str = "<div class=\"answer\">";
 const CLOSE: &str = "</div>";
 
@@ -421,7 +421,8 @@ async fn in_pieces(site: &Site, head: Head, mut awaited: PendingAnswer) -> Respo
     (StatusCode::OK, html_headers(), body).into_response()
 }
 
-/// Formats the progress as one line. The next line, or the content, hides it.
+/// Formats the progress as one line. The stylesheet hides the line once the next one, or the
+/// content, follows.
 fn told(step: &Step) -> String {
     let mut html = Html::new();
     html.markup("<p class=\"progress\" role=\"status\">");

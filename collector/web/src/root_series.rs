@@ -10,7 +10,7 @@ const HEIGHT: f64 = 24.0;
 const PERCENTILES: [&str; 3] = ["p50", "p95", "p99"];
 
 /// Draws rate, failures and latency of root operations, with a line at a change. Draws nothing if
-/// all requests began in one column. Counts those of `roots` root operations that have no series.
+/// all requests began in one column. States how many of the `roots` root operations have no series.
 pub(crate) fn root_series(series: &[RootSeries], roots: usize, step: Option<&LatencyStep>) -> Html {
     let mut html = Html::new();
     if series.iter().all(|series| width(series) < 2) {
@@ -43,7 +43,7 @@ pub(crate) fn root_series(series: &[RootSeries], roots: usize, step: Option<&Lat
     html
 }
 
-/// Number of columns, those without requests included.
+/// Returns the number of columns, including those without requests.
 fn width(series: &RootSeries) -> i64 {
     series.place(series.until_ns)
 }
@@ -61,7 +61,8 @@ fn open(html: &mut Html, series: &RootSeries, text: &str) {
         .markup("\">");
 }
 
-/// Closes a picture, with a line where the operation changed.
+/// Closes a picture. Draws a line at the column `since`, in which the operation changed, if it is
+/// given.
 fn close(html: &mut Html, since: Option<i64>) {
     if let Some(since) = since {
         html.markup("<path class=\"since\" d=\"M")
@@ -73,7 +74,7 @@ fn close(html: &mut Html, since: Option<i64>) {
     html.markup("</svg></div>");
 }
 
-/// A bar for each column, of at most 1.
+/// Draws a bar for each column whose `share`, 0 to 1, is above 0.
 fn bars(
     html: &mut Html,
     class: &'static str,
@@ -81,7 +82,7 @@ fn bars(
     share: impl Fn(&RootColumn) -> f64,
 ) {
     for column in series.columns.iter().filter(|column| share(column) > 0.0) {
-        // A bar of any height stays visible.
+        // Every bar is at least one unit high, so that it is visible.
         let height = (share(column) * HEIGHT).max(1.0);
         html.markup("<rect class=\"")
             .markup(class)

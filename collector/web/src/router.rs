@@ -30,7 +30,7 @@ pub fn navigation(verbs: &dyn Verbs, options: &SiteOptions) -> Vec<NavLink> {
     let mut links = vec![own("/", "Overview"), own("/traces", "Traces")];
     links.extend(verb_page::links(verbs.pages()));
     for link in &options.links {
-        // The link joins the others of its group.
+        // Insert the link after the others of its group.
         let after = links.iter().rposition(|known| known.group == link.group);
         links.insert(after.map_or(links.len(), |at| at + 1), link.clone());
     }

@@ -1,6 +1,6 @@
 //! Time range and root operation of a page, from its address: `since`, `until` and `root`, written
-//! as on the command line. Relative times are counted back from the newest request, so that a store
-//! that receives nothing any more shows its last minutes.
+//! as on the command line. Relative times count back from the newest request, so that `since=15min`
+//! shows the last minutes of a store that no longer receives data.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use url::form_urlencoded::{Serializer, parse};
 
 use crate::site::Site;
 
-/// Parameters that hold a period of a comparison.
+/// Parameters that each hold a period to compare.
 const PERIODS: [&str; 2] = ["before", "after"];
 
 /// Parameter for the number of rows in tables.
@@ -28,8 +28,8 @@ pub(crate) struct Scope {
     pub(crate) since: String,
     pub(crate) until: String,
     pub(crate) root: String,
-    /// Number of rows of each table, as links of longer tables request it; `usize::MAX` for all of
-    /// them.
+    /// Number of rows of each table, from the links below longer tables: `usize::MAX` for all rows,
+    /// `None` for the default number.
     pub(crate) rows: Option<usize>,
     /// The other parameters of the address.
     pub(crate) others: Vec<(String, String)>,
@@ -71,7 +71,7 @@ impl Scope {
         })
     }
 
-    /// Returns the root operation that selects requests.
+    /// Returns the root operation that selects requests; `None` for all requests.
     pub(crate) fn root(&self) -> Option<String> {
         Some(self.root.clone()).filter(|root| !root.is_empty())
     }
@@ -111,7 +111,7 @@ impl Scope {
         format!("{of}{}", rows.unwrap_or_default())
     }
 
-    /// Returns an address with the rows of tables of this one.
+    /// Returns the address of `path` with this scope's number of table rows.
     pub(crate) fn with_rows(&self, path: &str) -> String {
         match self.rows {
             None => path.to_owned(),
@@ -142,13 +142,13 @@ impl Scope {
         })
     }
 
-    /// Reports whether the page compares a period that has ends of its own.
+    /// Reports whether the address has a period to compare that is a range of times.
     pub(crate) fn has_period(&self) -> bool {
         let mut others = self.others.iter();
         others.any(|(name, value)| PERIODS.contains(&&**name) && value.contains(".."))
     }
 
-    /// Returns the periods that the page compares, by name, as far as they are times.
+    /// Returns those periods to compare that are ranges of times, with their names.
     pub(crate) fn periods(&self, newest_ns: i64) -> Vec<(&str, Range<i64>)> {
         let end = |text: &str, open_ns: i64| match text {
             "" => Some(open_ns),
@@ -221,18 +221,19 @@ impl Scope {
     }
 }
 
-/// True for the name of a parameter of the time range, the root operation or the rows of tables.
+/// Reports whether a parameter belongs to the scope: time range, root operation or table rows.
 pub(crate) fn is_of_scope(name: &str) -> bool {
     ["since", "until", "from", "to", "root", ROWS].contains(&name)
 }
 
-/// Returns the start of the newest request.
+/// Returns the start of the newest request, in ns since the Unix epoch; `None` if the store has
+/// none or cannot be read.
 fn newest_ns(site: &Site, runtime: &Handle) -> Option<i64> {
     site.rate(runtime)?.newest_ns
 }
 
-/// Returns the instant from which an end of a range is counted back, which matters only to a
-/// relative time.
+/// Returns the instant from which a relative time counts back, in ns since the Unix epoch. Returns
+/// an error if `text` is a relative time and the store has no request.
 fn newest_for(text: &str, newest_ns: Option<i64>) -> Result<i64, String> {
     match newest_ns {
         None if is_ago(text) => Err(format!(
@@ -258,7 +259,7 @@ fn in_order(range: TimeRange) -> Result<TimeRange, String> {
     }
 }
 
-/// Formats an end of a range for people: ns since the Unix epoch become a time.
+/// Formats an end of a range for people. Converts ns since the Unix epoch to a date and time.
 fn readable(text: &str) -> String {
     text.parse().map_or_else(|_| text.to_owned(), written)
 }

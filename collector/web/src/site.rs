@@ -25,7 +25,7 @@ const LOOKED_FOR: Duration = Duration::from_secs(1);
 /// Configuration of a site.
 #[derive(Clone, Debug)]
 pub struct SiteOptions {
-    /// The data directory.
+    /// Data directory that the pages show.
     pub data: PathBuf,
     /// Name of the data directory on the pages.
     pub name: String,
@@ -35,14 +35,16 @@ pub struct SiteOptions {
     pub memory: QueryMemory,
     /// Maximum size of the cached answers, in bytes; part of `memory`.
     pub kept_bytes_max: usize,
-    /// Maximum number of answers that are computed at the same time.
+    /// Maximum number of answers about the whole store that are computed at the same time; and
+    /// likewise of answers about single requests.
     pub answers_at_once: usize,
     /// Runtime that reads requests over time before a page needs them; without it, the first page
     /// waits for them.
     pub reads_ahead: Option<Handle>,
 }
 
-/// Limits of the cached answers: their size in bytes, and the inverse of their share of the memory.
+/// Maximum size of the cached answers, in bytes. `KEPT_PART` is the inverse of their maximum share
+/// of the memory.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 const KEPT_PART: usize = 8;
 
@@ -90,7 +92,7 @@ impl Site {
     ) -> Self {
         let reads_ahead = options.reads_ahead.clone();
         let mut share = options.memory.share();
-        // If there is no room for them, answers are not cached.
+        // Without room for cached answers, nothing is cached.
         let kept_bytes_max = match share.take(options.kept_bytes_max) {
             Ok(()) => options.kept_bytes_max,
             Err(_) => 0,
@@ -137,7 +139,7 @@ impl Site {
         &self.inner.models
     }
 
-    /// Returns the cache of refreshed answers.
+    /// Returns the cache of answers that open pages poll.
     pub(crate) fn refreshed(&self) -> &RefreshedAnswers {
         &self.inner.refreshed
     }
@@ -156,7 +158,7 @@ impl Site {
         self.inner.rates.of(&self.state(runtime), open)
     }
 
-    /// Returns requests over time from the last reading.
+    /// Returns the cache of requests over time.
     pub(crate) fn rates(&self) -> &Rates {
         &self.inner.rates
     }
@@ -167,7 +169,8 @@ impl Site {
         self.inner.models.model(&self.state(runtime), open)
     }
 
-    /// Returns that model if it is cached. Blocks; not for async code.
+    /// Returns the model for the critical paths of single requests if it is cached. Blocks; not for
+    /// async code.
     pub(crate) fn known_model(&self, runtime: &Handle) -> Option<ModelLookup> {
         self.inner.models.known(&self.state(runtime))
     }

@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 
 use crate::verbs::{Field, FieldKind, VerbAnswer, VerbPage, Verbs};
 
-/// Arguments for printing, which pages lack.
+/// Arguments that pages lack, because they concern printing or this process's memory.
 const OF_PRINTING: [&str; 5] = ["json", "full_names", "each", "help", "memory_limit"];
 
 /// Subcommands that are pages, over a data directory.
@@ -63,7 +63,7 @@ impl StoreVerbs {
         &self.memory
     }
 
-    /// Parses the arguments of a form by clap.
+    /// Parses the arguments of a form with clap, as the command line does.
     fn parsed(
         &self,
         verb: &str,

@@ -56,11 +56,12 @@ use crate::respond::{Head, Key, NoPage, data, page, page_now};
 use crate::scope::Scope;
 use crate::site::Site;
 
-/// Time around a request within which the holder of its lock is looked for, ns.
+/// Time before and after a given moment in which a request is searched by the low half of its id,
+/// in ns.
 const HOLDER_WITHIN_NS: i64 = 60_000_000_000;
-/// Number of spans in the part that is offered of a request that is too large.
+/// Number of spans in the part of a too large request that its error page offers.
 const PART_SPANS: usize = 5_000;
-/// Number of low hexadecimal digits of an id, which are all that the kernel knows of it.
+/// Number of hexadecimal digits in the low half of an id. Kernel recordings contain only this half.
 const LOW_DIGITS: usize = 16;
 
 pub(crate) fn routes() -> Router<Site> {
@@ -175,14 +176,15 @@ fn asked_of(id: u128, query: Option<&str>) -> RequestAsked {
     RequestAsked { id, spans_max }
 }
 
-/// Returns that part as the end of an address.
+/// Returns the query that requests this part of a request; empty for the whole request.
 fn part(asked: RequestAsked) -> String {
     let spans = asked.spans_max;
     spans.map_or_else(String::new, |spans| format!("?spans={spans}"))
 }
 
-/// Sends a request's page. A request that the kernel knows by the last digits of its id is looked
-/// for near the given moment.
+/// Sends a request's page. If the address has only the low half of an id, as in kernel recordings,
+/// redirects to the request with that half. The parameter `at` restricts the search to requests
+/// near that instant.
 async fn one(
     State(site): State<Site>,
     Path(text): Path<String>,
@@ -197,7 +199,7 @@ async fn one(
         let source = of_site.opened(runtime).map_err(|error| no_page(&error))?;
         match request_exists(&source, id).map_err(|error| no_page(&error))? {
             true => Ok((id, id)),
-            // The kernel's part and tables use this short form.
+            // Kernel recordings and tables use this short form of ids.
             false if name.len() == LOW_DIGITS || near_ns.is_some() => {
                 whole_id(&source, id, near_ns).map(|whole| (id, whole))
             }
@@ -247,8 +249,8 @@ fn shown(text: &str) -> String {
     }
 }
 
-/// Finds the whole id of a request from its low half. Without a moment near it, the search covers
-/// all requests.
+/// Finds the whole id of a request from its low half. Searches near `at_ns`, or all requests if it
+/// is `None`.
 fn whole_id(source: &Source, id: u128, at_ns: Option<i64>) -> Result<u128, NoPage> {
     if id >> 64 != 0 {
         return Err(no_trace(source));

@@ -12,8 +12,8 @@ const PERIOD: &str = "PERIOD";
 /// Maximum number of attributes that a form offers.
 const ATTRIBUTES_OFFERED_MAX: usize = 500;
 
-/// Builds the form, filled in with the current options. Time range and root operation have a form
-/// of their own, and are sent along.
+/// Builds the form, filled in with the current options. Sends time range and root operation along
+/// as hidden fields, because the strip above the page has their form.
 pub(crate) fn form(page: &VerbPage, asked: &[(String, String)], scope: &Scope) -> Html {
     let mut html = Html::new();
     let submits_itself = page
@@ -42,8 +42,8 @@ pub(crate) fn form(page: &VerbPage, asked: &[(String, String)], scope: &Scope) -
         if fields.is_empty() {
             continue;
         }
-        // The fold stays closed even if options are given: the reader wants the answer, and its
-        // line lists the options.
+        // The fold stays closed even if options are given, because its summary lists them, and
+        // readers want the answer.
         html.markup("<details><summary>")
             .markup(summary)
             .text(&said(&fields, asked))
@@ -58,7 +58,7 @@ pub(crate) fn form(page: &VerbPage, asked: &[(String, String)], scope: &Scope) -
     html
 }
 
-/// True for the most common options.
+/// Reports whether the option is common, and shown outside of folds.
 fn is_first(field: &Field) -> bool {
     field.is_required
         || field.is_positional
@@ -223,8 +223,8 @@ pub(crate) fn asks_for_attributes(page: &VerbPage) -> bool {
     page.fields.iter().any(is_one)
 }
 
-/// Returns the suggestions for such fields. They come with the answer, so that the form need not
-/// wait for the store.
+/// Returns the suggestions for fields that take an attribute. The answer contains them, so that the
+/// form need not wait for the store.
 pub(crate) fn attribute_list(names: &[String]) -> Html {
     let mut html = Html::new();
     html.markup("<datalist id=\"attributes\">");

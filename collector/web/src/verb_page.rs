@@ -114,8 +114,8 @@ pub(crate) fn links(pages: &[VerbPage]) -> Vec<NavLink> {
     placed.into_iter().map(|(_, _, link)| link).collect()
 }
 
-/// Returns the page's use of the time range and the root operation of the address: reports that
-/// take one take both.
+/// Returns the page's use of the time range and the root operation. Reports that take a range also
+/// take a root operation.
 fn steered(page: &VerbPage) -> RangeUse {
     match page.fields.iter().any(|field| field.name == "since") {
         true => RangeUse::RangeAndRoot,
@@ -140,7 +140,8 @@ fn asked(page: &VerbPage, query: Option<&str>, scope: &Scope) -> Vec<(String, St
     asked.retain(|(name, value)| {
         field(name).is_none_or(|field| field.default.as_ref() != Some(value))
     });
-    // A slider cannot be left empty: a change that is given in another way takes precedence.
+    // A slider always sends a factor. If the user gave a duration, that is the change, and the
+    // factor is dropped.
     let is_duration = |name: &str| {
         field(name).is_some_and(|field| field.kind == FieldKind::Text("DURATION".to_owned()))
     };
@@ -162,7 +163,8 @@ fn asked(page: &VerbPage, query: Option<&str>, scope: &Scope) -> Vec<(String, St
     asked
 }
 
-/// Returns the address of a page, up to its rows. All links carry the parameters of the scope.
+/// Returns the address of a page with its options, to which `rows=COUNT` can be appended. Omits the
+/// parameters of the scope, which all links carry.
 fn address_before_rows(name: &str, asked: &[(String, String)]) -> String {
     let own = asked.iter().filter(|(name, _)| !is_of_scope(name));
     let query = Serializer::new(String::new()).extend_pairs(own).finish();
@@ -232,7 +234,7 @@ pub(crate) async fn verb_page(
             Err(failure) if !is_asked && failure.code == FailureCode::NeedsMore => {
                 return Ok(invitation(&about, &scope, site, runtime, telling));
             }
-            // The options are valid: there is just nothing to show.
+            // Without options, a failure means that there is nothing to show.
             Err(failure) if !is_asked && failure.code == FailureCode::Failed => {
                 return Err(NoPage {
                     status: StatusCode::OK,
@@ -298,7 +300,8 @@ fn invitation(
     html
 }
 
-/// Links to other periods, if two periods have no change that can be explained.
+/// Builds the content for two periods without a change that can be explained: the reason, and links
+/// to other periods.
 fn other_periods(
     about: &VerbPage,
     failure: &Failure,
@@ -347,7 +350,7 @@ fn folded(summary: &'static str, content: &Html) -> Html {
     html
 }
 
-/// Returns the attributes that a page's form offers.
+/// Returns the attributes that a page's form suggests; nothing if no field takes one.
 fn choices(site: &Site, runtime: &Handle, about: &VerbPage) -> Html {
     let source = asks_for_attributes(about).then(|| site.opened(runtime));
     match source {

@@ -8,7 +8,7 @@ use stroboscope_reports::Failure;
 use stroboscope_reports::notes::Remark;
 use stroboscope_store::progress::Observer;
 
-/// A subcommand that reads, as a page.
+/// A subcommand that reads a store and has a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerbPage {
     /// Name on the command line; the page is `/NAME`.
@@ -17,7 +17,7 @@ pub struct VerbPage {
     pub words: &'static str,
     /// Description in one line.
     pub about: String,
-    /// Long description.
+    /// Description in several paragraphs.
     pub more: String,
     /// Options of the subcommand.
     pub fields: Vec<Field>,
@@ -39,7 +39,7 @@ pub struct Field {
     pub is_required: bool,
     /// True if the option may be given several times.
     pub is_list: bool,
-    /// True if all subcommands that read have the option.
+    /// True if the option is common to the subcommands that read a store.
     pub is_common: bool,
 }
 
@@ -48,24 +48,25 @@ pub struct Field {
 pub enum FieldKind {
     /// No value: the option is given or not.
     Flag,
-    /// One of these.
+    /// One of these texts.
     Choice(Vec<String>),
-    /// A number.
+    /// A number without a unit.
     Number,
     /// A factor: 0 or more, where 1 changes nothing.
     Factor,
-    /// Any text; the value name describes it.
+    /// Any text. The value is the option's value name, such as `DURATION`, which describes the
+    /// text.
     Text(String),
 }
 
-/// Answer of a subcommand.
+/// Answer of a subcommand for its page: the document, and remarks.
 #[derive(Clone, Debug, Default)]
 pub struct VerbAnswer {
     pub doc: Doc,
     pub remarks: Vec<Remark>,
 }
 
-/// Subcommands that read, for the pages.
+/// Subcommands that read a store and have pages.
 pub trait Verbs: Debug + Send + Sync + 'static {
     /// Returns the subcommands that are pages.
     fn pages(&self) -> &[VerbPage];

@@ -17,7 +17,8 @@ use crate::upstream::Upstream;
 use crate::wire::page_client::PageClient;
 use crate::wire::{PageRequest, Pagelet};
 
-/// Pagelets between two stages of a page; more than a page has.
+/// Capacity of the queue between two stages, in pagelets. A page has fewer, so no stage waits for
+/// the next one.
 const QUEUE: usize = 8;
 
 /// Running time of the page's background script.
@@ -44,8 +45,8 @@ pub(crate) struct Visit {
     pub(crate) background_after: Duration,
 }
 
-/// Cause of a page that did not load. All failures of one kind have the same text, so that they can
-/// be counted.
+/// Reason why a page did not load. All failures of one kind have the same text, so that they can be
+/// counted.
 pub(crate) type Cause = String;
 
 impl Browser {
@@ -83,7 +84,7 @@ impl Browser {
         Ok(())
     }
 
-    /// Hands pagelets on as they arrive and returns how many the page has.
+    /// Passes pagelets on as they arrive. Returns the number of pagelets that the page has.
     async fn receive(&self, visit: Visit, received: mpsc::Sender<Pagelet>) -> Result<u32, Status> {
         let request = PageRequest {
             user: visit.user,
@@ -122,7 +123,7 @@ async fn download(downlink: &mut Downlink, pagelet: &Pagelet) {
     downlink.transfer(pagelet.body.len()).await;
 }
 
-/// Executes pagelets in order of arrival and returns how many there were.
+/// Executes pagelets in order of arrival. Returns their number.
 async fn execute_all(engine: Arc<Engine>, mut downloaded: mpsc::Receiver<Pagelet>) -> u32 {
     let mut executed = 0;
     while let Some(pagelet) = downloaded.recv().await {
@@ -137,8 +138,8 @@ fn execute(cpu: &Cpu, pagelet: &Pagelet) {
     cpu.work(script_time(pagelet.body.len()), pagelet.index.into());
 }
 
-/// Runs a script that nothing orders against the pagelets: only the engine keeps it apart from
-/// them.
+/// Runs a script that may run before, between or after the pagelets' scripts. Only the engine keeps
+/// it from overlapping with them.
 async fn run_background(engine: Arc<Engine>, visit: Visit) {
     delay(visit.background_after).await;
     engine.run(|cpu| background(cpu, visit.user)).await;

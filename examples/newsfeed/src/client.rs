@@ -25,7 +25,7 @@ const COUNT_BLOCKS_MAX: u64 = 16;
 /// Cause of failure of a page that took longer than `--timeout-ms`.
 const TIMED_OUT: &str = "timed out";
 
-/// Flags of the client.
+/// Command-line flags of the client.
 #[derive(Debug, clap::Args)]
 pub struct ClientOptions {
     /// URL of the edge.
@@ -49,7 +49,7 @@ pub struct ClientOptions {
     /// Longest wait for the edge at start-up, in milliseconds.
     #[arg(long, default_value_t = 5_000)]
     patience_ms: u64,
-    /// A fault, as POINT[@PERCENT%]; repeatable.
+    /// Fault to inject, as POINT[@PERCENT%]; repeatable.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
     /// Print the report as one line of JSON.
@@ -96,7 +96,7 @@ pub(crate) async fn run(options: ClientOptions, stop: &Stop) -> Result<(), RoleE
         .map_err(|error| RoleError::Report(error.to_string()))
 }
 
-/// Draws visit `number`. Any user may come again, always over the same link.
+/// Draws the user, link and sizes of visit `number`. A user who visits again uses the same link.
 fn visit(seed: u64, number: u64, links: &Mix, has_small_count: bool) -> Visit {
     let mut random = Random::new(mix(seed) ^ mix(number.wrapping_add(1)));
     let user = random.next_u64() % USERS;

@@ -17,8 +17,8 @@ type Pipeline = MapRequest<Channel, fn(Request<CopiedBody>) -> Request<Body>>;
 /// Layer that also sends some requests to a second pipeline.
 pub(crate) type Copies = DuplicateLayer<Pipeline>;
 
-/// Shares of candidates that copies omit, in turn. Every other copy omits little or nothing,
-/// because complete answers measure the worth of each candidate.
+/// Shares of candidates that copies omit, in turn. Every other copy omits nothing, because complete
+/// answers measure the worth of each candidate.
 const EXPLORED: [f64; 8] = [0.0, 0.1, 0.0, 0.3, 0.0, 0.5, 0.0, 0.8];
 
 /// Copies this `share` of requests, 0 to 1, to the web server at `url`.
@@ -31,7 +31,7 @@ pub(crate) fn to(url: &str, share: f64) -> Result<Copies, UpstreamError> {
         url: url.to_owned(),
         problem: error.to_string(),
     };
-    // A web server that is down only misses copies.
+    // Connect lazily: if the second web server is down, only copies fail.
     let channel = Endpoint::from_shared(url.to_owned())
         .map_err(bad)?
         .connect_lazy();

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use crate::random::mix;
 
-/// Rounds in one calibration sample: short enough that most samples are not preempted.
+/// Rounds in one calibration sample: few enough that most samples are not preempted.
 const SAMPLE_ROUNDS: u64 = 20_000;
 const SAMPLES: u32 = 40;
 
 /// Environment variable for the rounds per microsecond of work, for comparisons between processes.
 const ENV_ROUNDS_PER_US: &str = "NEWSFEED_ROUNDS_PER_US";
 
-/// Speed at which this processor mixes numbers, measured once at start-up.
+/// Speed at which this processor computes rounds of work, measured once at start-up.
 ///
 /// Work is a *count of rounds*, fixed in advance: on a busy machine the same work takes longer, as
 /// it does in a real service. A loop that ran until the clock reached 6 ms would hide all
@@ -55,8 +55,8 @@ impl Cpu {
     }
 
     /// Computes for about `duration` on an undisturbed processor. Returns the result, so that the
-    /// compiler cannot optimize the work away. The result depends on `seed` only when `duration` is
-    /// the same.
+    /// compiler cannot optimize the work away. For one `duration`, the result depends only on
+    /// `seed`.
     pub(crate) fn work(&self, duration: Duration, seed: u64) -> u64 {
         let count = (duration.as_nanos() as f64 / 1e3 * self.rounds_per_us) as u64;
         black_box(rounds(black_box(seed), count))

@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-/// Slack left to a thread's sleep, because tokio's timer ticks once a millisecond and rounds up.
+/// Last part of a wait, for which a thread sleeps. tokio's timer ticks once a millisecond and
+/// rounds up.
 const TIMER_SLACK: Duration = Duration::from_millis(2);
 
 /// Waits for `duration`.
 ///
-/// A fault of `+500us` or a 0.3 ms download would become one to two milliseconds on tokio's timer,
-/// so the last stretch sleeps on a blocking thread: the kernel's timer wakes it within about 0.1
+/// On tokio's timer, a fault of `+500us` or a 0.3 ms download would take one to two milliseconds. A
+/// blocking thread therefore sleeps for the last part: the kernel's timer wakes it within about 0.1
 /// ms.
 pub(crate) async fn delay(duration: Duration) {
     until(Instant::now() + duration).await;

@@ -21,7 +21,7 @@ use crate::wire::{PageRequest, Pagelet};
 /// Cost of choosing a web server.
 const ROUTE_TIME: Duration = Duration::from_micros(100);
 
-/// Flags of the edge.
+/// Command-line flags of the edge.
 #[derive(Debug, clap::Args)]
 pub struct EdgeOptions {
     /// Address to listen on; port 0 picks a free one.
@@ -45,7 +45,7 @@ pub struct EdgeOptions {
         requires = "duplicate"
     )]
     duplicate_share: f64,
-    /// A fault, as POINT=+DURATION[@PERCENT%]; repeatable.
+    /// Fault to inject, as POINT=+DURATION[@PERCENT%]; repeatable.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
 }

@@ -1,4 +1,4 @@
-//! Faults that a run is asked to have, so that every analysis has something true to find.
+//! Faults that users can inject into a run, so that each analysis has something to find.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,41 +8,44 @@ use std::time::Duration;
 use crate::delay::delay;
 use crate::random::{mix, unit};
 
-/// Longest single delay: a typing error should not hang a demo.
+/// Longest delay of a fault, so that a typing error does not hang a demo.
 const DELAY_MAX: Duration = Duration::from_secs(60);
 
-/// Place of a fault.
+/// Place in the newsfeed at which a fault can be injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultPoint {
-    /// The client, which sends a `count` of at most a block. The web server then reads, modifies
-    /// and writes back a value that it leaves alone otherwise. Takes no duration.
+    /// The client sends a `count` of at most a block. The web server then reads the user's log from
+    /// the store, changes it and writes it back, which it does for no other request. Takes no
+    /// duration.
     ClientSmallCount,
-    /// The edge, before it passes a request on.
+    /// The edge waits before it passes a request on.
     EdgeProxy,
-    /// The web server, in every pagelet it generates.
+    /// The web server waits in every pagelet that it generates.
     WebRender,
-    /// The web server, once in every page of users whose `partition` is 1: the half that an
-    /// experiment gave the new code.
+    /// The web server waits once in every page of users whose `partition` is 1: the half to which
+    /// an experiment gave new code.
     WebPartition,
     /// The web server reads the user's first property a second time right after the first. Takes no
     /// duration.
     WebReadAgain,
-    /// The web server abandons a read of the user's theme that it began, waits, and reads it again.
+    /// The web server, after it has read the user's properties: a further read fails, and the
+    /// server waits before it retries.
     WebLateRetry,
-    /// The web server reads each property of the user in every round of a loop. Takes no duration.
+    /// The web server also reads each property of four other users, one call after the other. Takes
+    /// no duration.
     WebCallLoop,
     /// The ranker's generators read each of their parts several times. Takes no duration.
     RankerLongerLoop,
     /// The ranker's cache of models misses, and the ranker reads the model from the store. Takes no
     /// duration.
     RankerCacheMiss,
-    /// The ranker, while it scores.
+    /// The ranker waits before it scores candidates.
     RankerScore,
     /// The ranker asks one more candidate generator: a change of structure. Takes no duration.
     RankerExtraCall,
-    /// The store, in every read, outside the lock.
+    /// The store waits in every read, without holding a lock.
     StoreRead,
-    /// The store, in every read, while it holds the lock of the key's shard.
+    /// The store waits in every read, while it holds the lock of the key's shard.
     StoreLock,
     /// The store has only one shard, so all readers contend for its lock. Takes no duration.
     StoreOneShard,
@@ -51,7 +54,7 @@ pub enum FaultPoint {
 }
 
 impl FaultPoint {
-    /// Every point, in the order in which a request meets them.
+    /// List of the points, in the order in which a request meets them.
     pub const ALL: [Self; 15] = [
         Self::ClientSmallCount,
         Self::EdgeProxy,
@@ -70,7 +73,7 @@ impl FaultPoint {
         Self::StoreArchiveShard,
     ];
 
-    /// The name used on the command line.
+    /// Returns the name of the point on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -137,7 +140,7 @@ impl fmt::Display for FaultPoint {
 /// `s`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fault {
-    /// Place of the fault.
+    /// Place at which the fault is injected.
     pub point: FaultPoint,
     /// Length of the delay; zero for a point that takes no duration.
     pub delay: Duration,
@@ -154,7 +157,7 @@ pub enum FaultError {
         FaultPoint::accepted()
     )]
     UnknownPoint {
-        /// The whole fault.
+        /// Text of the whole fault.
         text: String,
         /// The part that should be a point.
         point: String,
@@ -162,17 +165,17 @@ pub enum FaultError {
     /// A point that delays was given without a duration.
     #[error("fault {text:?}: {point} needs a duration, as in {point}=+5ms")]
     DurationMissing {
-        /// The whole fault.
+        /// Text of the whole fault.
         text: String,
-        /// The point.
+        /// Point of the fault.
         point: FaultPoint,
     },
     /// A point that only changes structure was given a duration.
     #[error("fault {text:?}: {point} takes no duration; write {point} or {point}@50%")]
     DurationUnwanted {
-        /// The whole fault.
+        /// Text of the whole fault.
         text: String,
-        /// The point.
+        /// Point of the fault.
         point: FaultPoint,
     },
     /// The duration is not `+NUMBER` and a unit.
@@ -180,15 +183,15 @@ pub enum FaultError {
         "fault {text:?}: {duration:?} is not a duration such as +500us, +5ms or +1s (at most 60 s)"
     )]
     BadDuration {
-        /// The whole fault.
+        /// Text of the whole fault.
         text: String,
         /// The part that should be a duration.
         duration: String,
     },
-    /// The percentage is not a number above 0 and at most 100 with a percent sign.
+    /// The percentage is not a number above 0 and at most 100, followed by a percent sign.
     #[error("fault {text:?}: {percent:?} is not a percentage such as 50% (above 0, at most 100)")]
     BadPercent {
-        /// The whole fault.
+        /// Text of the whole fault.
         text: String,
         /// The part that should be a percentage.
         percent: String,
@@ -274,7 +277,7 @@ fn parse_duration(text: &str, duration: &str) -> Result<Duration, FaultError> {
             .bytes()
             .all(|byte| byte.is_ascii_digit() || byte == b'.');
         let number = digits_only.then(|| number.parse::<f64>().ok()).flatten()?;
-        // Rounds to whole nanoseconds, so that the printed fault reads back as the same fault.
+        // Round to whole nanoseconds, so that the printed fault parses to an equal fault.
         let delay = Duration::from_nanos((number * seconds * 1e9).round() as u64);
         (delay > Duration::ZERO && delay <= DELAY_MAX).then_some(delay)
     };
@@ -301,13 +304,13 @@ impl Faults {
         }
     }
 
-    /// Draws the delay of this call at `point`, often zero. Every call draws anew.
+    /// Draws the delay of this call at `point`; zero if no fault strikes. Every call draws anew.
     #[must_use]
     pub(crate) fn draw(&self, point: FaultPoint) -> Duration {
         self.hits(point).map(|fault| fault.delay).sum()
     }
 
-    /// Returns true if this call has a fault at `point`, for points without a duration. Every call
+    /// Reports whether this call has a fault at `point`, for points without a duration. Every call
     /// draws anew.
     #[must_use]
     pub(crate) fn strikes(&self, point: FaultPoint) -> bool {

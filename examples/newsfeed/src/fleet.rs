@@ -11,7 +11,7 @@ use crate::member::{ExitReport, Member, MemberError};
 use crate::report::LoadReport;
 use crate::schedule::{Schedule, ScheduleError};
 
-/// Options of a fleet.
+/// Options for starting a fleet.
 #[derive(Debug, Clone)]
 pub struct FleetOptions {
     /// The program that runs roles.
@@ -36,8 +36,8 @@ pub struct FleetOptions {
     pub seed: u64,
     /// True to rank a hundred candidates of ten generators.
     pub wide: bool,
-    /// Timeout of features in a wide ranking, in milliseconds; the ranker leaves out features that
-    /// are missing by then.
+    /// Timeout of feature reads in a wide ranking, in milliseconds. The ranker omits candidates
+    /// whose features are missing by then.
     pub feature_timeout_ms: Option<u64>,
     /// Maximum number of requests that the ranker works on at a time; waiting requests go in order
     /// of their slack.
@@ -45,7 +45,7 @@ pub struct FleetOptions {
     /// Time for which a ranker's accelerator scores one candidate of a wide ranking, in
     /// microseconds. Each ranker has one accelerator; without a time, the processor scores.
     pub accelerator_us: Option<u64>,
-    /// File in which rankers report that another instance would pay.
+    /// File in which rankers report that one more or one fewer instance would pay off.
     pub capacity_file: Option<PathBuf>,
     /// Share of requests that are copied to a second web server and a second ranker, to explore
     /// tradeoffs. Both rankers are wide then.
@@ -83,7 +83,7 @@ impl FleetOptions {
     /// Validates the options. Starts nothing.
     ///
     /// # Errors
-    /// Returns an error if a fault, the mix, the rate or the length makes no sense.
+    /// Returns an error if a fault, the mix, the rate or the length of the load is invalid.
     pub fn check(&self) -> Result<(), FleetError> {
         self.parsed_faults()?;
         self.mix.as_deref().map(str::parse::<Mix>).transpose()?;
@@ -114,7 +114,7 @@ pub enum FleetError {
     /// The client's report cannot be read.
     #[error("the client's report cannot be read: {problem}; it printed {text:?}")]
     Report {
-        /// Description of the problem.
+        /// Text of the error.
         problem: String,
         /// The beginning of the client's output.
         text: String,
@@ -137,12 +137,12 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Starts store, ranker, web and edge on free loopback ports, each once the roles it needs are
-    /// ready. Call inside a tokio runtime.
+    /// Starts the roles of the options, except the client, on free loopback ports. Each role starts
+    /// once the roles that it needs are ready. Call inside a tokio runtime.
     ///
     /// # Errors
-    /// Returns an error if an option makes no sense, or a process does not become ready; then no
-    /// process is left running.
+    /// Returns an error if an option is invalid, or a process does not become ready. No process is
+    /// left running in that case.
     pub async fn start(options: FleetOptions) -> Result<Self, FleetError> {
         options.check()?;
         let faults = options.parsed_faults()?;
@@ -230,7 +230,7 @@ impl Fleet {
     /// Starts another ranker and returns the address where it accepts requests.
     ///
     /// # Errors
-    /// Returns an error if it does not become ready.
+    /// Returns an error if the ranker does not become ready.
     pub async fn add_ranker(&mut self) -> Result<SocketAddr, FleetError> {
         Ok(self.start_ranker().await?)
     }
@@ -286,7 +286,7 @@ impl Fleet {
             .collect()
     }
 
-    /// Returns the address where the ranker accepts requests.
+    /// Returns the address where the first ranker accepts requests.
     #[must_use]
     pub fn ranker(&self) -> Option<SocketAddr> {
         self.ranker
@@ -298,7 +298,7 @@ impl Fleet {
         self.edge
     }
 
-    /// Runs the client for the length in the options and returns its report.
+    /// Runs the client for the length of the load in the options, and returns its report.
     ///
     /// Dropping the future cancels the run: [`Fleet::stop`] then stops the client as well.
     ///

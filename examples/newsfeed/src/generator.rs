@@ -8,8 +8,8 @@ pub(crate) struct Generator {
     pub(crate) name: &'static str,
     /// Number of candidates it proposes for a request.
     pub(crate) candidates: usize,
-    /// Worth of its candidates: of several candidates, each is the best with a chance in proportion
-    /// to its worth.
+    /// Worth of its candidates. Among several candidates, the chance that one is the best is in
+    /// proportion to its worth.
     worth: f64,
 }
 
@@ -22,7 +22,7 @@ const fn generator(name: &'static str, candidates: usize, worth: f64) -> Generat
 }
 
 /// Generators of a wide ranking. As in real feeds, a few sources propose most of the stories that
-/// people want to see, and they are not the sources that propose most.
+/// people want to see. These are not the sources that propose the most stories.
 pub(crate) const WIDE: [Generator; 10] = [
     generator("friends", 8, 6.0),
     generator("groups", 10, 2.0),
@@ -44,7 +44,7 @@ pub(crate) struct Proposal {
     /// Confidence of the generator in the candidate, 0 to 1: correlated with the affinity, but not
     /// equal to it.
     pub(crate) confidence: f64,
-    /// Affinity of the user to the candidate, which features and scoring find out.
+    /// Affinity of the user to the candidate, 0 to 1, from which scoring computes the score.
     affinity: f64,
 }
 
@@ -56,8 +56,8 @@ impl Generator {
             let id = word
                 .iter()
                 .fold(0, |number, byte| number << 8 | u64::from(*byte));
-            // The largest of several such powers is any one of them with a chance in proportion to
-            // its worth.
+            // The chance that one of several such powers is the largest is in proportion to its
+            // worth.
             let affinity = unit(mix(id ^ mix(user))).powf(1.0 / self.worth);
             let noise = unit(mix(id.wrapping_add(user)));
             Proposal {

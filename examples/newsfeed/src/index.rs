@@ -22,8 +22,8 @@ pub(crate) struct Place {
 
 /// Sharded index with one lock per shard.
 ///
-/// Keys are sharded by their first part. Real systems make this mistake: all `story/…` keys land in
-/// one shard, and the candidate generators, which run at the same time, contend for its lock.
+/// Keys are sharded by their first part, a mistake that real systems make. All `story/…` keys are
+/// in one shard, so the candidate generators, which run at the same time, contend for its lock.
 #[derive(Debug)]
 pub(crate) struct Index {
     shards: Vec<Mutex<Shard>>,
@@ -76,10 +76,10 @@ impl Index {
         shard_of(key, self.count)
     }
 
-    /// Finds `key`, holding its shard's lock. `None` if there is no such key.
+    /// Looks up `key` under the lock of its shard. Returns `None` if there is no such key.
     pub(crate) fn find(&self, key: &str, faults: &Faults) -> Option<Place> {
         let lock = &self.shards[self.shard(key)];
-        // A reader that panicked leaves at worst an old read count behind.
+        // After a panic of another reader, at worst a read count or checksum is out of date.
         let mut shard = lock.lock().unwrap_or_else(PoisonError::into_inner);
         // The span begins with the lock held: it excludes the wait for the lock.
         let _held = stroboscope::span!("lock", shard = self.shard(key)).entered();

@@ -1,6 +1,7 @@
-//! A newsfeed of several processes, to look at with Stroboscope and to break on purpose.
+//! A newsfeed of several processes, as a subject for Stroboscope's analyses. Faults can be injected
+//! into it.
 //!
-//! Every process is a *role* of one binary, and they talk gRPC over real sockets:
+//! Each process runs one *role* of a single binary. The roles talk gRPC over real sockets:
 //!
 //! ```text
 //! client ──page──▶ edge ──▶ web ──read (one call per property)──▶ store
@@ -16,7 +17,7 @@
 //! - the web server reads properties one call at a time (Ardelean et al., NSDI 2018, §3.3.2);
 //! - the generators contend for one lock of the store.
 //!
-//! Faults ([`Fault`]) add something to find. [`Fleet`] starts and stops all roles; [`run_role`] runs
+//! Faults ([`Fault`]) add problems to find. [`Fleet`] starts and stops all roles; [`run_role`] runs
 //! one process.
 
 mod browser;

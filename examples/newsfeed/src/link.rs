@@ -15,7 +15,7 @@ pub enum LinkKind {
     /// 50 Mbit/s: a page waits for the server.
     #[serde(rename = "fast")]
     Fast,
-    /// 12 Mbit/s: server and network are about even.
+    /// 12 Mbit/s: server and network take about equally long.
     #[serde(rename = "cable")]
     Cable,
     /// 1.6 Mbit/s: the server has slack, the network has none.
@@ -24,10 +24,10 @@ pub enum LinkKind {
 }
 
 impl LinkKind {
-    /// Every kind, fastest first.
+    /// List of the kinds, fastest first.
     pub const ALL: [Self; 3] = [Self::Fast, Self::Cable, Self::Slow3g];
 
-    /// The name used on the command line and in reports.
+    /// Returns the name of the kind on the command line and in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -118,8 +118,8 @@ impl Default for Mix {
 }
 
 impl Mix {
-    /// Returns the link of a user. It is always the same one, as people mostly come back over the
-    /// same network (Chow et al., OSDI 2014, §5.2).
+    /// Returns the link of a user. A user always has one link, because people mostly return over
+    /// the same network (Chow et al., OSDI 2014, §5.2).
     #[must_use]
     pub fn link_of(&self, user: u64) -> LinkKind {
         let mut rest = unit(mix(user ^ LINK_SALT)) * 100.0;
@@ -140,7 +140,7 @@ impl Mix {
     }
 }
 
-/// Keeps the choice of the link apart from other choices made for the same user.
+/// Salt that makes the choice of a user's link independent of other choices for that user.
 const LINK_SALT: u64 = 0x6c69_6e6b;
 
 impl FromStr for Mix {

@@ -1,4 +1,4 @@
-//! The open loop: requests start at their scheduled time, never because another one ended.
+//! Open-loop load: each request starts at its scheduled time, regardless of when others end.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,8 @@ use crate::report::{LoadReport, Tally};
 use crate::schedule::Schedule;
 use crate::stop::Stop;
 
-/// Maximum number of requests in flight; the generator does not send one more and counts it as
-/// failed. Bounds the generator's memory if the service stands still.
+/// Maximum number of requests in flight. The generator does not send further requests, and counts
+/// them as failed. Bounds the generator's memory if the service stands still.
 pub(crate) const IN_FLIGHT_MAX: usize = 4_096;
 
 /// Cause of failure of a request over [`IN_FLIGHT_MAX`].
@@ -74,7 +74,7 @@ where
 }
 
 fn count(tally: &mut Tally, outcome: Result<Outcome, tokio::task::JoinError>) {
-    // A request that panicked has not returned its link; it counts as unfinished.
+    // A request that panicked returned no link. `Tally::finish` counts it as failed.
     let Ok((link, result)) = outcome else { return };
     match result {
         Ok(latency) => tally.ok(link, latency),

@@ -16,16 +16,16 @@ const READY_WITHIN: Duration = Duration::from_secs(20);
 /// Time within which a role must end after a stop; it ends itself a little earlier.
 const END_WITHIN: Duration = Duration::from_secs(8);
 
-/// Longest line or report a role may print.
+/// Maximum length of a line or report that a role prints, in bytes.
 const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 
-/// Failure of a role process. Its own messages are on standard error.
+/// Failure of a role process. The role's own messages are on standard error.
 #[derive(Debug, thiserror::Error)]
 pub enum MemberError {
     /// The process could not be started.
     #[error("cannot start {program} as {role}: {source}")]
     Spawn {
-        /// The role.
+        /// Name of the role.
         role: &'static str,
         /// The program that should have run it.
         program: String,
@@ -35,7 +35,7 @@ pub enum MemberError {
     /// The process ended before it accepted connections.
     #[error("the {role} ended ({status}) before it was ready; its own message is above")]
     NotReady {
-        /// The role.
+        /// Name of the role.
         role: &'static str,
         /// Exit status, as text.
         status: String,
@@ -43,42 +43,42 @@ pub enum MemberError {
     /// The process did not accept connections in time.
     #[error("the {role} was not ready within {} s", READY_WITHIN.as_secs())]
     Late {
-        /// The role.
+        /// Name of the role.
         role: &'static str,
     },
     /// The process printed something other than its address.
     #[error("the {role} printed {line:?} and not its address")]
     Unclear {
-        /// The role.
+        /// Name of the role.
         role: &'static str,
-        /// Line that it printed.
+        /// Line that the role printed.
         line: String,
     },
     /// The process ended while it was needed.
     #[error("the {role} ended ({status}) during the run; its own message is above")]
     Died {
-        /// The role.
+        /// Name of the role.
         role: &'static str,
         /// Exit status, as text.
         status: String,
     },
 }
 
-/// Exit of a role process.
+/// Report on the exit of a role process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExitReport {
-    /// The role.
+    /// Name of the role.
     pub role: &'static str,
-    /// Its process id, which is free again.
+    /// Process id that the role had.
     pub pid: u32,
-    /// Its exit status, or the error.
+    /// Exit status of the role, or the error of waiting for it.
     pub status: String,
     /// True if it stopped on request with status 0.
     pub clean: bool,
 }
 
-/// A running role. This process holds its standard input open, and the role stops when that ends,
-/// also when this process is killed. Dropping a member kills it.
+/// A running role. This process holds the role's standard input open. The role stops when the input
+/// ends, which also happens if this process is killed. Dropping a member kills the role.
 #[derive(Debug)]
 pub(crate) struct Member {
     role: &'static str,
@@ -157,7 +157,7 @@ impl Member {
         }
     }
 
-    /// Waits until a role that ends by itself has ended, and returns its output.
+    /// Waits until a role that ends without being stopped has ended, and returns its output.
     pub(crate) async fn output(&mut self) -> Result<String, MemberError> {
         let role = self.role;
         let mut text = String::new();
@@ -165,8 +165,8 @@ impl Member {
             .take(OUTPUT_BYTES_MAX)
             .read_to_string(&mut text)
             .await;
-        // Output beyond the limit is read as well: a process that waits for its reader never ends,
-        // and this waits until it ends.
+        // Also read the output beyond the limit, because a process may never end if its output is
+        // not read.
         let read = match read {
             Ok(_) => tokio::io::copy(&mut self.stdout, &mut tokio::io::sink()).await,
             Err(error) => Err(error),
@@ -186,7 +186,7 @@ impl Member {
         }
     }
 
-    /// Returns an error if the role has ended by itself.
+    /// Returns an error if the role has ended although it was not stopped.
     pub(crate) fn check(&mut self) -> Result<(), MemberError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::key::MODELS;
 
-/// Age from which a model is read again.
+/// Age at which a model expires and has to be read again.
 const TTL: Duration = Duration::from_secs(60);
 
 /// Models, one per group of users. The cache begins with the models that the ranker was shipped
@@ -32,7 +32,7 @@ impl Models {
         }
     }
 
-    /// Returns the model of `group`, unless it has expired.
+    /// Returns the model of `group`; `None` if it has expired or does not exist.
     pub(crate) fn get(&self, group: u64) -> Option<u64> {
         self.get_at(group, Instant::now())
     }

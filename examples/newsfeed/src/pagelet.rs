@@ -9,7 +9,8 @@ use crate::wire::{Pagelet, Story};
 /// Cost of generating one pagelet.
 const RENDER_TIME: Duration = Duration::from_micros(300);
 
-/// Pagelets in the order they are sent, with the bytes of each before its content.
+/// Names of the pagelets in the order in which they are sent, each with its size in bytes without
+/// stories.
 pub(crate) const PAGELETS: [(&str, usize); 4] = [
     ("header", 2_048),
     ("stories", 4_096),

@@ -16,7 +16,7 @@ impl Random {
         mix(self.state)
     }
 
-    /// Uniform in `[0, 1)`.
+    /// Returns the next number, uniform in `[0, 1)`.
     pub(crate) fn next_unit(&mut self) -> f64 {
         unit(self.next_u64())
     }
@@ -30,7 +30,7 @@ pub(crate) fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The top 53 bits of `bits` as a number in `[0, 1)`.
+/// Converts the top 53 bits of `bits` to a number in `[0, 1)`.
 pub(crate) fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1_u64 << 53) as f64
 }

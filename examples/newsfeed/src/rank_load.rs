@@ -1,4 +1,5 @@
-//! Load on the ranker alone: requests to rank, sent on schedule, with a given baggage.
+//! Load on rankers without the other roles: ranking requests, sent on schedule, each with given
+//! baggage.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use crate::schedule::{Schedule, ScheduleError};
 use crate::wire::RankRequest;
 use crate::wire::ranker_client::RankerClient;
 
-/// Maximum number of requests in flight; more are not sent.
+/// Maximum number of requests in flight; further requests are not sent, and fail.
 const IN_FLIGHT_MAX: usize = 2_048;
 
 /// Number of stories per request: all of them, so that the whole order is known.
@@ -32,7 +33,7 @@ pub struct RankResponse {
     pub latency: Duration,
     /// Ids of stories, best first; empty if the request failed.
     pub stories: Vec<u64>,
-    /// Reason of the failure.
+    /// Reason for the failure; `None` if the request succeeded.
     pub failure: Option<String>,
 }
 
@@ -89,7 +90,8 @@ impl RankLoad {
         Random::new(number).next_u64() % USERS
     }
 
-    /// Requests one ranking. `number` decides the user.
+    /// Requests one ranking for the user of `number`, and returns the ids of its stories, best
+    /// first. `patience` is the timeout.
     pub async fn ask(
         &self,
         number: u64,

@@ -29,7 +29,7 @@ use crate::wide::{Accelerator, WideRanking};
 use crate::wire::ranker_server::{Ranker as RankerService, RankerServer};
 use crate::wire::{RankReply, RankRequest, Story};
 
-/// Candidates taken from one value of the store.
+/// Maximum number of candidates from one value of the store.
 const CANDIDATES_PER_VALUE: usize = 4;
 
 /// Maximum number of stories in a response, regardless of the request.
@@ -38,7 +38,7 @@ const STORIES_MAX: u32 = 100;
 /// Number of times that the fault `ranker.longer-loop` reads each part.
 const LONGER_LOOP_ROUNDS: u32 = 3;
 
-/// Flags of the ranker.
+/// Command-line flags of the ranker.
 #[derive(Debug, clap::Args)]
 pub struct RankerOptions {
     /// Address to listen on; port 0 picks a free one.
@@ -53,7 +53,8 @@ pub struct RankerOptions {
     /// Rank a hundred candidates of ten generators; a tradeoff point may omit some.
     #[arg(long)]
     wide: bool,
-    /// With --wide: timeout of features, in milliseconds; features still missing are left out.
+    /// With --wide: timeout of feature reads, in milliseconds; candidates whose features are
+    /// missing by then are omitted.
     #[arg(long, value_name = "MS", requires = "wide")]
     feature_timeout_ms: Option<u64>,
     /// With --wide: score candidates on this ranker's one accelerator, which takes this many
@@ -66,7 +67,7 @@ pub struct RankerOptions {
     /// Maximum number of requests at a time; waiting requests go in order of their predicted slack.
     #[arg(long, value_name = "COUNT")]
     slack_order: Option<usize>,
-    /// A fault, as POINT=+DURATION[@PERCENT%]; repeatable.
+    /// Fault to inject, as POINT=+DURATION[@PERCENT%]; repeatable.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
 }
@@ -179,7 +180,7 @@ impl RankerState {
         Ok(candidates)
     }
 
-    /// Returns the model of the user's group, which the cache has nearly always.
+    /// Returns the model of the user's group, which is nearly always cached.
     async fn model(&self, user: u64) -> Result<u64, Status> {
         let group = user % key::MODELS;
         let is_missed = self.faults.strikes(FaultPoint::RankerCacheMiss);
@@ -208,7 +209,7 @@ impl RankerState {
         stories_max: usize,
     ) -> Vec<Story> {
         self.faults.wait(FaultPoint::RankerScore).await;
-        // The scorer computes for milliseconds: tokio moves the other tasks of this thread away
+        // The scorer computes for milliseconds, so let tokio move other tasks to other threads
         // first.
         tokio::task::block_in_place(|| {
             scorer::rank(&self.cpu, user ^ model, candidates, stories_max)
@@ -216,8 +217,8 @@ impl RankerState {
     }
 }
 
-/// Opens the span of a generator. Each generator has its own name in the trace, so that every
-/// request shows it under that name, regardless of which starts first.
+/// Opens the span of a generator, which has the generator's name. All requests therefore show a
+/// generator under one name, regardless of the order in which generators start.
 fn generator_span(generator: &str) -> Span {
     match generator {
         "friends" => span!("friends"),

@@ -35,7 +35,7 @@ impl Reader {
         }
     }
 
-    /// Replaces the value of `key`; a copy of a request changes nothing.
+    /// Replaces the value of `key`. Does nothing for a copy of a request.
     ///
     /// # Errors
     /// Returns the store's status, with the key.

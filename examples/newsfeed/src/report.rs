@@ -17,18 +17,18 @@ pub struct LoadReport {
     pub rate_per_s: f64,
     /// Time during which requests started, in nanoseconds.
     pub duration_ns: u64,
-    /// Requests whose scheduled time has come.
+    /// Number of requests whose scheduled time has come.
     pub sent: u64,
-    /// Pages loaded completely.
+    /// Number of pages that loaded completely.
     pub ok: u64,
-    /// Pages not loaded; `sent == ok + failed`.
+    /// Number of pages that did not load completely; `sent == ok + failed`.
     pub failed: u64,
-    /// Failed requests by cause.
+    /// Number of failed requests by cause.
     pub failures: BTreeMap<String, u64>,
     /// Latency of the pages loaded.
     pub latency: Latency,
-    /// Delay with which the generator itself started requests. Unless it is small, the machine is
-    /// too busy to trust the rest.
+    /// Delay with which the generator itself started requests. If it is large, the machine was too
+    /// busy, and the other figures are unreliable.
     pub start_delay: Latency,
     /// Reports by link, fastest first; links without requests are left out.
     pub links: Vec<LinkReport>,
@@ -37,19 +37,20 @@ pub struct LoadReport {
 /// The part of a [`LoadReport`] that went over one kind of link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkReport {
-    /// The kind of link.
+    /// Kind of the link.
     pub link: LinkKind,
-    /// Requests whose scheduled time has come.
+    /// Number of requests whose scheduled time has come.
     pub sent: u64,
-    /// Pages loaded completely.
+    /// Number of pages that loaded completely.
     pub ok: u64,
-    /// Pages not loaded.
+    /// Number of pages that did not load completely.
     pub failed: u64,
     /// Latency of the pages loaded.
     pub latency: Latency,
 }
 
-/// A distribution of durations, to three digits. All zero if nothing was measured.
+/// A distribution of durations, accurate to three digits. All values are zero if nothing was
+/// measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
     /// Minimum: the latency of the least disturbed request.
@@ -62,7 +63,7 @@ pub struct Latency {
     pub p95_ns: u64,
     /// 99th percentile.
     pub p99_ns: u64,
-    /// Maximum.
+    /// Maximum duration.
     pub max_ns: u64,
 }
 
@@ -139,7 +140,8 @@ impl Tally {
         *self.failures.entry(cause).or_insert(0) += 1;
     }
 
-    /// Ends the run. Requests without an outcome count as failed, by the cause `unfinished`.
+    /// Creates the report. Requests without an outcome count as failed, with the cause
+    /// `unfinished`.
     pub(crate) fn finish(
         mut self,
         rate_per_s: f64,

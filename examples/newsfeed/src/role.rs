@@ -30,7 +30,7 @@ pub enum Role {
     Client(ClientOptions),
 }
 
-/// Flags that every role takes.
+/// Command-line flags that all roles accept.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Supervision {
     /// Stop when standard input ends, as a supervisor's children do.
@@ -49,7 +49,7 @@ pub(crate) struct RoleLine {
 }
 
 impl Role {
-    /// The role's name on the command line, and the name of its service in traces.
+    /// Returns the role's name on the command line, which is also its service in traces.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -114,8 +114,8 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// Starts recording if a collector is configured, by the other `STROBOSCOPE_…` variables. Without a
-/// collector every annotation stays a check of a flag.
+/// Starts recording if `STROBOSCOPE_COLLECTOR` is set; other `STROBOSCOPE_…` variables configure
+/// it. Without recording, each annotation only checks a flag.
 fn record(service: &str) -> Result<Option<Guard>, InitError> {
     let collector =
         std::env::var_os(stroboscope::ENV_COLLECTOR).filter(|address| !address.is_empty());
@@ -123,7 +123,7 @@ fn record(service: &str) -> Result<Option<Guard>, InitError> {
 }
 
 fn run(role: Role, supervision: &Supervision) -> Result<(), RoleError> {
-    // The guard is dropped last, so that it ships the records that the runtime makes while it ends.
+    // Drop the guard last, so that it also ships records made while the runtime shuts down.
     let _recording = record(role.name())?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(role.worker_threads())
@@ -133,7 +133,7 @@ fn run(role: Role, supervision: &Supervision) -> Result<(), RoleError> {
         let stop = Stop::on_signals(supervision.stop_with_stdin)?;
         role.run(&stop).await
     });
-    // Tasks still in progress belong to peers that are gone.
+    // Do not wait for tasks in progress, because their peers are gone.
     runtime.shutdown_background();
     result
 }

@@ -7,8 +7,8 @@ use crate::random::Random;
 /// Start times of independent users: exponential gaps around a mean rate (a Poisson process),
 /// reproducible by seed.
 ///
-/// Equal gaps were rejected: they can lock to the period of the bursts, and then every burst sees
-/// the same phase of a request.
+/// Equal gaps between requests were rejected, because they can synchronise with the period of the
+/// bursts. Every burst would then record the same phase of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Schedule {
     random: Random,
@@ -17,7 +17,7 @@ pub(crate) struct Schedule {
     end_s: f64,
 }
 
-/// A rate or a length that makes no schedule.
+/// Error for a rate or a length that is out of range.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ScheduleError {
     /// The rate is not positive or too high.
@@ -60,7 +60,7 @@ impl Schedule {
         Duration::from_secs_f64(self.end_s)
     }
 
-    /// The mean rate, in requests per second.
+    /// Returns the mean rate, in requests per second.
     #[must_use]
     pub(crate) fn rate_per_s(&self) -> f64 {
         self.mean_gap_s.recip()

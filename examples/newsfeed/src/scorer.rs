@@ -1,4 +1,4 @@
-//! Scores candidates: the true bottleneck of the healthy newsfeed.
+//! Scores candidates, which is the bottleneck of a newsfeed without faults.
 
 use std::time::Duration;
 
@@ -16,10 +16,11 @@ pub(crate) struct Candidate {
     pub(crate) features: u64,
 }
 
-/// Evaluates the ranking model on every candidate; best first, at most `stories_max`.
+/// Evaluates the ranking model on every candidate. Returns at most `stories_max` stories, best
+/// first.
 ///
-/// The time per candidate shrinks with their number, as a model with a fixed budget does: a request
-/// costs the same regardless of the number of candidates.
+/// The time for one candidate is the total time divided by the number of candidates. All requests
+/// therefore cost the same, as with a model that has a fixed budget.
 pub(crate) fn rank(
     cpu: &Cpu,
     user: u64,

@@ -1,4 +1,4 @@
-//! Listening, serving and stopping, common to all serving roles.
+//! Listens, serves and stops, for all roles that serve requests.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ pub(crate) const LISTENING: &str = "listening ";
 /// Time that open connections have to end after a stop.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// A role could not serve.
+/// Reasons for which a role cannot serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address cannot be listened on.
@@ -36,15 +36,15 @@ pub enum ServeError {
     /// The address cannot be announced on standard output.
     #[error("cannot report on standard output that {address} is ready: {source}")]
     Announce {
-        /// The address that is ready.
+        /// Address that accepts connections.
         address: SocketAddr,
         /// Error of the system.
         source: io::Error,
     },
-    /// The server ended by itself.
+    /// The server failed while it served.
     #[error("the server on {address} failed: {source}")]
     Failed {
-        /// The address it served.
+        /// Address that the server served.
         address: SocketAddr,
         /// Error of the server.
         source: tonic::transport::Error,
@@ -65,15 +65,15 @@ pub(crate) async fn serve(
 
 /// Layer between the connection and the routes.
 pub(crate) enum Before {
-    /// Nothing.
+    /// No layer.
     Nothing,
-    /// Requests may have to wait for their turn.
+    /// Layer that makes requests wait for their turn.
     Order(SlackOrderLayer),
-    /// Some requests are copied.
+    /// Layer that copies some requests.
     Copies(Copies),
 }
 
-/// Like [`serve`], with a layer in front of the routes.
+/// Serves like [`serve`], with a layer in front of the routes.
 ///
 /// # Errors
 /// See [`ServeError`].
@@ -92,7 +92,7 @@ pub(crate) async fn serve_behind(
     announce(address).map_err(|source| ServeError::Announce { address, source })?;
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     let server = Server::builder().layer(ServerLayer::new());
-    // Three types of service: only a role with a layer pays for it.
+    // Each layer makes another type of service, so that roles without a layer do not pay for one.
     let serving: Pin<Box<dyn Future<Output = _> + Send + '_>> = match before {
         Before::Nothing => {
             let router = { server }.add_routes(routes);

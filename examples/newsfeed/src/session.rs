@@ -15,7 +15,7 @@ pub(crate) fn token(user: u64) -> u64 {
     mix(user ^ SECRET)
 }
 
-/// Returns true if the presented token is that of `user`.
+/// Reports whether `presented` is the token of `user`.
 pub(crate) fn is_valid(cpu: &Cpu, user: u64, presented: u64) -> bool {
     cpu.work(CHECK_TIME, presented);
     presented == token(user)

@@ -8,13 +8,13 @@ use tokio::sync::watch;
 
 use crate::notice::notice;
 
-/// Time after which a process whose input ended, and that has not stopped by itself, is ended.
+/// Time from the end of standard input after which a process that has not stopped ends itself.
 const GRACE: Duration = Duration::from_secs(6);
 
-/// Exit status of a process that had to be ended.
+/// Exit status of a process that did not stop within [`GRACE`].
 const STUCK: i32 = 3;
 
-/// Signals every part of a role to stop. Clones share one state.
+/// Signal that tells all parts of a role to stop. Clones share one state.
 #[derive(Debug, Clone)]
 pub(crate) struct Stop {
     stopped: watch::Receiver<bool>,
@@ -22,19 +22,20 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// Stops only when [`Stop::now`] is called.
+    /// Creates a signal that is given only by [`Stop::now`].
     #[must_use]
     pub(crate) fn manual() -> Self {
         let (sender, stopped) = watch::channel(false);
         Self { stopped, sender }
     }
 
-    /// Stops on SIGTERM and, unless a supervisor decides for this process, on SIGINT. Call inside a
-    /// runtime.
+    /// Creates a signal that is given on SIGTERM and, unless a supervisor started this process, on
+    /// SIGINT. Must be called inside a tokio runtime.
     ///
-    /// With a supervisor (`with_stdin`), the end of standard input stops it: the pipe closes
-    /// whenever the supervisor ends, for any reason, so that no role outlives it. SIGINT, which a
-    /// terminal sends to the whole group, is left to the supervisor then.
+    /// With a supervisor (`with_stdin`), the end of standard input stops the role. The pipe closes
+    /// when the supervisor ends, for any reason, so no role outlives its supervisor. The role then
+    /// ignores SIGINT, which a terminal sends to the whole process group, because the supervisor
+    /// handles it.
     ///
     /// # Errors
     /// Returns an error if the signal handlers cannot be installed.
@@ -62,7 +63,7 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Stops now.
+    /// Gives the signal to stop.
     pub(crate) fn now(&self) {
         self.sender.send_replace(true);
     }
@@ -84,7 +85,7 @@ impl Stop {
 fn watch_stdin(stop: &Stop) {
     let mut ignored = [0; 256];
     let mut stdin = std::io::stdin().lock();
-    // An input that fails counts as ended: the supervisor is out of reach.
+    // Treat a read error as the end of input, because the supervisor can no longer be reached.
     while matches!(stdin.read(&mut ignored), Ok(1..)) {}
     stop.now();
     std::thread::sleep(GRACE);

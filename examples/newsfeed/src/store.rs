@@ -19,13 +19,13 @@ use crate::values::Values;
 use crate::wire::store_server::{Store as StoreService, StoreServer};
 use crate::wire::{ReadReply, ReadRequest, WriteReply, WriteRequest};
 
-/// Maximum length of a key; longer keys are rejected.
+/// Maximum length of a key, in bytes; longer keys are rejected.
 const KEY_BYTES_MAX: usize = 256;
 
 /// Cost of unpacking a value of the archive shard.
 const UNPACK_TIME: Duration = Duration::from_micros(300);
 
-/// Flags of the store.
+/// Command-line flags of the store.
 #[derive(Debug, clap::Args)]
 pub struct StoreOptions {
     /// Address to listen on; port 0 picks a free one.
@@ -34,7 +34,7 @@ pub struct StoreOptions {
     /// Directory of the (unnamed) file of values; the system's temporary directory if not given.
     #[arg(long, env = "NEWSFEED_STORE_DIRECTORY")]
     directory: Option<PathBuf>,
-    /// A fault, as POINT=+DURATION[@PERCENT%]; repeatable.
+    /// Fault to inject, as POINT=+DURATION[@PERCENT%]; repeatable.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
 }
@@ -124,7 +124,7 @@ impl Shelf {
         })
     }
 
-    /// Does the work of unpacking. The archive shard has the same values, packed.
+    /// Takes the time to unpack a value. The archive shard has packed copies of the values.
     #[stroboscope::trace(name = "archive")]
     fn unpack(&self, place: Place) {
         self.cpu.work(UNPACK_TIME, place.offset_bytes);

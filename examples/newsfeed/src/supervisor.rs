@@ -14,7 +14,7 @@ use crate::report::LoadReport;
 use crate::role::{Role, Supervision, refuse, run_line};
 use crate::stop::Stop;
 
-/// Exit status after SIGINT or SIGTERM, as shells expect it.
+/// Exit status after SIGINT or SIGTERM: 130, as shells report SIGINT.
 const INTERRUPTED: u8 = 130;
 
 /// A newsfeed of several processes, annotated with the Stroboscope SDK.
@@ -53,7 +53,7 @@ struct AllOptions {
     /// tradeoffs.
     #[arg(long, value_name = "SHARE")]
     duplicate: Option<f64>,
-    /// A fault, as POINT=+DURATION[@PERCENT%]; repeatable.
+    /// Fault to inject, as POINT=+DURATION[@PERCENT%]; repeatable.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
     /// URL of the collector; without one the processes record nothing.
@@ -97,7 +97,7 @@ where
     }
 }
 
-/// Reasons for which `all` has no report.
+/// Reasons for which `newsfeed all` fails without a report.
 #[derive(Debug, thiserror::Error)]
 enum AllError {
     #[error("cannot start the runtime: {0}")]
@@ -113,7 +113,7 @@ fn run_all(options: AllOptions) -> Result<ExitCode, AllError> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        // From here on a signal no longer ends this process: it stops the fleet first.
+        // From here on, a signal stops the fleet before it ends this process.
         let stop = Stop::on_signals(false)?;
         let json = options.json;
         let fleet_options = fleet_options(options)?;

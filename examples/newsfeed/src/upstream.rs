@@ -1,4 +1,4 @@
-//! Connections to the roles a role depends on.
+//! Connections to the roles that a role depends on.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -26,9 +26,9 @@ pub enum UpstreamError {
     /// The address is not a URL of a gRPC server.
     #[error("--{role} {url:?} is not a URL such as http://127.0.0.1:7001: {problem}")]
     BadUrl {
-        /// The role at the other end.
+        /// Name of the role at the other end.
         role: &'static str,
-        /// Given text.
+        /// URL as it was given.
         url: String,
         /// Description of the problem.
         problem: String,
@@ -39,18 +39,18 @@ pub enum UpstreamError {
          start the {role} first, or check --{role}"
     )]
     Unreachable {
-        /// The role at the other end.
+        /// Name of the role at the other end.
         role: &'static str,
         /// URL of the role.
         url: String,
         /// Time for which this role tried, in milliseconds.
         waited_ms: u128,
-        /// The last error.
+        /// Text of the last error.
         problem: String,
     },
 }
 
-/// Connects to `role` at `url`; retries until `patience` is over.
+/// Connects to `role` at `url`. Retries for the time `patience`.
 ///
 /// # Errors
 /// Returns an error if `url` is not a URL, or the role does not answer in time.
@@ -90,7 +90,7 @@ pub(crate) async fn connect(
     }
 }
 
-/// Opens a connection whose reads and writes are attributed to its users.
+/// Opens a connection whose reads and writes are attributed to the requests that use it.
 async fn open(uri: Uri, users: ConnectionUsers) -> io::Result<TokioIo<UsedStream<TcpStream>>> {
     let to = (uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(80));
     // An IPv6 address has brackets in a URL, and none in a socket address.
@@ -99,7 +99,7 @@ async fn open(uri: Uri, users: ConnectionUsers) -> io::Result<TokioIo<UsedStream
     Ok(TokioIo::new(users.wrap(stream)))
 }
 
-/// Returns the innermost error: tonic's own text is only "transport error".
+/// Returns the text of the innermost error, because tonic's own text is only "transport error".
 fn root_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(inner) = cause.source() {

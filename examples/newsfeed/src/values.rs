@@ -1,4 +1,4 @@
-//! The values of the store: a real file with real positioned reads.
+//! The values of the store, in a real file that is read at given offsets.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::index::Place;
 use crate::random::{Random, mix};
 
-/// The length of every value.
+/// Length of every value, in bytes.
 pub(crate) const VALUE_BYTES: u32 = 1_024;
 
 /// An open file of values.

@@ -29,14 +29,15 @@ use crate::wire::{PageRequest, Pagelet, RankRequest, Story};
 /// Number of other users that the fault `web.call-loop` reads.
 const LOOP_ROUNDS: u64 = 4;
 
-/// Stories on a page.
+/// Number of stories on a page.
 const STORIES: u32 = 10;
 
-/// Maximum growth of a browser's log that is merged into the stored block. A longer one leaves
-/// nothing old to merge: whole blocks belong to the log server, which this example does not have.
+/// Maximum growth of a browser's log, in bytes, that is merged into the stored block. A larger
+/// growth would replace the whole block; a log server would store it, which this example does not
+/// have.
 pub(crate) const BLOCK_BYTES: u64 = 4_096;
 
-/// Flags of the web server.
+/// Command-line flags of the web server.
 #[derive(Debug, clap::Args)]
 pub struct WebOptions {
     /// Address to listen on; port 0 picks a free one.
@@ -51,7 +52,7 @@ pub struct WebOptions {
     /// Longest wait for the store and the ranker at start-up, in milliseconds.
     #[arg(long, default_value_t = 5_000)]
     patience_ms: u64,
-    /// A fault, as POINT=+DURATION[@PERCENT%]; repeatable.
+    /// Fault to inject, as POINT=+DURATION[@PERCENT%]; repeatable.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
 }
@@ -95,12 +96,12 @@ impl PageService for Web {
     ) -> Result<Response<Self::LoadStream>, Status> {
         let request = request.into_inner();
         self.generation.authenticate(&request)?;
-        // A whole page fits: generation never waits for the browser.
+        // The channel holds a whole page, so that generation never waits for the browser.
         let (sender, pagelets) = mpsc::channel(PAGELETS.len() + 1);
         let generation = Arc::clone(&self.generation);
         let generating = async move {
             if let Err(status) = generation.generate(&request, &sender).await {
-                // A browser that is gone needs no error.
+                // Ignore a browser that has disconnected.
                 let _ = sender.send(Err(status)).await;
             }
         };
@@ -109,7 +110,8 @@ impl PageService for Web {
     }
 }
 
-/// Returns the side of an experiment that a user is on: 1 has the new code, if there is any.
+/// Returns the side of an experiment to which a user is assigned: 1 for the new code, 0 for the
+/// old.
 fn partition(user: u64) -> u64 {
     mix(user) % 2
 }
@@ -186,7 +188,8 @@ impl Generation {
         Ok(values)
     }
 
-    /// Has the fault `web.call-loop`: makes one call per property of each of some other users.
+    /// Implements the fault `web.call-loop`: reads each property of [`LOOP_ROUNDS`] other users,
+    /// one call after the other.
     async fn friends(&self, user: u64) -> Result<(), Status> {
         for friend in 1..=LOOP_ROUNDS {
             for name in PROPERTIES {
@@ -197,7 +200,8 @@ impl Generation {
         Ok(())
     }
 
-    /// Has the fault `web.late-retry`: a call fails, and is retried long afterwards.
+    /// Implements the fault `web.late-retry`: reads a property that does not exist, waits, and
+    /// reads one that exists.
     async fn badge(&self, user: u64, retried_after: Duration) -> Result<(), Status> {
         let first = self.reader.read(key::property(user, "badge"));
         if first.in_span(span!("attempt", error = true)).await.is_err() {

@@ -27,7 +27,7 @@ const SCORE_TIME: Duration = Duration::from_micros(60);
 /// Maximum number of concurrent feature reads of one request.
 const READS: usize = 4;
 
-/// Scores candidates, one request's at a time.
+/// Device that scores candidates, for one request at a time.
 #[derive(Debug)]
 pub(crate) struct Accelerator {
     time_each: Duration,
@@ -53,7 +53,8 @@ impl Accelerator {
 pub(crate) struct WideRanking {
     pub(crate) reader: Reader,
     pub(crate) cpu: Cpu,
-    /// Timeout of features: those still missing are left out.
+    /// Timeout of feature reads; candidates whose features are missing by then are omitted. `None`
+    /// waits for all.
     pub(crate) timeout: Option<Duration>,
     /// Accelerator that scores in place of the processor.
     pub(crate) accelerator: Option<Arc<Accelerator>>,
@@ -78,7 +79,7 @@ impl WideRanking {
                 Feature::Is(proposal.source),
                 Feature::Measures(proposal.confidence),
             ];
-            // Only the first place matters.
+            // The weight counts only the first place.
             (features, if place == 0 { 1.0 } else { 0.0 })
         });
         CANDIDATES.meter(metered);
@@ -112,7 +113,8 @@ impl WideRanking {
         decision: &Choice,
         until: Option<Instant>,
     ) -> Result<Vec<(Proposal, f64)>, Status> {
-        // The order is independent of worth, so that late features hit all sources alike.
+        // Read features in an order that is independent of worth, so that a timeout affects all
+        // sources alike.
         let mut proposals = proposals.to_vec();
         proposals.sort_by_key(|proposal| mix(proposal.id));
         let lanes = (0..READS.min(proposals.len())).map(|lane| {

@@ -29,7 +29,7 @@ impl BurstConfig {
     pub const ALWAYS_ON: Self = Self(0);
     /// Mask of all ones: its only window is the last millisecond of a 64-bit clock.
     pub const NEVER: Self = Self(u64::MAX);
-    /// 4 ms every 32 ms: the example in the paper, and the default of this crate.
+    /// Bursts of 4 ms every 32 ms: the default, and the example of Ardelean et al.
     pub const DEFAULT: Self = Self(0b11100);
 
     /// Creates the config with exactly these bits.
@@ -38,7 +38,7 @@ impl BurstConfig {
         Self(bits)
     }
 
-    /// Returns the mask.
+    /// Returns the bits of the mask.
     #[must_use]
     pub const fn bits(self) -> u64 {
         self.0
@@ -54,9 +54,9 @@ impl BurstConfig {
     /// Returns the first millisecond after the window that contains `time_ms`, or `None` if the
     /// window never closes.
     ///
-    /// The result is meaningful only if [`contains_ms`](Self::contains_ms) holds. The lowest set
-    /// bit `n` of the mask must be set throughout a window, and the bits below it are free. A
-    /// window is therefore the 2ⁿ ms that share `time_ms >> n`.
+    /// The result is meaningful only if `time_ms` is inside a window. The lowest set bit `n` of the
+    /// mask must be set throughout a window, and the bits below it are free. A window is therefore
+    /// the 2ⁿ ms that share `time_ms >> n`.
     #[must_use]
     pub const fn close_after_ms(self, time_ms: u64) -> Option<u64> {
         if self.0 == 0 {
@@ -69,11 +69,11 @@ impl BurstConfig {
         }
     }
 
-    /// Returns the first instant at or after `time_ms` that is inside a window.
+    /// Returns the first millisecond at or after `time_ms` that is inside a window.
     ///
-    /// Let `h` be the highest bit that the mask requires and `time_ms` lacks. Setting it exceeds
-    /// `time_ms`; the bits above it stay, and the smallest tail that satisfies the mask is the
-    /// mask's own.
+    /// Let `h` be the highest bit that the mask requires and `time_ms` lacks. The result keeps the
+    /// bits of `time_ms` above `h` and sets bit `h`. Below `h` it has the bits of the mask, the
+    /// smallest number that satisfies them.
     #[must_use]
     pub const fn next_open_ms(self, time_ms: u64) -> u64 {
         let missing = self.0 & !time_ms;
@@ -110,7 +110,8 @@ impl BurstConfig {
     /// be a mask or a number.
     ///
     /// # Errors
-    /// The error describes the problem and lists the accepted forms.
+    /// Returns an error if the text has none of these forms. Its message describes the problem and
+    /// lists the forms.
     pub fn parse(text: &str) -> Result<ParsedConfig, BurstConfigError> {
         let text = text.trim();
         let exact = |config| {
@@ -178,11 +179,12 @@ impl BurstConfig {
         }
     }
 
-    /// Returns the ones-then-zeros mask whose burst and period are nearest, by ratio, to the given
-    /// ones (in ms).
+    /// Returns the mask of ones followed by zeros whose burst and period are nearest to the given
+    /// lengths. It rounds each length to a power of two, by ratio.
     ///
     /// # Errors
-    /// The error describes why no such mask exists.
+    /// Returns a description of the problem if a length is not positive, the period is infinite, or
+    /// the burst is not shorter than the period.
     pub fn nearest(burst_ms: f64, period_ms: f64) -> Result<Self, &'static str> {
         let (burst_valid, period_valid) = (burst_ms > 0.0, period_ms > 0.0);
         if !burst_valid || !period_valid || !period_ms.is_finite() {
@@ -232,9 +234,9 @@ impl FromStr for BurstConfig {
 /// Config parsed from text, and the text if the config only approximates it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParsedConfig {
-    /// Parsed config.
+    /// Burst-config that the text describes, exactly or approximately.
     pub config: BurstConfig,
-    /// Original text, if burst and period had to be rounded to powers of two.
+    /// Original text if the burst or the period was rounded to a power of two; otherwise `None`.
     pub rounded_from: Option<String>,
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// [`Kind`].
 pub const MARK: u64 = 0x5354_524f_4245_0000;
 
-/// `STROBOSCOPE_KERNEL_RECORDER`: path of the file that a listening kernel recorder locks.
+/// Environment variable with the path of the file that a listening kernel recorder locks.
 pub const ENV_KERNEL_RECORDER: &str = "STROBOSCOPE_KERNEL_RECORDER";
 
 /// Meaning of a marker.

@@ -1,4 +1,4 @@
-//! Generates the function's new body.
+//! Generates the new body of a function with the attribute `#[trace]`.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -97,8 +97,8 @@ pub(crate) fn traced(options: &Options, function: ItemFn) -> TokenStream {
     quote!(#(#attrs)* #vis #sig { #body })
 }
 
-/// Tells the compiler the type of the async block, which `?` and `return` inside it require. Never
-/// runs.
+/// Generates a statement that tells the compiler the type of the async block, as `?` and `return`
+/// inside it require. The statement never runs.
 fn return_hint(output: &ReturnType) -> TokenStream {
     match output {
         ReturnType::Type(_, kind) if !mentions_impl(kind) => quote! {

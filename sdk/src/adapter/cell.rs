@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::context::SpanContext;
 use crate::span::Span;
 
-/// One span of the SDK as separate words. It consists of atomics instead of being guarded by a
-/// lock, because `tracing` enters and leaves spans on any thread far more often than it creates
-/// them.
+/// Span of the SDK as four atomic words. It needs no lock, because `tracing` enters and leaves
+/// spans on any thread far more often than it creates them.
 ///
-/// Loads and stores are relaxed; the owner of the cell publishes it, see [`slab`](super::slab) and
-/// [`table`](super::table).
+/// Loads and stores are relaxed. The module that contains the cell, [`slab`](super::slab) or
+/// [`table`](super::table), publishes it to other threads.
 #[derive(Debug)]
 pub(super) struct SpanCell([AtomicU64; 4]);
 
@@ -50,8 +49,8 @@ impl SpanCell {
         Span::is_recorded_in(self.words())
     }
 
-    /// Ends the stored span and returns `Some` if it is the innermost one and no other work is
-    /// needed. The cell then no longer owns it.
+    /// Ends the stored span if it is the innermost one and recording its end is the only work
+    /// needed; the cell then no longer owns it. Returns `None` if it did nothing.
     #[inline(always)]
     pub(super) fn end_quickly(&self) -> Option<()> {
         let [_, _, span_id, word] = &self.0;

@@ -1,10 +1,10 @@
-//! Naming conventions for fields of `tracing`'s spans and events: names, kinds and failures as
-//! tracing-opentelemetry reads them (`otel.name`, `otel.kind`, `otel.status_code`,
-//! `otel.status_message`), and the request spans of web frameworks (tower-http, tracing-actix-web,
-//! and others with a method and a path).
+//! Naming conventions for fields of `tracing`'s spans and events. The SDK reads names, kinds and
+//! failures like tracing-opentelemetry (`otel.name`, `otel.kind`, `otel.status_code`,
+//! `otel.status_message`). It also recognizes the request spans of web frameworks, such as
+//! tower-http and tracing-actix-web, by their method and path.
 //!
-//! The adapter classifies each callsite once, and the drain reads the fields of finished spans.
-//! Recording threads run none of this code.
+//! A recording thread runs this code only to classify each callsite once; the drain reads the
+//! fields of finished spans.
 
 use stroboscope_proto::v1::SpanFlag;
 use tracing_core::Metadata;
@@ -88,8 +88,8 @@ pub(crate) fn fields_of_span<'a>(
     }
 }
 
-/// Translates a finished span's fields into flags and into the attributes that all spans have in
-/// common. Returns its name if that differs from its callsite's.
+/// Translates a finished span's fields into flags and standard attributes, such as `error` and
+/// `span.kind`. Returns the span's name if the fields determine one, otherwise `None`.
 pub(crate) fn describe(
     callsite: &Callsite,
     fields: &mut Fields,
@@ -125,7 +125,7 @@ pub(crate) fn describe(
         .map(|callsite| callsite.name)
 }
 
-/// Marks a span as failed by the status that it was given, or else by the status of its response.
+/// Marks a span as failed by its `otel.status_code`, or without one by the status of its response.
 fn describe_status(fields: &mut Fields, is_client: bool) {
     if let Some(message) = take(fields, "otel.status_message") {
         set_field(fields, DESCRIPTION, OwnedValue::Text(message));
@@ -163,8 +163,7 @@ fn mark_failed(fields: &mut Fields, number: Option<u32>) {
     }
 }
 
-/// Returns true for the names that web frameworks give to their request spans, such as
-/// `HTTP request`.
+/// Reports whether web frameworks give this name to their request spans, such as `HTTP request`.
 pub(super) fn is_request(name: &str) -> bool {
     let letters = name.bytes().filter(u8::is_ascii_alphabetic);
     let letters = letters.map(|letter| letter.to_ascii_lowercase());
@@ -173,7 +172,7 @@ pub(super) fn is_request(name: &str) -> bool {
 }
 
 /// Returns the callsite that names a web framework's request span, or `None` for other spans. A
-/// request span is called `request` or the like, and has a method and a path.
+/// request span has a name such as `request`, a method, and a route or a path.
 fn request_name(callsite: &Callsite, fields: &Fields) -> Option<&'static Callsite> {
     if !is_request(callsite.name) {
         return None;
@@ -196,14 +195,14 @@ fn request_name(callsite: &Callsite, fields: &Fields) -> Option<&'static Callsit
     }
 }
 
-/// Recognises gRPC's `/package.Service/Method`.
+/// Reports whether a path has gRPC's form `/package.Service/Method`.
 fn is_grpc(path: &str) -> bool {
     let mut parts = path.split('/');
     let is_call = (parts.next(), parts.next(), parts.next(), parts.next());
     matches!(is_call, (Some(""), Some(service), Some(method), None) if service.contains('.') && !method.is_empty())
 }
 
-/// Returns the path of a URI, which may be a path alone.
+/// Returns the path of a URI or of a bare path, without the query.
 fn path_of(uri: &str) -> &str {
     let uri = uri.split(['?', '#']).next().unwrap_or_default();
     let path = match uri.split_once("://") {

@@ -1,7 +1,7 @@
 //! Stack of `tracing` spans that this thread has entered, with the context before each.
 //!
-//! `tracing` allows spans to be left in another order than they were entered, to be entered again
-//! before they are left, and to be entered on several threads at once. One stack per thread handles
+//! With `tracing`, threads may leave spans in another order than they entered them. A span may also
+//! be entered again before it is left, and on several threads at once. One stack per thread handles
 //! all of these cases.
 
 use std::cell::{Cell, RefCell};
@@ -20,14 +20,14 @@ pub(crate) struct Owner(pub(crate) u64);
 struct EnteredSpan {
     owner: Owner,
     id: u64,
-    /// Context to restore when the span is left, as in [`Span::into_words`]. Its word is the word
-    /// of the entered span if the previous context belongs to the same request and the quick path
-    /// was taken.
+    /// Context to restore when the span is left, as in [`Span::into_words`]. If the quick path was
+    /// taken, the previous context belongs to the same request, and the last word is that of the
+    /// entered span.
     previous: [u64; 4],
 }
 
-/// Outer spans, up to a depth that few programs exceed. The compiler need not check whether this
-/// storage was destroyed.
+/// The outermost entered spans; few programs nest deeper than [`OUTER`]. The type has no
+/// destructor, so that access to the thread-local needs no check for destruction.
 struct Outer {
     spans: [Place; OUTER],
     /// Number of all entered spans, including those in `INNER`.
@@ -36,8 +36,8 @@ struct Outer {
 
 const OUTER: usize = 16;
 
-/// [`EnteredSpan`] as words: owner, id, and the context to restore. Atomics are used for the reason
-/// given in [`context`].
+/// [`EnteredSpan`] as words: owner, id, and the context to restore. The words are atomics for the
+/// reason given in [`context`].
 struct Place([AtomicU64; 6]);
 
 impl Place {
@@ -104,8 +104,9 @@ pub(crate) fn enter_quickly(
     Some(())
 }
 
-/// Leaves the span that was entered last, if it was entered quickly and the thread still works for
-/// its request. Succeeds without effect if no span is entered. Returns `None` if it did nothing.
+/// Leaves a span if the thread entered it last and quickly, and still works for its request.
+/// Returns `None`, without effect, if [`exit`] must leave it. Returns `Some` if the thread has
+/// entered no span.
 #[inline(always)]
 pub(crate) fn exit_quickly(owner: Owner, id: u64) -> Option<()> {
     let entered = ThreadRef::of(&ENTERED);
@@ -196,7 +197,7 @@ fn exit_elsewhere(entered: &Outer, owner: Owner, id: u64) {
 }
 
 impl Outer {
-    /// Returns all entered spans, outermost first.
+    /// Returns all spans that this thread has entered, outermost first.
     fn all(&self) -> Vec<EnteredSpan> {
         let outer = self.spans.iter().take(self.depth.get()).map(Place::get);
         let inner = INNER
@@ -222,7 +223,7 @@ impl Outer {
     }
 }
 
-/// Returns the innermost span of an owner that this thread is in.
+/// Returns the id of the innermost entered span of this thread that belongs to an owner.
 pub(crate) fn innermost(owner: Owner) -> Option<u64> {
     let entered = ThreadRef::of(&ENTERED);
     match entered

@@ -8,7 +8,7 @@ use tracing_core::Metadata;
 use super::conventions;
 use crate::callsite::Callsite;
 
-/// Callsite of `tracing` that was already registered.
+/// Registered callsite of `tracing`, with the SDK's callsite for it.
 #[derive(Debug)]
 pub(crate) struct AdaptedCallsite {
     pub(crate) metadata: &'static Metadata<'static>,
@@ -44,7 +44,7 @@ const BUCKETS: usize = 1 << BUCKET_BITS;
 const BUCKET_BITS: u32 = if cfg!(miri) { 6 } else { 12 };
 /// Maximum number of buckets probed for one address before the fallback map is searched.
 const PROBES: usize = 16;
-/// Number of buckets probed where code must stay short.
+/// Number of buckets that [`find`] probes. It is inlined, so its code must stay short.
 const PROBES_NEAR: usize = 2;
 
 #[repr(align(32))]
@@ -54,9 +54,9 @@ struct Bucket(OnceLock<(usize, &'static AdaptedCallsite)>);
 /// memory.
 static TABLE: [Bucket; BUCKETS] = [const { Bucket(OnceLock::new()) }; BUCKETS];
 
-/// Fallback map for programs with thousands of callsites. Its lock also guards the filling of
-/// buckets: a bucket that is being filled during a fork would never be filled in the child, and a
-/// lookup there would wait forever.
+/// Fallback map for callsites of requests, and for programs with thousands of callsites. Its lock
+/// also guards the filling of buckets, and a fork takes it. Otherwise a bucket could be half filled
+/// in a forked child, and a lookup there would wait forever.
 static REST: LazyLock<RwLock<Rest>> = LazyLock::new(RwLock::default);
 
 #[derive(Default)]
@@ -121,8 +121,7 @@ fn meet(metadata: &'static Metadata<'static>) -> &'static AdaptedCallsite {
     let is_request = is_request(metadata);
     let buckets = if is_request { 0 } else { PROBES };
     for index in probes(address).take(buckets) {
-        // The first thread fills the bucket; if it stored another callsite, the next bucket is
-        // tried.
+        // If the bucket already holds another callsite, the loop tries the next one.
         let &(there, known) = TABLE[index]
             .0
             .get_or_init(|| (address, make(metadata, index, false)));

@@ -3,7 +3,7 @@
 //! An id consists of a slot's index and the slot's generation, which changes whenever a span in it
 //! closes. An id that outlives its span therefore finds nothing, rather than another span. Each
 //! thread keeps some free slots and exchanges them with the shared list in batches, so creating and
-//! closing a span touches no shared cache line.
+//! closing a span rarely touches a shared cache line.
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroU64;
@@ -23,17 +23,18 @@ use crate::loss::{LOSSES, LossCause};
 use crate::span::Span;
 use crate::thread_ref::ThreadRef;
 
-/// Maximum number of open spans: 262,144, in 16 MiB. Further spans are not recorded, but counted.
+/// Maximum number of open spans: 262,144, in 16 MiB. Further spans are not recorded, but counted as
+/// [`LossCause::OpenSpansFull`].
 const SLOTS_MAX: usize = if cfg!(miri) { 256 } else { 1 << 18 };
 /// Number of free slots moved at once between a thread and the shared list.
 const BATCH: usize = 64;
 
-/// One cache line, without padding, so that all of it is zero until used.
+/// Slot for one open span: a cache line without padding, so that all of it is zero until used.
 #[repr(align(64))]
 #[derive(Debug)]
 struct Slot {
-    /// Generation (high half) and number of references to the span (low half); the slot is free if
-    /// there are none.
+    /// Generation (high half) and number of references to the span (low half). The slot is free if
+    /// the number is 0.
     state: AtomicU64,
     span: SpanCell,
     /// [`AdaptedCallsite::index`] of the span's callsite.
@@ -57,8 +58,8 @@ impl Slot {
 /// Id of spans that are not stored.
 const NOTHING: u64 = u32::MAX as u64;
 
-/// Bit position of the slot's index in an id. A 1 below it ensures that no id is 0; the generation
-/// is above it.
+/// Bit position of the slot's index in an id. Bit 0 is always set, so that no id is 0. The high
+/// half is the generation.
 const INDEX_SHIFT: u32 = 6;
 
 /// Array of all slots, so that a lookup needs only the index. Untouched pages take no memory.
@@ -71,8 +72,9 @@ static FREE: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 /// Free slots kept by one thread.
 struct FreeSlots(Vec<u32>);
 
-/// Free slots to use next. The compiler need not check whether this storage was destroyed. Only
-/// threads whose `KEPT` exists fill it; `KEPT` returns the slots at the end.
+/// Free slots that this thread uses next. The type has no destructor, so that access needs no check
+/// for destruction. `KEPT` returns the slots when the thread ends; threads without `KEPT` keep no
+/// slots here.
 struct Near {
     slots: [Cell<u32>; NEAR],
     length: Cell<usize>,
@@ -123,7 +125,7 @@ fn fetch(kept: &mut Vec<u32>, batch: usize) {
     }
 }
 
-/// Free slot taken by this thread; returned if it is dropped.
+/// Free slot that this thread has taken. Dropping it returns the slot.
 struct Free(u32);
 
 impl Free {
@@ -246,7 +248,8 @@ pub(crate) fn insert_quickly(known: &'static AdaptedCallsite) -> Option<Id> {
     Some(fill(near.slots[last % NEAR].get(), known, span))
 }
 
-/// Stores the span that `begin` creates, and returns its id.
+/// Stores the span that `begin` creates, and returns its id. If there is no span or no free slot,
+/// returns the id of spans that are not stored.
 #[inline(always)]
 pub(crate) fn insert(known: &'static AdaptedCallsite, begin: impl FnOnce() -> Span) -> Id {
     // The slot is taken first because `begin` may run code that creates other spans.
@@ -262,7 +265,8 @@ pub(crate) fn insert(known: &'static AdaptedCallsite, begin: impl FnOnce() -> Sp
     }
 }
 
-/// Returns the words of an open span, see [`Span::into_words`].
+/// Returns the words of an open span, see [`Span::into_words`]. Returns `None` if the span is
+/// closed.
 #[inline(always)]
 pub(crate) fn words(id: &Id) -> Option<[u64; 4]> {
     let id = id.into_u64();
@@ -274,13 +278,13 @@ pub(crate) fn words(id: &Id) -> Option<[u64; 4]> {
     (slot.state.load(Relaxed) >> 32 == id >> 32).then_some(words)
 }
 
-/// Returns the context of an open span.
+/// Returns the context of an open span, or `None` if the span is closed.
 #[inline]
 pub(crate) fn context(id: &Id) -> Option<SpanContext> {
     words(id).map(Span::context_in)
 }
 
-/// Returns the callsite of an open span.
+/// Returns the callsite of an open span, or `None` if the span is closed.
 #[inline]
 pub(crate) fn known(id: &Id) -> Option<&'static AdaptedCallsite> {
     let (slot, _) = slot_of(id)?;
@@ -309,8 +313,8 @@ const fn next_generation(state: u64) -> u64 {
     (state & !(GENERATION - 1)).wrapping_add(GENERATION)
 }
 
-/// Ends the span if this is its only reference and recording the end is all the work needed.
-/// Returns `None` if it did nothing.
+/// Ends a span if `id` is its only reference and recording the end is the only work needed. Returns
+/// `None` if it did nothing.
 #[inline(always)]
 pub(crate) fn release_quickly(id: &Id) -> Option<()> {
     let id = id.into_u64();

@@ -2,10 +2,10 @@
 //!
 //! The table consists of cache lines of eight ids each. A span is stored in the line to which its
 //! id hashes, and its context is stored next to that line. If the line is full, the span goes to a
-//! map behind a lock. A lookup takes eight loads from one line. Some places of every line are lent
-//! to one thread each, which fills them without a compare-and-swap; the other places need one. The
-//! `extensions` of a `tracing_subscriber` registry would replace the table, but cost two locks and
-//! an allocation.
+//! map behind a lock. A lookup takes eight loads from one line. Six of the eight places of every
+//! line are lent, each to one thread, which fills its place without a compare-and-swap. Filling the
+//! other two needs one. The `extensions` of a `tracing_subscriber` registry could replace the
+//! table, but would cost two locks and an allocation per span.
 
 use std::cell::Cell;
 use std::sync::atomic::{
@@ -24,8 +24,8 @@ use crate::span::Span;
 const LINE_BITS: u32 = if cfg!(miri) { 4 } else { 12 };
 const LINES: usize = 1 << LINE_BITS;
 const WAYS: usize = 8;
-/// Number of lent ways. A thread holds one until it ends, and only that thread stores spans in its
-/// way of every line.
+/// Number of ways (positions in a line) that are lent to threads. A thread holds a way until it
+/// ends, and no other thread stores spans at this position of any line.
 const LENT_WAYS: usize = 6;
 
 /// Id of a place that is being filled.
@@ -57,7 +57,8 @@ static REST_LENGTH: AtomicUsize = AtomicUsize::new(0);
 /// Bit set of the lent ways.
 static LENT: AtomicU32 = AtomicU32::new(0);
 
-/// `NO_WAY` means that the thread has no way; `UNASKED`, that it has not tried to borrow one.
+/// Value of `WAY` if no way was free for the thread. `UNASKED` means that the thread has not yet
+/// tried to borrow one.
 const NO_WAY: usize = LENT_WAYS;
 const UNASKED: usize = usize::MAX;
 
@@ -66,8 +67,8 @@ thread_local! {
     static RETURNER: Returner = const { Returner };
 }
 
-/// Returns a thread's way at its end. Spans that the thread left there stay until they are removed;
-/// the way's next borrower sees them.
+/// Returns a thread's way when the thread ends. Spans that the thread left there stay until they
+/// are removed, and the next borrower of the way sees them.
 struct Returner;
 
 impl Drop for Returner {
@@ -105,7 +106,7 @@ fn line_of(id: u64) -> usize {
     (id.wrapping_shl(13).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LINE_BITS)) as usize
 }
 
-/// Returns this thread's way in the line of an id.
+/// Returns this thread's place in the line of an id, or `None` if the thread has no way.
 #[inline(always)]
 fn own_way(id: u64) -> Option<(&'static AtomicU64, &'static Place)> {
     let way = WAY.get();
@@ -113,7 +114,8 @@ fn own_way(id: u64) -> Option<(&'static AtomicU64, &'static Place)> {
     (way < LENT_WAYS).then(|| (&IDS[line].0[way], &PLACES[line * WAYS + way]))
 }
 
-/// Returns this thread's place for a span. Most likely this thread stored the span there itself.
+/// Returns the place of a span if it is this thread's own place, as is likely if the same thread
+/// began the span.
 #[inline(always)]
 fn own_place(owner: Owner, id: u64) -> Option<(&'static AtomicU64, &'static Place)> {
     own_way(id)
@@ -137,8 +139,8 @@ pub(crate) fn has_none(id: u64) -> bool {
         && REST_LENGTH.load(Acquire) == 0
 }
 
-/// Ends a span and removes it, if recording the end is all the work needed. Must not run during a
-/// panic. Returns `None` if it did nothing.
+/// Ends and removes a span if it is in this thread's own place and recording the end is the only
+/// work needed. Must not run during a panic. Returns `None` if it did nothing.
 #[inline(always)]
 pub(crate) fn end_quickly(owner: Owner, id: u64) -> Option<()> {
     let (there, place) = own_place(owner, id)?;
@@ -162,7 +164,8 @@ pub(crate) fn insert(owner: Owner, id: u64, span: [u64; 4]) {
     }
 }
 
-/// Takes its arguments in registers and is the last call of its callers.
+/// Stores a span if this thread's place is not free. Takes its arguments in registers, so that
+/// callers can end with a jump to it.
 #[cold]
 #[inline(never)]
 fn insert_elsewhere(owner: Owner, id: u64, high: u64, low: u64, span_id: u64, word: u64) {
@@ -213,7 +216,7 @@ fn find(owner: Owner, id: u64) -> Option<(&'static AtomicU64, &'static Place)> {
     Some((&IDS[line].0[way], &PLACES[line * WAYS + way]))
 }
 
-/// Returns a span's context, and whether the span is recorded.
+/// Returns a span's context, and true if the span is recorded. Returns `None` for unknown spans.
 #[inline]
 pub(crate) fn look_up(owner: Owner, id: u64) -> Option<(SpanContext, bool)> {
     match find(owner, id) {
@@ -226,7 +229,7 @@ pub(crate) fn look_up(owner: Owner, id: u64) -> Option<(SpanContext, bool)> {
     }
 }
 
-/// Removes a span; it ends when the result is dropped.
+/// Removes a span, which ends when the result is dropped. Returns `None` for unknown spans.
 #[inline]
 pub(crate) fn remove(owner: Owner, id: u64) -> Option<Span> {
     if let Some((there, place)) = find(owner, id) {

@@ -21,7 +21,7 @@ impl<'a, 'w> Visitor<'a, 'w> {
         }
     }
 
-    /// Reports whether the service's code formatted a value.
+    /// Reports whether a value ran code of the service, such as a `Debug` implementation.
     pub(crate) fn has_run_code(&self) -> bool {
         self.has_run_code
     }

@@ -92,9 +92,9 @@ impl RequestContext {
         all
     }
 
-    /// Returns the `baggage` header of a call made now.
+    /// Returns the `baggage` header of a call made now, or `None` if the baggage is empty.
     pub(crate) fn header(&self) -> Option<String> {
-        // Fast path: most requests carry nothing, and every call asks.
+        // Fast path: every call needs this header, but most requests carry no baggage.
         if self.component.is_none() && lock(&self.request).is_empty() {
             return None;
         }
@@ -149,8 +149,8 @@ pub fn set(scope: Scope, key: &str, value: impl Into<Value>) -> bool {
     set_with_importance(scope, key, value, IMPORTANCE_DEFAULT)
 }
 
-/// Sets a value like [`set`], with an importance: if not all values fit into a header, those with
-/// the lowest (towards 0) are dropped first, those with the highest (towards 9) last.
+/// Sets a value like [`set`], with an importance from 0 to 9. If not all values fit into a header,
+/// the least important ones are dropped first.
 pub fn set_with_importance(
     scope: Scope,
     key: &str,
@@ -169,7 +169,8 @@ pub fn get(key: &str) -> Option<Value> {
     carried()?.get(key)
 }
 
-/// Removes a value from the innermost component and from the request.
+/// Removes a value from the innermost component and from the request. Returns `false` if neither
+/// has it.
 pub fn remove(key: &str) -> bool {
     carried().is_some_and(|carried| {
         let component = carried
@@ -189,7 +190,8 @@ pub fn snapshot() -> Baggage {
         .unwrap_or_default()
 }
 
-/// Adds a tradeoff to the request's list. Returns `false` if there is no request or no space.
+/// Adds a tradeoff to the list in the request's baggage. Returns `false` if there is no request or
+/// the tradeoff is too long.
 pub fn note(tradeoff: &Tradeoff) -> bool {
     carried().is_some_and(|carried| {
         let mut baggage = lock(&carried.request);
@@ -226,15 +228,16 @@ pub fn predict_slack(prediction: &SlackPrediction) -> bool {
     set(Scope::Request, SlackPrediction::KEY, prediction.format())
 }
 
-/// Returns the slack prediction that was made where this request entered.
+/// Returns the slack prediction that was made where this request entered, or `None` if the request
+/// carries none.
 #[must_use]
 pub fn slack() -> Option<SlackPrediction> {
     SlackPrediction::of(&get(SlackPrediction::KEY)?)
 }
 
 /// Attaches load metrics as `load.<component>.requests_per_second`, `.cpu_cores` and
-/// `.memory_bytes`. System-wide metrics belong to the request scope, a component's metrics to the
-/// component scope.
+/// `.memory_bytes`. Use the request scope for system-wide metrics, and the component scope for a
+/// component's own. Returns `false` if a metric could not be set.
 pub fn carry_load(scope: Scope, component: &str, load: Load) -> bool {
     let key = |metric: &str| format!("load.{component}.{metric}");
     set(scope, &key("requests_per_second"), load.requests_per_second)

@@ -6,7 +6,8 @@ use stroboscope_proto::v1;
 
 use crate::sys;
 
-/// Load metrics of Chow, dissertation, §4.3.1. All are zero during the first second of recording.
+/// Load metrics of Chow, dissertation, §4.3.1. The rates are zero until the shipping thread has
+/// measured twice, which takes a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Load {
@@ -25,8 +26,8 @@ static REQUESTS_PER_SECOND: AtomicU64 = AtomicU64::new(0);
 static CPU_CORES: AtomicU64 = AtomicU64::new(0);
 static MEMORY_BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// Counts a request that entered this process. For services without `tower::ServerLayer`, which
-/// counts by itself.
+/// Counts a request that entered this process. Only for services without `tower::ServerLayer`,
+/// which counts requests itself.
 #[inline]
 pub fn count_request() {
     REQUESTS.fetch_add(1, Relaxed);
@@ -45,7 +46,7 @@ pub fn load() -> Load {
 /// Resources used between two measurements, for the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LoadSample {
-    /// Length on the monotonic clock.
+    /// Time between the measurements in ns, on the monotonic clock.
     pub(crate) length_ns: i64,
     /// CPU time. `None` where the system does not report it.
     pub(crate) cpu_ns: Option<i64>,

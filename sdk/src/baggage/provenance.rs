@@ -24,8 +24,8 @@ pub const PROVENANCE: &str = "stroboscope-provenance";
 pub struct Provenance(std::collections::BTreeMap<String, Value>);
 
 impl Provenance {
-    /// Adds a pair. A key that is no token (see [`Entry::key`](super::Entry::key)) is left out and
-    /// counted.
+    /// Adds a pair, or replaces the value of an existing key. Omits a pair whose key is no token
+    /// (see [`Entry::key`](super::Entry::key)), and counts it as a dropped member.
     #[must_use]
     pub fn with(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         let key = key.into();
@@ -57,8 +57,9 @@ impl Provenance {
         self.0.iter().map(|(key, value)| (key.as_str(), value))
     }
 
-    /// Formats the pairs as a header value: visible ASCII, at most [`BYTES_MAX`](super::BYTES_MAX)
-    /// long. Pairs that do not fit are left out and counted.
+    /// Formats the pairs as a header value of visible ASCII, at most
+    /// [`BYTES_MAX`](super::BYTES_MAX) long. Omits pairs that do not fit, and counts them as
+    /// dropped members.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = String::new();
@@ -77,8 +78,8 @@ impl Provenance {
         text
     }
 
-    /// Parses the output of [`to_text`](Self::to_text). Malformed pairs are left out and counted.
-    /// Parsing stops at the maximum length; the remainder counts as one pair.
+    /// Parses the output of [`to_text`](Self::to_text). Omits malformed pairs and counts them as
+    /// dropped members. Stops at the maximum length, and counts the remainder as one pair.
     #[must_use]
     pub fn from_text(text: &str) -> Self {
         let mut provenance = Self::default();

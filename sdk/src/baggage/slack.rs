@@ -31,7 +31,8 @@ impl SlackPrediction {
         }
     }
 
-    /// Adds a component with its slack in ns, or replaces its slack.
+    /// Adds a component with its slack in ns, or replaces its slack. Ignores components beyond the
+    /// maximum of 64.
     #[must_use]
     pub fn with(mut self, component: impl Into<String>, slack_ns: u64) -> Self {
         let component = component.into();
@@ -41,8 +42,8 @@ impl SlackPrediction {
         self
     }
 
-    /// Adds an edge: `after` begins only when `before` is done. Unknown components are added
-    /// without slack. An edge that would close a cycle is left out.
+    /// Adds an edge: `after` begins only when `before` is done. Unknown components are added with a
+    /// slack of 0. Ignores an edge that would close a cycle or exceed the maximum of 256.
     #[must_use]
     pub fn with_edge(mut self, before: &str, after: &str) -> Self {
         let Some(edge) = self.position(before).zip(self.position(after)) else {
@@ -71,8 +72,8 @@ impl SlackPrediction {
         known
     }
 
-    /// Removes components without predecessors until none is left (Kahn's algorithm). Each round
-    /// removes at least one of 64.
+    /// Reports whether the edges form no cycle. Each round removes all components without
+    /// predecessors (Kahn's algorithm), so at most 65 rounds are needed.
     fn is_acyclic(&self) -> bool {
         let mut before = [0u64; COMPONENTS_MAX];
         for &(earlier, later) in &self.edges {

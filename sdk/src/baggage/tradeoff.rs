@@ -48,7 +48,7 @@ impl Tradeoff {
     /// High, so that the record of missing data is among the last entries to be dropped.
     const IMPORTANCE: u8 = 8;
 
-    /// Creates a reactive tradeoff.
+    /// Creates a reactive tradeoff. Tabs in the texts become spaces.
     pub fn new(component: impl Into<String>, what: impl Into<String>, kind: TradeoffKind) -> Self {
         // Tabs separate the parts on the wire.
         let text = |text: String| text.replace('\t', " ");

@@ -1,4 +1,5 @@
-//! Encodes and decodes the W3C form: `key=value;property;key=value,…`.
+//! Encodes and decodes the W3C form: members `key=value;property;property=value`, separated by
+//! commas.
 //!
 //! ```text
 //! sb.user.kind=free              a text, request scope
@@ -21,7 +22,7 @@ pub const MEMBERS_MAX: usize = 180;
 /// value from taking all the space.
 pub const VALUE_BYTES_MAX: usize = 4_096;
 
-/// Counts dropped members.
+/// Counts dropped members as [`LossCause::BaggageDropped`].
 pub(super) fn count_dropped(members: usize) {
     LOSSES.add(LossCause::BaggageDropped, members as u64);
 }
@@ -29,8 +30,7 @@ pub(super) fn count_dropped(members: usize) {
 /// Key prefix of the SDK's members.
 const PREFIX: &str = "sb.";
 
-/// Limits of reading. A longer header was written by a sender that ignores the specification's
-/// limits.
+/// Limits of reading. Only a sender that ignores the specification's limits writes a longer header.
 const READ_LIMIT: ReadLimit = ReadLimit {
     bytes: BYTES_MAX,
     members: MEMBERS_MAX,
@@ -40,7 +40,7 @@ const READ_LIMIT: ReadLimit = ReadLimit {
 /// parsing them would take longer than parsing everything else.
 const PROPERTIES_MAX: usize = 6;
 
-/// Returns the set of letters, digits and these bytes.
+/// Returns the set of letters, digits and `others`, as a table by byte.
 const fn alphanumeric_and(others: &[u8]) -> [bool; 256] {
     let (mut is_in, mut byte) = ([false; 256], 0);
     while byte < is_in.len() {
@@ -104,7 +104,8 @@ pub(super) fn percent_decode(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Decodes the two digits after a `%`. Returns the byte and the rest.
+/// Decodes the two hexadecimal digits after a `%`. Returns the byte and the rest, or `None` if the
+/// digits are malformed.
 pub(crate) fn escaped_byte(digits: &[u8]) -> Option<(u8, &[u8])> {
     let (digits, rest) = digits.split_at_checked(2)?;
     let high = char::from(digits[0]).to_digit(16)?;
@@ -143,7 +144,8 @@ fn value_bytes(value: &Value) -> usize {
     }
 }
 
-/// Parses a value from its percent-encoded text and the letter of its type.
+/// Parses a value from its percent-encoded text and the letter of its type. Returns `None` if
+/// either is invalid.
 pub(super) fn parse_value(text: &str, letter: &str) -> Option<Value> {
     if letter.is_empty() {
         return percent_decode(text).map(Value::Text);
@@ -205,8 +207,8 @@ pub(super) fn format(baggage: &Baggage) -> Option<String> {
     Some(header)
 }
 
-/// Parses header fields that together form one list. Malformed members are left out and counted;
-/// the part beyond the limit counts as one member.
+/// Parses header fields that together form one list. It omits malformed members and counts them as
+/// dropped. The part beyond the limits counts as one dropped member.
 pub(super) fn parse<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Baggage {
     let mut baggage = Baggage::default();
     let mut places = BTreeMap::new();
@@ -219,7 +221,7 @@ pub(super) fn parse<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Baggage {
                     count_dropped(1);
                     continue;
                 }
-                // Replaces duplicates like `Baggage::set`, which however compares with each entry.
+                // Replaces duplicates like `Baggage::set`, but without comparing with each entry.
                 let next = baggage.entries.len();
                 match *places.entry((key, entry.scope as u8)).or_insert(next) {
                     place if place == next => baggage.entries.push(entry),
@@ -257,8 +259,8 @@ fn trim(text: &str) -> &str {
     &text[start..=end]
 }
 
-/// Splits a text at the first occurrence of an ASCII character. (The standard library's search is
-/// optimized for longer texts, and takes ten times as long for these.)
+/// Splits a text at the first occurrence of an ASCII character. The standard library's search is
+/// optimized for longer texts, and takes ten times as long for members of baggage.
 fn split(text: &str, at: u8) -> (&str, Option<&str>) {
     match text.bytes().position(|byte| byte == at) {
         Some(end) => (&text[..end], Some(&text[end + 1..])),

@@ -10,7 +10,7 @@ const SAY_AGAIN_AFTER_NS: i64 = 10_000_000_000;
 /// seconds.
 #[derive(Debug, Default)]
 pub(crate) struct KernelClockReports {
-    /// Monotonic time of the last report, and the state it reported.
+    /// Monotonic time of the last report in ns, and whether it reported a synchronized clock.
     last: Option<(i64, bool)>,
 }
 

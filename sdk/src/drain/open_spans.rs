@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::batch::{Fields, set_field};
 use crate::callsite::Callsite;
 
-/// Span that has begun.
+/// Span that has begun and not ended, with its fields so far.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenSpan {
     pub(crate) trace_id: u128,
@@ -18,8 +18,8 @@ pub(crate) struct OpenSpan {
     pub(crate) start_ns: i64,
     pub(crate) flags: u32,
     pub(crate) fields: Fields,
-    /// Close of its window if a window is the reason for recording; `None` if its request was
-    /// sampled.
+    /// Close of the span's window, in ns since the Unix epoch, if a window is the reason for
+    /// recording. `None` if the span's request was sampled.
     pub(crate) cut_at_ns: Option<i64>,
 }
 
@@ -41,8 +41,8 @@ enum Entry {
     Settled,
 }
 
-/// Number of ids of ended spans that may stay in the order of begins in addition to the outstanding
-/// ones: 8 KiB.
+/// Number of ids, 8 KiB in total, by which the order of begins may exceed twice the outstanding
+/// spans.
 pub(crate) const ORDER_SPARE: usize = 1_024;
 
 /// Spans that await their end, oldest first; bounded.
@@ -56,7 +56,7 @@ pub(crate) struct OpenSpans {
     max: usize,
 }
 
-/// Result of an end.
+/// Result of [`OpenSpans::end`]: the span, or the reason that there is none.
 #[derive(Debug)]
 pub(crate) enum EndOutcome {
     Span(Box<OpenSpan>),

@@ -11,7 +11,7 @@ use crate::thread::{self, RINGS};
 /// Ring with the state needed to decode its records.
 struct Read {
     ring: Consumer,
-    /// Context after the records that were read.
+    /// Trace and spans of the records read so far, which later records may omit.
     lineage: Lineage,
 }
 
@@ -23,7 +23,7 @@ impl Read {
         }
     }
 
-    /// Passes on each record; returns the total number of words.
+    /// Passes each available record to `take`. Returns the number of words read.
     fn read(&mut self, mut take: impl FnMut(&[u64])) -> usize {
         let (lineage, mut words_read) = (&mut self.lineage, 0);
         self.ring.read(|words| {
@@ -38,7 +38,7 @@ impl Read {
     }
 }
 
-/// Rings that any drain has seen.
+/// Rings that this process reads, and its state after a fork.
 pub(crate) struct DrainedRings {
     rings: Vec<Read>,
     /// The only thread of a forked child, until the other threads' rings are forgotten.
@@ -66,11 +66,12 @@ pub(crate) fn lock() -> MutexGuard<'static, DrainedRings> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Discards the rings' contents, because recording starts anew.
+/// Discards the rings' contents when recording starts.
 ///
 /// In the thread that survived a fork, this also forgets the rings of threads that exist only in
 /// the parent. Their memory stays shared with the parent, untouched, and no longer counts against
-/// the limit. (Any other thread cannot tell which ring belongs to which thread, and keeps all.)
+/// the limit. Any other thread keeps all rings, because it cannot tell which ring belongs to which
+/// thread.
 pub(crate) fn start_anew() {
     let mut known = lock();
     let known = &mut *known;

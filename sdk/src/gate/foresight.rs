@@ -1,9 +1,8 @@
 //! Predicts whether a window may open before an outgoing call returns. If not, a request without
-//! ids needs none: writing them into the headers of a call and reading them there is most of the
-//! cost of a closed gate.
+//! ids needs none. Writing ids into the headers of a call, and reading them at the callee, is most
+//! of the cost of a closed gate.
 //!
-//! The durations of requests are learned from the records: the prediction is twice the longest
-//! recent span.
+//! It assumes that a call takes at most twice as long as the longest recent span in the records.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -23,7 +22,7 @@ static SOON_FROM_TICKS: AtomicU64 = AtomicU64::new(u64::MAX);
 /// True if every request gets ids in its calls, even if it is not recorded.
 static NAMES_ALL: AtomicBool = AtomicBool::new(false);
 
-/// Duration of the longest recent span; 0 if no finished span was seen.
+/// Duration of the longest recent span in ns; 0 if no finished span was seen.
 static LONGEST_NS: AtomicI64 = AtomicI64::new(0);
 
 /// Reports whether the callee of an outgoing call may record any of the request.
@@ -39,8 +38,8 @@ pub(crate) fn opens_soon() -> bool {
     }
 }
 
-/// Sets the tick from which [`opens_soon`] returns true; if all requests get ids, it does so at
-/// once.
+/// Sets the tick from which [`opens_soon`] returns true. If all requests get ids, it returns true
+/// at once.
 pub(super) fn set_soon_from(ticks: u64) {
     let ticks = if NAMES_ALL.load(Relaxed) { 0 } else { ticks };
     SOON_FROM_TICKS.store(ticks, Relaxed);
@@ -68,8 +67,8 @@ pub(crate) fn saw_span_without_end() {
     saw_span(AHEAD_MAX_NS);
 }
 
-/// Returns how long before an opening unrecorded requests get ids. Called at each turn of the
-/// timer; each call reduces the longest duration a little.
+/// Returns how many ns before an opening the calls of unrecorded requests begin to carry ids.
+/// Called at each turn of the timer; each call reduces the longest duration a little.
 pub(super) fn ahead_ns() -> i64 {
     let longest_ns = LONGEST_NS.load(Relaxed);
     // A concurrent update may get lost; the next long span repeats it.

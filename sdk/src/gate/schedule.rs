@@ -21,19 +21,19 @@ const LOOK_AGAIN_NS: i64 = 250_000_000;
 
 const NS_PER_MS: i64 = 1_000_000;
 
-/// Decision of a step, with the time until the next one.
+/// Result of a step: whether the gate is open, and the time until the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub(crate) open: bool,
     /// True if a window begins with this step: raise the flag, then call [`Machine::opened`].
     pub(crate) opening: bool,
-    /// Wall time before which no window opens, as currently known.
+    /// Wall time in ns before which no window opens, as currently known.
     pub(crate) opens_ns: i64,
-    /// Time until the next step.
+    /// Time until the next step, in ns.
     pub(crate) sleep_ns: i64,
 }
 
-/// Follows a burst-config through wall time.
+/// State machine that follows a burst-config through wall time.
 #[derive(Debug)]
 pub(crate) struct Machine {
     config: BurstConfig,
@@ -41,7 +41,7 @@ pub(crate) struct Machine {
     pending: Option<(BurstConfig, i64)>,
     current: Option<Window>,
     last: Option<(i64, i64)>,
-    /// Requested time of the next step, on the monotonic clock.
+    /// Requested time of the next step in ns, on the monotonic clock.
     expected_ns: Option<i64>,
     /// Worst recent lateness; a new maximum takes effect at once and decays over some hundred
     /// turns.
@@ -69,7 +69,7 @@ impl Machine {
         self.pending = Some((config, at_ns));
     }
 
-    /// Advances to the given times.
+    /// Advances to the given times in ns. Logs the windows that close, and returns the decision.
     pub(crate) fn step(
         &mut self,
         wall_ns: i64,

@@ -1,4 +1,4 @@
-//! Thread that flips the flag.
+//! Thread that opens and closes the gate.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use super::windows::WindowLog;
 use crate::clock::{Anchor, ClockSource};
 use stroboscope_burst::BurstConfig;
 
-/// Time after which the tick rate is known.
+/// Time in ns after which the tick rate is known well enough.
 const TICKS_KNOWN_AFTER_NS: i64 = 2_000_000;
 
 /// State machine and log under one lock: a window in the log is always consistent with the flag.
@@ -112,7 +112,8 @@ impl Timer {
         decision.sleep_ns
     }
 
-    /// Sets the tick from which unrecorded requests get ids. Each turn decides anew.
+    /// Sets the tick from which the calls of unrecorded requests carry ids. Each turn computes it
+    /// again.
     fn foresee(&self, inner: &Inner, decision: &Decision, wall_ns: i64, monotonic_ns: i64) {
         // Far longer than the time until the next turn.
         const FAR_NS: i64 = 2_000_000_000;
@@ -168,7 +169,7 @@ impl Timer {
 }
 
 /// Returns the tick at a wall time near `now`. If too little time has passed since `first` to know
-/// the tick rate, it only separates past from future.
+/// the tick rate, returns the current tick, or the last possible tick for a time well ahead.
 fn ticks_at(wall_ns: i64, first: &Anchor, now: &Anchor) -> u64 {
     let elapsed_ns = now.monotonic_ns - first.monotonic_ns;
     let ahead_ns = wall_ns.saturating_sub(now.wall_ns);

@@ -7,9 +7,9 @@ use stroboscope_burst::BurstConfig;
 /// Interval [open, close) of wall time in which recording was on, in ns since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// First nanosecond inside.
+    /// First nanosecond inside the window, since the Unix epoch.
     pub open_ns: i64,
-    /// First nanosecond after.
+    /// First nanosecond after the window, since the Unix epoch.
     pub close_ns: i64,
     /// Config that defines the window.
     pub config: BurstConfig,
@@ -21,7 +21,8 @@ impl Window {
     }
 }
 
-/// Number of closed windows kept for records that the drain has yet to process.
+/// Maximum number of closed windows kept for records that the drain has yet to process, and of
+/// unreported windows.
 const KEPT: usize = 256;
 /// Length above which an open window is reported in pieces.
 const PIECE_NS: i64 = 1_000_000_000;
@@ -83,8 +84,8 @@ impl WindowLog {
         }
     }
 
-    /// Returns windows, and pieces of a long open one, since the last call. If `finally` is true,
-    /// it includes a short piece.
+    /// Returns the windows not yet reported. An open window is reported in pieces of at least one
+    /// second; if `finally` is true, also in a shorter piece.
     pub(crate) fn take_unreported(&mut self, now_ns: i64, finally: bool) -> Vec<Window> {
         if let Some(current) = self.current {
             let from_ns = current
@@ -120,7 +121,8 @@ impl WindowLog {
     }
 }
 
-/// Recent windows in order of recording; the wall clock may have stepped between them.
+/// Recent windows in the order in which they were recorded. Their times may overlap if the wall
+/// clock was set back.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Snapshot {
     windows: Vec<Window>,

@@ -1,4 +1,4 @@
-//! Lock for tasks.
+//! Lock for asynchronous tasks that writes markers.
 
 use std::ops::{Deref, DerefMut};
 
@@ -30,14 +30,14 @@ impl<T> AsyncMutex<T> {
         }
     }
 
-    /// Returns the value.
+    /// Consumes the lock and returns the value.
     pub fn into_inner(self) -> T {
         self.inner.into_inner()
     }
 }
 
 impl<T: ?Sized> AsyncMutex<T> {
-    /// Waits for the lock.
+    /// Acquires the lock, waiting until it is free.
     pub async fn lock(&self) -> AsyncMutexGuard<'_, T> {
         let inner = match self.inner.try_lock() {
             Ok(inner) => inner,
@@ -54,7 +54,7 @@ impl<T: ?Sized> AsyncMutex<T> {
         }
     }
 
-    /// Acquires the lock if it is free.
+    /// Acquires the lock if it is free; otherwise returns `None`.
     pub fn try_lock(&self) -> Option<AsyncMutexGuard<'_, T>> {
         let inner = self.inner.try_lock().ok()?;
         Some(AsyncMutexGuard {

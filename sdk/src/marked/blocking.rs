@@ -1,4 +1,4 @@
-//! Lock for threads.
+//! Lock for threads that writes markers.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
@@ -31,20 +31,20 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Returns the value.
+    /// Consumes the lock and returns the value.
     ///
     /// # Errors
-    /// Fails like [`std::sync::Mutex::into_inner`].
+    /// Returns an error with the value if a holder panicked, like [`std::sync::Mutex::into_inner`].
     pub fn into_inner(self) -> LockResult<T> {
         self.inner.into_inner()
     }
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Waits for the lock.
+    /// Acquires the lock, blocking the thread until it is free.
     ///
     /// # Errors
-    /// Fails like [`std::sync::Mutex::lock`] if another holder panicked.
+    /// Returns an error with the guard if another holder panicked, like [`std::sync::Mutex::lock`].
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         let locked = match self.inner.try_lock() {
             Ok(inner) => Ok(inner),
@@ -62,7 +62,8 @@ impl<T: ?Sized> Mutex<T> {
     /// Acquires the lock if it is free.
     ///
     /// # Errors
-    /// Fails like [`std::sync::Mutex::try_lock`].
+    /// Returns an error if the lock is held, or if another holder panicked, like
+    /// [`std::sync::Mutex::try_lock`].
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         match self.inner.try_lock() {
             Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),

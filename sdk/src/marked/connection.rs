@@ -13,13 +13,13 @@ use crate::context;
 use crate::marker;
 use crate::span_context::SpanContext;
 
-/// Users of a connection that HTTP/2 shares between requests.
+/// Requests under way on a connection that HTTP/2 shares between requests.
 ///
 /// Such a connection reads and writes in its own task, which works for no request, so a kernel
-/// recorder cannot attribute its system calls. The [layer](Layer) tracks the requests under way.
-/// [`wrap`](Self::wrap)ped streams read and write as the request they serve if only one is
-/// possible. If several are possible, the calls are attributed to none, because a guess is worse.
-/// Nothing is tracked while no recorder listens.
+/// recorder cannot attribute its system calls. The [layer](Layer) tracks the requests under way. A
+/// stream from [`wrap`](Self::wrap) marks its system calls with the request they serve if only one
+/// request is possible. If several are possible, it marks none, because a guess is worse. Nothing
+/// is tracked while no recorder listens.
 ///
 /// ```no_run
 /// # async fn connect(endpoint: tonic::transport::Endpoint) -> Result<(), tonic::transport::Error> {
@@ -54,7 +54,7 @@ struct Users {
 /// Maximum number of tracked requests. If it is reached, no request counts as the only one.
 const USERS_MAX: usize = 1_024;
 
-/// Returns the common context if all contexts are equal.
+/// Returns the common context if there are contexts and all are equal, otherwise `None`.
 fn only(mut all: impl Iterator<Item = SpanContext>) -> Option<SpanContext> {
     let first = all.next()?;
     all.all(|other| other == first).then_some(first)
@@ -75,7 +75,7 @@ impl Users {
 }
 
 impl ConnectionUsers {
-    /// Wraps a stream so that it reads and writes as its users.
+    /// Wraps a stream so that markers attribute its reads and writes to the requests under way.
     pub fn wrap<T>(&self, stream: T) -> UsedStream<T> {
         UsedStream {
             stream,
@@ -188,14 +188,14 @@ impl<F: Future> Future for ConnectionUse<F> {
     }
 }
 
-/// Stream that reads and writes as the requests that use it.
+/// Stream whose reads and writes are marked with the request that uses it.
 #[derive(Debug)]
 pub struct UsedStream<T> {
     stream: T,
     users: ConnectionUsers,
 }
 
-/// Runs an action as a request, as seen in the kernel's trace.
+/// Runs an action between markers that attribute its system calls to a request, if there is one.
 fn of<R>(user: Option<SpanContext>, act: impl FnOnce() -> R) -> R {
     let Some(user) = user else { return act() };
     let outer = context::current();

@@ -6,8 +6,8 @@ use parking_lot::lock_api;
 
 use super::Waiters;
 
-/// A [`parking_lot::Mutex`] that writes markers about waiting, acquiring and releasing, with the
-/// same methods.
+/// Lock with the methods of [`parking_lot::Mutex`] that writes markers about waiting, acquiring and
+/// releasing.
 pub type ParkingLotMutex<T> = lock_api::Mutex<RawParkingLotMutex, T>;
 
 /// Guard of a [`ParkingLotMutex`], which it releases when dropped.

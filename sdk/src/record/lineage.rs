@@ -13,7 +13,7 @@ pub(crate) struct Lineage {
     top: usize,
 }
 
-/// Maximum depth of omitted spans; records of deeper spans are only longer.
+/// Number of innermost spans that it stores. Records of spans further out cannot be shortened.
 const DEPTH: usize = 8;
 
 impl Lineage {

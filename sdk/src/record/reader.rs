@@ -31,7 +31,7 @@ pub(crate) struct Fields<'a> {
     kinds: u64,
 }
 
-/// Value of a field.
+/// Value of a field in a record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum FieldValue<'a> {
     Int(i64),

@@ -41,7 +41,7 @@ pub(super) struct PlacePointer(*const [UnsafeCell<u64>]);
 impl PlacePointer {
     pub(super) const NONE: Self = Self(&[]);
 
-    /// Claims the whole slice, like the real one.
+    /// Accesses a whole slice of `RECORD_WORDS_MAX` words, like the real implementation.
     pub(super) unsafe fn write(
         self,
         start: usize,

@@ -7,8 +7,7 @@ use super::RECORD_WORDS_MAX;
 pub(super) struct Words(Box<[UnsafeCell<u64>]>);
 
 impl Words {
-    /// Allocates this many words and writes each once, so that their pages exist: with `vec![0]`,
-    /// the kernel would only promise them.
+    /// Allocates `length` words and writes each once, so that the kernel provides their pages now.
     pub(super) fn present(length: usize) -> Self {
         Self(
             std::iter::repeat_with(|| UnsafeCell::new(u64::MAX))
@@ -17,19 +16,20 @@ impl Words {
         )
     }
 
-    /// Allocates this many words, whose pages the kernel only promises.
+    /// Allocates `length` words without writing them. The kernel provides each page when it is
+    /// first written.
     pub(super) fn promised(length: usize) -> Self {
         let words = Box::into_raw(vec![0u64; length].into_boxed_slice());
         // SAFETY: `UnsafeCell<u64>` has the memory layout of `u64`, and the box is not shared.
         Self(unsafe { Box::from_raw(words as *mut [UnsafeCell<u64>]) })
     }
 
-    /// Returns the producer's pointer.
+    /// Returns the producer's pointer to the first word.
     pub(super) fn place(&self) -> PlacePointer {
         PlacePointer(UnsafeCell::raw_get(self.0.as_ptr()))
     }
 
-    /// Passes the `length` words from `start` to `look`.
+    /// Passes the `length` words from `start` to `look`, and returns its result.
     ///
     /// # Safety
     /// The words must be in bounds, and no thread may write them meanwhile.
@@ -55,7 +55,7 @@ pub(super) struct PlacePointer(*mut u64);
 impl PlacePointer {
     pub(super) const NONE: Self = Self(std::ptr::null_mut());
 
-    /// Passes the [`RECORD_WORDS_MAX`] words from `start` to `fill`.
+    /// Passes the [`RECORD_WORDS_MAX`] words from `start` to `fill`, and returns its result.
     ///
     /// # Safety
     /// The ring's words must still exist, these words must be in bounds, and no other thread may

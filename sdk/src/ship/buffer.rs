@@ -14,7 +14,7 @@ struct QueuedBatch {
     records: u64,
 }
 
-/// Queue in order of sequence. The first `sent` entries were sent.
+/// Queue of batches in order of sequence. The first `sent` of them were sent on this connection.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     queue: VecDeque<QueuedBatch>,
@@ -77,8 +77,8 @@ impl Buffer {
         }
     }
 
-    /// Adds a load measurement for the next batch. If one is dropped, the neighbors' times show the
-    /// gap.
+    /// Adds a load measurement for the next batch, and drops the oldest one if there are too many.
+    /// The times of its neighbors show the gap.
     pub(crate) fn note_load(&mut self, load: v1::Load) {
         if self.loads.len() == LOADS_MAX {
             self.loads.pop_front();
@@ -127,7 +127,7 @@ impl Buffer {
         Some(waiting.records)
     }
 
-    /// Returns the newest batch.
+    /// Returns the batch that was stored last, or `None` if no batch waits.
     #[cfg(feature = "simulation")]
     pub(crate) fn newest(&self) -> Option<&v1::Batch> {
         self.queue.back().map(|waiting| &waiting.batch)
@@ -147,7 +147,8 @@ impl Buffer {
         self.next_sequence
     }
 
-    /// Returns the sequence of the oldest unsettled batch.
+    /// Returns the sequence of the oldest batch that the collector has not settled, or `None` if no
+    /// batch waits.
     pub(crate) fn first_sequence(&self) -> Option<u64> {
         self.queue.front().map(|waiting| waiting.batch.sequence)
     }

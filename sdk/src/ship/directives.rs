@@ -69,8 +69,8 @@ pub(super) async fn follow(channel: AuthorizedChannel, process: v1::Process, tim
     }
 }
 
-/// Directive in a message, or the reason for rejecting it. A rejected message does not end the
-/// stream.
+/// Directive in a message, or the reason for rejecting it. `None` means a directive of an unknown
+/// kind. A rejected message does not end the stream.
 type DirectiveResult = Result<Option<v1::directive::Kind>, String>;
 
 struct BoundedCodec;
@@ -121,8 +121,8 @@ fn decode(message: Bytes) -> DirectiveResult {
 /// them.
 const SET_TRADEOFFS: u32 = 4;
 
-/// Passes on the length-delimited fields of a message. For a field of another type, it passes as
-/// many empty bytes as a number takes.
+/// Passes the number and content of each length-delimited field of a message to `take`. For a field
+/// of another type, it passes eight zero bytes, the size of a number.
 fn each_field(
     mut message: Bytes,
     mut take: impl FnMut(u32, Bytes) -> Result<(), String>,

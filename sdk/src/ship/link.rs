@@ -1,8 +1,8 @@
 //! Connection to the collector, with reconnects after a pause.
 //!
-//! The link never waits for a peer without a deadline: connecting has one, and so has the reply to
-//! each batch. A peer may send its response headers only with its first reply, as servers on gRPC's
-//! C core do, so batches are sent before headers arrive.
+//! The link never waits for a peer without a deadline: connecting has a deadline, and so has the
+//! reply to each batch. A peer may send its response headers only with its first reply, as servers
+//! on gRPC's C core do, so batches are sent before headers arrive.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,8 +24,8 @@ use crate::id::IdSource;
 /// Maximum number of batches passed to the connection that it has not yet taken.
 const IN_FLIGHT: usize = 8;
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
-/// Maximum pause between attempts while the collector is unreachable, so that its processes return
-/// within this time after a restart.
+/// Maximum pause between attempts while the collector is unreachable, so that processes reconnect
+/// within this time after the collector restarts.
 const PAUSE_WHILE_AWAY: Duration = Duration::from_millis(200);
 /// Maximum pause once the collector has been unreachable for a minute, or if a peer rejects the
 /// stream.
@@ -64,9 +64,10 @@ struct Session {
     replies: Replies,
     /// Number of batches that were sent and not answered.
     unanswered: usize,
-    /// Time since which none of the unanswered batches was answered.
+    /// Time of the last reply, or of sending the oldest unanswered batch if no reply came since.
+    /// `None` if no batch is unanswered.
     waits_since: Option<Instant>,
-    /// True if the slow reply was reported.
+    /// True if [`NoReply::Slow`] was returned since the last reply.
     said_slow: bool,
     control: tokio::task::JoinHandle<()>,
 }
@@ -90,7 +91,8 @@ enum NoReply {
 }
 
 impl Session {
-    /// Waits for the next reply, at most this long after the batch was sent. Cancel-safe.
+    /// Waits for the next reply, at most for `deadline` since [`waits_since`](Self::waits_since).
+    /// Returns [`NoReply::Slow`] once, after a quarter of the deadline. Cancel-safe.
     async fn reply(&mut self, deadline: Duration) -> Result<v1::ShipReply, NoReply> {
         let Some(since) = self.waits_since else {
             return self.reply_at_any_time().await;
@@ -252,7 +254,8 @@ impl Link {
         Progress::Down(problem)
     }
 
-    /// Skips the current pause and shortens the next ones, because the process is about to end.
+    /// Skips the current pause and shortens the next ones, because a flush or the end of the
+    /// process waits for the collector.
     pub(crate) fn hurry(&mut self) {
         self.pause = PAUSE_FIRST;
         if let State::Pausing(sleep) = &mut self.state {

@@ -1,4 +1,5 @@
-//! Shipper in a simulation, with records that come from no thread and an observer of their fate.
+//! Connects the shipper to a simulated service, which provides its records and observes their
+//! shipping.
 #![allow(
     missing_docs,
     reason = "no part of the API; the user is a test beside this crate"
@@ -40,7 +41,7 @@ pub trait Service: Send + Sync {
     /// Returns the spans that ended since the last call, and the number of spans lost because no
     /// ring had space.
     fn recorded(&self) -> (Vec<RecordedSpan>, u64);
-    /// Receives an event.
+    /// Receives each event of the process's shipper.
     fn notice(&self, happened: ShipEvent<'_>);
 }
 

@@ -102,8 +102,8 @@ impl<F: Future> Future for InSpan<F> {
 }
 
 /// Runs a future like [`FutureExt::in_span`], with a span without fields that begins at the first
-/// poll; used by `#[trace]`. The gate is checked once there, and if it is closed, only that fact is
-/// written.
+/// poll; used by `#[trace]`. If the gate is closed at that poll, the future stores only that the
+/// poll has happened.
 #[doc(hidden)]
 pub fn in_span_from_first_poll<F: Future, B: Fn() -> Span>(
     future: F,
@@ -152,7 +152,7 @@ impl<F: Future, B: Fn() -> Span> Future for FromFirstPoll<F, B> {
 }
 
 /// Context before a span was entered, as words of [`Span::into_words`]; restored when this is
-/// dropped. Atomics are used for the reason given in [`SpanWords`](super::SpanWords).
+/// dropped. The words are atomics for the reason given in [`SpanWords`](super::SpanWords).
 struct PreviousContext([AtomicU64; 4]);
 
 impl Drop for PreviousContext {
@@ -220,8 +220,8 @@ fn leave<ThreadRef>(entered: PreviousContext, span: &mut Option<NonEmptySpan>, i
     }
 }
 
-/// Leaves and ends the span if it was entered from another span of its request and nothing is
-/// unusual. Returns `None` if it did nothing.
+/// Leaves and ends the span on the fast path, if it was entered from another span of its request
+/// and the thread does not panic. Returns `None` if it did nothing.
 #[inline(always)]
 fn leave_quickly(entered: &PreviousContext, span: Option<&NonEmptySpan>) -> Option<()> {
     let [_, _, outer_id, word] = &entered.0;
@@ -236,7 +236,7 @@ fn leave_quickly(entered: &PreviousContext, span: Option<&NonEmptySpan>) -> Opti
 
 /// Creates the context for a span that began while nothing was recorded, once recording is on.
 /// Spans inside must not become requests of their own, so the context marks them as parts of a
-/// request that began earlier.
+/// request that began earlier. Returns an empty span if the thread already has a context.
 #[cold]
 #[inline(never)]
 fn cut_span() -> Span {

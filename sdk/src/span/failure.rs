@@ -1,4 +1,4 @@
-//! Failed spans.
+//! Marks spans as failed.
 
 use super::Span;
 use super::fields::{add_fields, current_recorded};

@@ -10,9 +10,10 @@ use crate::{context, thread};
 
 /// Storage for a span that was begun and entered: the previous context, and the span's id and word.
 /// It is in the function's frame instead of its registers, which therefore stay available while
-/// nothing is recorded. Atomics are used for the reason given in [`SpanWords`](super::SpanWords). It
-/// is empty until [`begin`](Self::begin) fills it in place: returning it would require returning
-/// from the slow path.
+/// nothing is recorded. The words are atomics for the reason given in
+/// [`SpanWords`](super::SpanWords). The frame is empty until [`begin`](Self::begin) fills it in
+/// place. Returning a filled frame instead would prevent `begin` from ending in a jump to its slow
+/// path.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Frame(MaybeUninit<[AtomicU64; 6]>);

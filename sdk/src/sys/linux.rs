@@ -23,7 +23,7 @@ pub(crate) fn monotonic_ns() -> i64 {
 }
 
 /// Reads the state of the kernel's clock; changes nothing and takes less than a microsecond.
-/// Returns `None` if the process is not permitted to.
+/// Returns `None` if the process is not permitted to read it.
 pub(crate) fn kernel_clock() -> Option<v1::KernelClock> {
     // SAFETY: a structure of integers, for which all zeros are a valid value.
     let mut said: libc::timex = unsafe { std::mem::zeroed() };

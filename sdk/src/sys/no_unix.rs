@@ -2,7 +2,7 @@
 
 use super::{Handler, Sigterm};
 
-/// False: tonic connects to paths on Unix only.
+/// False, because tonic connects to Unix sockets only on Unix.
 pub(crate) const HAS_UNIX_SOCKETS: bool = false;
 
 /// Returns `None`, because the CPU time is unknown without a system call.
@@ -20,7 +20,7 @@ pub(crate) fn host_name() -> Option<String> {
 /// Does nothing, because processes do not fork on these systems.
 pub(crate) fn at_fork(_: extern "C" fn(), _: extern "C" fn(), _: extern "C" fn()) {}
 
-/// Returns [`Sigterm::Absent`].
+/// Returns [`Sigterm::Absent`], because these systems have no SIGTERM.
 pub(crate) fn take_sigterm(_: Handler) -> Sigterm {
     Sigterm::Absent
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use stroboscope_proto::v1;
 
-/// False: markers are for the Linux kernel's own trace.
+/// False, because only recorders for Linux read markers.
 pub(crate) const HAS_MARKERS: bool = false;
 
 /// Returns nanoseconds since the Unix epoch.
@@ -27,7 +27,7 @@ fn nanoseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// Returns `None`, because there is no common interface.
+/// Returns `None`, because the state of the kernel's clock is unknown.
 pub(crate) fn kernel_clock() -> Option<v1::KernelClock> {
     None
 }
@@ -35,7 +35,7 @@ pub(crate) fn kernel_clock() -> Option<v1::KernelClock> {
 /// Does nothing; the gate's guard follows the lateness of the timers.
 pub(crate) fn ask_for_exact_timers() {}
 
-/// Returns `None`.
+/// Returns `None`, because there is no common way to measure the resident memory.
 pub(crate) fn resident_bytes() -> Option<u64> {
     None
 }

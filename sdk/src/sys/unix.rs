@@ -7,7 +7,7 @@ use super::{Handler, Sigterm};
 /// True if a collector can listen at a path.
 pub(crate) const HAS_UNIX_SOCKETS: bool = true;
 
-/// Reads one of the clocks that always exist.
+/// Reads a clock that always exists, in ns.
 #[inline]
 pub(super) fn read_clock_ns(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec {

@@ -1,4 +1,4 @@
-//! Rings of the process: new ones, those without a writer, and the memory of all.
+//! Registry of the process's rings: new rings, free rings, and the memory of all rings.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ const MIDDLING_BYTES: usize = 128 << 10;
 /// Maximum number of free rings kept of each size. Short-lived threads use many small ones.
 const FREE_MAX: [usize; SIZES] = [64, 4, 1];
 
-/// Ring without a writer.
+/// Both ends of a ring that no thread writes to.
 type Free = (Producer, Consumer);
 
 /// Rings created since the drain's last reading, free rings, and the memory of all rings.
@@ -60,7 +60,7 @@ impl Rings {
         self.bytes_max.store(bytes_max, Relaxed);
     }
 
-    /// Returns the capacity of rings of a size class, by its number.
+    /// Returns the capacity, in bytes, of rings of a size class, by the class's number.
     fn room(&self, number: usize) -> usize {
         let largest = self.ring_bytes.load(Relaxed);
         match number {
@@ -70,7 +70,7 @@ impl Rings {
         }
     }
 
-    /// Returns the memory of a ring of that size class.
+    /// Returns the memory of a ring of a size class, in bytes.
     fn size(&self, number: usize) -> usize {
         Ring::bytes_for(self.room(number))
     }
@@ -85,20 +85,20 @@ impl Rings {
         }
     }
 
-    /// Returns a ring for a thread's first record.
+    /// Returns a ring for a thread's first record, or `None` if the memory limit allows none.
     pub(super) fn make(&self) -> Option<Producer> {
         self.take(0, Purpose::Thread)
     }
 
     /// Returns a larger ring for a thread that has filled half of a ring of this size. Returns
-    /// `None` if there is no larger one.
+    /// `None` if there is no larger size, or no memory for it.
     pub(super) fn take_larger(&self, bytes: usize) -> Option<Producer> {
         let number = (0..SIZES).find(|&number| self.size(number) > bytes)?;
         self.take(number, Purpose::Growth)
     }
 
     /// Returns the largest available ring for a thread that has filled a ring of this size before
-    /// it was read.
+    /// the drain read it. Returns `None` if no ring of any size is available.
     pub(super) fn take_other(&self, bytes: usize) -> Option<Producer> {
         let larger = self.take_larger(bytes);
         let same = (0..SIZES)
@@ -108,7 +108,8 @@ impl Rings {
         larger.or_else(|| others.find_map(|other| other))
     }
 
-    /// Creates a ring for all threads that have none.
+    /// Creates a ring that threads without a ring share. Returns `None` if the memory limit allows
+    /// none.
     pub(super) fn make_shared(&self) -> Option<Producer> {
         let ring = self.make_counted(1, Purpose::Shared, Ring::with_bytes)?;
         Some(self.announce(ring))
@@ -123,7 +124,8 @@ impl Rings {
         producer
     }
 
-    /// Returns a free ring, or a new one whose pages are allocated on first use.
+    /// Returns a free ring, or a new one whose pages are allocated at their first use. Returns
+    /// `None` if the memory limit allows no new ring.
     fn take(&self, number: usize, purpose: Purpose) -> Option<Producer> {
         let free = loop {
             // The caller does not wait for other threads.
@@ -144,7 +146,8 @@ impl Rings {
             .map(|ring| self.announce(ring))
     }
 
-    /// Creates a ring and counts its memory, if the limit allows it.
+    /// Creates a ring and counts its memory. Returns `None` if the limit for this purpose would be
+    /// exceeded.
     fn make_counted(
         &self,
         number: usize,
@@ -209,8 +212,9 @@ impl Rings {
         self.bytes.fetch_sub(ring.bytes(), Relaxed);
     }
 
-    /// Returns the size by which the fill of this ring is measured: a thread that fills a smaller
-    /// ring gets the largest one, if there is memory for it.
+    /// Returns the size, in bytes, relative to which the fill of a ring is measured. It is the size
+    /// of the largest ring if there is memory for one, because a thread that fills a smaller ring
+    /// then gets a larger one.
     pub(crate) fn bytes_to_fill(&self, ring: &Consumer) -> usize {
         let largest = self.size(SIZES - 1);
         if self.bytes().saturating_add(largest) <= self.bytes_max(Purpose::Growth) {

@@ -21,8 +21,8 @@ impl Writer {
         }
     }
 
-    /// Continues in another ring, if there is one, and thereby retires this one, which is read to
-    /// its end before the other. Returns whether the ring changed.
+    /// Continues in the ring of `producer`, if there is one. This retires the current ring, which
+    /// the drain reads to its end before the new one. Returns true if the ring changed.
     fn change_ring(&mut self, producer: Option<Producer>) -> bool {
         let changes = producer.is_some();
         if let Some(producer) = producer {
@@ -33,8 +33,8 @@ impl Writer {
 }
 
 impl Local {
-    /// Finds space if possible. Returns false if the record is lost, which is counted if it is a
-    /// loss.
+    /// Finds space for a record. Returns false if the record must be discarded. This counts as a
+    /// loss, except on the SDK's own threads.
     #[cold]
     #[inline(never)]
     pub(super) fn find_room(&self, writer: &mut Writer) -> bool {
@@ -73,8 +73,8 @@ impl Local {
         }
     }
 
-    /// Borrows a shared ring for one record, in place of the thread's own ring, which is thereby
-    /// retired.
+    /// Borrows a shared ring for one record, in place of the thread's own ring, which it retires.
+    /// If no shared ring has space, counts a loss with the cause `otherwise` and returns false.
     fn borrow(&self, writer: &mut Writer, otherwise: LossCause) -> bool {
         let Some((place, shared)) = shared::borrow(std::ptr::from_ref(self).addr()) else {
             LOSSES.add(otherwise, 1);
@@ -102,7 +102,7 @@ impl Local {
         shared::give_back(place, std::mem::replace(writer, Writer::NONE));
     }
 
-    /// Returns the ring and stops recording.
+    /// Retires the thread's ring and stops recording on this thread.
     pub(super) fn stop(&self, state: State) {
         if self.ready.get() != BUSY {
             self.ready.set(BUSY);

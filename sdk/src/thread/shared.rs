@@ -14,7 +14,7 @@ use crate::ring::Room;
 /// Number of shared rings, and so of threads that can write a record in one at the same time.
 const PLACES: usize = 16;
 
-/// Content of a place.
+/// State of a place: its ring is not yet created, is borrowed, or is available.
 enum Place {
     Unmade,
     Lent,
@@ -24,7 +24,8 @@ enum Place {
 static SHARED: [Mutex<Place>; PLACES] = [const { Mutex::new(Place::Unmade) }; PLACES];
 
 /// Removes a ring with space from its place. A thread always starts its search at the same place,
-/// derived from its `address`, so that its records mostly stay in order.
+/// derived from its `address`, so that its records mostly stay in order. Returns `None` if no ring
+/// with space is available.
 pub(super) fn borrow(address: usize) -> Option<(u8, Writer)> {
     let first = address.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize) >> (usize::BITS - 4);
     (first..first + PLACES).find_map(|place| {

@@ -1,4 +1,4 @@
-//! Response body that carries its span to the end.
+//! Response body that carries its request's span until the body ends.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,8 +8,8 @@ use http_body::{Body, Frame, SizeHint};
 use super::outcome::{Outcome, poll_in};
 
 pin_project_lite::pin_project! {
-    /// Body in a span: the span is current while the body is polled, and ends with its last frame,
-    /// with an error, or when the body is dropped.
+    /// Response body in its request's span. The span is current while the body is polled. It ends
+    /// with the body's last frame, with an error, or when the body is dropped.
     #[derive(Debug)]
     pub struct TracedBody<B> {
         #[pin]

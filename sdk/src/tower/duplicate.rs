@@ -1,8 +1,8 @@
 //! Copies requests to a second pipeline, in addition to the service that responds.
 //!
 //! Source: Chow, "Scaling causality analysis for production systems" (dissertation, 2016), §4.3.2
-//! (DQBarge): tradeoff models are learned from production requests that are executed a second time,
-//! where they answer no user and change nothing permanent.
+//! (DQBarge). DQBarge learns tradeoff models from production requests that it executes a second
+//! time. The second execution answers no user and changes nothing permanent.
 
 mod body;
 mod copied_body;
@@ -95,8 +95,8 @@ type OnAnswer = dyn Fn(DuplicateAnswer) + Send + Sync;
 /// Copies carry [`DUPLICATE`] in their baggage, so that all components on their way can recognize
 /// them ([`baggage::is_duplicate`](crate::baggage::is_duplicate)). Components must not write a
 /// copy's results to data that production reads. Copies answer no user, are not copied again, and
-/// have their own trace. The original waits for nothing: its body is stored, up to a maximum
-/// length, while its service reads it, and the copy is sent after the end of the body.
+/// have their own trace. The original waits for nothing: the layer stores its body, up to a maximum
+/// length, while the service reads it, and sends the copy after the end of the body.
 ///
 /// ```no_run
 /// # use stroboscope::tower::CopiedBody;
@@ -167,9 +167,10 @@ impl<P> DuplicateLayer<P> {
         self
     }
 
-    /// Sets a function whose result copy number *n* (from 0) carries in its baggage, with request
-    /// scope: fidelities to try, see [`tradeoff`](crate::tradeoff). Must be called before the layer
-    /// is cloned or used; otherwise it has no effect.
+    /// Sets a function that receives the number of a copy (from 0) and returns entries for the
+    /// copy's baggage, with request scope. The entries name fidelities to try, see
+    /// [`tradeoff`](crate::tradeoff). Must be called before the layer is cloned or used; otherwise
+    /// it has no effect.
     #[must_use]
     pub fn explore(
         mut self,

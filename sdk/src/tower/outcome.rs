@@ -1,9 +1,9 @@
 //! Outcome of a request, recorded with the end of its span: the status of its response, or how it
 //! ended without one.
 //!
-//! Names and the rules for failures are those of OpenTelemetry's semantic conventions for HTTP and
-//! gRPC. `cancelled` is an addition of the SDK: the request's future, or the body of a gRPC call,
-//! was dropped before there was a status.
+//! Names and the rules for failures follow OpenTelemetry's semantic conventions for HTTP and gRPC.
+//! `cancelled` is an addition of the SDK: the request's future, or the body of a gRPC call, was
+//! dropped before there was a status.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response};
@@ -107,19 +107,21 @@ impl Outcome {
             if let Some(trailers) = trailers {
                 self.see_code(trailers);
             }
-            // Another HTTP status is more informative than this.
+            // An HTTP status other than 200 is more informative than this code.
             if self.status == Some(200) {
                 self.code.get_or_insert(UNKNOWN);
             }
         }
     }
 
-    /// Ends the span of a request whose response, or the rest of it, is an error of this type.
+    /// Ends the span of a request that failed with an error of type `E`, before its response or in
+    /// the response's body.
     pub(super) fn fail<E>(mut self) {
         self.end(Some(std::any::type_name::<E>()));
     }
 
-    /// Returns the code or status of a failure, if the outcome is one.
+    /// Returns the gRPC code or else the HTTP status of a failed request, or `None` if it did not
+    /// fail.
     fn failure(&self) -> Option<u32> {
         let code = self
             .code
@@ -189,14 +191,16 @@ pub(super) fn poll_in<T>(outcome: &mut Option<Outcome>, poll: impl FnOnce() -> T
     poll()
 }
 
-/// True for a response of gRPC itself; gRPC-web has its code inside its body.
+/// Reports whether a response is one of gRPC itself. gRPC-web does not count, because its code is
+/// inside the body.
 fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map(|kind| kind.as_bytes());
     let rest = kind.and_then(|kind| kind.strip_prefix(b"application/grpc"));
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
 }
 
-/// Returns the code of a gRPC call, or UNKNOWN if it is no number, as gRPC requires.
+/// Returns the code of a gRPC call, or `None` if the headers have none. Returns UNKNOWN if the code
+/// is not a number, as gRPC requires.
 fn code(headers: &HeaderMap) -> Option<u32> {
     let code = headers.get("grpc-status")?.to_str();
     Some(

@@ -1,8 +1,8 @@
-//! Queues requests in order of their slack.
+//! Queues requests in order of their deadlines, which follow from their slack.
 //!
-//! Source: Chow et al., "The Mystery Machine" (OSDI 2014), §5.2, differentiated service: a server
-//! that is short of capacity should first do work that a user waits for, and later work that has
-//! slack.
+//! Source: Chow et al., "The Mystery Machine" (OSDI 2014), §5.2, differentiated service. A server
+//! that is short of capacity should first do the work that a user waits for, and then the work that
+//! has slack.
 
 mod queue;
 
@@ -22,13 +22,13 @@ use queue::{Queue, Turn};
 
 /// Layer that limits concurrent requests and queues the rest by deadline, earliest first (EDF). A
 /// request's deadline is its arrival plus the slack predicted for this component, up to a maximum
-/// wait. Requests with slack therefore wait behind those without, but never behind requests that
-/// arrive later than that maximum.
+/// wait. Requests with slack therefore wait behind requests without slack, but never behind
+/// requests that arrive more than the maximum wait later.
 ///
 /// The prediction comes from the request's baggage ([`baggage::slack`]). A request without one
 /// counts as having no slack, because delaying requests of unknown slack would be the worse
-/// mistake. A turn ends with the response's body. Put this layer inside
-/// [`ServerLayer`](super::ServerLayer), so that the request's span includes its wait.
+/// mistake. A request occupies its place until the end of the response's body. Put this layer
+/// inside [`ServerLayer`](super::ServerLayer), so that the request's span includes its wait.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -102,9 +102,10 @@ pub struct SlackOrderService<S> {
 }
 
 impl<S> SlackOrderService<S> {
-    /// Returns the deadline by which a request with these headers must begin.
+    /// Returns the time by which a request with these headers should begin, in ns on the monotonic
+    /// clock.
     fn deadline_ns(&self, headers: &HeaderMap) -> i64 {
-        // No outer layer has parsed the request's baggage.
+        // Parses the headers only if no outer layer has parsed the request's baggage.
         let slack = baggage::slack().or_else(|| propagation::baggage_of(headers).slack());
         let slack_ns = slack.and_then(|slack| slack.slack_ns(&self.order.component));
         let wait_ns = slack_ns.unwrap_or(0).min(self.order.longest_wait_ns);

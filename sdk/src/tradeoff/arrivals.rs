@@ -53,7 +53,8 @@ impl Arrivals {
         recent.fold(all, f64::max)
     }
 
-    /// Returns the end of the `back`-th slice from the last, which is 1.
+    /// Returns the end of a slice, counted back from the last one, which is number 1. Returns
+    /// `None` if there are fewer slices.
     fn back(&self, back: usize) -> Option<(i64, u64)> {
         if back == 0 || back > self.count {
             return None;

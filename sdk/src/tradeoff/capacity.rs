@@ -1,4 +1,4 @@
-//! Notifies the service when adding or removing an instance would pay.
+//! Notifies the service when adding or removing an instance would increase the utility.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,10 +11,13 @@ type Callback = dyn Fn(&str, Capacity, UtilityDecision) + Send + Sync;
 
 static CALLBACK: Mutex<Option<Arc<Callback>>> = Mutex::new(None);
 
-/// Sets a callback for changes of the number of instances that pay, by the utility of a point's
-/// goal (§4.3.3.3). It receives the point's name, the change, and its worth. It is called when the
-/// advice has been the same for three seconds, and again only after the advice has changed. It runs
-/// in a separate thread; a panic is counted. A new callback replaces the previous one.
+/// Sets a callback for advice to add or remove an instance, which follows from the utility of a
+/// point's goal (§4.3.3.3). The callback receives the point's name, the advised change, and the
+/// decision with the utilities.
+///
+/// It is called when the advice has been the same for three seconds, and again only after the
+/// advice has changed. It runs in a separate thread, and [`stats`](super::stats) counts its panics.
+/// A new callback replaces the previous one.
 pub fn on_capacity(callback: impl Fn(&str, Capacity, UtilityDecision) + Send + Sync + 'static) {
     *CALLBACK.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(callback));
 }
@@ -40,7 +43,7 @@ impl Advice {
         }
     }
 
-    /// Returns the advice if the callback must be called now.
+    /// Returns the advice if the callback must be called now, otherwise `None`.
     fn hold(&mut self, advised: Option<Capacity>) -> Option<Capacity> {
         if advised == self.last {
             self.slices = self.slices.saturating_add(1);

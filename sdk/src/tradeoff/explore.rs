@@ -15,8 +15,8 @@ pub(super) struct Exploration {
     pub(super) is_by_model: bool,
 }
 
-/// Returns the fidelity that the current request must try at the point of this name. An invalid
-/// fraction is ignored.
+/// Returns the fidelity that the current request must try at the point of this name. Returns `None`
+/// if it need not explore there, or if the fraction is invalid.
 pub(super) fn of_request(point: &str) -> Option<Exploration> {
     if !is_exploring() {
         return None;

@@ -1,4 +1,4 @@
-//! Policy by which points decide.
+//! Policy in force, by which points decide, with statistics.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -9,7 +9,7 @@ use stroboscope_tradeoff::{PointPolicy, Policy, PolicyError, Scorer};
 
 use crate::baggage::SlackPrediction;
 
-/// True if points must check for work: there is a policy, or a request explores.
+/// True once a policy was installed. Until then, points need not look for one.
 pub(super) static ACTIVE: AtomicBool = AtomicBool::new(false);
 /// Number of policy changes; a change makes points check at once.
 pub(super) static CHANGES: AtomicU64 = AtomicU64::new(1);
@@ -30,7 +30,7 @@ static PROBLEM: Mutex<String> = Mutex::new(String::new());
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TradeoffStats {
-    /// Version of the policy in force.
+    /// Version of the policy in force; `None` without a policy, and while one is being replaced.
     pub policy: Option<u64>,
     /// Number of tradeoffs made proactively.
     pub made: u64,
@@ -41,8 +41,8 @@ pub struct TradeoffStats {
     /// Number of 100 ms slices, summed over points, in which no tradeoff was predicted to reach the
     /// goal.
     pub unmet: u64,
-    /// Number of such slices in which the models were too old to be used, plus requests whose slack
-    /// prediction failed for this reason.
+    /// Number of 100 ms slices, summed over points, in which the models were too old to be used,
+    /// plus requests whose slack prediction failed for this reason.
     pub stale: u64,
     /// Number of requests whose slack was predicted.
     pub foretold: u64,
@@ -123,8 +123,8 @@ fn put(new: Option<Arc<InForce>>) {
     }
 }
 
-/// Returns the policy in force, or `None` while it is being replaced, so that no thread waits for
-/// it.
+/// Returns the policy in force. Returns `None` if there is none, and also while it is being
+/// replaced, so that no thread waits.
 pub(super) fn in_force() -> Option<Arc<InForce>> {
     IN_FORCE.try_read().ok()?.clone()
 }
@@ -133,7 +133,7 @@ pub(super) fn in_force() -> Option<Arc<InForce>> {
 /// prediction is the slack in the key's last request, from the collector's slack model. Call it
 /// where a request enters, and attach the result with
 /// [`baggage::predict_slack`](crate::baggage::predict_slack). Returns `None` if there is no such
-/// model, if it is too old, or if it does not know the key; the last two are counted in [`stats`].
+/// model, if it is too old, or if it does not know the key. [`stats`] counts the last two cases.
 ///
 /// Source: Chow et al., "The Mystery Machine" (OSDI 2014), §5.2.
 #[must_use]

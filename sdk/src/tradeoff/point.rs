@@ -32,7 +32,7 @@ pub struct Point {
     rate: AtomicU64,
     /// Time of the next measurement of the load, in [`ticks`].
     due: AtomicU64,
-    /// Value of [`CHANGES`] at the time of the decision.
+    /// Value of [`CHANGES`] when `rate` was last computed.
     changes: AtomicU64,
     arrivals: AtomicU64,
     load: Mutex<Load>,
@@ -130,8 +130,7 @@ impl Point {
     }
 
     /// Decides which of `items` items to leave out. `features` returns the values named by the
-    /// schema for the item at a position. It is called only if items are to be left out or
-    /// explored.
+    /// schema for the item at a position. It is called only if items are to be left out.
     #[inline]
     pub fn decide_items<'a, const N: usize>(
         &'static self,
@@ -264,7 +263,8 @@ impl Point {
         (under_way - 1.5 * expected - 2.0).max(0.0)
     }
 
-    /// Returns the fraction that the current request gives up, and the exploration that causes it.
+    /// Returns the fraction that the current request gives up, and the exploration that causes it,
+    /// if any.
     fn rate_of_request(&self, in_force: Option<&InForce>) -> (f64, Option<Exploration>) {
         if let Some(exploration) = explore::of_request(self.name()) {
             return (exploration.rate, Some(exploration));
@@ -422,7 +422,7 @@ fn place_of_feature(model: &QualityModel, feature: &str) -> Option<usize> {
     model.schema.iter().position(|known| known == feature)
 }
 
-/// Chooses the same number of items at random, with equal losses.
+/// Chooses items at random. Their number is the same as if all items cost the same.
 fn choose_at_random(chooser: &mut Chooser, rate: f64, items: usize) -> &[u32] {
     let seed = crate::thread::span_id();
     let random = |place: usize| {

@@ -1,4 +1,4 @@
-//! Tradeoffs in a trace, as events of the current span.
+//! Records tradeoffs in a trace, as events of the current span.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,17 +8,19 @@ use stroboscope_tradeoff::Feature;
 use super::identity::PointIdentity;
 use crate::gate;
 
-/// Name of the event for a tradeoff. It always has all of these attributes: `tradeoff.point`,
-/// `.kind` (`omit`, `default`, `low_fidelity`), `.proactive`, `.items`, `.omitted`, `.omitted_by`
-/// (`ads=12 pages=3`, by the first feature), `.requests_per_second`, `.under_way`, `.policy` (its
-/// version), `.explored`, `.by_model`, `.cause` (of reactive ones).
+/// Name of the event for a tradeoff. It always has all of these attributes:
+///
+/// - `tradeoff.point`, `.kind` (`omit`, `default`, `low_fidelity`), `.proactive`, `.explored`,
+///   `.by_model`
+/// - `.items`, `.omitted`, `.omitted_by` (number by the first feature, such as `ads=12 pages=3`)
+/// - `.requests_per_second`, `.under_way`, `.policy` (version), `.cause` (empty if proactive)
 pub const EVENT: &str = "stroboscope.tradeoff";
 /// Name of the event for the value of items to a response. Attributes: `tradeoff_items.point`,
 /// `.schema` (names of features, separated by tabs), `.rows` (one line per item: features and loss,
 /// separated by tabs).
 pub const ITEMS_EVENT: &str = "stroboscope.tradeoff.items";
 
-/// Maximum length of a text that the ring does not truncate.
+/// Maximum length in bytes of a recorded text, slightly below the length that the ring truncates.
 const TEXT_BYTES: usize = 1_000;
 /// Maximum number of items per response; more are sampled evenly.
 const ITEMS_MAX: usize = 512;

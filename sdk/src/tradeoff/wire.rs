@@ -1,11 +1,12 @@
-//! Policies sent by the collector.
+//! Applies policies sent by the collector.
 
 use stroboscope_proto::v1;
 use stroboscope_tradeoff::Policy;
 
 use super::in_force;
 
-/// Installs a policy from the collector. An invalid policy is rejected and counted.
+/// Installs a policy from the collector. An empty policy removes the policy in force. An invalid
+/// policy is rejected and counted.
 pub(crate) fn directed(sent: v1::TradeoffPolicy) {
     let policy = Policy::from(sent);
     if policy.is_empty() {

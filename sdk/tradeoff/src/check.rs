@@ -8,7 +8,8 @@ use crate::utility::Piecewise;
 
 /// Maximum number of points in a policy.
 pub const POINTS_MAX: usize = 256;
-/// Maximum number of weights, curves, measurements of a curve, or class costs in a point's model.
+/// Maximum length of each list in a point's models: features, weights, quality drops, curves,
+/// measurements of a curve, and class costs.
 pub const WEIGHTS_MAX: usize = 4_096;
 
 /// Maximum number of keys in a slack model, which must fit into a message of the control stream.
@@ -21,7 +22,7 @@ pub const SLACK_EDGES_MAX: usize = SLACK_COMPONENTS_MAX * (SLACK_COMPONENTS_MAX 
 /// Error for an invalid policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyError {
-    /// Name of the point; empty for the policy as a whole.
+    /// Name of the invalid point; empty if the problem concerns the policy as a whole.
     pub point: String,
     /// Description of the problem.
     pub problem: String,
@@ -43,8 +44,11 @@ impl fmt::Display for PolicyError {
 impl std::error::Error for PolicyError {}
 
 impl Policy {
-    /// Checks that all numbers are finite and valid, all fractions are between 0 and 1, and all
-    /// lists are sorted and of limited length.
+    /// Validates the numbers that decisions use: they must be finite, and fractions must be between
+    /// 0 and 1. Curves, measurements and quality drops must be in ascending order.
+    ///
+    /// Also limits the length of every list, and rejects points without a name or with a repeated
+    /// one.
     ///
     /// # Errors
     /// Returns the first problem found.

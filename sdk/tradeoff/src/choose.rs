@@ -1,21 +1,23 @@
-//! Chooses the items to leave out greedily, by gain per loss.
+//! Greedily chooses the items to leave out, by cost saved per loss.
 
 /// Processing cost of one item, and the loss if it is left out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Item {
-    /// Loss of the response without the item. A negative loss counts as zero, NaN as infinite.
+    /// Quality that the response loses without the item. A negative loss counts as zero, NaN as
+    /// infinite.
     pub loss: f64,
     /// Processing cost in any unit, or 1 for all items if all cost the same. A cost that is not
-    /// positive and finite counts as no saving.
+    /// positive and finite counts as 0.
     pub cost: f64,
 }
 
 /// Chooses items, and reuses its buffer between choices.
 #[derive(Clone, Debug, Default)]
 pub struct Chooser {
-    /// Sort keys. The upper half is the loss per cost, as the bits of a non-negative `f32`, which
-    /// have the numbers' order. The lower half is the position from the end, so that of equal items
-    /// the later ones are left out first: sources return their best items first.
+    /// Sort keys. The upper half is the loss per cost as the bits of a non-negative `f32`, which
+    /// sort like the number. The lower half is the position counted from the end. Among equal
+    /// items, later ones are therefore left out first, because sources return their best items
+    /// first.
     keys: Vec<u64>,
     costs: Vec<f32>,
     chosen: Vec<u32>,
@@ -37,14 +39,14 @@ impl Chooser {
     /// the optimum if all items cost the same; otherwise it is worse than the optimum by less than
     /// the loss of one item.
     ///
-    /// It takes linear time if all items cost the same. Items beyond 2³² are kept.
+    /// It takes linear time if all items cost the same. Items after the first 2³² − 1 are kept.
     pub fn choose(&mut self, rate: f64, items: impl IntoIterator<Item = Item>) -> &[u32] {
         self.clear();
         let (mut total, mut is_even) = (0.0, true);
         for (place, item) in items.into_iter().take(u32::MAX as usize).enumerate() {
             let is_cost = item.cost > 0.0 && item.cost.is_finite();
             let cost = if is_cost { item.cost as f32 } else { 0.0 };
-            // Saves nothing for any loss, so it comes last.
+            // An item without a valid cost saves nothing, so it comes last.
             let per_cost = if cost > 0.0 {
                 loss_of(item.loss) / cost
             } else {
@@ -58,17 +60,18 @@ impl Chooser {
         if is_even {
             return self.choose_cheapest(rate);
         }
-        // Rounding errors of decimal rates must not require one more item.
+        // The reduced target prevents rounding errors of decimal rates from requiring one more
+        // item.
         let target = rate.clamp(0.0, 1.0) * total * (1.0 - 1e-9);
-        // A rate of NaN chooses nothing, either.
+        // The comparison is false for a rate of NaN, which therefore chooses nothing.
         if target > 0.0 {
             self.choose_until(target);
         }
         &self.chosen
     }
 
-    /// Chooses among items that all cost the same, by their losses, like [`choose`](Self::choose):
-    /// in linear time, with the optimum as the result.
+    /// Returns the positions of the items to leave out if all items cost the same, like
+    /// [`choose`](Self::choose). It takes linear time and finds the optimum.
     pub fn choose_even(&mut self, rate: f64, losses: impl IntoIterator<Item = f64>) -> &[u32] {
         self.clear();
         let losses = losses.into_iter().take(u32::MAX as usize).enumerate();
@@ -84,7 +87,7 @@ impl Chooser {
     }
 
     fn choose_cheapest(&mut self, rate: f64) -> &[u32] {
-        // Corrects rounding as above; NaN becomes 0.
+        // Corrects rounding like `choose`; NaN becomes 0.
         let count = (rate.clamp(0.0, 1.0) * self.keys.len() as f64 * (1.0 - 1e-9)).ceil() as usize;
         let count = count.min(self.keys.len());
         if count > 0 && count < self.keys.len() {
@@ -112,7 +115,7 @@ impl Chooser {
     }
 }
 
-/// Converts a loss: negative values to zero, NaN to infinity.
+/// Converts a loss to `f32`. Negative values become zero, and NaN becomes infinity.
 #[inline]
 fn loss_of(loss: f64) -> f32 {
     if loss.is_nan() {

@@ -25,7 +25,7 @@ pub enum Goal {
         /// Tradeoff rate of a request without slack.
         default_rate: f64,
     },
-    /// Maximum utility (§4.3.3.3).
+    /// Maximum utility of latency, quality and instances (§4.3.3.3).
     Utility(Utility),
 }
 
@@ -39,13 +39,13 @@ pub struct PointPolicy {
     pub performance: PerformanceModel,
     /// Model of the quality that tradeoffs cost.
     pub quality: QualityModel,
-    /// Goal of the decisions.
+    /// Goal that the point's decisions pursue.
     pub goal: Goal,
     /// Maximum fraction to give up, 0 to 1.
     pub rate_max: f64,
 }
 
-/// Policy for all points, which the collector sends and services decide by.
+/// Policy for all points. The collector sends it, and services base their decisions on it.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Policy {
@@ -66,13 +66,13 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Reports whether the policy is empty.
+    /// Reports whether the policy has neither points nor a slack model.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.points.is_empty() && self.slack.is_none()
     }
 
-    /// Reports whether the models are too old at an instant, in ns since the Unix epoch.
+    /// Reports whether the models have expired at `now_ns`, in ns since the Unix epoch.
     #[must_use]
     pub const fn is_stale(&self, now_ns: u64) -> bool {
         self.valid_for_ns != 0 && now_ns.saturating_sub(self.learned_ns) > self.valid_for_ns
@@ -80,7 +80,8 @@ impl Policy {
 }
 
 impl PointPolicy {
-    /// Returns the tradeoff rate for a load, without knowledge of the request.
+    /// Returns the tradeoff rate for a load in requests per second, without regard to the
+    /// individual request.
     #[must_use]
     pub fn rate(&self, requests_per_second: f64) -> Rate {
         let predicted = |rate: f64| Rate {
@@ -125,8 +126,9 @@ impl PointPolicy {
         )
     }
 
-    /// Returns the tradeoff rate for a request with this much slack at a component that otherwise
-    /// gives up `from`: the lowest rate at which the additional latency fits into the slack.
+    /// Returns the tradeoff rate for a request with `slack_ns` of slack, at a component that
+    /// otherwise uses the rate `from`. It is the lowest rate whose additional latency fits into the
+    /// slack.
     #[must_use]
     pub fn rate_within_slack(&self, requests_per_second: f64, from: f64, slack_ns: f64) -> Rate {
         let base_ns = self.performance.latency_ns(requests_per_second, from);

@@ -1,5 +1,5 @@
-//! Models of data-quality tradeoffs, and decisions by them: pure functions that the SDK calls in a
-//! running service and the collector calls offline.
+//! Models of data-quality tradeoffs, and decisions based on them. The functions are pure: the SDK
+//! calls them in a running service, and the collector calls them offline.
 //!
 //! Source: Chow, "Scaling causality analysis for production systems" (dissertation, 2016), chapter
 //! IV (DQBarge): §4.3.2 for the models, §4.3.3 for the goals.
@@ -8,14 +8,14 @@
 //! |---|---|
 //! | point | a place in a service's code where data can be given up for time |
 //! | tradeoff rate | the fraction of a point's data that is given up, 0 to 1 ([`Rate`]) |
-//! | performance | latency by request rate and tradeoff rate: [`PerformanceModel`] |
-//! | quality | the loss caused by an item's absence, by the item's provenance: [`QualityModel`] |
+//! | performance | latency as a function of request rate and tradeoff rate: [`PerformanceModel`] |
+//! | quality | loss caused by an item's absence, depending on its provenance: [`QualityModel`] |
 //! | goal | the operator's objective: [`Goal`] |
 //! | slack | the additional time that a component may take at no cost, by a request's key: [`SlackModel`] |
 //! | policy | all points with their models and goals, and a version: [`Policy`] |
 //!
-//! Deciding about a rate allocates nothing. Choosing among items requires one buffer, which the
-//! caller keeps.
+//! Deciding on a rate allocates nothing. Choosing among items requires buffers, which the caller's
+//! [`Chooser`] keeps.
 
 mod check;
 mod choose;

@@ -1,4 +1,4 @@
-//! Models latency by request rate and tradeoff rate.
+//! Models latency as a function of request rate and tradeoff rate.
 
 /// Fraction of a point's data to give up, with its predicted latency.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -7,8 +7,8 @@ pub struct Rate {
     pub rate: f64,
     /// Predicted latency in ns. Infinite if the load exceeds every measurement.
     pub predicted_ns: f64,
-    /// True if the limit is predicted to be met; otherwise `rate` is the maximum that may be given
-    /// up.
+    /// True if the predicted latency meets the limit. Otherwise `rate` is the highest rate
+    /// considered.
     pub is_met: bool,
 }
 
@@ -32,14 +32,14 @@ pub struct CurvePoint {
 pub struct Curve {
     /// Fraction of items that was given up, 0 to 1.
     pub tradeoff_rate: f64,
-    /// Measurements by ascending request rate; latency never falls.
+    /// Measurements by ascending request rate. Latency never falls as the rate rises.
     pub points: Vec<CurvePoint>,
 }
 
 impl Curve {
     /// Creates a curve from pairs of request rate and latency (ns), in any order. If noise makes
-    /// latency fall as the rate rises, both points get their mean (isotonic regression, by pooling
-    /// adjacent violators).
+    /// latency fall as the rate rises, the neighbouring points get their common mean (isotonic
+    /// regression by pooling adjacent violators).
     #[must_use]
     pub fn new(tradeoff_rate: f64, measured: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let points = measured
@@ -53,7 +53,8 @@ impl Curve {
         Self::of(tradeoff_rate, points.collect())
     }
 
-    /// Creates a curve from measurements, each weighted by its number of requests.
+    /// Creates a curve from measurements in any order, like [`new`](Self::new), but weights each
+    /// measurement by its number of requests.
     #[must_use]
     pub fn of(tradeoff_rate: f64, mut points: Vec<CurvePoint>) -> Self {
         points.sort_by(|a, b| a.requests_per_second.total_cmp(&b.requests_per_second));
@@ -64,8 +65,9 @@ impl Curve {
         }
     }
 
-    /// Returns the latency at a request rate in ns: linear between measurements, that of the lowest
-    /// measurement below them, and infinite beyond them.
+    /// Returns the latency in ns at a request rate, by linear interpolation between measurements.
+    /// Below the lowest measured rate, it is that measurement's latency; above the highest, it is
+    /// infinite.
     #[must_use]
     pub fn latency_ns(&self, requests_per_second: f64) -> f64 {
         let next = self
@@ -90,8 +92,8 @@ impl Curve {
             .map_or(0.0, |point| point.requests_per_second)
     }
 
-    /// Returns the request rate up to which the latency stays below a limit, by linear
-    /// interpolation. Returns `None` if the latency is never below the limit.
+    /// Returns the request rate up to which the latency does not exceed a limit, by linear
+    /// interpolation. Returns `None` if every measurement exceeds the limit.
     #[must_use]
     pub fn requests_per_second_within(&self, limit_ns: f64) -> Option<f64> {
         let beyond = self
@@ -110,7 +112,7 @@ impl Curve {
 }
 
 fn pool_adjacent_violators(points: &mut [CurvePoint]) {
-    // Blocks of equal latency: (sum of latency by weight, weight, points).
+    // Blocks of equal latency: (sum of weighted latencies, sum of weights, number of points).
     let mut blocks: Vec<(f64, f64, usize)> = Vec::with_capacity(points.len());
     for point in &*points {
         let weight = point.requests.max(1) as f64;
@@ -145,16 +147,16 @@ pub struct ClassCost {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PerformanceModel {
-    /// Quantile of latency: 0.5 is the median.
+    /// Quantile of the latencies in the curves; 0.5 is the median.
     pub quantile: f64,
     /// Curves by ascending tradeoff rate.
     pub curves: Vec<Curve>,
-    /// Discrete feature by which items differ in cost, and the costs. `None` if no test shows a
-    /// difference.
+    /// Name of the discrete feature by which items differ in cost, and the cost of each of its
+    /// values. `None` if no test shows a difference.
     pub class_costs: Option<(String, Vec<ClassCost>)>,
 }
 
-/// Step between the tradeoff rates that are considered.
+/// Step between the tradeoff rates that [`PerformanceModel::least_rate`] considers.
 const STEP: f64 = 0.01;
 
 impl PerformanceModel {
@@ -169,11 +171,12 @@ impl PerformanceModel {
         }
     }
 
-    /// Returns the latency at a request rate and a tradeoff rate in ns. Between two curves, both
-    /// are read at the same utilization: the request rate as a fraction of the highest measured
-    /// rate. The highest rate is interpolated like service times (its reciprocal is linear in the
-    /// remaining work). Beyond all curves, the outermost one applies. Beyond the highest request
-    /// rate, the latency is infinite, because it is unknown.
+    /// Returns the latency in ns at a request rate and a tradeoff rate.
+    ///
+    /// Between two curves, it reads both at the same utilization and interpolates linearly.
+    /// Utilization is the request rate divided by the highest rate, whose reciprocal (the service
+    /// time) is interpolated linearly. Outside all curves, the nearest curve applies. Above the
+    /// highest request rate, the latency is unknown, so the result is infinite.
     #[must_use]
     pub fn latency_ns(&self, requests_per_second: f64, tradeoff_rate: f64) -> f64 {
         let next = self
@@ -199,11 +202,13 @@ impl PerformanceModel {
             + share * right.latency_ns((utilisation * of_right).min(of_right))
     }
 
-    /// Returns the lowest tradeoff rate, up to `rate_max`, at which the latency stays within a
-    /// limit.
+    /// Returns the lowest tradeoff rate, in steps of 0.01 up to `rate_max`, at which the latency
+    /// stays within a limit. If no rate suffices, returns the last one, with [`Rate::is_met`]
+    /// false.
     #[must_use]
     pub fn least_rate(&self, requests_per_second: f64, limit_ns: f64, rate_max: f64) -> Rate {
-        let steps = (rate_max / STEP).round() as u32;
+        // The last step is `rate_max` itself, also between two multiples.
+        let steps = (rate_max / STEP - 1e-9).ceil() as u32;
         let mut last = Rate {
             rate: rate_max,
             predicted_ns: f64::INFINITY,

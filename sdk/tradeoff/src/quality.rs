@@ -1,4 +1,5 @@
-//! Models the loss of a response from an item's absence, by the item's provenance.
+//! Models the quality that a response loses without an item, as a function of the item's
+//! provenance.
 
 use rustc_hash::FxHashMap;
 
@@ -17,7 +18,7 @@ pub enum Feature<'a> {
 pub struct Weight {
     /// Position of the feature in the point's schema.
     pub feature: usize,
-    /// Value of the feature, if it is discrete.
+    /// Value of a discrete feature; `None` for a continuous feature.
     pub value: Option<String>,
     /// Contribution to an item's loss: per occurrence for a discrete value, per unit for a
     /// continuous one.
@@ -35,19 +36,20 @@ pub struct Weight {
 pub struct QualityDrop {
     /// Fraction of items that was given up, 0 to 1.
     pub tradeoff_rate: f64,
-    /// Number of requests that were judged.
+    /// Number of requests whose quality was measured.
     pub requests: u64,
-    /// Fraction of requests with any drop, if this model chooses.
+    /// Fraction of requests with any drop, if this model chooses the items to leave out.
     pub share_with_drop: f64,
-    /// Mean drop in the quality function's unit, if this model chooses.
+    /// Mean drop in the quality function's unit, if this model chooses the items to leave out.
     pub mean_drop: f64,
-    /// Fraction of requests with any drop, if the choice is random.
+    /// Fraction of requests with any drop, if items are left out at random.
     pub random_share_with_drop: f64,
-    /// Mean drop, if the choice is random.
+    /// Mean drop in the quality function's unit, if items are left out at random.
     pub random_mean_drop: f64,
 }
 
-/// Loss of an item: linear in its features, with discrete ones by value (one-hot) (§4.3.2).
+/// Loss from an item's absence, linear in the item's features (§4.3.2). Each value of a discrete
+/// feature has its own weight (one-hot encoding).
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct QualityModel {
@@ -55,15 +57,15 @@ pub struct QualityModel {
     pub schema: Vec<String>,
     /// Loss of an item without known features.
     pub intercept: f64,
-    /// Weights by feature.
+    /// Weights of continuous features and of the values of discrete features.
     pub weights: Vec<Weight>,
     /// Measured drops by ascending tradeoff rate.
     pub drops: Vec<QualityDrop>,
 }
 
 impl QualityModel {
-    /// Returns the expected mean drop at a tradeoff rate: linear between measurements, 0 at rate 0,
-    /// and that of the highest measurement beyond it.
+    /// Returns the expected mean drop at a tradeoff rate, by linear interpolation from 0 at rate 0.
+    /// Above the highest measured rate, it is that measurement's drop.
     #[must_use]
     pub fn mean_drop(&self, tradeoff_rate: f64) -> f64 {
         let next = self
@@ -93,21 +95,21 @@ pub struct Scorer {
 #[derive(Clone, Debug, Default)]
 struct FeatureWeights {
     by_value: FxHashMap<Box<str>, f64>,
-    /// Weight of unknown values: that of the most valuable known one, so that unfamiliar items are
-    /// given up last.
+    /// Weight of unknown values: the highest known weight, so that items with unknown values are
+    /// given up last. 0 if no weight is known.
     unknown: f64,
     per_unit: f64,
 }
 
-/// Number of cached lookups of discrete values, by the address of their text: a service stores each
-/// source's name in one place.
+/// Number of cached weights of discrete values. The cache identifies a value by the address and
+/// length of its text, because a service usually stores each source's name in one place.
 const SEEN: usize = 16;
 
 /// Scorer for a sequence of items, with a cache.
 #[derive(Clone, Copy, Debug)]
 pub struct InSequence<'m, 'a> {
     scorer: &'m Scorer,
-    /// Cached weights of the first feature, the most informative one.
+    /// Cached weights of the first feature's values.
     seen: [Option<(&'a str, f64)>; SEEN],
 }
 
@@ -178,8 +180,8 @@ impl Scorer {
         }
     }
 
-    /// Returns the loss from the absence of an item with these features. Features beyond the schema
-    /// are ignored; NaN counts as 0.
+    /// Returns the loss from the absence of an item with these features. Ignores features beyond
+    /// the schema; a number that is not finite counts as 0.
     #[must_use]
     pub fn loss(&self, item: &[Feature<'_>]) -> f64 {
         let first = match (item.first(), self.features.first()) {

@@ -1,14 +1,14 @@
 //! Predicts slack from the last request of the same key.
 //!
-//! Source: Chow et al., "The Mystery Machine" (OSDI 2014), §5.2: the slack of a user's last request
-//! predicts the next one's better than anything else they studied.
+//! Source: Chow et al., "The Mystery Machine" (OSDI 2014), §5.2. According to it, the slack of a
+//! user's last request is the best predictor of the slack of the next request.
 
 use std::collections::BTreeMap;
 
 /// Slack of each component in the last request of each key.
 ///
-/// Keys are stored only as hashes ([`SlackModel::hash`]): they take 8 bytes each, and files contain
-/// no user names.
+/// The model stores only hashes of keys ([`SlackModel::hash`]), which take 8 bytes each. Files with
+/// the model therefore contain no user names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SlackModel {
@@ -18,7 +18,7 @@ pub struct SlackModel {
     pub components: Vec<String>,
     /// Call edges: pairs of positions in `components` (caller, callee), without cycles.
     pub edges: Vec<(usize, usize)>,
-    /// Slack of each component in µs by a key's hash, as many values as `components`.
+    /// Slack in µs by a key's hash: one value for each of `components`.
     pub keys: BTreeMap<u64, Vec<u32>>,
 }
 

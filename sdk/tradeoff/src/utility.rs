@@ -3,13 +3,14 @@
 use crate::performance::PerformanceModel;
 use crate::quality::QualityModel;
 
-/// Piecewise linear function, by ascending argument; constant beyond its ends.
+/// Piecewise linear function: pairs of argument and value, by ascending argument. The function is
+/// constant beyond its ends.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Piecewise(pub Vec<(f64, f64)>);
 
 impl Piecewise {
-    /// Returns the value at an argument; 0 if there are no pieces.
+    /// Returns the value at an argument; 0 if there are no pairs.
     #[must_use]
     pub fn at(&self, argument: f64) -> f64 {
         let next = self.0.partition_point(|(known, _)| *known < argument);
@@ -24,7 +25,8 @@ impl Piecewise {
     }
 }
 
-/// Utility function of the operator, in one unit.
+/// Utility function of the operator. Its utilities and costs share one unit, which the operator
+/// chooses.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Utility {
@@ -34,10 +36,10 @@ pub struct Utility {
     pub of_drop: Piecewise,
     /// Cost of one instance per second.
     pub instance_per_second: f64,
-    /// Number of instances in the models' measurements, over which the request rate of the whole
-    /// service is spread.
+    /// Current number of instances, which the models were measured with. The service's requests are
+    /// spread evenly over them.
     pub instances: u32,
-    /// Maximum number of instances.
+    /// Maximum number of instances that the service may have.
     pub instances_max: u32,
 }
 
@@ -56,7 +58,7 @@ pub struct UtilityDecision {
     pub with_one_less: Option<f64>,
 }
 
-/// Change of the number of instances that pays.
+/// Change of the number of instances that increases the utility.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Capacity {
     /// Add one instance.
@@ -69,7 +71,8 @@ pub enum Capacity {
 const WORTHWHILE: f64 = 0.02;
 
 impl UtilityDecision {
-    /// Returns the change of instances that pays, if any.
+    /// Returns the change of the number of instances that increases the utility by more than 2 %,
+    /// if any.
     #[must_use]
     pub fn advised(&self) -> Option<Capacity> {
         let needed = self.per_second + WORTHWHILE * self.per_second.abs();
@@ -85,8 +88,8 @@ impl UtilityDecision {
 }
 
 impl Utility {
-    /// Decides for the load of one instance: the best tradeoff rate, up to `rate_max`, and the
-    /// utility with one instance more or less.
+    /// Returns the best tradeoff rate, up to `rate_max`, and the utility with one instance more or
+    /// less. `requests_per_second` is the load of one instance.
     #[must_use]
     pub fn decide(
         &self,

@@ -1,4 +1,4 @@
-//! Wire form of policies.
+//! Converts policies to and from their wire form.
 
 use stroboscope_proto::v1;
 
@@ -36,7 +36,7 @@ impl From<v1::TradeoffPolicy> for Policy {
 
 impl From<&SlackModel> for v1::SlackModel {
     fn from(model: &SlackModel) -> Self {
-        // Positions of a few components.
+        // A model has so few components that their positions always fit.
         let edges = model.edges.iter().map(|&(before, after)| v1::SlackEdge {
             before: u32::try_from(before).unwrap_or(u32::MAX),
             after: u32::try_from(after).unwrap_or(u32::MAX),
@@ -54,7 +54,7 @@ impl From<&SlackModel> for v1::SlackModel {
 impl From<v1::SlackModel> for SlackModel {
     fn from(sent: v1::SlackModel) -> Self {
         let position = |at: u32| usize::try_from(at).unwrap_or(usize::MAX);
-        // Missing values are detected by the check.
+        // `Policy::check` rejects keys with missing values.
         let mut rows = sent.slack_us.chunks(sent.components.len().max(1));
         let keys = sent
             .keys
@@ -167,8 +167,7 @@ impl From<&PerformanceModel> for v1::TradeoffPerformance {
 
 impl From<v1::TradeoffPerformance> for PerformanceModel {
     fn from(sent: v1::TradeoffPerformance) -> Self {
-        // Keeps the sender's order: the check must detect a wrong order, so it is not corrected
-        // here.
+        // Keeps the sender's order, so that `Policy::check` detects a wrong one.
         let curves = sent.curves.into_iter().map(|curve| Curve {
             tradeoff_rate: curve.tradeoff_rate,
             points: std::iter::zip(curve.requests_per_second, curve.latency_ns)

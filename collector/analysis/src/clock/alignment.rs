@@ -102,28 +102,31 @@ impl Alignment {
         }
     }
 
-    /// Host whose clock the others are corrected to; `None` if there is no host at all.
+    /// Returns the host to whose clock the others are corrected, or `None` if there is no host at
+    /// all.
     pub fn reference(&self) -> Option<&str> {
         self.reference.as_deref()
     }
 
-    /// Hosts without a tie to the reference host, by name. The order between their events and those
-    /// of other hosts is unknown, except between hosts of one [island](Self::islands).
+    /// Returns the hosts that no pair connects to the reference host, by name. The order between
+    /// their events and those of other hosts is unknown, except between hosts of one
+    /// [island](Self::islands).
     pub fn unaligned(&self) -> &[Arc<str>] {
         &self.unaligned
     }
 
-    /// Sets of hosts that share a common time; the set of the reference host comes first.
+    /// Returns the sets of hosts that share a common time. The set of the reference host comes
+    /// first.
     pub fn islands(&self) -> &[Vec<Arc<str>>] {
         &self.islands
     }
 
-    /// Estimates and verdict for each ordered pair of hosts, by name.
+    /// Returns the estimates and the verdict for each ordered pair of hosts, by name.
     pub fn pairs(&self) -> &[PairReport] {
         &self.pairs
     }
 
-    /// Resolution of a host's timestamps.
+    /// Returns the resolution of a host's timestamps; [`Resolution::EXACT`] for an unknown host.
     pub fn resolution(&self, host: &str) -> Resolution {
         self.resolutions
             .get(host)
@@ -131,12 +134,12 @@ impl Alignment {
             .unwrap_or(Resolution::EXACT)
     }
 
-    /// Status of a host's clock as reported by its kernel, if it was noted.
+    /// Returns the status of a host's clock as reported by its kernel, or `None` without a report.
     pub fn kernel_clock(&self, host: &str) -> Option<KernelClock> {
         self.kernel_clocks.get(host).copied()
     }
 
-    /// Hosts whose kernels report that nothing keeps their clocks synchronised, by name.
+    /// Iterates over the hosts whose kernels report an unsynchronised clock, by name.
     pub fn unsynchronised(&self) -> impl Iterator<Item = &Arc<str>> {
         self.kernel_clocks
             .iter()
@@ -144,7 +147,8 @@ impl Alignment {
             .map(|(host, _)| host)
     }
 
-    /// Pairs of hosts whose round trips agree with no offset, by name. Nothing follows from them.
+    /// Iterates over the pairs of hosts whose round trips agree with no offset, by name. These
+    /// round trips connect no clocks.
     pub fn contradictory(&self) -> impl Iterator<Item = &(Arc<str>, Arc<str>)> {
         self.verdicts
             .iter()
@@ -152,20 +156,21 @@ impl Alignment {
             .map(|(pair, _)| pair)
     }
 
-    /// Number of event-log tasks whose order of lines is not the order of control, in the pairs
-    /// whose line order is disbelieved.
+    /// Returns the number of event-log tasks that support the timestamps against the order of
+    /// lines, over all pairs of hosts whose order of lines is disbelieved. A task that crosses
+    /// several such pairs counts for each.
     pub fn disbelieved_lines(&self) -> u64 {
         self.disbelieved_lines
     }
 
-    /// Reports whether the clocks of some pair are proven to differ.
+    /// Reports whether any pair of clocks differs ([`Verdict::Differ`]).
     pub fn is_needed(&self) -> bool {
         self.verdicts
             .values()
             .any(|verdict| *verdict == Verdict::Differ)
     }
 
-    /// Reports whether every recorded timestamp is exact.
+    /// Reports whether every timestamp is exact as recorded and all hosts are on one island.
     pub fn is_exact(&self) -> bool {
         self.ways.values().all(|way| *way == Way::default())
             && self
@@ -174,10 +179,10 @@ impl Alignment {
                 .all(|resolution| resolution.tick_ns == 0)
     }
 
-    /// Reports whether `guess`, which knows fewer traces, treats every known host alike. Hosts that
-    /// are exact and unknown to the other side do not count. Bounds of agreeing clocks become
-    /// tighter with every trace, so the bounds of the guess hold as well; they may be up to twice
-    /// as wide.
+    /// Reports whether `guess`, an alignment from fewer traces, treats every host like this
+    /// alignment. A host that one of the two does not know counts as exact in it. Error bounds of
+    /// agreeing clocks become tighter with every trace, so the wider bounds of `guess` hold as
+    /// well. They may be up to twice as wide.
     pub fn is_as(&self, guess: &Alignment) -> bool {
         let exact = Way::default();
         let way =
@@ -196,8 +201,8 @@ impl Alignment {
         self.ways.keys().chain(guess.ways.keys()).all(does_alike)
     }
 
-    /// Removes all corrections and puts all clocks on one time: timestamps stay as recorded, with
-    /// their resolutions.
+    /// Removes all corrections and error bounds, and puts all hosts on one island. Timestamps stay
+    /// as recorded, with their resolutions.
     #[must_use]
     pub fn trusting(mut self) -> Alignment {
         self.ways.values_mut().for_each(|way| *way = Way::default());
@@ -208,7 +213,8 @@ impl Alignment {
     }
 
     /// Converts an instant on a host's clock to the reference host's clock, and returns it with its
-    /// error bound in nanoseconds. Returns `None` for a host that is not aligned.
+    /// error bound in nanoseconds. Returns `None` for a host that is not on the reference host's
+    /// island.
     pub fn convert(&self, host: &str, at_ns: i64) -> Option<(i64, u64)> {
         self.ways
             .get(host)
@@ -264,9 +270,10 @@ impl Alignment {
         records.clocks = clocks;
     }
 
-    /// Number of a trace's round trips, as recorded, that the alignment puts outside both their own
-    /// error bounds and its own. A contradiction suggests that a clock was set, or that an event
-    /// log's lines are not in the order of its threads.
+    /// Counts the round trips of a trace, given as recorded, that contradict the alignment. A round
+    /// trip contradicts it if the aligned middles of both intervals are farther apart than the sum
+    /// of all error bounds. A contradiction suggests that a clock was set, or that an event log's
+    /// lines are not in the order of its threads.
     pub fn contradictions(&self, records: &TraceRecords) -> u64 {
         let contradicts = |r: &&super::RoundTrip| {
             let client = self.convert(&r.client, r.client_ns);
@@ -307,9 +314,10 @@ fn busiest<'a>(
         .map(|(host, _)| host.clone())
 }
 
-/// Steps between neighbouring clocks. Agreeing clocks are taken as recorded; where lines of one
-/// task come from both hosts, the step carries the error bound of the pair. If agreement is not
-/// transitive within a group, the line of each pair counts instead.
+/// Returns the steps between the clocks of neighbouring hosts. Agreeing clocks are taken as
+/// recorded. If an event-log task crosses both hosts, the step has the error bound of the pair,
+/// otherwise none. If two clocks differ within a group of agreeing ones, every pair of the group
+/// uses its line of offsets instead.
 fn neighbours(
     estimates: &ClockEstimates,
     verdicts: &BTreeMap<(Arc<str>, Arc<str>), Verdict>,

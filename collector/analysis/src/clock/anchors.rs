@@ -1,4 +1,4 @@
-//! Conversion from one clock to another, by a line through the best estimates.
+//! Converts one clock to another by a line through the best estimates.
 
 use super::round_trip::RoundTrip;
 
@@ -16,8 +16,8 @@ pub(super) struct Anchor {
 }
 
 impl Anchor {
-    /// Anchor from the server's clock to the client's. Timestamps less than `slop_ns` apart have no
-    /// known order, so the slop adds to the error.
+    /// Creates an anchor from the server's clock to the client's. Timestamps less than `slop_ns`
+    /// apart have no known order, so `slop_ns` adds to the error.
     pub(super) fn to_client(round_trip: &RoundTrip, slop_ns: u64) -> Anchor {
         let RoundTrip {
             client_ns,
@@ -41,25 +41,25 @@ impl Anchor {
     }
 }
 
-/// Error bound after `over_ns` without a measurement.
+/// Returns the error bound after `over_ns` without a measurement.
 fn drifted(error_ns: u64, over_ns: u64) -> u64 {
     let gained = u128::from(over_ns) * u128::from(DRIFT_MAX_PPM) / 1_000_000;
     error_ns.saturating_add(u64::try_from(gained).unwrap_or(u64::MAX))
 }
 
-/// A continuous, increasing map between two clocks; it keeps the order of one host's events.
+/// A continuous, increasing map from one clock to another. It keeps the order of one host's events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Anchors {
     /// Never empty; strictly increasing in both clocks.
     list: Vec<Anchor>,
-    /// Number of times the clock was seen to be set: two neighbouring anchors are farther apart
-    /// than drift and errors explain.
+    /// Number of times that a clock was set: the offsets of two neighbouring estimates differ by
+    /// more than drift and errors explain.
     pub(super) steps: usize,
 }
 
 impl Anchors {
-    /// Returns `None` without any estimate.
+    /// Creates the map from estimates in any order, or `None` if there are none.
     pub(super) fn of(mut found: Vec<Anchor>) -> Option<Anchors> {
         if found.is_empty() {
             return None;
@@ -73,8 +73,8 @@ impl Anchors {
             .windows(2)
             .filter(|pair| is_step(pair[0], pair[1]))
             .count();
-        // A clock that is set back shows the same times twice. Of two estimates that turn time
-        // back, or almost stop it, the one with the smaller error is kept.
+        // A clock that is set back shows the same times twice. Of two estimates between which time
+        // would run backwards or almost stop, keep the one with the smaller error.
         let mut list: Vec<Anchor> = Vec::with_capacity(found.len());
         for anchor in found {
             let rises = |list: &[Anchor]| list.last().is_none_or(|last| rises(*last, anchor));
@@ -96,7 +96,7 @@ impl Anchors {
         &self.list
     }
 
-    /// Largest distance between two clocks that are taken as recorded: the offset that the best
+    /// Returns the largest offset between the two clocks, taken as recorded, that the tightest
     /// estimate does not exclude.
     pub(super) fn agreed_ns(&self) -> u64 {
         let most = |anchor: &Anchor| {
@@ -106,7 +106,7 @@ impl Anchors {
         self.list.iter().map(most).min().unwrap_or(0)
     }
 
-    /// Mean error of the estimates.
+    /// Returns the mean error bound of the estimates.
     pub(super) fn mean_error_ns(&self) -> u64 {
         let sum: u128 = self
             .list
@@ -116,7 +116,7 @@ impl Anchors {
         (sum / self.list.len().max(1) as u128) as u64
     }
 
-    /// Converts an instant to the other clock; returns it with its error bound.
+    /// Converts an instant to the other clock and returns it with its error bound in nanoseconds.
     pub(super) fn convert(&self, at_ns: i64) -> (i64, u64) {
         let after = self.list.partition_point(|anchor| anchor.from_ns <= at_ns);
         match (
@@ -130,14 +130,13 @@ impl Anchors {
         }
     }
 
-    /// Relative rate of the two clocks in parts per million: the gain of `from` on `to`. 0 if there
-    /// is one estimate only.
+    /// Returns the relative rate of the two clocks in parts per million: the gain of `from` on
+    /// `to`. Returns 0 if there is only one estimate.
     pub(super) fn drift_ppm(&self) -> f64 {
         let Some(first) = self.list.first() else {
             return 0.0;
         };
-        // Least squares, each estimate weighted by its error. Differences come first, for
-        // precision.
+        // Least squares, each estimate weighted by its error. Subtracting first keeps precision.
         let (mut weight, mut x, mut y, mut xx, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for anchor in &self.list {
             let elapsed = |to: i64, from: i64| (i128::from(to) - i128::from(from)) as f64;
@@ -156,8 +155,8 @@ impl Anchors {
     }
 }
 
-/// Drops each estimate that the best one before it bounds more tightly, drift included, unless the
-/// clock was set in between.
+/// Drops each estimate that the last kept estimate before it bounds more tightly, even with drift
+/// added, unless the clock was set in between.
 fn drop_worse(found: &mut Vec<Anchor>) {
     let mut best: Option<Anchor> = None;
     found.retain(|anchor| {
@@ -201,8 +200,8 @@ fn between(a: Anchor, b: Anchor, at_ns: i64) -> (i64, u64) {
         i128::from(at_ns) - i128::from(a.from_ns),
     );
     let part = |whole: i128| -> i128 {
-        // The product of two i64 differences fits i128. The product of differences up to 2⁶⁴ may
-        // overflow: it saturates, far from any clock.
+        // The product of two i64 values fits i128. Differences of up to 2⁶⁴ may overflow; the part
+        // is then 0, but no real clock is that far off.
         whole
             .checked_mul(at)
             .map_or(0, |product| product.div_euclid(length))

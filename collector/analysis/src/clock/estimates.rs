@@ -1,4 +1,4 @@
-//! The best round trips between hosts, in bounded memory.
+//! Collects the best round trips between hosts, in bounded memory.
 
 use super::evidence::{Evidence, RoundTripSample};
 use super::kernel_clock::KernelClock;
@@ -8,16 +8,17 @@ use crate::record::{HostClock, TraceRecords};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Maximum number of distinct hosts. Records of further hosts stay as they are, and are counted.
+/// Maximum number of distinct hosts. Records of further hosts stay as recorded, and
+/// [`ClockEstimates::refused`] counts these hosts.
 pub const HOSTS_MAX: usize = 4096;
-/// Maximum number of windows per pair of hosts. Beyond it, windows double in length.
+/// Maximum number of time windows per ordered pair of hosts. Beyond it, windows double in length.
 pub const WINDOWS_MAX: usize = 512;
-/// Maximum number of ordered pairs of hosts.
+/// Maximum number of ordered pairs of hosts, and of unordered ones.
 const PAIRS_MAX: usize = 4 * HOSTS_MAX;
-/// Initial length of a window, as a power of two: 2³³ ns, 8.6 s.
+/// Initial length of a time window, as a power of two: 2³³ ns, 8.6 s.
 const WINDOW_SHIFT_MIN: u32 = 33;
 
-/// The best round trip of each window, for one ordered pair of hosts.
+/// The round trip of lowest RTT in each time window, for one ordered pair of hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Windows {
     shift: u32,
@@ -36,7 +37,7 @@ impl Windows {
 
     fn take(&mut self, round_trip: &RoundTrip) {
         let window = round_trip.client_ns >> self.shift;
-        // The timestamps only make the order total, so that the order of traces does not matter.
+        // Timestamps break ties, so that the order of traces does not matter.
         let rank = |r: &RoundTrip| (r.rtt_ns, r.client_ns, r.server_ns);
         if self
             .best
@@ -83,12 +84,12 @@ pub struct ClockEstimates {
 }
 
 impl ClockEstimates {
-    /// Returns estimates of no trace.
+    /// Creates estimates without any evidence.
     pub fn new() -> ClockEstimates {
         ClockEstimates::default()
     }
 
-    /// Adds the evidence of one trace, as recorded: before any alignment.
+    /// Adds the evidence of one trace, whose timestamps must be as recorded, before any alignment.
     pub fn observe(&mut self, records: &TraceRecords) {
         for host in records.hosts() {
             self.take_host(host);
@@ -100,8 +101,8 @@ impl ClockEstimates {
             nested,
             tasks,
         } = Crossings::of(records);
-        // Sorting groups the round trips of a pair, so that each pair is looked up once. The
-        // addresses of its names decide the order only, and the order does not matter.
+        // Sorting groups the round trips of a pair, so that each pair is looked up once. The pair's
+        // names are compared by address: any order does.
         let address = |host: &Arc<str>| host.as_ptr() as usize;
         let pair = |r: &RoundTrip| (address(&r.client), address(&r.server));
         round_trips.sort_unstable_by_key(pair);
@@ -145,7 +146,7 @@ impl ClockEstimates {
         }
     }
 
-    /// Adds the kernel's report on a host's clock; of several reports, the worst holds.
+    /// Adds the kernel's report on a host's clock. Of several reports, the worst values hold.
     pub fn note_kernel(&mut self, host: &Arc<str>, said: KernelClock) {
         if let Some(known) = self.kernel_clocks.get_mut(host) {
             *known = known.worse(said);
@@ -178,8 +179,9 @@ impl ClockEstimates {
         self.refused += other.refused;
     }
 
-    /// Number of round trips that neither an offset (see [`round_trips`](super::round_trips)) nor
-    /// the resolutions of the clocks explain.
+    /// Returns the number of round trips that neither an offset (see
+    /// [`round_trips`](super::round_trips)) nor the resolutions of the clocks explain. Includes the
+    /// tasks of [`disordered`](Self::disordered).
     pub fn impossible(&self) -> u64 {
         let beyond = |((a, b), evidence): (&(Arc<str>, Arc<str>), &Evidence)| {
             let slop_ns = self.slop_ns(a, b);
@@ -193,17 +195,19 @@ impl ClockEstimates {
         self.evidence.iter().map(beyond).sum::<u64>() + self.disordered
     }
 
-    /// Number of event-log tasks whose lines arrived against the clock of their own host.
+    /// Returns the number of event-log tasks that cross hosts and whose lines from one host are not
+    /// in the order of that host's timestamps.
     pub fn disordered(&self) -> u64 {
         self.disordered
     }
 
-    /// Resolution of a host's timestamps.
+    /// Returns the resolution of a host's timestamps.
     pub fn resolution(&self, host: &str) -> Resolution {
         self.resolutions.get(host)
     }
 
-    /// Clocks of a trace's hosts with the resolutions known so far. Empty if all are exact.
+    /// Returns the clocks of a trace's hosts with the resolutions known so far. Empty if all are
+    /// exact.
     pub fn resolved(&self, records: &TraceRecords) -> Vec<HostClock> {
         let of_host = |host: &Arc<str>| HostClock {
             resolution_ns: self.resolution(host).tick_ns.max(1),
@@ -217,15 +221,15 @@ impl ClockEstimates {
         }
     }
 
-    /// Largest distance between timestamps of two hosts whose order is unknown, without any other
-    /// error.
+    /// Returns the largest distance between timestamps of two hosts at which their resolutions
+    /// leave the order unknown.
     pub(super) fn slop_ns(&self, a: &str, b: &str) -> u64 {
         self.resolution(a)
             .tick_ns
             .saturating_add(self.resolution(b).tick_ns)
     }
 
-    /// Number of times that a host or a pair of hosts found no room.
+    /// Returns the number of times that a limit refused a host or a pair of hosts.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -259,7 +263,7 @@ impl ClockEstimates {
     }
 }
 
-/// Puts client and server in order of name.
+/// Converts a round trip to a sample, in which the first host by name is the client.
 fn seen(round_trip: &RoundTrip, rtt_ns: i128) -> RoundTripSample {
     let RoundTrip {
         client,

@@ -2,24 +2,26 @@
 
 use std::collections::BTreeMap;
 
-/// Number of round trips of a pair that the verdict is based on.
+/// Maximum number of a pair's round trips that the verdict uses.
 const SAMPLE_MAX: usize = 128;
-/// Powers of ten that fit 64 bits, and zero.
+/// Number of size classes: zero, and one for each of the 20 powers of ten that fit 64 bits.
 const DECADES: usize = 21;
 
-/// A round trip, from one host of a pair to the other.
+/// A round trip between two hosts. The first host by name is called the client here, in whichever
+/// direction the round trip went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RoundTripSample {
-    /// Middle of the client's interval.
+    /// Middle of the interval on the client, by its clock.
     pub(super) client_ns: i64,
-    /// Middle of the server's interval.
+    /// Middle of the interval on the server, by its clock.
     pub(super) server_ns: i64,
-    /// Time on the way; negative if the server's interval is longer.
+    /// Time on the way; negative if the interval of the host that answered is longer than that of
+    /// the host that waited.
     pub(super) rtt_ns: i128,
 }
 
 impl RoundTripSample {
-    /// Pseudo-random rank that depends on the content only.
+    /// Returns a pseudo-random rank that depends on the content only.
     fn rank(self) -> u64 {
         [self.client_ns, self.server_ns, self.rtt_ns as i64]
             .into_iter()
@@ -29,16 +31,17 @@ impl RoundTripSample {
             })
     }
 
-    /// Half of the time on the way, plus the nanosecond lost by taking middles, plus `slop_ns`,
-    /// within which the order of timestamps is unknown. `None` if no offset explains the round trip
-    /// even so.
+    /// Returns the error bound of the offset: half of the time on the way, plus the nanosecond lost
+    /// by taking middles, plus `slop_ns`. Within `slop_ns`, the order of timestamps is unknown.
+    /// `None` if the sum is negative, as no offset explains the round trip then.
     pub(super) fn error_ns(self, slop_ns: u64) -> Option<u64> {
         let half_ns = self.rtt_ns.div_euclid(2) + 1 + i128::from(slop_ns);
         u64::try_from(half_ns).ok()
     }
 }
 
-/// A sample of a pair's round trips that does not depend on their order: those of the lowest rank.
+/// Sample of a pair's round trips: the [`SAMPLE_MAX`] of lowest rank, so that their order does not
+/// matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sample {
     kept: BTreeMap<(u64, RoundTripSample), ()>,
@@ -70,7 +73,7 @@ impl Sample {
     }
 }
 
-/// Histogram of sizes by power of ten.
+/// Histogram of times in nanoseconds, by power of ten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sizes([u64; DECADES]);
 
@@ -93,7 +96,7 @@ impl Sizes {
         self.0.iter().sum()
     }
 
-    /// Count of sizes up to `size_ns`, rounded up to the power of ten.
+    /// Returns the number of times up to `size_ns`, rounded up to the next power of ten.
     pub(super) fn upto(&self, size_ns: u64) -> u64 {
         let decades = size_ns
             .checked_ilog10()
@@ -105,22 +108,23 @@ impl Sizes {
 /// Evidence about an unordered pair of hosts, in addition to its best round trips.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Evidence {
-    /// Round trips; the client is the first host by name.
+    /// Sample of the round trips in both directions.
     pub(super) sample: Sample,
-    /// Excess of the server's part, for round trips whose server took longer than the client
-    /// waited.
+    /// Time by which the server took longer than the client waited, for each round trip in which it
+    /// did.
     pub(super) impossible: Sizes,
-    /// Spans whose parent is on the other host and is not known to wait for them: time by which
-    /// they stick out of the parent.
+    /// Time by which a span sticks out of its parent at either end. Covers spans whose parent is on
+    /// the other host and is not known to wait for them; 0 counts too.
     pub(super) sticking_out: Sizes,
-    /// Time by which such spans start before their parent.
+    /// Time by which the spans of `sticking_out` start before their parent, or 0.
     pub(super) early: Sizes,
     /// Number of event-log tasks that cross from one host to the other.
     pub(super) tasks: u64,
     /// Number of event-log tasks for which the order of lines is the more plausible order of
     /// control.
     pub(super) for_lines: u64,
-    /// Number of event-log tasks for which the order of timestamps is the more plausible one.
+    /// Number of event-log tasks for which the order of timestamps is the more plausible order of
+    /// control.
     pub(super) for_clocks: u64,
     /// Number of tasks that return to their first host by their timestamps.
     pub(super) returns_by_time: u64,
@@ -138,13 +142,14 @@ impl Evidence {
         self.returns_by_time += other.returns_by_time;
     }
 
-    /// True if event-log tasks cross from one host to the other and the order of lines passes for
-    /// the order of control.
+    /// Reports whether event-log tasks cross from one host to the other and the order of lines is
+    /// accepted as the order of control.
     pub(super) fn are_lines_compared(&self) -> bool {
         self.tasks > 0 && self.lines_are_in_order()
     }
 
-    /// Reports whether the order of lines passes for the order of control.
+    /// Reports whether the order of lines is accepted as the order of control: at most one in ten
+    /// deciding tasks speaks against it.
     pub(super) fn lines_are_in_order(&self) -> bool {
         self.for_clocks == 0 || self.for_lines / 9 >= self.for_clocks
     }
@@ -154,11 +159,12 @@ impl Evidence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Verdict {
-    /// Most round trips agree with the clocks as recorded, and no other offset explains more: the
-    /// clocks are believed.
+    /// Most of the evidence agrees with the clocks as recorded, and no line of offsets is proven
+    /// instead. The recorded times are used.
     Agree,
     /// Nearly all round trips agree with one line of offsets, and that line is not zero.
     Differ,
-    /// The round trips agree with no offset, so nothing follows.
+    /// The evidence contradicts the clocks as recorded, and agrees with no other offset either. The
+    /// pair does not connect its hosts.
     Contradictory,
 }

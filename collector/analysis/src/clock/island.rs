@@ -10,9 +10,9 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Step {
-    /// Both clocks show the same time, within this error bound in nanoseconds.
+    /// Both clocks show the same time within this number of nanoseconds.
     Same(u64),
-    /// Conversion by a line through estimates.
+    /// A line through estimates of the offset converts one clock to the other.
     Line(Arc<Anchors>),
 }
 
@@ -44,8 +44,8 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// Error bound of the host's clock, if the clock is taken as recorded and the bound is constant
-    /// over time; `None` otherwise.
+    /// Returns the error bound of the host's clock if the clock is taken as recorded. `None` if a
+    /// line corrects it, as the bound then varies over time.
     pub(super) fn agreed_ns(&self) -> Option<u64> {
         self.steps.iter().try_fold(0u64, |sum_ns, step| match step {
             Step::Same(error_ns) => Some(sum_ns.saturating_add(*error_ns)),
@@ -63,7 +63,7 @@ impl Way {
     }
 }
 
-/// Connected sets of hosts, ordered by their first host.
+/// Returns the connected sets of hosts, ordered by their first host.
 pub(super) fn components(
     hosts: &BTreeSet<Arc<str>>,
     neighbours: &Neighbours,
@@ -86,8 +86,8 @@ pub(super) fn components(
     found
 }
 
-/// Ties together the islands whose kernels keep clocks synchronised: ties the best host of each
-/// island to the best host of all.
+/// Connects islands by hosts whose kernels report synchronised clocks. The host with the smallest
+/// maximum error on each island is connected to the best host of all islands.
 pub(super) fn tie_by_kernels(
     components: &[BTreeSet<Arc<str>>],
     kernel_clocks: &BTreeMap<Arc<str>, KernelClock>,
@@ -118,7 +118,7 @@ pub(super) fn tie_by_kernels(
     }
 }
 
-/// Ways of least total error to the reference host, by Dijkstra's algorithm.
+/// Finds each host's way of least total mean error to the reference host, by Dijkstra's algorithm.
 pub(super) fn ways(
     neighbours: &Neighbours,
     reference: &Arc<str>,

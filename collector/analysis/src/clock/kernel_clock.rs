@@ -1,10 +1,10 @@
-//! Kernel reports on the host's own clock.
+//! Status of a host's clock, as its kernel reports it.
 
-/// Status of a host's clock as reported by its kernel (`adjtimex`), over some time.
+/// Worst status of a host's clock that its kernel reported (`adjtimex`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct KernelClock {
-    /// True if something keeps the clock synchronised (NTP, PTP).
+    /// True if a service such as NTP or PTP keeps the clock synchronised.
     pub synchronised: bool,
     /// Maximum error in nanoseconds, by the kernel's own reckoning.
     pub max_error_ns: u64,
@@ -13,7 +13,7 @@ pub struct KernelClock {
 }
 
 impl KernelClock {
-    /// Combines the worse value of each field: the result holds for both reports.
+    /// Returns a report with the worse value of each field, which holds for both reports.
     #[must_use]
     pub fn worse(self, other: KernelClock) -> KernelClock {
         KernelClock {

@@ -1,4 +1,4 @@
-//! Verdict on the clocks of two hosts, from the round trips between them.
+//! Judges the clocks of two hosts by the round trips between them.
 
 use super::anchors::{Anchor, Anchors};
 use super::estimates::ClockEstimates;
@@ -17,31 +17,35 @@ pub struct PairReport {
     pub server: Arc<str>,
     /// Conclusion from the evidence; equal for both directions.
     pub verdict: Verdict,
-    /// Number of round trips seen.
+    /// Number of round trips observed.
     pub round_trips: u64,
-    /// Lead of the server's clock over the client's, by the round trip of lowest RTT.
+    /// Lead of the server's clock over the client's in nanoseconds, by the round trip of lowest
+    /// RTT.
     pub offset_ns: i128,
     /// Lowest RTT in nanoseconds.
     pub rtt_ns: u64,
-    /// Error bound of the offset.
+    /// Error bound of `offset_ns`.
     pub error_ns: u64,
     /// Gain of the server's clock on the client's, in parts per million.
     pub drift_ppm: f64,
-    /// Number of time windows with an estimate of their own, better than their neighbours'.
+    /// Number of estimates that the line of offsets uses: at most one per time window, without
+    /// those that a neighbour bounds more tightly.
     pub estimates: usize,
-    /// Number of times one of the clocks was set: neighbouring estimates differ by more than drift
-    /// and error explain.
+    /// Number of times that one of the clocks was set: the offsets of neighbouring estimates differ
+    /// by more than drift and errors explain.
     pub steps: usize,
 }
 
-/// Reports whether nearly all agree: 19 of 20 round trips, or all but one if there are few.
+/// Reports whether nearly all round trips agree: 19 of 20, or all but one of at least three if
+/// there are few.
 fn nearly_all(count: usize, of: usize) -> bool {
     let exceptions = of.saturating_sub(count);
     exceptions <= (of / 20).max(1) && exceptions * 2 <= count
 }
 
-/// Line for each pair in order of name, from the second host's clock to the first's. Both
-/// directions of a pair measure the same clocks, so their estimates go together.
+/// Returns the line of offsets for each pair in order of name, from the second host's clock to the
+/// first's. Both directions of a pair measure the same clocks, so one line uses the estimates of
+/// both.
 pub(super) fn lines(estimates: &ClockEstimates) -> BTreeMap<(Arc<str>, Arc<str>), Anchors> {
     let mut found: BTreeMap<(Arc<str>, Arc<str>), Vec<Anchor>> = BTreeMap::new();
     for ((client, server), windows) in &estimates.pairs {
@@ -60,7 +64,7 @@ pub(super) fn lines(estimates: &ClockEstimates) -> BTreeMap<(Arc<str>, Arc<str>)
         .collect()
 }
 
-/// Returns `None` without any evidence.
+/// Judges a pair of clocks. Returns `None` if the evidence does not suffice to relate them.
 pub(super) fn verdict(
     (first, second): &(Arc<str>, Arc<str>),
     evidence: &Evidence,

@@ -1,36 +1,37 @@
-//! Resolution of timestamps, found from the timestamps themselves.
+//! Determines the resolution of clocks from their timestamps.
 //!
 //! A program's resolution is the coarsest power of ten of nanoseconds, up to a second, that divides
-//! nearly all of its timestamps: recorders truncate to seconds, milliseconds and microseconds,
-//! kernels tick each 10 ms, other systems count by 100 ns. By chance one timestamp in ten is a
-//! multiple of the next power, so neither a few round timestamps nor a few odd ones decide. Below
-//! [`SURE_FROM`] timestamps, all must be multiples, and only milliseconds and microseconds count:
-//! recorders that truncate to these are common, and by chance another power of ten divides a few
-//! timestamps.
+//! nearly all of its timestamps. Recorders truncate to seconds, milliseconds and microseconds,
+//! kernels tick every 10 ms, and other systems count by 100 ns. One timestamp in ten is by chance a
+//! multiple of the next power, so neither a few round timestamps nor a few odd ones decide. A
+//! program with fewer than [`SURE_FROM`] timestamps has a resolution of milliseconds or
+//! microseconds if that divides all of them, otherwise 1 ns. Other powers of ten too often divide a
+//! few timestamps by chance.
 //!
-//! Starts and ends of spans are judged apart. If only starts are whole milliseconds, an end is a
-//! start plus a duration of finer resolution, and is known no better than both together. Programs
-//! of one host are judged apart as well. A process with few timestamps is judged together with the
-//! other processes of its service.
+//! Starts and ends of spans are judged separately. If only starts are whole milliseconds, an end is
+//! a start plus a duration of finer resolution. The tick of such spans is the sum of both
+//! resolutions. Programs of one host are judged separately as well. A process with few timestamps
+//! is judged together with the other processes of its service.
 //!
-//! The clock of a host has the resolution of the coarsest program that recorded a fair part of its
-//! timestamps ([`COMMON_SHARE`]), so a service that is seen once does not blur the others.
+//! The clock of a host has the coarsest resolution that at least one in [`COMMON_SHARE`] of its
+//! timestamps has. A service that occurs once therefore does not coarsen the others.
 
 use crate::record::{SpanRecord, TraceRecords};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// Number of timestamps from which nearly all of them decide, and any power of ten is believed.
+/// Minimum number of timestamps for which nearly all instead of all must be multiples, and for
+/// which any power of ten is accepted.
 const SURE_FROM: u64 = 32;
-/// Share of a program's timestamps that a power of ten must divide. A clock of this resolution
-/// divides all of its own, but timestamps that are joined by hand or computed may be of another.
-/// With a share of one half, times that a load generator spaces evenly look coarse.
+/// Share of a program's timestamps that a power of ten must divide, as numerator and denominator.
+/// It is less than 1 because programs may add timestamps that they computed. With one half, the
+/// evenly spaced times of a load generator would look coarse.
 const NEARLY_ALL: (u64, u64) = (19, 20);
-/// Number of powers of ten of nanoseconds that are tried: up to a second.
+/// Number of powers of ten that are tried: 1 ns to 1 s.
 const DECADES: usize = 10;
-/// Inverse share: a host takes its coarsest resolution that at least one in this many timestamps
-/// has.
+/// A host has the coarsest resolution that at least one in this many of its timestamps has,
+/// counting coarser ones.
 const COMMON_SHARE: u64 = 20;
 
 /// Histogram of timestamps by the coarsest power of ten of nanoseconds that divides them.
@@ -39,7 +40,7 @@ struct Grain([u64; DECADES]);
 
 impl Grain {
     fn take(&mut self, at_ns: i64) {
-        // Everything divides a time that was never set.
+        // A time that was never set is 0, which every unit divides.
         if at_ns == 0 {
             return;
         }
@@ -76,7 +77,7 @@ impl Grain {
     }
 }
 
-/// Divisors of one program's timestamps.
+/// Histograms of one program's timestamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Grains {
     starts: Grain,
@@ -105,10 +106,10 @@ impl Grains {
 pub struct Resolution {
     /// Unit in nanoseconds that timestamps are whole multiples of; 1 if nothing coarser was found.
     pub unit_ns: u64,
-    /// Largest distance in nanoseconds between two timestamps of unknown order; 0 if they are
-    /// exact.
+    /// Largest distance in nanoseconds at which the order of two timestamps is unknown; 0 if they
+    /// are exact.
     pub tick_ns: u64,
-    /// Number of timestamps of this resolution.
+    /// Number of timestamps of this or a coarser resolution.
     pub timestamps: u64,
 }
 
@@ -127,7 +128,7 @@ impl Resolution {
             events,
         } = *grains;
         let [of_starts, of_ends, of_events] = [starts, ends, events].map(Grain::resolution_ns);
-        // An end of another resolution than the starts is a start plus a duration.
+        // If ends have another resolution than starts, an end is a start plus a duration.
         let of_spans = if of_starts == of_ends {
             of_starts
         } else {
@@ -142,7 +143,7 @@ impl Resolution {
     }
 }
 
-/// Divisors of the timestamps of each process.
+/// Histograms of the timestamps of each process, by incarnation.
 type ByProcess = FxHashMap<u128, Grains>;
 
 /// Resolutions of all hosts. Merging is commutative and associative, as long as the programs fit
@@ -199,7 +200,8 @@ impl Resolutions {
         }
     }
 
-    /// Resolution of a host: the coarsest that a fair part of its timestamps have.
+    /// Returns the coarsest resolution that at least one in [`COMMON_SHARE`] of a host's timestamps
+    /// has.
     pub(super) fn get(&self, host: &str) -> Resolution {
         let mut programs = self.programs(host);
         programs.sort_unstable_by_key(|program| Reverse((program.tick_ns, program.unit_ns)));
@@ -217,8 +219,8 @@ impl Resolutions {
         Resolution::EXACT
     }
 
-    /// Resolution of each process with many timestamps, and of the remaining processes of each
-    /// service together.
+    /// Returns the resolution of each process with at least [`SURE_FROM`] timestamps, and one for
+    /// the remaining processes of each service together.
     fn programs(&self, host: &str) -> Vec<Resolution> {
         let mut found = Vec::new();
         for processes in self.of.get(host).into_iter().flat_map(FxHashMap::values) {

@@ -1,10 +1,10 @@
-//! Round trips: a thread of control goes to another host and comes back.
+//! Finds round trips, in which a thread of control goes to another host and comes back.
 
 use crate::record::{EventRecord, SpanFlags, SpanRecord, TraceRecords};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// One estimate of the relation between two clocks.
+/// A round trip: one estimate of the offset between two clocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoundTrip {
     /// Host that waited.
@@ -13,20 +13,20 @@ pub struct RoundTrip {
     pub server: Arc<str>,
     /// Middle of the client's interval, by the client's clock, in nanoseconds since the Unix epoch.
     pub client_ns: i64,
-    /// Middle of the server's interval, by the server's clock.
+    /// Middle of the server's interval, by the server's clock, in nanoseconds since the Unix epoch.
     pub server_ns: i64,
     /// Time spent on the way: the client's interval minus the server's.
     pub rtt_ns: u64,
 }
 
 impl RoundTrip {
-    /// Lead of the server's clock over the client's, in nanoseconds.
+    /// Returns the lead of the server's clock over the client's, in nanoseconds.
     pub fn offset_ns(&self) -> i128 {
         i128::from(self.server_ns) - i128::from(self.client_ns)
     }
 
-    /// Error bound of the offset: half of the time on the way, plus the nanosecond lost by taking
-    /// middles.
+    /// Returns the error bound of the offset in nanoseconds: half of the time on the way, plus the
+    /// nanosecond lost by taking middles.
     pub fn error_ns(&self) -> u64 {
         self.rtt_ns / 2 + 1
     }
@@ -59,7 +59,7 @@ impl RoundTrip {
 /// A round trip that no offset explains: the server's interval is longer than the client's.
 #[derive(Clone, Debug)]
 pub(super) struct Impossible {
-    /// The round trip, with no time on the way.
+    /// The round trip, with 0 as its time on the way.
     pub(super) round_trip: RoundTrip,
     pub(super) by_ns: u64,
 }
@@ -99,15 +99,19 @@ impl Crossings {
     }
 }
 
-/// Returns every round trip of a trace, and the number of impossible ones: the server took longer
-/// than the client waited, or events of one host and task arrived against that host's own clock.
+/// Returns every round trip of a trace, and the number of impossible ones. A round trip is
+/// impossible if the server took longer than the client waited. A task whose events on one host did
+/// not arrive in the order of their times also counts as one.
 ///
-/// *Spans*: a span on another host than its parent, where the parent is a client span or the child
-/// a server span, both recorded whole. *Event logs*: a task's events in their order of arrival,
-/// where that agrees with each host's clock; the thread of control is on A, then on B (and wherever
-/// B sends it), then on A again. Where it goes on from B to C and from there to A, both B and C
-/// have made a round trip. Its time on the way is the time that neither of them spent. The order of
-/// arrival must be the thread's, which [`ClockEstimates`](super::ClockEstimates) judges first.
+/// *Spans*: a span on another host than its parent is a round trip if the parent is a client span
+/// or the child a server span. Both must have been recorded whole.
+///
+/// *Event logs*: a task's events are read in their order of arrival, if it agrees with each host's
+/// timestamps. If the thread of control is on A, then on B and the hosts that B calls, then on A
+/// again, B made a round trip. If it goes from A to B, then to C and from C back to A, both B and C
+/// made one. The time on the way is the time that neither host spent. These round trips are correct
+/// only if the order of arrival is the order of control, which
+/// [`ClockEstimates`](super::ClockEstimates) judges.
 pub fn round_trips(records: &TraceRecords) -> (Vec<RoundTrip>, u64) {
     let crossings = Crossings::of(records);
     let disordered = crossings
@@ -122,7 +126,7 @@ pub fn round_trips(records: &TraceRecords) -> (Vec<RoundTrip>, u64) {
 }
 
 fn of_spans(spans: &[SpanRecord], crossings: &mut Crossings) {
-    // Without a second host there is nothing to find, and nothing to pay for.
+    // A trace on one host has no round trips.
     if spans.windows(2).all(|pair| pair[0].host == pair[1].host) {
         return;
     }
@@ -158,7 +162,7 @@ fn of_spans(spans: &[SpanRecord], crossings: &mut Crossings) {
     }
 }
 
-/// Nanoseconds from the first instant to the second; 0 if the second is earlier.
+/// Returns the nanoseconds from the first instant to the second, or 0 if the second is earlier.
 fn interval(from_ns: i64, to_ns: i64) -> u64 {
     if from_ns < to_ns {
         to_ns.abs_diff(from_ns)
@@ -174,8 +178,7 @@ fn is_whole(span: &SpanRecord) -> bool {
     span.flags.0 & cut.0 == 0 && span.start_ns <= span.end_ns
 }
 
-/// True if the names are known and differ. An empty name stands for an unknown host; two of them
-/// may be two hosts or one.
+/// Reports whether both names are known and differ. An empty name stands for an unknown host.
 fn are_two(a: &str, b: &str) -> bool {
     a != b && !a.is_empty() && !b.is_empty()
 }
@@ -196,18 +199,18 @@ impl Stay<'_> {
 /// Comparison of two orders of a task's events: the more plausible thread of control returns to its
 /// first host.
 ///
-/// Lines that were merged from several hosts arrive late by their shipping time, so their order is
-/// not the order of control. Timestamps of clocks that are off are not in that order either.
-/// Neither is known to be right, so each task votes for the order that explains it better.
+/// Lines merged from several hosts arrive late by their shipping time, so their order may not be
+/// the order of control. The order of timestamps may be wrong too, if clocks are off. As neither is
+/// known to be right, each task votes for the order that explains it better.
 #[derive(Clone, Debug)]
 pub(super) struct TaskOrders {
     /// Pairs of hosts between which the task moves, in order of name.
     pub(super) pairs: Vec<(Arc<str>, Arc<str>)>,
-    /// True if lines arrived against the clock of their own host.
+    /// True if lines from one host are not in the order of that host's timestamps.
     pub(super) is_disordered: bool,
-    /// True if the order of lines is the better one.
+    /// True if only the order of lines returns to the first host.
     pub(super) for_lines: bool,
-    /// True if the order of timestamps is the better one.
+    /// True if only the order of timestamps returns to the first host, or if `is_disordered`.
     pub(super) for_clocks: bool,
     /// True if the task returns to its first host in the order of timestamps.
     pub(super) returns_by_time: bool,
@@ -261,7 +264,7 @@ fn of_events(events: &[EventRecord], crossings: &mut Crossings) {
 fn compare(by_line: &[Stay<'_>], by_time: &[Stay<'_>], is_disordered: bool) -> TaskOrders {
     let is_open =
         |stays: &[Stay<'_>]| stays.first().map(|s| s.host) != stays.last().map(|s| s.host);
-    // The number of host changes decides nothing: wrong clocks lower it as well as raise it.
+    // The number of host changes is no criterion: wrong clocks can lower it or raise it.
     let better = |stays: &[Stay<'_>], than: &[Stay<'_>]| !is_open(stays) && is_open(than);
     let mut pairs: Vec<(Arc<str>, Arc<str>)> = [by_line, by_time]
         .iter()
@@ -299,10 +302,9 @@ fn of_stays(stays: &[Stay<'_>], crossings: &mut Crossings) {
     }
 }
 
-/// Adds the round trips from a host, via the stays in between, back to it. A host regains control
-/// from all that it sent the thread on to before it passes control on for good. Hosts are therefore
-/// visited one after the other, and each has waited, by its own clock, for the work that it sent on
-/// itself.
+/// Adds the round trips from a host, via the stays in between, back to it. A visited host gets
+/// control back from the hosts that it calls, before it passes control on to the next. So its visit
+/// lasts from its first stay to its last, by its own clock, and visits do not overlap.
 fn of_ring(client: &Stay<'_>, between: &[Stay<'_>], back: &Stay<'_>, crossings: &mut Crossings) {
     let mut visits: Vec<Stay<'_>> = Vec::new();
     let mut at = 0;
@@ -326,7 +328,7 @@ fn of_ring(client: &Stay<'_>, between: &[Stay<'_>], back: &Stay<'_>, crossings: 
         let after_ns = all_ns
             .saturating_sub(before_ns)
             .saturating_sub(visit.length_ns());
-        // The time of the other visits is no time on the way to this host or back.
+        // The time of the other visits does not count as time on the way to this host.
         let from_ns = client.to_ns.saturating_add(before_ns);
         let to_ns = back.from_ns.saturating_sub(after_ns);
         if are_two(client.host, visit.host) {

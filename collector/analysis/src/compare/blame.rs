@@ -1,51 +1,54 @@
-//! Attributes time between services to one of the two at its ends.
+//! Attributes the time on links between services to the service at one end of each link.
 //!
 //! A late answer may be due to the callee, the caller, or the network between them. One late link
-//! cannot tell these apart; all links together can. A service that is slow to send, or short of
-//! processors, is late on the links to all its callees and from all its callers; a service at the
-//! other end of one such link is late on that link only. The responsible service is therefore the
-//! one whose links are late most completely; if two explain as much, the callee. A service whose
-//! own operations take longer than before is late for the same reason, if the service at the other
-//! end is as fast as before.
+//! does not distinguish these, but all links together do. A service that is slow to send, or short
+//! of processors, is late on the links to all its callees and from all its callers. The service at
+//! the other end of one of these links is late on that link only. The responsible service is
+//! therefore the one that is late on the most of its links, or the callee if both ends explain
+//! about as much. If a service's own operations became slower too, that likely made its links late:
+//! it counts as late on at least 90 % of them.
 
 use super::place::Place;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A link between services, and its contribution.
+/// A link between two services, and its contribution to the change.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     /// Number of the link's place.
     pub(super) place: usize,
     pub(super) caller: Arc<str>,
     pub(super) callee: Arc<str>,
-    /// Contribution to the mean latency in nanoseconds.
+    /// Contribution to the change of the mean latency, in nanoseconds.
     pub(super) contribution_ns: f64,
-    /// True if the contribution is more than chance.
+    /// True if the link changed significantly.
     pub(super) is_changed: bool,
 }
 
-/// Links below this fraction of the largest contribution are not attributed to the same cause.
+/// Minimum ratio of a link's contribution to the largest remaining one for the link to count as
+/// late.
 const LATE_MIN: f64 = 0.1;
 
-/// Fractions of a service's own time in operations that became slower or faster, from 0 to 1.
+/// Fractions of a service's own time that its slower and its faster operations take, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OwnChange {
     pub(super) slower: f64,
     pub(super) faster: f64,
-    /// Contribution of these operations themselves to the mean latency, in nanoseconds.
+    /// Contribution of these operations' own time to the change of the mean latency, in
+    /// nanoseconds.
     pub(super) contribution_ns: f64,
 }
 
-/// Minimum ratio of a service's own contribution to a link's contribution; below it, the own
-/// contribution is negligible.
+/// Minimum ratio of a service's own contribution to a link's. Below it, the service's own change
+/// does not explain the link.
 const OWN_PART_MIN: f64 = 0.25;
 
-/// A service changed as a whole if at least this fraction of its own time did.
+/// Minimum fraction of a service's own time that must have changed for the service to count as
+/// changed as a whole.
 pub(super) const AS_A_WHOLE_MIN: f64 = 0.5;
 
 impl OwnChange {
-    /// Reports whether the service changed as a whole, in this direction.
+    /// Reports whether the service as a whole became faster (if `change_ns` is negative) or slower.
     pub(super) fn is_whole(self, change_ns: f64) -> bool {
         let part = if change_ns < 0.0 {
             self.faster
@@ -56,11 +59,13 @@ impl OwnChange {
     }
 }
 
-/// Responsible service for each changed link, keyed by the link's place; `own` holds the changes of
-/// the services themselves.
+/// Finds the responsible service of each changed link, keyed by the link's place. `own` holds the
+/// changes of the services' own time.
 ///
-/// The selection is greedy, so that few services explain much. Each round selects the service whose
-/// late links contribute most, reduced by the share of its links that are on time.
+/// Each round takes the remaining link of largest contribution and chooses its caller or its
+/// callee. A service scores the contributions of its remaining late links, times the share of its
+/// links that are late. The chosen service is responsible for all of these late links, so that few
+/// services explain much.
 pub(super) fn responsible(
     links: &[Link],
     own: &BTreeMap<Arc<str>, OwnChange>,
@@ -103,7 +108,7 @@ pub(super) fn responsible(
                     complete
                 }
         };
-        // If two services explain as much, the callee is responsible: its answer is late.
+        // If both explain about as much, the callee is responsible: its answer is late.
         let (caller, callee) = (score(&most.caller), score(&most.callee));
         let is_caller = caller > CALLER_MIN * callee;
         let service = if is_caller {
@@ -123,15 +128,16 @@ pub(super) fn responsible(
     blamed
 }
 
-/// Factor by which the caller must explain more than the callee to be responsible: the caller has
-/// more links that may be late by chance.
+/// Factor by which the caller's score must exceed the callee's for the caller to be responsible. A
+/// caller has more links that may be late by chance.
 const CALLER_MIN: f64 = 1.5;
 
-/// Completeness of a service that is slower itself: it is late on its links, though some of them
-/// may not show it.
+/// Minimum share of late links assumed for a service whose own operations changed. Some of its
+/// links may not show the change.
 const OWN_COMPLETE: f64 = 0.9;
 
-/// Links among these places.
+/// Selects the links among places, each given with its number, its contribution in nanoseconds, and
+/// whether it changed.
 pub(super) fn links<'a>(places: impl Iterator<Item = (usize, &'a Place, f64, bool)>) -> Vec<Link> {
     places
         .filter_map(|(place, of, contribution_ns, is_changed)| match of {

@@ -1,5 +1,5 @@
-//! Causes: changes that mutations have in common, and the part of the total change that each
-//! explains.
+//! Finds causes: changes that mutations have in common, each with the part of the total change that
+//! it explains.
 
 use super::blame::{OwnChange, links, responsible};
 use super::divergence::PathDifference;
@@ -20,13 +20,13 @@ use std::sync::Arc;
 /// Kind of change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CauseKind {
-    /// The time of an operation changed: its own time, or the time on the way to it.
+    /// The time of an operation changed: its own time, or the time on the link to it.
     ResponseTime,
-    /// Requests take another path from here on.
+    /// Requests take another path from the operation on.
     Structure(PathDifference),
 }
 
-/// A request, with the name that its source gives it.
+/// A request, with the id that its source gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Example {
     /// Trace id.
@@ -53,31 +53,30 @@ pub struct Cause {
     pub operation: Operation,
     /// Place where the time of the operation changed most.
     pub place: Option<Place>,
-    /// True if the change shows on one link between two services only: its caller, its callee or
-    /// the network may be responsible.
+    /// True if the change shows on one link only. Its caller, callee or network may be responsible.
     pub is_undecided: bool,
     /// Edge that changed most.
     pub edge: Option<EdgeId>,
     /// Edges of the affected places; empty if the structure changed.
     pub edges: Vec<EdgeId>,
-    /// Contribution to the mean latency of all requests, in nanoseconds.
+    /// Contribution to the change of the mean latency of all requests, in nanoseconds.
     pub contribution_ns: f64,
     /// Fraction of the later period's requests that show the change.
     pub affected: f64,
-    /// Probability of such a change if nothing has changed, corrected for the number of tests.
+    /// P-value of the change, corrected for the number of tests.
     pub q_value: f64,
-    /// Weight by which causes are ranked: the relative change of the mean latency, or the fraction
-    /// of requests with a structure that did not occur before.
+    /// Weight that ranks causes: the contribution as a fraction of the earlier mean latency, or a
+    /// measure of how many requests have a new structure, if that is larger.
     pub weight: f64,
-    /// Mutations that are due to this cause, as indices into the list.
+    /// Indices of this cause's mutations in [`Comparison`](super::Comparison).
     pub mutations: Vec<usize>,
     /// Categories that show the change, by root operation.
     pub sides: Vec<Sides>,
-    /// A request of the earlier period, and one of the later period.
+    /// A typical request of the earlier period, and one of the later period.
     pub examples: [Option<Example>; 2],
 }
 
-/// Finds the causes, and the mutations that are due to them.
+/// Finds the causes and their mutations.
 pub(super) fn causes(
     roots: &[OfRoot<'_>],
     structural: &[PathChange],
@@ -172,13 +171,13 @@ pub(super) fn causes(
     }
 }
 
-/// Minimum weight of a principal cause, as a fraction of the first one's; lighter causes explain
-/// little.
+/// Minimum weight of a principal cause, as a fraction of the largest weight.
 const PRINCIPAL_MIN: f64 = 0.2;
 
 /// Result of the search for causes.
 pub(super) struct CauseList {
-    /// Number of causes that explain the change; the remaining ones are differences too.
+    /// Number of causes at the head of `causes` that explain the change. The others are further
+    /// differences.
     pub(super) principal: usize,
     pub(super) too_few: Vec<TooFew>,
     pub(super) causes: Vec<Cause>,
@@ -186,8 +185,7 @@ pub(super) struct CauseList {
     pub(super) environment: Option<Environment>,
 }
 
-/// Fraction of each service's own time in places that changed by themselves, and by more than a
-/// trifle.
+/// Computes the fractions of each service's own time that changed by [`PLAINLY_MIN`] or more.
 fn own_changes(
     roots: &[OfRoot<'_>],
     changed: &BTreeMap<(usize, usize), f64>,
@@ -227,10 +225,10 @@ fn own_changes(
     own
 }
 
-/// Relative change of an operation's time below which it does not count as a change of its service.
+/// Minimum relative change of an operation's time that counts as a change of its service.
 const PLAINLY_MIN: f64 = 0.3;
 
-/// Operation with the largest contribution of each service, by the sign of the contribution.
+/// Returns each service's operation of largest contribution; the key's flag is true for faster.
 fn leading<'a>(
     totals: &[Option<f64>],
     operation_of: &dyn Fn(usize) -> &'a Operation,
@@ -254,8 +252,8 @@ fn leading<'a>(
         .collect()
 }
 
-/// Merges all operations of a service that changed as a whole into one cause, named after the
-/// operation with the largest contribution.
+/// Returns the operation that a change is attributed to. For a service that changed as a whole,
+/// that is its operation of largest contribution, so that it forms one cause.
 fn whole(
     operation: &Operation,
     contribution_ns: f64,
@@ -269,7 +267,7 @@ fn whole(
     most.filter(|_| is_whole).unwrap_or(operation).clone()
 }
 
-/// Contribution of each changed place to the mean latency of all requests.
+/// Returns each place's contribution over all root operations, in ns; `None` if unchanged.
 fn totals(
     roots: &[OfRoot<'_>],
     changed: &BTreeMap<(usize, usize), f64>,
@@ -283,8 +281,8 @@ fn totals(
     totals
 }
 
-/// Categories that became more frequent because of structural changes. With the same workload,
-/// every category that became more frequent.
+/// Returns the categories that structural changes made more frequent. With the same workload in
+/// both periods, returns every category that became more frequent.
 fn structural_mutations(
     roots: &[OfRoot<'_>],
     structural: &[PathChange],
@@ -301,7 +299,7 @@ fn structural_mutations(
                 .filter(|change| change.root == number && change.gained.contains(&gain.id))
                 .filter_map(|change| rank.get(&(change.operation.clone(), true)).copied())
                 .collect();
-            // With the same workload, a higher frequency is a change by itself.
+            // With the same workload, a higher frequency needs no cause to count as a change.
             if causes.is_empty() && !settings.same_workload {
                 continue;
             }
@@ -388,8 +386,8 @@ impl Draft {
                 .iter()
                 .map(|change| change.new[1])
                 .fold(0.0, f64::max);
-            // A thing that was never done before and now always is done is a plain change, however
-            // few requests do it.
+            // New behaviour that now always occurs is a clear change, even if few requests run the
+            // operation.
             let new = (sum(|change| change.new[0]) * always).sqrt();
             let root = &roots[largest.root];
             return Cause {
@@ -492,7 +490,7 @@ impl Draft {
     }
 }
 
-/// A request of the largest of these categories, with a typical latency.
+/// Returns the request nearest to the mean latency of the largest of these categories.
 fn example(flows: &RootFlows, ids: &BTreeSet<CategoryId>) -> Option<Example> {
     let categories = ids.iter().filter_map(|id| flows.categories.get(id));
     let largest = categories.max_by_key(|category| category.requests)?;

@@ -1,4 +1,4 @@
-//! The affected and unaffected sets of requests that an explanation must separate.
+//! Contrasts: the changed and unchanged sets of requests that an explanation must separate.
 
 use super::cause::{Cause, CauseKind};
 use super::divergence::PathDifference;
@@ -13,34 +13,34 @@ use crate::flow::{
 use crate::record::TraceId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A request of either side.
+/// A sampled request of either side of a contrast.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ContrastRequest {
     /// True for a request of the later period.
     pub is_later: bool,
-    /// True for a request of the changed side.
+    /// True for a request of the changed side. If only times changed, these are the later requests.
     pub is_mutation: bool,
-    /// True if the request shows the change; `None` unless only a part of the later requests
-    /// changed and this is one of the later requests.
+    /// True if the request's time is beyond the boundary of a partial change. `None` for earlier
+    /// requests, and if the change is not partial.
     pub is_beyond: Option<bool>,
     /// Trace id.
     pub id: TraceId,
-    /// Number of requests of its category that it stands for.
+    /// Number of requests of its category that the sampled request represents.
     pub weight: f64,
-    /// Latency of the whole request, ns.
+    /// Latency of the whole request in nanoseconds.
     pub latency_ns: u64,
 }
 
-/// Sampled requests of both sides, and the operations they have in common.
+/// Sampled requests of both sides, and the features that may explain the difference.
 #[derive(Clone, Debug)]
 pub struct Contrast {
     /// Requests in order of period and id.
     pub requests: Vec<ContrastRequest>,
-    /// The part of the later requests that changed, if times changed in a part of them only.
+    /// Boundary of the changed requests, if times changed only in a part of the later requests.
     pub partial: Option<PartialChange>,
-    /// Features of a request that may be a reason.
+    /// Features of a request that may be the reason for the change.
     pub template: Template,
-    /// True if the samples hold all requests of both sides.
+    /// True if `requests` holds all requests of both sides.
     pub is_whole: bool,
     /// Kind of change.
     pub subject: Subject,
@@ -48,19 +48,19 @@ pub struct Contrast {
     edges: Option<BTreeSet<FlowEdge>>,
 }
 
-/// An operation is common to a side if it runs in at least this fraction of the side's requests.
+/// Minimum fraction of a side's requests in which an operation must run to count as common to that
+/// side.
 const COMMON_MIN: f64 = 0.95;
 
 impl Contrast {
-    /// Contrast that explains a cause; the cause's edges refer to `edges`, the table of the
-    /// comparison.
+    /// Creates the contrast that explains a cause. The cause's edges refer to `edges`, the table of
+    /// the comparison. `periods` are the earlier and the later one.
     pub fn of_cause(cause: &Cause, edges: &EdgeTable, periods: [&PeriodFlows; 2]) -> Contrast {
         let subject = match &cause.kind {
             CauseKind::ResponseTime => Subject::Times,
             CauseKind::Structure(difference) => subject_of(difference),
         };
-        // Where requests take another path because of a callee, the structure differs at the
-        // caller.
+        // If requests take another path because of a callee, the structure differs at the caller.
         let at = match &cause.place {
             Some(super::Place::Own(at)) if subject != Subject::Times => at,
             _ => &cause.operation,
@@ -69,7 +69,7 @@ impl Contrast {
         Contrast::of(&cause.sides, Some(at), subject, Some(&edges), periods)
     }
 
-    /// Contrast that explains a mutation.
+    /// Creates the contrast that explains a mutation. `periods` are the earlier and the later one.
     pub fn of_mutation(mutation: &Mutation, periods: [&PeriodFlows; 2]) -> Contrast {
         let sides = if mutation.kind == MutationKind::Structural {
             let former = mutation
@@ -100,13 +100,13 @@ impl Contrast {
 
     /// Builds a contrast.
     ///
-    /// If the structure changed, requests of both periods that have it are separated from those
-    /// that do not. An event that coincides with the change without causing it separates these sets
-    /// less well than the reason does.
+    /// If the structure changed, requests with the new structure are separated from those with the
+    /// former one, in both periods. An event that coincides with the change without causing it
+    /// separates these sets less well than the reason does.
     ///
     /// If times changed, later requests are separated from earlier ones. If only a part of the
-    /// later requests changed, that part is determined by their times on these edges, or by their
-    /// whole latency if no edges are given.
+    /// later requests changed, their times on `edges` determine that part, or their whole latency
+    /// if `edges` is `None`.
     fn of(
         sides: &[Sides],
         at: Option<&Operation>,
@@ -121,7 +121,7 @@ impl Contrast {
         let mut common = [Common::default(), Common::default()];
         for (period, flows) in periods.into_iter().enumerate() {
             let is_later = period == 1;
-            // Each period numbers edges by itself.
+            // Each period has its own numbers of edges.
             let edges: Option<BTreeSet<EdgeId>> = edges.map(|edges| {
                 let own = flows.edges.iter();
                 own.filter(|(_, edge)| edges.contains(edge))
@@ -190,8 +190,8 @@ impl Contrast {
         }
     }
 
-    /// Side of a request that may be in no sample: whether it is of the changed side, and whether
-    /// it is beyond a partial change. `None` if it is of neither side.
+    /// Returns the side of a request, sampled or not, as [`ContrastRequest::is_mutation`] and
+    /// [`ContrastRequest::is_beyond`]. Returns `None` if the request is on neither side.
     pub fn side_of(&self, is_later: bool, flow: &RequestFlow<'_>) -> Option<(bool, Option<bool>)> {
         let mut of_root = self.sides.iter().filter(|side| side.root == flow.root);
         let is_mutation = of_root.find_map(|side| {
@@ -220,7 +220,7 @@ impl Contrast {
     }
 }
 
-/// Kind of change that a difference of structure stands for.
+/// Returns the subject of an explanation of this difference.
 fn subject_of(difference: &PathDifference) -> Subject {
     match difference {
         PathDifference::Fails | PathDifference::Succeeds => Subject::Failures,
@@ -228,7 +228,7 @@ fn subject_of(difference: &PathDifference) -> Subject {
     }
 }
 
-/// Time of a request on these edges; its latency if no edges are given.
+/// Returns the time of a request on these edges, or its latency if `edges` is `None`.
 fn time_on_ns(request: &Request, edges: Option<&BTreeSet<EdgeId>>) -> f64 {
     let Some(edges) = edges else {
         return request.latency_ns as f64;
@@ -239,7 +239,7 @@ fn time_on_ns(request: &Request, edges: Option<&BTreeSet<EdgeId>>) -> f64 {
         .sum()
 }
 
-/// Number of requests of a side, in total and by operation that runs in them.
+/// Number of requests on one side, in total and for each operation that runs in them.
 #[derive(Default)]
 struct Common {
     requests: u64,

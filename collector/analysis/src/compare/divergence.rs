@@ -1,5 +1,5 @@
-//! First difference between two structures (Spectroscope, §5.5: the common template ends at the
-//! first difference).
+//! Finds the first difference between two structures (Spectroscope, §5.5: the common template ends
+//! at the first difference).
 
 use crate::flow::{Operation, Part, Repeats, Shape};
 use std::sync::Arc;
@@ -11,14 +11,14 @@ pub enum PathDifference {
     Added(Operation),
     /// The operation no longer calls this one.
     Removed(Operation),
-    /// The operation calls another one instead.
+    /// The operation calls another operation instead of the former one.
     Replaced {
         /// Former callee.
         before: Operation,
         /// New callee.
         after: Operation,
     },
-    /// The operation makes a call another number of times.
+    /// The operation makes a call a different number of times.
     Repeated {
         /// Callee.
         what: Operation,
@@ -27,9 +27,9 @@ pub enum PathDifference {
         /// New number of calls.
         after: Repeats,
     },
-    /// The operation ends after this call and omits all that came next.
+    /// The operation ends after this call, and no longer makes the calls that followed.
     BreaksOff(Operation),
-    /// The operation fails.
+    /// The operation fails, and did not before.
     Fails,
     /// The operation no longer fails.
     Succeeds,
@@ -37,7 +37,7 @@ pub enum PathDifference {
     Reordered,
 }
 
-/// A place in a structure, and the difference there.
+/// An operation in a structure, and the difference at that operation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Divergence {
     /// Operations from the root to the one that differs.
@@ -47,23 +47,24 @@ pub struct Divergence {
 }
 
 impl Divergence {
-    /// The operation that differs.
+    /// Returns the operation that differs.
     pub fn operation(&self) -> Option<&Operation> {
         self.path.last()
     }
 }
 
-/// First difference of `after` from `before`; `None` if they are equal.
+/// Returns the first difference of `after` from `before`, or `None` if they are equal.
 ///
-/// Failures come first, the innermost of them: the caller of a failing operation fails too, and
-/// omits what would have come next. Without failures, the difference that runs first.
+/// A new failure takes precedence, the innermost of several: the callers of a failing operation
+/// often fail too, and omit their later calls. Without a new failure, the function returns the
+/// difference that comes first in order of execution.
 pub fn divergence(before: &Shape, after: &Shape) -> Option<Divergence> {
     let mut path = Vec::new();
     let difference = find(before, after, &mut path)?;
     Some(Divergence { path, difference })
 }
 
-/// Leaves the path to the difference in `path` if there is one.
+/// Finds the difference, and appends the operations that lead to it to `path`.
 fn find(before: &Shape, after: &Shape, path: &mut Vec<Operation>) -> Option<PathDifference> {
     if before.digest == after.digest {
         return None;
@@ -74,7 +75,7 @@ fn find(before: &Shape, after: &Shape, path: &mut Vec<Operation>) -> Option<Path
         let alike = among
             .iter()
             .filter(|(_, other)| other.shape.operation == part.shape.operation);
-        // Of several candidates, the most similar one: the one closest in size.
+        // Of several candidates, take the one closest in size.
         let size = part.shape.len();
         alike
             .min_by_key(|(_, other)| (other.shape.len().abs_diff(size), other.shape.digest))
@@ -151,12 +152,12 @@ fn find(before: &Shape, after: &Shape, path: &mut Vec<Operation>) -> Option<Path
                 None => Some(PathDifference::Added(part.shape.operation.clone())),
             }
         }
-        // The guard above takes all of these.
+        // Unreachable, as the guard above accepts this case.
         (Some((_, part)), None) => Some(PathDifference::Removed(part.shape.operation.clone())),
     }
 }
 
-/// Parts of one structure that the other lacks, each with its stage.
+/// Returns the parts of one structure that the other lacks, each with the index of its stage.
 fn unmatched<'a>(one: &'a Shape, other: &Shape) -> Vec<(usize, &'a Part)> {
     let mut left: Vec<&Part> = other.parts().collect();
     let mut found = Vec::new();

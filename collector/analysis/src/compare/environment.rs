@@ -1,10 +1,10 @@
-//! Changes of the environment: of the machines, or of other work on them.
+//! Estimates changes of the environment, such as the machines or other work on them.
 //!
-//! Two runs differ by more than the slices within either show: clock rates of processors,
-//! neighbours, placement in memory, queues that are longer everywhere. Places of all services then
-//! become slower or faster, by different amounts. The usual change of a place, and its spread, are
-//! estimated from all places (robustly, by medians), and a place that changed no more than that is
-//! no cause by itself. As in a meta-analysis with random effects, differences between studies are
+//! Two periods differ by more than the variation within each: in clock rates of processors, other
+//! workloads on the machines, placement in memory, or longer queues everywhere. Places of all
+//! services then become slower or faster, by different amounts. Medians over all places estimate
+//! the usual change of a place and its spread. A place that changed no more than usual is not
+//! reported as a cause. As in a meta-analysis with random effects, differences between studies are
 //! not mistaken for sampling errors.
 
 use super::OfRoot;
@@ -15,34 +15,37 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Usual change of the places of all services.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Environment {
-    /// Number of places in the estimate.
+    /// Number of places that the estimate uses.
     pub places: usize,
     /// Factor by which the time of a place usually changed.
     pub factor: f64,
     /// Standard deviation of the factor's logarithm, estimated from the median absolute deviation.
     pub spread: f64,
-    /// Number of places that changed by more than chance, but no more than others.
+    /// Number of significant changes that are not reported because they are usual, one for each
+    /// root operation and place.
     pub within: usize,
 }
 
 /// Minimum numbers of places and services for an estimate of the usual change.
 const PLACES_MIN: usize = 8;
 const SERVICES_MIN: usize = 3;
-/// Maximum relative error of a place in the estimate.
+/// Maximum relative error of a place's change for the estimate to use the place.
 const ERROR_MAX: f64 = 0.5;
-/// Minimum share of a place in the mean latency; smaller places are too imprecise.
+/// Minimum share of a place in the mean latency for the estimate to use it. Smaller places are too
+/// imprecise.
 const PART_MIN: f64 = 1e-4;
 /// Distance from the usual change, in standard deviations, that still counts as usual.
 const USUAL_MAX: f64 = 2.5;
-/// Minimum spread: two runs differ even if nothing changed.
+/// Minimum spread, as two periods differ even if nothing changed.
 const SPREAD_MIN: f64 = 0.01;
-/// Logarithm of the factor, e, from which a change is the place's own, whatever the others did.
+/// Absolute logarithm of the factor from which a change never counts as usual: a factor of e.
 const LARGE: f64 = 1.0;
 /// Factor from the median absolute deviation to the standard deviation of a normal distribution.
 const MAD: f64 = 1.4826;
 
-/// Removes the places that changed no more than usual from `changed`, keyed by root operation and
-/// place.
+/// Removes the places that changed no more than usual from `changed`, whose keys are (root
+/// operation, place). Returns `None` and removes nothing if there is too little data for an
+/// estimate.
 pub(super) fn keep_own(
     changed: &mut BTreeMap<(usize, usize), f64>,
     roots: &[OfRoot<'_>],
@@ -60,7 +63,7 @@ pub(super) fn keep_own(
     Some(environment)
 }
 
-/// Logarithm of the factor by which each place's time changed, with its relative error.
+/// Computes the logarithm of the factor by which each place's time changed, and its relative error.
 fn ratios(roots: &[OfRoot<'_>]) -> BTreeMap<usize, Ratio> {
     let mut sums: BTreeMap<usize, (f64, f64, Option<f64>)> = BTreeMap::new();
     for root in roots {
@@ -85,7 +88,7 @@ fn ratios(roots: &[OfRoot<'_>]) -> BTreeMap<usize, Ratio> {
     sums.into_iter().filter_map(ratio).collect()
 }
 
-/// Change of a place's time.
+/// Relative change of a place's time, over all root operations.
 #[derive(Clone, Copy, Debug)]
 struct Ratio {
     before_ns: f64,
@@ -94,7 +97,7 @@ struct Ratio {
 }
 
 impl Environment {
-    /// Usual change; `None` if there is too little data.
+    /// Estimates the usual change. Returns `None` if there is too little data.
     fn of(
         ratios: &BTreeMap<usize, Ratio>,
         places: &[Place],
@@ -122,7 +125,7 @@ impl Environment {
         })
     }
 
-    /// Reports whether a place changed no more than others did, within its precision.
+    /// Reports whether a place changed no more than usual, given the precision of its change.
     fn is_usual(&self, ratio: Ratio) -> bool {
         let is_large = ratio.log.abs() >= LARGE;
         let deviation = self.spread.hypot(ratio.error.unwrap_or_default());

@@ -1,14 +1,16 @@
 //! Evidence that the time of a place changed, from the requests in which it runs.
 //!
-//! Latencies have heavy tails, neighbouring requests are alike, and a rare operation runs a few
-//! times only. Three rank statistics are therefore tested, each within strata of requests that do
-//! the same: the sum of ranks and, for a change in a part of the requests, the numbers of times
-//! among the slowest tenth and the slowest fiftieth. Their permutation distributions are exact for
-//! few requests ([`crate::statistics::stratified`]). Requests are not an independent sample of a
-//! period. Each deviation is therefore divided by the excess of the statistic's variation between
-//! slices of one period over independence. A single place shows that excess badly; [`Variability`]
-//! shares it among all places, as empirical Bayes estimates of variances do (Smyth, Linear models
-//! and empirical Bayes methods, 2004).
+//! Latencies have heavy tails, neighbouring requests are alike, and a rare operation runs only a
+//! few times. Three rank statistics are therefore tested, each within strata of requests that do
+//! the same. One is the sum of ranks. The others detect a change in a part of the requests: they
+//! count observations among the slowest tenth and among the slowest fiftieth. Their permutation
+//! distributions are exact for few requests ([`crate::statistics::stratified`]).
+//!
+//! Requests are not an independent sample of a period. The variance of each statistic is therefore
+//! inflated by the ratio of its variation between slices of one period to that of independent
+//! requests. One place alone allows no good estimate of this ratio. [`Variability`] combines it
+//! with the estimate from all places, as empirical Bayes estimates of variances do (Smyth, Linear
+//! models and empirical Bayes methods, 2004).
 
 mod aligned;
 mod variability;
@@ -25,10 +27,11 @@ use crate::statistics::{
     Share, fisher_two_sided, is_testable, normal_deviation, normal_two_sided, student_two_sided,
 };
 
-/// Time at a place in one request.
+/// Time at one place in one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observation {
-    /// Stratum of requests that do the same there; only these are compared.
+    /// Number of the stratum. Only requests that do the same at the place share a stratum and are
+    /// compared.
     pub(super) stratum: u32,
     pub(super) period: Period,
     /// Start of the request, in nanoseconds since the Unix epoch.
@@ -36,26 +39,26 @@ pub(super) struct Observation {
     pub(super) time_ns: f32,
 }
 
-/// Maximum number of time slices of a period's observations.
+/// Maximum number of time slices of one period.
 const SLICES_MAX: usize = 12;
 /// Approximate minimum number of observations of a slice.
 const SLICE_ROWS_MIN: usize = 6;
-/// Minimum number of slices for an estimate of the variability between slices.
+/// Minimum number of slices that allows an estimate of the variation between slices.
 const SLICES_KNOWN_MIN: usize = 5;
 /// Fractions of all observations that count as the slowest.
 const SLOWEST: [f64; 2] = [0.1, 0.02];
-/// Minimum number of slow observations for a test.
+/// Minimum number of slow observations that allows a test.
 const SLOW_MIN: usize = 4;
 /// Shares of the permitted error rate: one half for ranks, a quarter for each fraction of the
 /// slowest.
 const SHARES: [f64; 3] = [0.5, 0.25, 0.25];
-/// Minimum distance of a change from chance, in deviations, without its most extreme slice.
+/// Minimum number of standard deviations that a change must keep without its most extreme slice.
 const WITHOUT_ONE_MIN: f64 = 2.0;
 
 /// Rank statistics of the observations of one place.
 #[derive(Clone, Debug)]
 pub(super) struct RankEvidence {
-    /// Number of observations of each period in strata that both periods have.
+    /// Number of observations of each period, in strata with observations of both periods.
     pub(super) rows: [usize; 2],
     slices: [usize; 2],
     /// Statistics of ranks, of the slowest tenth and of the slowest fiftieth.
@@ -72,7 +75,7 @@ struct Statistic {
     /// Standard deviations from the mean of its permutation distribution; positive if the later
     /// period is slower.
     deviations: f64,
-    /// Deviations without the slice that contributes most.
+    /// Standard deviations that remain without the slice that contributes most.
     without_one: f64,
     /// For each period, the ratio of the variation between slices to the variation under
     /// independence.
@@ -134,8 +137,8 @@ impl RankEvidence {
         })
     }
 
-    /// Smallest p-value that this many observations of each period can reach: all of one below all
-    /// of the other.
+    /// Returns the smallest p-value that this many observations of each period can reach, which is
+    /// when all of one period are slower than all of the other.
     pub(super) fn least_p_value([before, after]: [usize; 2]) -> f64 {
         let stratum = ShareStratum {
             with: after as u64,
@@ -145,9 +148,9 @@ impl RankEvidence {
         shares_two_sided(&[stratum], after as u64).unwrap_or(0.0)
     }
 
-    /// Computes evidence that more or fewer requests have a property. `has` holds the property of
-    /// sampled requests, in order of time; `with` and `of` are the numbers of all requests. `None`
-    /// if all or none have the property.
+    /// Computes evidence that more or fewer requests have a property. `has` tells for each sampled
+    /// request, in order of time, if it has the property. For each period, `with` is the number of
+    /// requests that have it, and `of` that of all requests. Returns `None` if all or none have it.
     pub(super) fn of_shares(
         has: &[(Period, bool)],
         with: [u64; 2],
@@ -195,13 +198,14 @@ impl RankEvidence {
         })
     }
 
-    /// Mean number of observations per slice.
+    /// Returns the mean number of observations per slice.
     fn rows_per_slice(&self) -> f64 {
         (self.rows[0] + self.rows[1]) as f64 / (self.slices[0] + self.slices[1]) as f64
     }
 
-    /// Returns the probability of such a difference without a change, for places that vary like
-    /// this.
+    /// Tests for a change, given the variability of all places. The most significant statistic
+    /// decides, with its p-value corrected for its share of the error rate. A statistic that
+    /// depends on a single slice has a p-value of 1.
     pub(super) fn verdict(&self, variability: &Variability) -> RankTest {
         let of = |statistic: &Statistic| {
             let (inflation, freedom) = variability.inflation(self, statistic);
@@ -235,8 +239,8 @@ impl RankEvidence {
 }
 
 impl Statistic {
-    /// Sum of the later period's centred scores; `exact` replaces its deviation if a better value
-    /// is known.
+    /// Computes a statistic from the sum of the later period's centred scores. `exact`, if known,
+    /// replaces the magnitude of its deviations. Returns `None` if the scores do not vary.
     fn of(
         rows: &[AlignedObservation],
         scores: &[f64],
@@ -274,11 +278,11 @@ impl Statistic {
     }
 }
 
-/// Returns the sum without the slice that contributes most to it. Periods with few slices keep all
-/// of them.
+/// Returns the magnitude of the sum without the slice that contributes most to it. Ignores periods
+/// with fewer than [`SLICES_KNOWN_MIN`] slices.
 fn without_one(rows: &[AlignedObservation], scores: &[f64], slices: [usize; 2], sum: f64) -> f64 {
-    // The earlier period's scores contribute with the opposite sign; all of them together cancel
-    // the later's.
+    // The centred scores of both periods add up to zero, so those of the earlier period contribute
+    // with the opposite sign.
     let mut most = 0.0f64;
     for period in [Period::Before, Period::After] {
         let count = slices[period as usize];
@@ -306,9 +310,9 @@ fn without_one(rows: &[AlignedObservation], scores: &[f64], slices: [usize; 2], 
     sum.abs() - most
 }
 
-/// Variance inflation: the variance of a period's scores between its slices, divided by that of
-/// independent scores. Takes correlated neighbours into account (Newey and West, 1987, with one
-/// lag). `None` if there are too few slices.
+/// Returns the variance inflation: the variance of a period's scores between its slices, divided by
+/// that of independent scores. Takes correlated neighbouring slices into account (Newey and West,
+/// 1987, with one lag). Returns `None` if there are too few slices, or if the scores do not vary.
 fn inflation(
     rows: &[AlignedObservation],
     scores: &[f64],
@@ -340,8 +344,9 @@ fn inflation(
     Some(slices / (slices - 1.0) * (between + alike.max(0.0)) / squares)
 }
 
-/// Squared difference of mean ranks between the halves of each period, and its expectation under
-/// independence, both in units of the variance of ranks.
+/// Returns, for each period, the squared difference of mean ranks between its halves, and its
+/// expectation under independence. Both are in units of the variance of ranks. `None` if a period
+/// has too few observations.
 fn halves(
     rows: &[AlignedObservation],
     scores: &[f64],

@@ -8,7 +8,7 @@ use super::{CompareSettings, OfRoot};
 use crate::statistics::benjamini_hochberg;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Variability of places, and their evidence over all root operations together.
+/// Variability of all places, and the evidence of places over several root operations.
 struct PlaceEvidence {
     variability: Variability,
     /// Evidence of places that occur in requests of more than one root operation.
@@ -61,29 +61,29 @@ pub struct TooFew {
     pub place: Place,
     /// Number of requests that reach the place, for each period.
     pub requests: [usize; 2],
-    /// Contribution to the mean latency of its root operation's requests, in nanoseconds.
+    /// Contribution to the change of the mean latency of its root operation's requests, in
+    /// nanoseconds.
     pub contribution_ns: f64,
-    /// Number of requests of each period that would suffice if all of one took longer than all of
-    /// the other.
+    /// Number of requests of each period that would suffice if all of one period took longer than
+    /// all of the other; at most 64.
     pub needed: usize,
 }
 
 /// Result of judging all places.
 #[derive(Debug, Default)]
 pub(super) struct ChangedPlaces {
-    /// Corrected probabilities of places that changed by more than chance, keyed by (root
-    /// operation, place).
+    /// Q-values of the places that changed significantly, keyed by (root operation, place).
     pub(super) changed: BTreeMap<(usize, usize), f64>,
     pub(super) too_few: Vec<TooFew>,
 }
 
-/// Factor of change that is plain to see.
+/// Minimum factor by which an undecided place must have changed to be listed as [`TooFew`].
 const PLAIN_FACTOR: f64 = 2.0;
 
 /// Judges the places of all root operations.
 ///
-/// A place is tested in the requests of each root operation, and over all of them: a small change
-/// in every root operation only shows in all of them together.
+/// A place is tested in the requests of each root operation and in those of all root operations
+/// together. A small change in every root operation shows only in all of them together.
 pub(super) fn changed_places(
     roots: &[OfRoot<'_>],
     places: &[Place],
@@ -104,7 +104,7 @@ pub(super) fn changed_places(
                 .map(|evidence| evidence.verdict(&judged.variability))
                 .filter(|verdict| verdict.is_slower == is_slower)
                 .map(|verdict| verdict.p_value);
-            // Two tests if there is more than one root operation.
+            // A place of several root operations is tested twice.
             let tests = if judged.over_roots.contains_key(place) {
                 2.0
             } else {
@@ -115,7 +115,7 @@ pub(super) fn changed_places(
         }
     }
     let p_values: Vec<f64> = tested.iter().map(|(_, p_value)| *p_value).collect();
-    // Level from which a single change is more than chance.
+    // Maximum p-value at which a single change among all tested ones is significant.
     let level = settings.false_discoveries / tested.len().max(1) as f64;
     let mut found = ChangedPlaces::default();
     for ((key, _), q_value) in tested.iter().zip(benjamini_hochberg(&p_values)) {
@@ -141,5 +141,5 @@ pub(super) fn changed_places(
     found
 }
 
-/// Upper bound of the requests of each period that separate two samples without overlap.
+/// Maximum of [`TooFew::needed`].
 const NEEDED_MAX: usize = 64;

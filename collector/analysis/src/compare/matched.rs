@@ -1,8 +1,8 @@
 //! Matches similar requests of both periods, so that their times can be compared.
 //!
-//! Requests of one category are similar. Where there are many structures (loops over data, retries,
-//! caches), most of them have few requests; these are compared place by place
-//! ([`super::response`]).
+//! Requests of one category are similar. If loops over data, retries or caches cause many
+//! structures, most categories have few requests. [`super::response`] compares those place by
+//! place.
 
 use super::rows::{Row, Rows};
 use crate::flow::{CategoryId, EdgeId, FlowCategory, RootFlows};
@@ -15,15 +15,15 @@ pub(super) struct CategoryPair<'a> {
     pub(super) id: Option<CategoryId>,
     /// Number of requests in each period.
     pub(super) requests: [u64; 2],
-    /// Sum of their latencies in nanoseconds.
+    /// Sum of the requests' latencies in each period, in nanoseconds.
     pub(super) latency_ns: [f64; 2],
-    /// Sum of their times by edge.
+    /// Sum of the requests' times on each edge in each period, in nanoseconds.
     edges_ns: [BTreeMap<EdgeId, f64>; 2],
-    /// Sampled requests.
+    /// Sampled requests of both periods; empty for the remainder.
     pub(super) rows: Vec<Row<'a>>,
 }
 
-/// Minimum number of requests in each period for comparing a category by itself.
+/// Minimum number of requests in each period for a category to be compared on its own.
 pub(super) const REQUESTS_MIN: u64 = 3;
 
 impl CategoryPair<'_> {
@@ -45,7 +45,7 @@ impl CategoryPair<'_> {
         }
     }
 
-    /// Edges of either period.
+    /// Returns the edges that requests of either period use.
     pub(super) fn edges(&self) -> BTreeSet<EdgeId> {
         self.edges_ns
             .iter()
@@ -53,7 +53,7 @@ impl CategoryPair<'_> {
             .collect()
     }
 
-    /// Mean time on an edge.
+    /// Returns the mean time on an edge in a period, in nanoseconds.
     pub(super) fn edge_ns(&self, period: usize, edge: EdgeId) -> f64 {
         let sum = self.edges_ns[period]
             .get(&edge)
@@ -62,17 +62,18 @@ impl CategoryPair<'_> {
         sum / self.requests[period].max(1) as f64
     }
 
-    /// Change of the mean time on an edge.
+    /// Returns the change of the mean time on an edge, in nanoseconds.
     pub(super) fn edge_change_ns(&self, edge: EdgeId) -> f64 {
         self.edge_ns(1, edge) - self.edge_ns(0, edge)
     }
 
-    /// Fraction of the root operation's earlier requests in this category.
+    /// Returns the fraction of the root operation's earlier requests that are in this category.
+    /// `requests` holds the root operation's requests in each period.
     pub(super) fn share_before(&self, requests: [u64; 2]) -> f64 {
         self.requests[0] as f64 / requests[0].max(1) as f64
     }
 
-    /// Mean latency.
+    /// Returns the mean latency in a period, in nanoseconds.
     pub(super) fn mean_ns(&self, period: usize) -> f64 {
         self.latency_ns[period] / self.requests[period].max(1) as f64
     }
@@ -81,8 +82,8 @@ impl CategoryPair<'_> {
 /// Requests of both periods, matched by category.
 #[derive(Debug)]
 pub(super) struct Alike<'a> {
-    /// Categories with at least `REQUESTS_MIN` requests in each period, then the remainder, whose id
-    /// is `None`.
+    /// Categories with at least [`REQUESTS_MIN`] requests in each period, then the remainder, whose
+    /// id is `None`.
     pub(super) matched: Vec<CategoryPair<'a>>,
     /// Sampled requests of the categories in the remainder.
     pub(super) small: Vec<(CategoryId, Vec<Row<'a>>)>,

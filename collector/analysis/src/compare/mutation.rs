@@ -1,4 +1,4 @@
-//! Categories of requests that changed.
+//! Mutations: categories of requests that changed.
 
 use super::OfRoot;
 use super::matched::CategoryPair;
@@ -14,13 +14,13 @@ use std::sync::Arc;
 /// Kind of change of a category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MutationKind {
-    /// Requests of the same structure have another response time.
+    /// Requests of this structure became slower or faster.
     ResponseTime,
-    /// Requests have this structure more often.
+    /// Requests have this structure more often than before.
     Structural,
 }
 
-/// Time on an edge, in requests of a category.
+/// Change of the time on one edge, in requests of one category.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EdgeChange {
     /// The edge.
@@ -29,22 +29,22 @@ pub struct EdgeChange {
     pub before_ns: f64,
     /// Mean time on critical paths in the later period, in nanoseconds.
     pub after_ns: f64,
-    /// Probability of distributions as different as these if nothing has changed (Kolmogorov and
+    /// P-value of the difference between the distributions of both periods (Kolmogorov and
     /// Smirnov).
     pub p_value: f64,
-    /// True if the edge is responsible for making this category's requests slower or faster.
+    /// True if the edge belongs to a place that made this category's requests slower or faster.
     pub is_responsible: bool,
 }
 
 impl EdgeChange {
-    /// Change of the mean time.
+    /// Returns the change of the mean time, in nanoseconds.
     pub fn change_ns(&self) -> f64 {
         self.after_ns - self.before_ns
     }
 }
 
-/// A category that changed. A category that is both slower and more frequent yields two of these:
-/// virtual categories (§5.3).
+/// A category that changed. A category that became both slower and more frequent yields two
+/// mutations (virtual categories, §5.3).
 #[derive(Clone, Debug)]
 pub struct Mutation {
     /// Kind of change.
@@ -53,13 +53,13 @@ pub struct Mutation {
     pub root: String,
     /// The category.
     pub category: CategoryId,
-    /// Its structure.
+    /// Structure of the category; `None` if it is unknown.
     pub shape: Option<Arc<Shape>>,
-    /// Contribution to the mean latency of all requests, in nanoseconds.
+    /// Contribution to the change of the mean latency of all requests, in nanoseconds.
     pub contribution_ns: f64,
-    /// Probability of such a change if nothing has changed.
+    /// P-value of the change.
     pub p_value: f64,
-    /// Probability of such a change, corrected for the number of categories tested.
+    /// P-value of the change, corrected for the number of categories tested.
     pub q_value: f64,
     /// Number of requests in each period.
     pub requests: [u64; 2],
@@ -69,15 +69,15 @@ pub struct Mutation {
     pub edges: Vec<EdgeChange>,
     /// Possible former structures of a structural mutation's requests, the most similar first.
     pub precursors: Vec<Precursor>,
-    /// Causes of the mutation, as indices into the list.
+    /// Causes of the mutation, as indices into [`Comparison::causes`](super::Comparison::causes).
     pub causes: Vec<usize>,
 }
 
-/// Minimum fraction of a category's change that counts as due to a place.
+/// Minimum fraction of a category's change that a place must contribute to be responsible for it.
 const PART_MIN: f64 = 0.2;
 
-/// Categories whose requests are slower or faster by one of these places; `cause_of` maps places to
-/// causes.
+/// Finds the categories whose requests became slower or faster because of a place that has a cause.
+/// `cause_of` maps (root operation, place) to the index of the cause.
 pub(super) fn response_mutations(
     roots: &[OfRoot<'_>],
     places: &Places,
@@ -190,7 +190,8 @@ fn edges(
     changes
 }
 
-/// P-value of the hypothesis that the values of both periods have one distribution.
+/// Returns the p-value of the hypothesis that the values of both periods have the same
+/// distribution.
 fn compared(values: impl Iterator<Item = (Period, u64)>) -> f64 {
     let mut of: [Vec<u64>; 2] = [Vec::new(), Vec::new()];
     values.for_each(|(period, value)| of[period as usize].push(value));

@@ -1,16 +1,16 @@
-//! A change in a part of the later requests only. A property of every second user is present in
-//! both periods alike; a property that separates the periods does not show which requests are
-//! affected.
+//! Determines which of the later requests changed, if only a part of them did. An explanation must
+//! then separate these from the other later requests. Separating the periods is not enough: a
+//! property of every second user, for example, is equally frequent in both.
 //!
-//! The times of both periods are split where the fractions beyond differ most: at the point of the
-//! Kolmogorov–Smirnov statistic.
+//! The boundary is the time beyond which the fractions of the two periods' requests differ most,
+//! the point of the Kolmogorov–Smirnov statistic.
 
-/// Boundary between the times of later requests that earlier ones had as well, and those that
-/// hardly any earlier request had.
+/// Boundary between times that earlier requests had as well, and times that few earlier requests
+/// had.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PartialChange {
-    /// Boundary in ns: changed requests take longer than this (or less, if they became faster).
+    /// Boundary in ns. Changed requests take longer than this, or less if they became faster.
     pub boundary_ns: f64,
     /// True if changed requests take longer.
     pub is_slower: bool,
@@ -18,16 +18,17 @@ pub struct PartialChange {
     pub shares: [f64; 2],
 }
 
-/// Minimum excess of the later fraction over the earlier one; below it, the change is negligible.
+/// Minimum excess of the later fraction over the earlier one. A smaller change is negligible.
 const EXCESS_MIN: f64 = 0.02;
-/// Maximum fraction of the requests beyond that would be there without the change.
+/// Maximum ratio of the earlier fraction beyond the boundary to the later one.
 const UNCHANGED_MAX: f64 = 0.25;
-/// If a larger fraction of the later requests is beyond, the change affects all of them.
+/// Maximum fraction of the later requests beyond the boundary. With more, the change is not
+/// partial.
 const SHARE_MAX: f64 = 0.9;
 
 impl PartialChange {
-    /// Finds the boundary in the times of earlier and of later requests, in ns. `None` if nothing
-    /// changed, or all did.
+    /// Finds the boundary from the times of earlier and of later requests, in ns. Returns `None` if
+    /// no requests changed, or nearly all.
     pub(super) fn of([mut earlier, mut later]: [Vec<f64>; 2]) -> Option<PartialChange> {
         let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
         if earlier.is_empty() || later.is_empty() {
@@ -52,7 +53,7 @@ impl PartialChange {
         })
     }
 
-    /// Reports whether a time is that of a changed request.
+    /// Reports whether a request with this time is a changed one.
     pub fn holds(&self, time_ns: f64) -> bool {
         if self.is_slower {
             time_ns > self.boundary_ns
@@ -62,8 +63,8 @@ impl PartialChange {
     }
 }
 
-/// Time beyond which the fractions of both sorted lists differ most (the largest of equal ones),
-/// with these fractions.
+/// Returns the time beyond which the fractions of both sorted lists differ most, and these
+/// fractions. Of several such times, returns the largest.
 fn parting(earlier: &[f64], later: &[f64]) -> (f64, [f64; 2]) {
     let (mut at_earlier, mut at_later) = (0, 0);
     let mut best = (f64::NEG_INFINITY, i128::MIN, [1.0, 1.0]);

@@ -1,10 +1,9 @@
-//! Places that spend time: an operation itself, or the link between two services.
+//! Places: the consumers of time, which are operations and the links between services.
 //!
-//! A client span only waits for its server: its time, without that of the server's span, is spent
-//! between the two. Some sources record which spans are clients; for others, behaviour decides: a
-//! span that only ever has children of other services, and no work between two of them, hands a
-//! call over and waits. Such a client is no place of its own: the caller is the operation around
-//! it.
+//! A client span only waits for its server. Its time, without that of the server's span, is spent
+//! on the link between the two. Some sources record which spans are clients. Other spans count as
+//! clients if all their children are of other services and they do no work between two children. A
+//! client is not a place of its own: the caller of its link is the operation around it.
 
 use crate::flow::{EdgeId, EdgeTable, FlowEdge, Operation};
 use crate::task_path;
@@ -12,12 +11,13 @@ use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A place that spends time.
+/// A consumer of time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
-    /// An operation that works, or waits for something that was not recorded.
+    /// An operation that works, or that waits for unrecorded work.
     Own(Operation),
-    /// The link between a calling operation and the called one: networks, and queues at either end.
+    /// The link between a calling operation and the called one: the network, and queues at either
+    /// end.
     Link {
         /// Calling operation.
         caller: Operation,
@@ -27,8 +27,8 @@ pub enum Place {
 }
 
 impl Place {
-    /// Operation that answers for the place unless more is known; for a link the callee, as its
-    /// answer is late.
+    /// Returns the operation that is responsible for the place by default. For a link, that is the
+    /// callee.
     pub fn operation(&self) -> &Operation {
         match self {
             Place::Own(operation)
@@ -39,7 +39,7 @@ impl Place {
     }
 }
 
-/// Places of all edges.
+/// Places of all edges, numbered.
 #[derive(Debug)]
 pub(super) struct Places {
     of_edges: Vec<usize>,
@@ -48,8 +48,8 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Determines the places of these edges; `is_client` reports which operations are recorded as
-    /// clients.
+    /// Determines the places of these edges. `is_client` reports whether an operation is recorded
+    /// as a client.
     pub(super) fn of(edges: &EdgeTable, is_client: &dyn Fn(&Operation) -> bool) -> Places {
         let clients = clients(edges, is_client);
         let mut known: BTreeMap<Place, usize> = BTreeMap::new();
@@ -71,7 +71,7 @@ impl Places {
         }
     }
 
-    /// Operations that are clients anywhere.
+    /// Returns the operations that are clients in any task.
     pub(super) fn client_operations(&self) -> BTreeSet<Operation> {
         self.clients
             .keys()
@@ -79,12 +79,12 @@ impl Places {
             .collect()
     }
 
-    /// Number of an edge's place.
+    /// Returns the number of an edge's place.
     pub(super) fn number(&self, edge: EdgeId) -> usize {
         self.of_edges[edge.0 as usize]
     }
 
-    /// Edges of the places that `is_one` accepts.
+    /// Returns the edges of the places that `is_one` accepts.
     pub(super) fn edges_of(&self, is_one: &dyn Fn(usize) -> bool) -> Vec<EdgeId> {
         let numbered = self.of_edges.iter().zip(0..);
         numbered
@@ -93,13 +93,13 @@ impl Places {
             .collect()
     }
 
-    /// Every place, by number.
+    /// Returns all places, by number.
     pub(super) fn all(&self) -> &[Place] {
         &self.places
     }
 }
 
-/// Facts about a task's edges.
+/// Properties of a task, collected from its edges.
 #[derive(Default)]
 struct TaskEdges {
     callees: BTreeSet<Operation>,
@@ -107,7 +107,7 @@ struct TaskEdges {
     works_between: bool,
 }
 
-/// Client tasks, each with the operations that it calls.
+/// Returns the client tasks, each with the operations of other services that it calls.
 fn clients(
     edges: &EdgeTable,
     is_client: &dyn Fn(&Operation) -> bool,
@@ -132,8 +132,8 @@ fn clients(
             let operation = FlowEdge::operation_of(task);
             let waits_only =
                 !seen.callees.is_empty() && !seen.works_between && !seen.has_own_children;
-            // A root that hands over every request is a proxy or a browser: its own time belongs to
-            // it.
+            // A root that only calls other services is a proxy or a browser. It does not count as a
+            // client, so its own time is attributed to it.
             is_inner(task) && (waits_only || (is_client(&operation) && !seen.callees.is_empty()))
         })
         .map(|(task, seen)| (task, seen.callees))
@@ -150,7 +150,7 @@ fn place(edge: &FlowEdge, clients: &FxHashMap<Arc<str>, BTreeSet<Operation>>) ->
     let Some(callee) = child.or_else(only) else {
         return Place::Own(own);
     };
-    // The operation around the client, and around clients that enclose it.
+    // The caller is the innermost operation around the client that is not a client itself.
     let mut task = &*edge.task;
     let mut caller = own;
     while let Some(at) = task.rfind(task_path::JOINT) {

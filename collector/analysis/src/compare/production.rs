@@ -1,11 +1,11 @@
-//! Productions: the calls that each operation makes, operation by operation.
+//! Productions: the behaviour of each operation when it runs.
 //!
-//! A request's structure changes because some operation acts differently. Productions are counted
-//! among the requests in which an operation runs at all, apart from the number of these requests
-//! and from their other operations. A rare operation that acts differently every time is therefore
-//! as plain as a frequent one, and another mix of requests changes nothing. (In terms of grammars,
-//! these are productions, and requests are derivations; Pinpoint, Spectroscope §2.2, counts them
-//! likewise.)
+//! A request's structure changes because an operation behaves differently. The frequency of a
+//! production is its share of the requests in which the operation runs. It does not depend on the
+//! number of these requests or on their other operations. A rare operation that changed is
+//! therefore as visible as a frequent one, and another mix of requests has no effect. The name
+//! comes from grammars, in which requests would be derivations. Pinpoint (Spectroscope §2.2) counts
+//! productions in this way too.
 
 use super::divergence::PathDifference;
 use super::evidence::RankEvidence;
@@ -15,22 +15,22 @@ use rustc_hash::FxHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
-/// An operation and its caller.
+/// An operation and its caller, which is `None` for the root operation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct CalledOperation {
     pub(super) caller: Option<Operation>,
     pub(super) operation: Operation,
 }
 
-/// Behaviour of an operation: whether it fails, and its calls, in stages. Failures of a callee
-/// count for the callee only.
+/// Behaviour of an operation: whether it fails, and its calls, in stages. A failure of a callee is
+/// part of the callee's production only.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Production {
     pub(super) fails: bool,
     pub(super) stages: Vec<Vec<Call>>,
 }
 
-/// A call, or several equal ones.
+/// Calls of one operation within a stage, combined.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Call {
     pub(super) operation: Operation,
@@ -40,7 +40,7 @@ pub(super) struct Call {
 impl Production {
     fn of(shape: &Shape) -> Production {
         let stages = shape.stages.iter().map(|stage| {
-            // Differences further inside belong to the callees.
+            // Differences inside a callee belong to the callee's own productions.
             let mut calls: BTreeMap<Operation, Repeats> = BTreeMap::new();
             for part in stage {
                 let called = part.shape.operation.clone();
@@ -60,12 +60,12 @@ impl Production {
         }
     }
 
-    /// Every call, in order.
+    /// Iterates over the calls, in order of execution.
     pub(super) fn calls(&self) -> impl DoubleEndedIterator<Item = &Call> {
         self.stages.iter().flatten()
     }
 
-    /// First difference from the former production.
+    /// Returns the difference from the former production `before`.
     pub(super) fn difference(&self, before: &Production) -> PathDifference {
         match (before.fails, self.fails) {
             (false, true) => return PathDifference::Fails,
@@ -102,9 +102,9 @@ impl Production {
         }
     }
 
-    /// Returns the call that followed this production's last call in `before`, if this production
-    /// equals `before` up to there: the operation was broken off. A loop that ends early continues
-    /// with itself.
+    /// Returns the call of `before` that follows the last call of this production, if this
+    /// production breaks `before` off. It does if `before` contains all its calls up to that point,
+    /// at least as often. If the last call is a loop that ended early, returns the looping call.
     pub(super) fn goes_on_with<'a>(&self, before: &'a Production) -> Option<&'a Operation> {
         let last = self.calls().next_back()?;
         let old: Vec<&Call> = before.calls().collect();
@@ -126,20 +126,19 @@ impl Production {
         old.get(at + 1).map(|next| &next.operation)
     }
 
-    /// Operation of the last call.
+    /// Returns the operation of the last call, or `None` without calls.
     pub(super) fn last(&self) -> Option<&Operation> {
         self.calls().next_back().map(|call| &call.operation)
     }
 
-    /// Number of calls by which the two differ.
+    /// Returns the number of calls that only one of the two has, plus 1 if only one fails.
     pub(super) fn distance(&self, other: &Production) -> usize {
         let set = |of: &Production| of.calls().cloned().collect::<BTreeSet<_>>();
         set(self).symmetric_difference(&set(other)).count() + usize::from(self.fails != other.fails)
     }
 }
 
-/// Puts a sum of buckets into the bucket of its middle; such sums may add up to more than the
-/// actual number.
+/// Rounds a sum of bucketed numbers of repeats to the bucket of its middle.
 fn rounded(repeats: Repeats) -> Repeats {
     if repeats.from == repeats.to || repeats.to == u32::MAX {
         return repeats;
@@ -147,7 +146,7 @@ fn rounded(repeats: Repeats) -> Repeats {
     crate::flow::Fold::Buckets.repeats((repeats.from as usize + repeats.to as usize) / 2)
 }
 
-/// Productions of all operations of a structure.
+/// Returns the productions of all operations of a structure.
 fn productions(shape: &Shape) -> BTreeMap<CalledOperation, BTreeSet<Production>> {
     let mut found = BTreeMap::new();
     add_productions(shape, None, &mut found);
@@ -175,8 +174,8 @@ fn add_productions(
     }
 }
 
-/// Merges the productions of a client regardless of the server it calls: one name of clients may
-/// stand for calls of many servers, and the caller chooses which one.
+/// Merges the productions of a client that have the same number of calls and the same outcome.
+/// Clients of many servers may share one name, and their caller chooses the server.
 fn of_client(
     known: BTreeMap<Production, BTreeSet<CategoryId>>,
 ) -> BTreeMap<Production, BTreeSet<CategoryId>> {
@@ -189,7 +188,7 @@ fn of_client(
     merged.into_values().collect()
 }
 
-/// Digest of the number of runs and the calls of each operation of a structure.
+/// Returns a digest of the productions and the number of runs of each operation of a structure.
 pub(super) fn local_structure(shape: &Shape) -> BTreeMap<Operation, u64> {
     let mut found: BTreeMap<Operation, FxHasher> = BTreeMap::new();
     for (called, productions) in productions(shape) {
@@ -204,7 +203,8 @@ pub(super) fn local_structure(shape: &Shape) -> BTreeMap<Operation, u64> {
     finished.collect()
 }
 
-/// Adds the maximum number of runs of each operation, if the structure itself runs `times` times.
+/// Adds the maximum number of runs of each operation to `runs`, if the structure itself runs
+/// `times` times.
 fn count_runs(shape: &Shape, times: u64, runs: &mut BTreeMap<Operation, u64>) {
     *runs.entry(shape.operation.clone()).or_default() += times;
     for part in shape.parts() {
@@ -216,7 +216,7 @@ fn count_runs(shape: &Shape, times: u64, runs: &mut BTreeMap<Operation, u64>) {
     }
 }
 
-/// A production of an operation, and its frequency.
+/// A production of an operation, and its frequency in each period.
 #[derive(Clone, Debug)]
 pub(super) struct ProductionChange {
     pub(super) production: Production,
@@ -232,8 +232,8 @@ impl ProductionChange {
     }
 }
 
-/// A property of productions. If one thing about an operation with many productions changes, some
-/// productions become slightly more frequent and others less; their common property shows the
+/// A property of productions. If one aspect of an operation with many productions changes, some
+/// productions become slightly more frequent and others less. Their common property shows the
 /// change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Feature {
@@ -245,7 +245,8 @@ pub(super) enum Feature {
     Calls(Operation),
     /// The operation makes this call at least this many times.
     CallsOften(Operation, u32),
-    /// The operation has exactly this production, given by its index in the list.
+    /// The operation has exactly this production, given by its index in
+    /// [`OperationChange::productions`].
     Exactly(usize),
 }
 
@@ -263,7 +264,7 @@ impl Feature {
         }
     }
 
-    /// Features that some of these productions have.
+    /// Returns the features that any of these productions has.
     fn all(productions: &[ProductionChange]) -> BTreeSet<Feature> {
         let mut found = BTreeSet::new();
         for (at, change) in productions.iter().enumerate() {
@@ -295,7 +296,7 @@ pub(super) struct FeatureChange {
     pub(super) feature: Feature,
     /// Fractions of the requests in which the operation runs, for each period.
     pub(super) shares: [f64; 2],
-    /// Productions with the feature, as indices into the list.
+    /// Productions with the feature, as indices into [`OperationChange::productions`].
     pub(super) productions: BTreeSet<usize>,
     pub(super) evidence: RankEvidence,
 }
@@ -305,7 +306,8 @@ impl FeatureChange {
         self.shares[1] - self.shares[0]
     }
 
-    /// Reports whether hardly any earlier request had the property that later requests have.
+    /// Reports whether the change is new behaviour: few earlier requests had the feature, or lacked
+    /// it if it became rarer.
     pub(super) fn is_new(&self) -> bool {
         let [before, after] = if self.gain() > 0.0 {
             self.shares
@@ -315,7 +317,8 @@ impl FeatureChange {
         before <= NEW_BEFORE_MAX * after
     }
 
-    /// Reports whether a feature is new or gone: hardly any request of one period has it.
+    /// Reports whether few requests of one period have the feature, or few lack it, compared with
+    /// the other period.
     pub(super) fn is_plain(&self) -> bool {
         let of =
             |[before, after]: [f64; 2]| before.min(after) <= NEW_BEFORE_MAX * before.max(after);
@@ -323,27 +326,27 @@ impl FeatureChange {
     }
 }
 
-/// Maximum ratio of the earlier to the later frequency of a new production; a production that
-/// merely became more frequent is the users' choice.
+/// Maximum ratio of the earlier to the later frequency of new behaviour. Existing behaviour that
+/// became more frequent may be the users' choice.
 const NEW_BEFORE_MAX: f64 = 0.25;
-/// Minimum frequency of a production as a feature of its own; rarer ones only count by properties
-/// that they share with others.
+/// Minimum frequency of a production for [`Feature::Exactly`]. Rarer productions count only by
+/// properties that they share with others.
 const EXACT_MIN: f64 = 0.05;
 
-/// An operation in the requests of a root operation, and its productions.
+/// An operation in the requests of one root operation, and the changes of its productions.
 #[derive(Clone, Debug)]
 pub(super) struct OperationChange {
     pub(super) called: CalledOperation,
-    /// Fractions of the root operation's requests in which it runs, for each period.
+    /// Fractions of the root operation's requests in which the operation runs, for each period.
     pub(super) runs: [f64; 2],
     pub(super) productions: Vec<ProductionChange>,
     pub(super) features: Vec<FeatureChange>,
 }
 
-/// Minimum number of requests of each period for comparing an operation.
+/// Minimum number of requests of each period in which an operation must run to be compared.
 const REQUESTS_MIN: u64 = 4;
 
-/// Changes in the productions of each operation.
+/// Computes the changes in the productions of each operation that has more than one.
 pub(super) fn operation_changes(
     (before, after): (&RootFlows, &RootFlows),
     rows: &Rows<'_>,

@@ -1,10 +1,10 @@
-//! Changes of the response time, place by place.
+//! Computes changes of the response time, place by place.
 //!
-//! The mean latency of a root operation's requests is the sum, over categories and places, of the
-//! share of requests times the mean time on the critical path. A place's time is compared only
-//! between requests that do the same there: those of one category or, if a category has too few
-//! requests, those in which the operation makes the same calls. So a mix of many structures neither
-//! hides a change nor looks like one.
+//! The mean latency of a root operation's requests is a sum over categories and places: the share
+//! of requests times the mean time on the critical path. A place's time is compared only between
+//! requests that do the same at the place. These are the requests of one category. If a category
+//! has too few requests, they are those in which the place's operation makes the same calls. A mix
+//! of many structures therefore neither hides a change nor looks like one.
 
 use super::evidence::{Observation, RankEvidence};
 use super::matched::{Alike, REQUESTS_MIN};
@@ -19,22 +19,25 @@ use std::sync::Arc;
 /// Change of a place's time in the requests of one root operation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PlaceChange {
-    /// Contribution to the mean latency of the root operation's requests, by category; `None`
-    /// stands for the categories that are too small.
+    /// Contribution to the change of the mean latency of the root operation's requests, by
+    /// category. The key `None` combines all categories with too few requests.
     pub(super) contributions_ns: BTreeMap<Option<CategoryId>, f64>,
-    /// Contribution of the place to the mean latency of these requests in the earlier period.
+    /// Contribution of the place to the mean latency of the root operation's earlier requests.
     pub(super) before_ns: f64,
-    /// Standard error of the contribution, from time slices; `None` if there are too few.
+    /// Standard error of [`contribution_ns`](Self::contribution_ns), from time slices; `None` if
+    /// there are too few slices.
     pub(super) error_ns: Option<f64>,
-    /// Mean latency of the requests that reach the place, over the same requests as `before_ns`.
+    /// Total latency of the earlier requests that reach the place, divided by the number of all
+    /// earlier requests of the root operation.
     pub(super) latency_ns: f64,
-    /// Fraction of the later requests that reach the place.
+    /// Fraction of the root operation's later requests that reach the place.
     pub(super) runs: f64,
-    /// Fraction of the mean's change that remains without the few slowest requests of each period.
+    /// Fraction (0 to 1) of the mean's change that remains if the few slowest requests of each
+    /// period are clipped.
     pub(super) robust: f64,
     /// Fraction of the requests that reach the place whose time there changed.
     pub(super) affected: f64,
-    /// Times of single requests, for the test.
+    /// Times of single requests at the place, for the test.
     pub(super) observations: Vec<Observation>,
     /// Evidence from the observations; `None` if no requests can be compared.
     pub(super) evidence: Option<RankEvidence>,
@@ -45,7 +48,7 @@ impl PlaceChange {
         self.contributions_ns.values().sum()
     }
 
-    /// Change without the contribution of a few requests.
+    /// Returns the contribution without the part that a few slow requests make up.
     pub(super) fn robust_ns(&self) -> f64 {
         self.robust * self.contribution_ns()
     }
@@ -56,10 +59,10 @@ impl PlaceChange {
         after_ns >= factor * self.before_ns || after_ns * factor <= self.before_ns
     }
 
-    /// Reports whether the change matters. It must be at least `effect_min` of the latency of the
-    /// requests that reach the place, or 30 % of the place's own time and a tenth of the former
-    /// amount. It must also be a tenth of `effect_min` of `mean_ns`, the mean latency of all
-    /// requests of the root operation.
+    /// Reports whether the change is large enough to matter. It must be at least `effect_min` of
+    /// `latency_ns`. A tenth of that suffices if the place's own time changed by at least 30 %. In
+    /// any case the change must be at least a tenth of `effect_min` of `mean_ns`, the mean latency
+    /// of all requests of the root operation.
     pub(super) fn is_material(&self, effect_min: f64, mean_ns: f64) -> bool {
         let change_ns = self.robust_ns().abs();
         if change_ns < SMALL_PART * effect_min * mean_ns {
@@ -71,7 +74,8 @@ impl PlaceChange {
     }
 }
 
-/// Relative change of a place's own time that allows for a smaller contribution: [`SMALL_PART`].
+/// Relative change of a place's own time from which [`SMALL_PART`] of the required contribution
+/// suffices.
 const OF_ITSELF_MIN: f64 = 0.3;
 /// Reduced fraction of the required contribution.
 const SMALL_PART: f64 = 0.1;
@@ -121,8 +125,8 @@ pub(super) fn place_changes(
     found.into_iter().map(change).collect()
 }
 
-/// Digest of the calls of the operation that a place belongs to: they decide how long it takes by
-/// itself.
+/// Returns a digest of the calls of the operation that a place belongs to. The calls determine how
+/// long the operation itself takes.
 fn structure_at(place: &Place, structure: &BTreeMap<Operation, u64>) -> u64 {
     let operation = match place {
         Place::Own(operation) => operation,
@@ -145,7 +149,7 @@ struct Sums {
 struct PlaceSums {
     observations: Vec<Observation>,
     strata: BTreeMap<u32, [Sums; 2]>,
-    /// Contributions in categories that both periods have, and the place's time before.
+    /// Contributions in matched categories, from the sums over all their requests.
     exact_ns: BTreeMap<Option<CategoryId>, f64>,
     exact_before_ns: f64,
 }
@@ -165,7 +169,8 @@ impl PlaceSums {
         sums.latency_ns += row.weight * row.request.latency_ns as f64;
     }
 
-    /// Computes the change; strata below `exact` are categories, whose sums are exact.
+    /// Computes the change. Strata with numbers below `exact` are matched categories, whose sums
+    /// are exact.
     fn change(mut self, exact: u32, requests: [u64; 2]) -> PlaceChange {
         let is_known =
             |[before, after]: &[Sums; 2]| before.rows >= REQUESTS_MIN && after.rows >= REQUESTS_MIN;
@@ -200,7 +205,8 @@ impl PlaceSums {
     }
 }
 
-/// Standard error of the difference of mean times, spread over all requests of the earlier period.
+/// Returns the standard error of the difference of mean times, scaled from the observed earlier
+/// requests to all `all_before` earlier requests. `None` if there are too few slices.
 fn error_ns(observations: &[Observation], all_before: f64) -> Option<f64> {
     let mut counts = [0; 2];
     for one in observations {
@@ -227,9 +233,10 @@ fn error_ns(observations: &[Observation], all_before: f64) -> Option<f64> {
 /// Times of both periods, each in units of its stratum's mean, sorted.
 struct AlignedTimes([Vec<f64>; 2]);
 
-/// Fraction of a period's requests (at least one) that cannot decide the size of a change alone.
+/// Fraction of a period's requests (at least one) that are clipped, so that they alone do not
+/// determine the size of a change.
 const FEW: f64 = 0.01;
-/// Number of quantiles that are compared.
+/// Number of quantiles that [`AlignedTimes::affected`] compares.
 const QUANTILES: usize = 100;
 
 impl AlignedTimes {
@@ -265,8 +272,8 @@ impl AlignedTimes {
         })
     }
 
-    /// Fraction of the mean's change that remains if the slowest requests of each period are
-    /// clipped to the next slower one.
+    /// Returns the fraction of the mean's change that remains if the slowest [`FEW`] requests of
+    /// each period are clipped to the slowest of the others.
     fn robust(&self) -> f64 {
         if self.is_empty() {
             return 0.0;
@@ -282,8 +289,8 @@ impl AlignedTimes {
         }
     }
 
-    /// Fraction of the requests whose time changed by at least half of the mean's change, on a
-    /// logarithmic scale.
+    /// Returns the fraction of the requests whose time changed by at least half of the mean's
+    /// change, on a logarithmic scale. Requests of the two periods are paired by quantile.
     fn affected(&self) -> f64 {
         if self.is_empty() {
             return 0.0;
@@ -305,7 +312,8 @@ impl AlignedTimes {
     }
 }
 
-/// Time of each request in each place that any of them reaches.
+/// Returns the time of each request at each place that any of them reaches, in nanoseconds and in
+/// the order of `rows`.
 pub(super) fn times_by_place(rows: &[Row<'_>], places: &Places) -> BTreeMap<usize, Vec<f64>> {
     let mut times: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     for (at, row) in rows.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! Sampled requests of a root operation in both periods, each in its time slice.
+//! Collects the sampled requests of a root operation in both periods, and assigns them to time
+//! slices.
 
 use super::slices::slice_count;
 use crate::flow::{CategoryId, PeriodFlows, Request, RootFlows, SAMPLE_MAX};
@@ -16,22 +17,22 @@ pub(super) enum Period {
 pub(super) struct Row<'a> {
     pub(super) period: Period,
     pub(super) slice: usize,
-    /// Number of requests that it stands for.
+    /// Number of requests that the sampled request represents.
     pub(super) weight: f64,
     pub(super) request: &'a Request,
 }
 
-/// Samples by category, with both periods together.
+/// Sampled requests by category, of both periods.
 #[derive(Debug)]
 pub(super) struct Rows<'a> {
-    /// Rows of each category of either period.
+    /// Sampled requests of each category that occurs in either period.
     pub(super) categories: Vec<(CategoryId, Vec<Row<'a>>)>,
     /// Number of slices of each period.
     pub(super) slices: [usize; 2],
 }
 
 impl<'a> Rows<'a> {
-    /// Collects the rows of a root operation, with at most `most` requests of each category and
+    /// Collects the sampled requests of a root operation, at most `most` for each category and
     /// period.
     pub(super) fn of(before: &'a RootFlows, after: &'a RootFlows, most: usize) -> Rows<'a> {
         let periods = [(Period::Before, before), (Period::After, after)];
@@ -65,10 +66,11 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Approximate number of sampled requests of each period that are compared.
+/// Approximate maximum number of sampled requests that are compared in each period.
 const ROWS_MAX: usize = 1 << 14;
 
-/// Maximum number of requests per category and period that keeps each period within its limit.
+/// Returns the maximum number of requests per category and period that keeps each period within
+/// about [`ROWS_MAX`].
 pub(super) fn category_rows_max(periods: [&PeriodFlows; 2]) -> usize {
     let rows = |most: usize| {
         let of = |period: &PeriodFlows| -> usize {
@@ -89,7 +91,8 @@ pub(super) fn category_rows_max(periods: [&PeriodFlows; 2]) -> usize {
     most
 }
 
-/// Boundaries between slices of about equally many requests.
+/// Returns the boundaries between slices of about equally many requests, in nanoseconds since the
+/// Unix epoch.
 fn bounds(flows: &RootFlows) -> Vec<i64> {
     let mut starts_ns: Vec<i64> = flows
         .categories

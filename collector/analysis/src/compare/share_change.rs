@@ -1,15 +1,15 @@
-//! Significance of the difference between two periods in the share of requests that have a
-//! property, such as a failure.
+//! Tests whether the share of requests that have a property, such as a failure, differs between two
+//! periods.
 
 use super::slices::{Slice, difference, slice_count};
 use crate::statistics::{Share, fisher_two_sided};
 
-/// Returns the two-sided p-value of a difference between two periods. Each is given as consecutive
-/// pieces of time.
+/// Returns the two-sided p-value of the difference between the shares in two periods. Each period
+/// is given as the shares of consecutive intervals.
 ///
-/// Fisher's exact test assumes independent requests, but failures come in outages. The difference
-/// is therefore also compared with the differences between slices of one period, and the larger
-/// p-value counts.
+/// Fisher's exact test assumes independent requests, but failures come in outages. A second test
+/// therefore compares the difference with the differences between slices of one period. The
+/// function returns the larger p-value.
 #[must_use]
 pub fn share_change(before: &[Share], after: &[Share]) -> f64 {
     let wholes = [before, after].map(|pieces| Share {
@@ -22,12 +22,12 @@ pub fn share_change(before: &[Share], after: &[Share]) -> f64 {
     of_slices.max(fisher_two_sided(wholes[0], wholes[1]))
 }
 
-/// Joins neighbouring pieces to slices of about equally many requests.
+/// Joins neighbouring intervals to slices of about equally many requests.
 fn slices(pieces: &[Share], requests: usize) -> Vec<Slice> {
     let mut slices = vec![Slice::default(); slice_count(requests)];
     let mut seen = 0u64;
     for piece in pieces.iter().filter(|piece| piece.of > 0) {
-        // The middle of the piece decides.
+        // The middle of an interval determines its slice.
         let place = (seen + piece.of / 2) as usize * slices.len() / requests.max(1);
         seen += piece.of;
         let last = slices.len() - 1;

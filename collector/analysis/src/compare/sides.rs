@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use crate::flow::CategoryId;
 
-/// Categories of one root operation, on both sides of a change.
+/// Categories of one root operation's requests before and after a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sides {
     /// Root operation.
     pub root: String,
     /// Categories of requests after the change.
     pub changed: BTreeSet<CategoryId>,
-    /// Categories of the same requests before the change; equal to `changed` if only their times
+    /// Categories that these requests had before the change. Equal to `changed` if only times
     /// changed.
     pub former: BTreeSet<CategoryId>,
 }

@@ -1,22 +1,22 @@
 //! Tests whether a difference between two periods exceeds the variation within each period.
 //!
 //! Requests are not independent: concurrent work, caches and queues make neighbours alike, and
-//! machines are faster in one minute than in the next. Thousands of requests would then prove any
-//! trifle. Each period is therefore cut into time slices, and the difference between the periods is
-//! compared with the differences between slices of one period (batch means; Law, Simulation
-//! modeling and analysis, §9.5). Correlated neighbouring slices reduce the certainty further.
+//! machines are faster in one minute than in the next. A test that assumes independence would find
+//! any negligible difference significant in thousands of requests. Each period is therefore cut
+//! into time slices. The test compares the difference between the periods with the differences
+//! between slices of one period (batch means; Law, Simulation modeling and analysis, §9.5).
+//! Correlated neighbouring slices reduce the certainty further.
 
 use crate::statistics::student_two_sided;
 
-/// Maximum number of slices of a period; with more, neighbouring slices would be parts of the same
-/// moments.
+/// Maximum number of slices of a period. With more, neighbouring slices would be too alike.
 pub(super) const SLICES_MAX: usize = 12;
 /// Approximate minimum number of requests per slice, if a period has many.
 const REQUESTS_PER_SLICE: usize = 6;
 /// Maximum factor by which correlated neighbours increase the variance.
 const INFLATION_MAX: f64 = 4.0;
 
-/// Number of slices for this many requests.
+/// Returns the number of slices for this number of requests.
 pub(super) fn slice_count(requests: usize) -> usize {
     (requests / REQUESTS_PER_SLICE).clamp(2, SLICES_MAX)
 }
@@ -36,7 +36,7 @@ impl Slice {
         self.squares += weight * value * value;
     }
 
-    /// Weighted mean; NaN for an empty slice.
+    /// Returns the weighted mean; NaN for an empty slice.
     fn mean(&self) -> f64 {
         self.sum / self.weight
     }
@@ -51,8 +51,8 @@ struct Sureness {
     freedom: f64,
 }
 
-/// Mean and variance over slices. `rows` is the number of requests in the slices, which may differ
-/// from their weights.
+/// Computes mean and variance over slices. `rows` is the number of requests in the slices, which
+/// may differ from their weights. Returns `None` if fewer than two slices have weight.
 fn sureness(slices: &[Slice], rows: usize) -> Option<Sureness> {
     let used: Vec<Slice> = slices
         .iter()
@@ -76,7 +76,7 @@ fn sureness(slices: &[Slice], rows: usize) -> Option<Sureness> {
         .map(|pair| pair[0] * pair[1])
         .sum::<f64>()
         / (count - 1.0);
-    // Two or three neighbours show no correlation.
+    // Two or three slices are too few to estimate a correlation.
     let correlation = if between > 0.0 && used.len() > 3 {
         (alike / between).clamp(0.0, 0.9)
     } else {
@@ -93,8 +93,9 @@ fn sureness(slices: &[Slice], rows: usize) -> Option<Sureness> {
     })
 }
 
-/// Two-sided probability of a difference of this size or more if nothing has changed, by Welch's
-/// test over slices; 1 if there are too few. Also returns the difference, after minus before.
+/// Returns the two-sided p-value of the difference between the periods' means, by Welch's test over
+/// slices, and the difference itself, after minus before. If there are too few slices, returns a
+/// p-value of 1 and a difference of 0.
 pub(super) fn difference(
     (before, rows_before): (&[Slice], usize),
     (after, rows_after): (&[Slice], usize),
@@ -117,7 +118,8 @@ pub(super) fn difference(
     )
 }
 
-/// Standard error of the difference of two periods' means; `None` if there are too few slices.
+/// Returns the standard error of the difference of two periods' means, or `None` if there are too
+/// few slices.
 pub(super) fn error(
     (before, rows_before): (&[Slice], usize),
     (after, rows_after): (&[Slice], usize),

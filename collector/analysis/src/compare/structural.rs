@@ -1,4 +1,4 @@
-//! Operations that act differently than before, and the consequences.
+//! Finds operations that behave differently than before, and the time that this costs.
 
 use super::divergence::PathDifference;
 use super::evidence::{RankEvidence, Variability};
@@ -8,35 +8,37 @@ use crate::flow::{CategoryId, EdgeTable, Operation, RootFlows, Shape};
 use crate::statistics::benjamini_hochberg;
 use std::collections::BTreeSet;
 
-/// Minimum number of requests of the former structure in the later period; with fewer, the earlier
-/// period's are compared.
+/// Minimum number of requests of the former structure in the later period. With fewer, their
+/// latency is taken from the earlier period.
 const REQUESTS_MIN: u64 = 5;
-/// Minimum fraction of an operation's changed requests that a callee's change must share to explain
-/// them.
+/// Minimum fraction of a caller's changed requests in which a callee changed too, for the callee's
+/// change to explain the caller's.
 const FOLLOWS_MIN: f64 = 0.5;
 
-/// An operation of one root operation's requests that acts differently.
+/// An operation that behaves differently in the requests of one root operation.
 #[derive(Clone, Debug)]
 pub(super) struct PathChange {
     pub(super) root: usize,
     /// Responsible operation.
     pub(super) operation: Operation,
-    /// Operation that acts differently.
+    /// Operation that behaves differently.
     pub(super) at: Operation,
     pub(super) difference: PathDifference,
-    /// Fraction of all requests that it affects.
+    /// Fraction of all requests that the change affects.
     pub(super) affected: f64,
-    /// Fractions that do something new: of all requests, and of those in which the operation runs.
+    /// Fractions of requests with new behaviour: of all requests, and of those in which the
+    /// operation runs. Both are 0 if the behaviour is not new.
     pub(super) new: [f64; 2],
-    /// Contribution to the mean latency of all requests, in nanoseconds.
+    /// Contribution to the change of the mean latency of all requests, in nanoseconds.
     pub(super) contribution_ns: f64,
     pub(super) q_value: f64,
-    /// Categories of affected requests, and categories of requests that act as before.
+    /// Categories of affected requests.
     pub(super) gained: BTreeSet<CategoryId>,
+    /// Categories of requests that behave as before.
     pub(super) lost: BTreeSet<CategoryId>,
 }
 
-/// Structural changes that are more than chance.
+/// Finds the significant structural changes.
 pub(super) fn structural_changes(
     roots: &[OfRoot<'_>],
     edges: &EdgeTable,
@@ -78,7 +80,8 @@ pub(super) fn structural_changes(
     kept
 }
 
-/// Structural change of an operation: the feature that changed in most of its requests.
+/// Returns the structural change of an operation, as the feature that changed in most of its
+/// requests. `None` if no feature changed enough.
 fn change(
     (number, root): (usize, &OfRoot<'_>),
     operation: &OperationChange,
@@ -87,10 +90,10 @@ fn change(
     settings: &CompareSettings,
 ) -> Option<PathChange> {
     let requests = operation.runs[1] * root.after.requests() as f64;
-    // Users choose what they ask the root operation for; such a change counts only if no request
-    // asked for it before.
+    // Users choose what they ask of the root operation. A change there counts only if the behaviour
+    // is new.
     let size = |change: &FeatureChange| change.gain().abs();
-    // If an operation does something slightly more often, in few requests, their data are the
+    // If few requests show existing behaviour slightly more often, their data are probably the
     // reason.
     let runs_in = root.share * operation.runs[1];
     let counts = |change: &FeatureChange| match change.feature {
@@ -108,7 +111,8 @@ fn change(
         .iter()
         .map(|(change, _)| size(change))
         .fold(0.0, f64::max);
-    // Of several features that cover the same requests, the plainest.
+    // Of several features that cover about the same requests, take the simplest, in the order of
+    // `Feature`.
     let (most, q_value) = candidates
         .into_iter()
         .filter(|(change, _)| size(change) >= AS_LARGE * largest)
@@ -182,12 +186,14 @@ fn change(
     })
 }
 
-/// Minimum fraction of requests for a change in the frequency of existing behaviour to matter.
+/// Minimum fraction of all requests in which the frequency of existing behaviour must change to
+/// matter.
 const OF_REQUESTS_MIN: f64 = 0.1;
 /// Relative size from which a feature covers about the same requests as the largest one.
 const AS_LARGE: f64 = 0.8;
 
-/// Difference that a feature stands for; the two productions are typical ones with and without it.
+/// Returns the difference that a changed feature means. The productions are a typical new one and
+/// the former one.
 fn difference(
     most: &FeatureChange,
     (gain, before): (&ProductionChange, &ProductionChange),
@@ -220,8 +226,8 @@ fn difference(
     }
 }
 
-/// Minimum size of a loss relative to the gain; a smaller loss does not show where requests broke
-/// off.
+/// Minimum size of a production's loss relative to the gain, for the loss to show where requests
+/// broke off.
 const LOSS_MIN: f64 = 0.05;
 
 /// Returns the operation responsible for a structural change: usually the one that changed. If a
@@ -254,7 +260,8 @@ fn responsible(
     }
 }
 
-/// Operation of another service that this client hands its calls to.
+/// Returns the operation of another service that this client calls, or `None` if no structure shows
+/// it.
 fn callee(client: &Operation, root: &OfRoot<'_>) -> Option<Operation> {
     fn find(shape: &Shape, client: &Operation) -> Option<Operation> {
         if shape.operation == *client {
@@ -288,8 +295,8 @@ fn mean_ns(flows: &RootFlows, ids: &BTreeSet<CategoryId>) -> f64 {
     sum as f64 / requests_of(flows, ids).max(1) as f64
 }
 
-/// Divides the additional time of requests among the operations that act differently in the same
-/// requests, in proportion to the change of the time inside each.
+/// Divides the additional time of requests among the operations that behave differently in these
+/// requests, in proportion to the change of the time inside each operation.
 fn share_out(changes: &mut [PathChange], roots: &[OfRoot<'_>], edges: &EdgeTable) {
     let inside_ns = |change: &PathChange| {
         let root = &roots[change.root];
@@ -328,8 +335,8 @@ fn share_out(changes: &mut [PathChange], roots: &[OfRoot<'_>], edges: &EdgeTable
     }
 }
 
-/// Removes callers that act differently because of their callees, and assigns their contribution to
-/// the callee.
+/// Removes callers that behave differently because of a callee. The callee takes over the
+/// contribution and the affected fraction of the caller if they are larger.
 fn without_what_follows(found: &[PathChange], roots: &[OfRoot<'_>]) -> Vec<PathChange> {
     let requests = |root: usize, ids: &mut dyn Iterator<Item = &CategoryId>| -> u64 {
         ids.filter_map(|id| roots[root].after.categories.get(id))
@@ -355,7 +362,8 @@ fn without_what_follows(found: &[PathChange], roots: &[OfRoot<'_>]) -> Vec<PathC
     let leader = |at: usize| -> Option<usize> {
         (0..found.len())
             .filter(|other| *other != at && follows(&found[at], &found[*other]))
-            // Of several callees, the one in most of its requests.
+            // Of several callees, take the one that changed in most of the caller's changed
+            // requests.
             .max_by_key(|other| {
                 requests(
                     found[at].root,

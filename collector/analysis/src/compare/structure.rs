@@ -1,9 +1,9 @@
-//! Structures that became more frequent, and the structures that they replaced (Spectroscope,
+//! Finds structures that became more frequent, and the structures that they replaced (Spectroscope,
 //! §5.2).
 //!
-//! Counts are scaled to the same number of requests of the root operation, so that a busier hour is
-//! no mutation. The certainty of a change follows from the variation of one period's counts between
-//! slices.
+//! Counts are compared as shares of the root operation's requests, so that a busier hour does not
+//! look like a mutation. The significance of a change follows from the variation of each period's
+//! counts between slices.
 
 use super::divergence::{Divergence, divergence};
 use super::rows::{Row, Rows};
@@ -28,7 +28,7 @@ impl CountChange {
     }
 }
 
-/// Change of each category's share.
+/// Computes the change of each category's share.
 pub(super) fn count_changes(
     (before, after): (&RootFlows, &RootFlows),
     rows: &Rows<'_>,
@@ -73,8 +73,9 @@ pub(super) fn count_changes(
     rows.categories.iter().map(change).collect()
 }
 
-/// Change of each category's number of requests, as a fraction of all earlier requests. The
-/// certainty follows from the variation of counts between equal parts of each period's time.
+/// Computes the change of each category's number of requests, as a fraction of all earlier
+/// requests. The significance follows from the variation of counts between equal parts of each
+/// period's time.
 pub(super) fn raw_count_changes(
     (before, after): (&RootFlows, &RootFlows),
     rows: &Rows<'_>,
@@ -132,7 +133,7 @@ pub struct Precursor {
     pub distance: f64,
     /// Share of the root operation's requests that changed from this category to the mutation.
     pub moved: f64,
-    /// First difference between the two.
+    /// First difference between the two structures; `None` if one of them is unknown.
     pub divergence: Option<Divergence>,
 }
 
@@ -141,13 +142,14 @@ pub struct Precursor {
 pub(super) struct Gain {
     pub(super) id: CategoryId,
     pub(super) precursors: Vec<Precursor>,
-    /// Part of the gain without a known precursor.
+    /// Part of the gain without a known precursor, as a share of the root operation's requests.
     pub(super) unexplained: f64,
 }
 
 /// Pairs the categories that became more frequent with those that became rarer, the most similar
-/// first; each loss is spent once. Unless `any`, a precursor must have lost at least as many
-/// requests as the mutation gained (1:N, §5.2), if such a precursor exists.
+/// first. Each lost request explains one gained request only. Unless `any` is true, a precursor
+/// must have lost about as many requests as the mutation gained, or more (1:N, §5.2), if such a
+/// precursor exists.
 pub(super) fn gains(
     changed: &[&CountChange],
     categories: &dyn Fn(CategoryId) -> Option<Arc<Shape>>,
@@ -216,11 +218,12 @@ pub(super) fn gains(
     gains.into_values().collect()
 }
 
-/// Counts vary, so a loss may be slightly smaller than its gain.
+/// Minimum ratio of a precursor's loss to the mutation's gain. It is less than 1 because counts
+/// vary.
 const ONE_TO_N_SLACK: f64 = 0.9;
 
-/// Mean latency of a category in the later period; in the earlier one if the later one has no such
-/// requests.
+/// Returns the mean latency of a category in the later period, in nanoseconds. If it has no such
+/// requests, returns that in the earlier period.
 pub(super) fn mean_ns(id: CategoryId, before: &RootFlows, after: &RootFlows) -> f64 {
     let of = |flows: &RootFlows| {
         flows

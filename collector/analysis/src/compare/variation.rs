@@ -1,11 +1,10 @@
-//! Variation of latencies among requests of one category in both periods (Spectroscope, §5.4), and
-//! its change (§6.7), which the mean does not show.
+//! Measures the variation of latencies among requests of one category (Spectroscope, §5.4), and its
+//! change between two periods (§6.7), which the mean does not show.
 //!
 //! Requests on the same path are expected to take the same time. The squared coefficient of
-//! variation, C² = (σ/μ)², measures how far that holds; below 1 is little variation. Whether a
-//! category's requests vary more than before is tested on the relative distances from the median
-//! (Brown and Forsythe, Robust tests for the equality of variances, 1974), by time slices as
-//! everywhere.
+//! variation, C² = (σ/μ)², measures how far that holds; a value below 1 is little variation. The
+//! test for a change compares the relative distances from the median (Brown and Forsythe, Robust
+//! tests for the equality of variances, 1974). Like the other tests, it works over time slices.
 
 use super::OfRoot;
 use super::rows::Row;
@@ -13,7 +12,8 @@ use super::slices::{Slice, difference};
 use crate::flow::CategoryId;
 use crate::statistics::{benjamini_hochberg, kolmogorov_smirnov};
 
-/// Categories with more requests are large (§5.4); with fewer, a variance is a guess.
+/// Number of requests above which a category is large (§5.4). With fewer requests, an estimate of
+/// the variance is too imprecise.
 const LARGE_MIN: u64 = 10;
 
 /// Variation of latencies within the large categories.
@@ -21,10 +21,10 @@ const LARGE_MIN: u64 = 10;
 pub struct Variation {
     /// C² of each period's large categories, in ascending order.
     pub squared: [Vec<f64>; 2],
-    /// Probability of such different C² if nothing has changed (Kolmogorov and Smirnov, §6.7);
-    /// `None` if a period has no large category.
+    /// P-value of the difference between the periods' C² (Kolmogorov and Smirnov, §6.7). `None` if
+    /// a period has no large category.
     pub p_value: Option<f64>,
-    /// Categories whose requests vary more, or less, by more than chance; the largest first.
+    /// Categories whose variation changed significantly, those with the most later requests first.
     pub changes: Vec<VariationChange>,
 }
 
@@ -39,12 +39,13 @@ pub struct VariationChange {
     pub requests: [u64; 2],
     /// C² in each period.
     pub squared: [f64; 2],
-    /// Probability of such a change by chance, corrected for the number of categories tested.
+    /// P-value of the change, corrected for the number of categories tested.
     pub q_value: f64,
 }
 
 impl Variation {
-    /// Fraction of a period's large categories with little variation: C² below 1.
+    /// Returns the fraction of a period's large categories with little variation, C² below 1.
+    /// `None` if the period has no large category.
     pub fn low(&self, period: usize) -> Option<f64> {
         let all = &self.squared[period];
         let low = all.iter().filter(|squared| **squared < 1.0).count();
@@ -113,7 +114,7 @@ fn ks(before: &[u64], after: &[u64]) -> f64 {
     kolmogorov_smirnov(&counted(before), &counted(after)).p_value
 }
 
-/// Probability that distances from the median differ this much by chance.
+/// Returns the p-value of the difference between both periods' distances from the median.
 fn p_value(rows: &[Row<'_>], slices: [usize; 2]) -> f64 {
     let mut of = slices.map(|count| vec![Slice::default(); count]);
     let mut count = [0; 2];

@@ -1,4 +1,4 @@
-//! The division of a trace into the requests of its connections.
+//! Divides a trace into the requests of its connections.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,18 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::known::{Connections, is_worker, operation};
 use crate::record::{RecordOwner, SpanFlags, SpanRecord, TraceId, TraceRecords};
 
-/// The requests of a trace.
+/// The requests into which a trace was divided.
 #[derive(Debug, Default)]
 pub struct Division {
     /// Requests in order of their ids.
     pub requests: Vec<TraceRecords>,
-    /// Operations of the connections that were left out.
+    /// Operations of the connection spans that were removed, as `service:name`.
     pub connections: Vec<String>,
 }
 
-/// Returns the id of the request that begins with this span of a connection: the more random half
-/// of the trace's id, and the span's id. [`connection_ids`] is the reverse.
+/// Returns the id of the request that begins with this span of a connection. It consists of the
+/// high half of the trace's id, or the low half if the high half is zero, and the span's id.
+/// [`connection_ids`] is the reverse.
 #[must_use]
 pub fn request_id(trace: TraceId, span_id: u64) -> TraceId {
     let half = match trace.0 >> 64 {
@@ -40,8 +41,9 @@ pub fn connection_ids(request: TraceId) -> (TraceId, (TraceId, TraceId)) {
 }
 
 impl Connections {
-    /// Divides a trace into the requests of its connections; `None` if it has none. Spans outside
-    /// of all requests belong to the connection, and are left out.
+    /// Divides a trace into the requests of its connections, or returns `None` if it has no
+    /// connection. Removes spans outside of all requests, as they belong to the connection. If none
+    /// of these spans is a root, they form a request of their own.
     #[must_use]
     pub fn divide(&self, trace: &mut TraceRecords) -> Option<Division> {
         if self.is_empty() {
@@ -72,8 +74,8 @@ impl Connections {
     }
 }
 
-/// Extracts the request that begins with this span from a trace, as [`Connections::divide`] does;
-/// `None` if the span is missing, or has no parent.
+/// Extracts the request that begins with this span from a trace, as [`Connections::divide`] does.
+/// Returns `None` if the span is missing or has no parent.
 #[must_use]
 pub fn request_at(trace: &mut TraceRecords, span_id: u64) -> Option<TraceRecords> {
     let spans = &trace.spans;
@@ -101,8 +103,8 @@ fn parent(spans: &[SpanRecord], places: &FxHashMap<u64, usize>, at: usize) -> Op
     }
 }
 
-/// Finds the outermost request that contains each span. Returns the index of the request's first
-/// span by span id.
+/// Finds the outermost request that contains each span. Returns a map from the span's id to the
+/// index of that request's first span.
 fn outermost(
     spans: &[SpanRecord],
     parent: impl Fn(usize) -> Option<usize>,
@@ -135,9 +137,9 @@ fn outermost(
         .collect()
 }
 
-/// Takes a trace apart. `owners` maps each span in a request to the index of the request's first
-/// span. Roots outside of all requests are left out, and named if `is_connection` returns true for
-/// them.
+/// Moves the records of a trace into its requests. `owners` maps the id of each span in a request
+/// to the index of the request's first span. Roots outside of all requests are removed. The
+/// division names those for which `is_connection` returns true.
 fn into_requests(
     trace: &mut TraceRecords,
     owners: &FxHashMap<u64, usize>,
@@ -185,7 +187,7 @@ fn into_requests(
             span.parent_id = 0;
             span.flags = span.flags.with(SpanFlags::LOCAL_ROOT);
         }
-        // The connection began before recording did, the request did not.
+        // The connection began before recording did, but the request did not.
         if first_cut.contains(&owner) {
             span.flags = SpanFlags(span.flags.0 & !SpanFlags::CUT_OPEN.0);
         }

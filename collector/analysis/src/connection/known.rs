@@ -1,4 +1,4 @@
-//! Operations of connections, and of the requests inside them.
+//! Operations that are known to be connections, or requests inside connections.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use rustc_hash::FxHashSet;
 use crate::name_rule::normalise;
 use crate::record::{SpanFlags, SpanRecord};
 
-/// Placeholder for an operation of requests: children of connections are then no requests.
+/// Value that users give in place of an operation so that children of connections do not become
+/// requests.
 pub const NO_REQUESTS: &str = "none";
 
 /// Service and name, by the [rule for names of high cardinality](normalise).
@@ -17,7 +18,7 @@ pub(super) fn operation(span: &SpanRecord) -> Operation {
     (span.service.clone(), normalise(&span.name).into())
 }
 
-/// Returns true for a span that can be a request: it is no call of another service.
+/// Returns true for a span that can be a request: one that is not a call of another service.
 pub(super) fn is_worker(span: &SpanRecord) -> bool {
     !span.flags.contains(SpanFlags::CLIENT)
 }
@@ -28,7 +29,7 @@ pub(super) fn is_worker(span: &SpanRecord) -> bool {
 pub struct Connections {
     pub(super) connections: FxHashSet<Operation>,
     pub(super) requests: FxHashSet<Operation>,
-    /// Operations whose spans are requests inside any other, as `service:name`.
+    /// Operations that users declared to be requests wherever they occur, as `service:name`.
     declared: FxHashSet<String>,
 }
 
@@ -39,9 +40,9 @@ impl Connections {
         self.connections.is_empty() && self.requests.is_empty() && self.declared.is_empty()
     }
 
-    /// Returns the learned connections, with each span of these operations (`service:name`) as a
-    /// request, wherever it occurs. With [`NO_REQUESTS`] among them, children of connections are no
-    /// requests.
+    /// Returns a copy in which each span of these operations (`service:name`) is a request,
+    /// wherever it occurs. If [`NO_REQUESTS`] is among them, the copy omits the learned connections
+    /// and their requests.
     #[must_use]
     pub fn with_requests(&self, operations: &[String]) -> Self {
         let (none, declared): (Vec<&String>, Vec<&String>) = operations
@@ -73,8 +74,8 @@ impl Connections {
         !self.is_empty() && (self.requests.contains(&operation(span)) || self.is_declared(span))
     }
 
-    /// Returns true if a request begins with a span of this operation: it has no parent, unless it
-    /// is a connection's, or it is a request inside one.
+    /// Returns true if a request begins with a span of this operation: a request inside a
+    /// connection, or a root span that is not a connection.
     #[must_use]
     pub fn begins_request(&self, service: &str, name: &str, is_root: bool) -> bool {
         if self.is_empty() {

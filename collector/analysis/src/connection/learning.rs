@@ -10,25 +10,27 @@ use crate::record::{SpanFlags, SpanRecord, TraceRecords};
 
 /// Minimum duration of a connection, in nanoseconds.
 pub const CONNECTION_NS_MIN: i64 = 1_000_000_000;
-/// Duration in nanoseconds from which on a span needs no other evidence.
+/// Duration of an operation's longest connection, in nanoseconds, from which the operation needs no
+/// other evidence.
 const EVIDENT_NS_MIN: i64 = 10_000_000_000;
 /// Minimum number of children of a connection.
 pub const CHILDREN_MIN: usize = 16;
-/// Minimum average number of children of each operation.
+/// Minimum average number of a connection's children per operation of these children.
 const CHILDREN_PER_OPERATION_MIN: usize = 4;
 /// Minimum ratio of a connection's duration to that of its median child.
 const TIMES_MEDIAN_MIN: i64 = 50;
-/// Maximum number of distinct operations; spans of others are never divided.
+/// Maximum number of distinct operations. Connections of further operations are not divided.
 const OPERATIONS_MAX: usize = 4_096;
 
 /// Evidence from traces for the operations of connections.
 #[derive(Debug, Default)]
 pub struct ConnectionLearning {
-    /// Number of connections, and of other spans, by the operation of long spans.
+    /// Number of connections and number of other spans, by operation. Counts only spans of at least
+    /// [`CONNECTION_NS_MIN`].
     votes: BTreeMap<Operation, [u64; 2]>,
-    /// Requests by the operation of their connection, which is unknown for an unrecorded one.
+    /// Requests by the operation of their connection, or `None` if the connection was not recorded.
     requests: BTreeMap<Option<Operation>, RequestsSeen>,
-    /// Operations that traces began with, unless their callers are known.
+    /// Operations of root spans that are neither servers' nor clients'.
     roots: FxHashSet<Operation>,
     /// Operations of connections that the SDK marked.
     marked: FxHashSet<Operation>,
@@ -44,7 +46,7 @@ struct RequestsSeen {
 }
 
 impl ConnectionLearning {
-    /// Records the connections of a trace. Returns true if it has a span that may be one.
+    /// Records the connections of a trace. Returns true if any of its spans may be a connection.
     pub fn observe(&mut self, trace: &TraceRecords) -> bool {
         let marks = trace.spans.iter().filter(|span| is_marked(span));
         let mut is_judged = false;
@@ -157,8 +159,9 @@ pub fn is_marked(span: &SpanRecord) -> bool {
     span.parent_id == 0 && span.flags.contains(SpanFlags::CONNECTION)
 }
 
-/// Judges a span by its children, by the rule of the parent module, and returns its duration in
-/// nanoseconds. Returns `None` if it is short, or takes part in a request of others.
+/// Judges by its children whether a span is a connection, by the rule of the parent module. Also
+/// returns the span's duration in nanoseconds. Returns `None` if the span is short, or is a
+/// server's or a client's.
 fn judge(parent: Option<&SpanRecord>, children: &[&SpanRecord]) -> Option<(bool, i64)> {
     let (from_ns, to_ns) = match parent {
         Some(parent) => (parent.start_ns, parent.end_ns),
@@ -192,7 +195,7 @@ fn judge(parent: Option<&SpanRecord>, children: &[&SpanRecord]) -> Option<(bool,
     Some((is_connection, length_ns))
 }
 
-/// Returns the time in which a child runs, in nanoseconds.
+/// Returns the time in which at least one child runs, in nanoseconds.
 fn covered_ns(children: &[&SpanRecord], from_ns: i64, to_ns: i64) -> i64 {
     let mut times: Vec<(i64, i64)> = children
         .iter()

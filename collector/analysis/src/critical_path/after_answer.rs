@@ -1,8 +1,8 @@
 //! Analyses requests that continued after their caller had its answer.
 //!
-//! A segment that ended after the answer precedes none that ended by it, as a predecessor ends
-//! before its successor starts. So the two parts can be analysed separately, and the relations
-//! between segments of the request are unaffected by the work after the answer.
+//! A predecessor ends before its successor starts. A segment that ended after the answer is
+//! therefore not a predecessor of one that ended by the answer. So the two parts can be analysed
+//! separately, and the work after the answer does not affect the critical path of the request.
 
 use super::{TracePath, analyse_whole, first_max};
 use crate::model::Relations;
@@ -13,20 +13,21 @@ use crate::segment::{SegmentedTrace, interval_ns};
 pub struct AfterAnswer {
     /// Time from the answer to the last event.
     pub duration_ns: u64,
-    /// The chain, in order. With the tail, it is exactly as long as `duration_ns`.
+    /// Segments of that chain, in order of time. Their waits and durations plus the tail add up to
+    /// exactly `duration_ns`.
     pub path: Vec<LateStep>,
-    /// Time after the last segment in which nothing was logged.
+    /// Time from the last segment's end to the last event.
     pub tail_wait_ns: u64,
 }
 
 /// A segment on the path from the answer to the last event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LateStep {
-    /// Index into [`TracePath::segments`].
+    /// Index of the segment in [`TracePath::segments`].
     pub index: usize,
-    /// Part of the wait before it that lies after the answer.
+    /// Part of the wait before the segment that lies after the answer.
     pub wait_ns: u64,
-    /// Part of its duration that lies after the answer.
+    /// Part of the segment's duration that lies after the answer.
     pub duration_ns: u64,
 }
 

@@ -1,11 +1,11 @@
-//! Predecessors of each segment of one trace.
+//! Finds the predecessors of each segment of one trace.
 //!
-//! A predecessor of B ended before B started. Taken in order of start, the set of labels whose
-//! instance has ended only grows. It is held as bits; its intersection with B's row of relations,
-//! word by word, contains B's predecessors. Most of them can be skipped: the predecessors of
-//! another predecessor of B add nothing about B, and whole words of them are removed at once (the
-//! transitive reduction of The Mystery Machine, §4.4.1, done on the fly). Labels that occur several
-//! times in the trace are kept apart from the bits, see [`RepeatedLabels`].
+//! A predecessor of a segment B ended before B started. If segments are visited in order of start,
+//! the set of labels whose instance has ended only grows. A bit set holds these labels. Its
+//! intersection with B's row of relations, word by word, contains B's predecessors. Most of them
+//! can be skipped: if P is a predecessor of B, the predecessors of P add nothing about B. They are
+//! removed in whole words (the transitive reduction of The Mystery Machine, §4.4.1).
+//! [`RepeatedLabels`] holds the labels that occur several times in the trace.
 
 use super::repeated::{EndedInstances, HandedValues, LargestOf, RepeatedLabels};
 use crate::model::Relations;
@@ -14,8 +14,8 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 
 const NONE: u32 = u32::MAX;
-/// Number of repeated labels before a segment above which it looks back. It then visits this many
-/// of the segments that ended last one by one, since one of them may represent all labels.
+/// Number of repeated labels related to a segment above which [`Predecessors::stand_in`] looks
+/// back, and the maximum number of segments that it then examines.
 const LOOK_BACK: usize = 32;
 
 /// Predecessors of a segment.
@@ -26,12 +26,13 @@ enum PredecessorSet {
     Repeated(usize),
 }
 
-/// Order of a segment's predecessors; the greatest is the one that the segment waited for last.
+/// Rank of a segment's predecessor. The segment waited last for the predecessor of the greatest
+/// rank.
 ///
-/// Among predecessors with the same end, the one with a nonzero duration that started last wins: a
-/// span that runs concurrently with a call and ends with its response would otherwise hide the
-/// call's predecessors. Predecessors without duration rank lowest, the first of the trace above the
-/// others.
+/// Among predecessors with the same end, the one with a nonzero duration that started last ranks
+/// highest. Otherwise a span that runs concurrently with a call, and ends with the call's response,
+/// would hide the call's predecessors. Predecessors without duration rank below all others with the
+/// same end. Of several, the first in the trace ranks highest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     end_ns: i64,
@@ -58,19 +59,20 @@ impl Rank {
 pub(crate) struct Predecessors<'a> {
     trace: &'a SegmentedTrace,
     relations: &'a Relations,
-    /// Segments in order of end; of several that end at once, the last of the trace comes first.
+    /// Segments in order of end. Of several that end at the same time, the last in the trace comes
+    /// first.
     by_end: Vec<u32>,
-    /// Number of segments of `by_end` that ended before each segment started. It includes the
-    /// segment itself and later ones, if they have no length.
+    /// For each segment, the number of segments of `by_end` that ended by its start. Includes the
+    /// segment itself and later ones if they have no length.
     ended: Vec<u32>,
-    /// Words of the labels that occur once, in order.
+    /// Indices of the 64-bit words that contain a label that occurs once, in order.
     words: Vec<u32>,
-    /// Segment of each label, by bit of those words.
+    /// Segment of each label that occurs once, by its bit in `words`.
     segment_of: Vec<u32>,
-    /// Bits of the predecessors whose labels occur once, by segment.
+    /// For each segment, the bits of its predecessors whose labels occur once.
     rows: Vec<u64>,
     repeated: RepeatedLabels,
-    /// Segments by the element that they work on, in order; empty without pipelines.
+    /// Segments by the element on which they work, in order. Empty if the model has no pipelines.
     of_element: FxHashMap<ElementId, Vec<u32>>,
 }
 
@@ -111,7 +113,7 @@ impl<'a> Predecessors<'a> {
     /// Assigns a bit to each label that occurs once. Returns each segment's bit, if it has one.
     fn place_labels(&mut self) -> Vec<u32> {
         let segments = &self.trace.segments;
-        // Labels that the model does not know have no predecessors and no successors.
+        // A label that the model does not know has no predecessors and no successors.
         let label = |i: &u32| {
             Some(segments[*i as usize].id.index()).filter(|id| *id < self.relations.labels())
         };
@@ -183,8 +185,8 @@ impl<'a> Predecessors<'a> {
             for ((row, now), word) in row.iter_mut().zip(&now).zip(&self.words) {
                 *row = now & related[*word as usize];
             }
-            // The segment itself, or a later one of the trace, has no length and has ended at this
-            // very instant.
+            // A segment without length that ends at this instant may be the segment itself or a
+            // later one, which are not its predecessors.
             if self.by_end[..upto]
                 .last()
                 .is_some_and(|i| segments[*i as usize].end_ns == segment.start_ns)
@@ -199,15 +201,15 @@ impl<'a> Predecessors<'a> {
         }
     }
 
-    /// Calls `visit` with predecessors of a segment: at least with each that does not precede
-    /// another one that ended later.
+    /// Calls `visit` with predecessors of a segment. May skip a predecessor that is also a
+    /// predecessor of another visited one that took time.
     #[inline]
     fn for_each(&self, index: usize, left: &mut Vec<u64>, mut visit: impl FnMut(PredecessorSet)) {
         let (segments, width) = (&self.trace.segments, self.words.len());
         left.clear();
         left.extend_from_slice(&self.rows[index * width..(index + 1) * width]);
-        // Labels mostly are numbered in the order in which they first occur: the highest remove the
-        // most.
+        // Labels are mostly numbered in the order in which they first occur, so the highest remove
+        // the most.
         for word in (0..width).rev() {
             while left[word] != 0 {
                 let bit = 63 - left[word].leading_zeros() as usize;
@@ -247,9 +249,10 @@ impl<'a> Predecessors<'a> {
         }
     }
 
-    /// Looks back from a segment's start, and visits the predecessors met. The latest of them that
-    /// took any time represents all its own predecessors. It is returned once all segments that
-    /// ended after its start have been visited.
+    /// Visits the predecessors among the segments that ended last before a segment's start. The
+    /// latest of these predecessors that took any time stands in for its own predecessors. Returns
+    /// it once a segment is reached that ended by its start, as all later ends were then visited.
+    /// Returns `None` if that does not happen within [`LOOK_BACK`] segments.
     fn stand_in(&self, index: usize, visit: &mut impl FnMut(PredecessorSet)) -> Option<usize> {
         let segments = &self.trace.segments;
         let mut stand_in: Option<usize> = None;
@@ -275,8 +278,7 @@ impl<'a> Predecessors<'a> {
         None
     }
 
-    /// Calls `found` with each segment, in order, and its predecessor that ended last; of several,
-    /// the one that [started last](Rank).
+    /// Calls `found` with each segment, in order, and its predecessor of the greatest [`Rank`].
     pub(crate) fn for_each_latest(&self, mut found: impl FnMut(usize, Option<usize>)) {
         let segments = &self.trace.segments;
         let rank = |earlier: usize| Some(Rank::of(segments, earlier));
@@ -296,15 +298,15 @@ impl<'a> Predecessors<'a> {
         }
     }
 
-    /// Computes, for each segment, the largest of `of(successor, its own result)` over its
-    /// successors, and at least `least`. `of` must not return less than the result it is given.
+    /// Computes a result for each segment: the largest `of(successor, result of the successor)`
+    /// over its successors, and at least `least`. `of` must not return less than the result that it
+    /// is given.
     pub(crate) fn fold_successors(&self, least: u64, of: impl Fn(usize, u64) -> u64) -> Vec<u64> {
         let segments = &self.trace.segments;
         let mut results = vec![least; segments.len()];
         let mut handed = HandedValues::new(&self.repeated);
         let mut left = Vec::new();
-        // Goes backwards, so that a segment's own result is known before it is handed to its
-        // predecessors.
+        // Backwards, so that a segment's result is known before its predecessors need it.
         for index in (0..results.len()).rev() {
             results[index] = results[index].max(handed.to(index));
             let value = of(index, results[index]);
@@ -318,10 +320,11 @@ impl<'a> Predecessors<'a> {
         results
     }
 
-    /// Computes, for each segment, `of(segment, (the latest end of its predecessors, their largest
-    /// result), all results so far)`; the tuple is the trace's start and 0 for a segment without
-    /// predecessors. Segments are taken in this order, in which those that ended before a segment
-    /// started must come before it. `of` must not return less than the results it is given.
+    /// Computes a result for each segment:
+    /// `of(segment, (latest end, largest result), all results so far)`. The tuple covers the
+    /// segment's predecessors; without any, it is the trace's start and 0. `order` determines the
+    /// order of evaluation: segments that ended before another one started must come before it.
+    /// `of` must not return less than the results that it is given.
     pub(crate) fn fold_in_order(
         &self,
         order: &[u32],

@@ -1,27 +1,28 @@
-//! Labels that occur several times in one trace.
+//! Handles labels that occur several times in one trace.
 //!
-//! A label that precedes B does so with each of its instances that ended before B started. These
-//! are the first of its instances in order of end; their number grows with B's start, in order of
-//! start. So a query over all of them (the latest, the largest result) need not visit them one by
-//! one: a trace of k segments of l labels takes k·l steps at worst, however often the labels
-//! repeat.
+//! If a label precedes a segment B, each instance of the label that ended before B started is a
+//! predecessor of B. These are the first instances in order of end, and there are more of them the
+//! later B starts. A running aggregate over the instances, such as the latest end, therefore
+//! answers a query without visiting them one by one. A trace of k segments and l labels takes at
+//! most k·l steps, however often the labels repeat.
 
 use crate::segment::{Segment, SegmentedTrace};
 
 const NONE: u32 = u32::MAX;
 
-/// The repeated labels of one trace, numbered in order.
+/// The repeated labels of one trace, numbered in order of label.
 #[derive(Default)]
 pub(super) struct RepeatedLabels {
     words: Vec<Word>,
-    /// Instances of each label, in order of end; of several that end at once, in order of the
-    /// trace.
+    /// Instances of each label, in order of end. Instances that end at the same time are in the
+    /// order of the trace.
     instances: Vec<Vec<u32>>,
-    /// Repeated label of each segment, and the index among its instances; empty if there are none.
+    /// Number of each segment's repeated label, and the segment's index among the label's
+    /// instances. Empty if no label repeats.
     place_of: Vec<(u32, u32)>,
 }
 
-/// Up to 64 labels, some of them repeated.
+/// A word of 64 labels, at least one of which is repeated.
 struct Word {
     word: usize,
     repeated: u64,
@@ -30,8 +31,7 @@ struct Word {
 }
 
 impl RepeatedLabels {
-    /// Collects the labels from pairs of a label and an instance, sorted by label, instances in
-    /// order of end.
+    /// Collects the labels from pairs of a label and an instance, sorted by label.
     pub(super) fn of(trace: &SegmentedTrace, pairs: &[(usize, u32)]) -> RepeatedLabels {
         let mut repeated = RepeatedLabels::default();
         if pairs.is_empty() {
@@ -99,13 +99,14 @@ impl RepeatedLabels {
     }
 }
 
-/// True if an instance ended before the segment of this index started. This holds for the first
-/// instances in order.
+/// Reports whether an instance ended before the segment of this index started. This holds for a
+/// prefix of a label's instances.
 fn is_before(segments: &[Segment], instance: u32, index: usize) -> bool {
     (instance as usize) < index && segments[instance as usize].end_ns <= segments[index].start_ns
 }
 
-/// Running aggregate of the ended instances of each repeated label, for segments in order.
+/// Running aggregate of the ended instances of each repeated label. Segments must be queried in
+/// order.
 pub(super) struct EndedInstances<'a, T> {
     repeated: &'a RepeatedLabels,
     /// Number of ended instances of each label, and their aggregate.
@@ -141,8 +142,9 @@ impl<'a, T: Copy> EndedInstances<'a, T> {
     }
 }
 
-/// The latest end, and the largest result, of the ended instances of each repeated label. Segments
-/// may come in any order in which those that ended before another one come before it.
+/// The latest end and the largest result of the ended instances of each repeated label. Segments
+/// that ended before another segment started must be evaluated before it; otherwise the order is
+/// free.
 pub(super) struct LargestOf<'a> {
     repeated: &'a RepeatedLabels,
     /// Prefix aggregates of each label's instances: of the first one, the first two, and so on.
@@ -157,8 +159,8 @@ impl<'a> LargestOf<'a> {
         }
     }
 
-    /// Returns the aggregate of the instances that ended before this segment started. Their results
-    /// must be known.
+    /// Returns the latest end and the largest result of the instances that ended before this
+    /// segment started. Their results must be known. Returns `None` if no instance ended.
     pub(super) fn upto(
         &mut self,
         segments: &[Segment],
@@ -181,11 +183,11 @@ impl<'a> LargestOf<'a> {
     }
 }
 
-/// Values handed to all ended instances of a label, for segments in reverse order.
+/// Hands values to all ended instances of a label. Segments must come in reverse order.
 pub(super) struct HandedValues<'a> {
     repeated: &'a RepeatedLabels,
-    /// Number of instances of each label that the largest value so far is still due to, and that
-    /// value.
+    /// For each label, the largest value handed out so far, and the number of instances that have
+    /// not yet received it.
     so_far: Vec<(usize, u64)>,
 }
 
@@ -216,8 +218,8 @@ impl<'a> HandedValues<'a> {
             .last()
             .filter(|i| !is_before(segments, **i, index))
         {
-            // Later values are not for this instance; and the results of later segments are
-            // complete.
+            // This instance receives no further values. The results of segments from `index` on are
+            // already complete.
             if let Some(result) = results[..index].get_mut(*instance as usize) {
                 *result = (*result).max(*largest);
             }
@@ -226,7 +228,7 @@ impl<'a> HandedValues<'a> {
         *largest = value.max(*largest);
     }
 
-    /// Returns the value that was handed to a segment, but is not yet in its result.
+    /// Returns the value that was handed to a segment but is not yet in its result, or 0.
     pub(super) fn to(&self, index: usize) -> u64 {
         let outstanding = |(label, at): (usize, usize)| {
             let (upto, largest) = self.so_far[label];

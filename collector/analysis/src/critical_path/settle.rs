@@ -1,19 +1,20 @@
-//! Corrects timestamps within their bounds.
+//! Corrects timestamps within their error bounds.
 //!
-//! Timestamps with a resolution or error bounds may show a segment that ends after the start of one
-//! that, by the model, waited for it. As recorded, the later segment would wait for nothing, and
-//! the earlier one would have unusable slack. An order within the bounds contradicts nothing, so
-//! this module makes the two touch.
+//! With inexact timestamps, a segment A may seem to end after the start of a segment B that, by the
+//! model, waited for A. As recorded, B would not have A as a predecessor, and A would have slack
+//! that does not exist. If the overlap is within the bounds of the timestamps, this module moves
+//! the end of A, the start of B or both so that they coincide.
 
 use super::TracePath;
 use crate::model::Relations;
 use crate::segment::{Segment, SegmentedTrace};
 
-/// Maximum number of segments examined that end within the bounds after one starts.
+/// Maximum number of segments examined for each segment, among those that end after its start.
 const LOOK_MAX: usize = 256;
 
-/// Moves ends that are recorded too late, and starts that are too early, by no more than their
-/// bounds, so that the relations hold in this trace. The request keeps its length.
+/// Moves ends that are recorded too late and starts that are recorded too early, so that the
+/// relations hold in this trace. Moves none by more than the bounds allow. The request keeps its
+/// length.
 pub fn settle(trace: &mut SegmentedTrace, relations: &Relations) {
     if trace.is_exact() {
         return;
@@ -28,7 +29,8 @@ pub fn settle(trace: &mut SegmentedTrace, relations: &Relations) {
             let (other, earlier) = (other as usize, &segments[other as usize]);
             let by_ns = earlier.end_ns.abs_diff(later.start_ns);
             let tolerance_ns = trace.tolerance_ns(earlier.end_clock, later.start_clock);
-            // Between clocks that nothing connects, timestamps cannot be corrected.
+            // A tolerance of `u64::MAX` means that the clocks are on different islands; such
+            // timestamps cannot be corrected.
             let is_within = by_ns <= tolerance_ns && tolerance_ns < u64::MAX;
             if other == index
                 || !is_within
@@ -54,7 +56,7 @@ pub fn settle(trace: &mut SegmentedTrace, relations: &Relations) {
     trace.sort();
 }
 
-/// Removes slack that does not exceed the bounds of its timestamps, as it may not exist.
+/// Sets slack to 0 if it does not exceed the bounds of its timestamps, as it may not exist.
 pub fn drop_unsure_slack(trace: &SegmentedTrace, path: &mut TracePath) {
     if trace.is_exact() {
         return;
@@ -69,8 +71,8 @@ pub fn drop_unsure_slack(trace: &SegmentedTrace, path: &mut TracePath) {
     }
 }
 
-/// True if the second segment waits for the first by the model. Of two that exclude each other, the
-/// first of the trace comes first.
+/// Reports whether, by the model, segment `b` waits for segment `a`. If they exclude each other or
+/// form a pipeline, the first in the trace comes first.
 fn comes_first(
     relations: &Relations,
     (at, a): (usize, &Segment),

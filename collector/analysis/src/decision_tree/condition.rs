@@ -16,7 +16,7 @@ pub enum Test {
 }
 
 impl Test {
-    /// Conjunction of both tests; `None` if one test cannot express it.
+    /// Returns the conjunction of both tests, or `None` if one test cannot express it.
     fn and(&self, other: &Test) -> Option<Test> {
         Some(match (self, other) {
             (Test::Between(a, b), Test::Between(c, d)) => Test::Between(a.max(*c), b.min(*d)),
@@ -37,13 +37,13 @@ pub struct Condition {
     pub column: usize,
     /// Name of the column.
     pub name: Arc<str>,
-    /// Constraint on its values.
+    /// Constraint on the column's values.
     pub test: Test,
 }
 
 impl Condition {
-    /// Adds the condition to a list with one condition per column; merges it with the one of its
-    /// column if one test can express both.
+    /// Adds the condition to a list. Merges it with the first condition on the same column if one
+    /// test can express both.
     pub(super) fn add_to(self, conditions: &mut Vec<Condition>) {
         let same = conditions
             .iter_mut()

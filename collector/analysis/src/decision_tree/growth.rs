@@ -1,4 +1,4 @@
-//! Grows a tree: asks questions until none helps.
+//! Grows a tree by adding questions until none helps.
 
 use super::condition::Condition;
 use super::split::{self, Split};
@@ -7,13 +7,13 @@ use super::{Leaf, Table, TreeSettings};
 /// A question, or a leaf.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Node {
-    /// Rows of each class; a row of unknown value counts in parts.
+    /// Number of rows of each class. A row with an unknown answer counts as a fraction.
     Leaf([f64; 2]),
-    /// A question; the branch for yes comes first.
+    /// A question. The branch for yes comes first.
     Question {
         split: Split,
         rows: [f64; 2],
-        /// Conditions that the answers stand for, in readable form.
+        /// Conditions that the two answers express, yes first.
         answers: Box<[Condition; 2]>,
         branches: Box<[Node; 2]>,
     },
@@ -81,7 +81,8 @@ impl Node {
     }
 }
 
-/// Smallest part of a row that is followed. A smaller one does not change which question is best.
+/// Smallest fraction of a row that a branch takes. Smaller fractions do not change which question
+/// is best.
 const PART_MIN: f64 = 1e-3;
 
 pub(super) fn grow(

@@ -1,16 +1,17 @@
 //! Removes questions that are not worth asking (Quinlan, 1993, chapter 4).
 //!
-//! The errors of a leaf on other rows are estimated by the upper end of a confidence interval for
-//! its share of errors, as if its rows were a sample. A question becomes a leaf if its branches are
-//! estimated to make no fewer errors than that leaf.
+//! The expected number of errors of a leaf on other rows follows from its share of errors. The
+//! upper bound of a confidence interval for that share is used, as if the leaf's rows were a
+//! sample. A question becomes a leaf if its branches are not expected to make fewer errors than
+//! that leaf.
 
 use super::growth::Node;
 use crate::statistics::incomplete_beta;
 
-/// Number of errors that a question must save (as in C4.5).
+/// Number of expected errors that a question must save, as in C4.5.
 const ERRORS_SAVED_MIN: f64 = 0.1;
 
-/// Prunes from the leaves up; returns the expected number of errors.
+/// Prunes from the leaves up. Returns the expected number of errors of the pruned tree.
 pub(super) fn prune(node: &mut Node, confidence: f64) -> f64 {
     let rows = node.rows();
     let as_leaf = errors_expected(rows, confidence);
@@ -32,14 +33,14 @@ fn errors_expected(rows: [f64; 2], confidence: f64) -> f64 {
     total * share_at_most(rows[0].min(rows[1]), total, confidence)
 }
 
-/// Upper bound of the share of errors: at this share, so few errors have only this probability
-/// (Clopper and Pearson).
+/// Returns the upper bound of the share of errors (Clopper and Pearson): the share at which the
+/// probability of at most `errors` errors is `confidence`.
 fn share_at_most(errors: f64, total: f64, confidence: f64) -> f64 {
     if total - errors < 1e-9 {
         return 1.0;
     }
     let (mut low, mut high) = (errors / total, 1.0);
-    // As many halvings as a number has bits.
+    // One halving for each bit of an `f64`'s precision.
     for _ in 0..52 {
         let middle = (low + high) / 2.0;
         if incomplete_beta(total - errors, errors + 1.0, 1.0 - middle) > confidence {

@@ -1,7 +1,7 @@
-//! Moves thresholds that were found in a sample to the best place for all rows.
+//! Moves thresholds that were found in a sample to the best values for all rows.
 //!
-//! A sample's threshold is a value that occurs in it; the sample lacks the values between that and
-//! the true threshold. The columns of the questions, and their number, stay as found in the sample.
+//! A threshold from a sample is a value that occurs in the sample, which may lack values closer to
+//! the true threshold. The number of questions and their columns stay as found in the sample.
 
 use super::Table;
 use super::growth::Node;

@@ -1,16 +1,16 @@
-//! Questions, and the choice of the best one.
+//! Chooses the best question for a node of the tree.
 
 use super::condition::{Condition, Test};
 use super::table::{Table, Values};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A question with two answers.
+/// A yes-no question about the value of a column.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Split {
-    /// Asks for a value of at most `most`.
+    /// Asks if the number is at most `most`.
     AtMost { column: usize, most: f64 },
-    /// Asks for one of these texts, given by their places.
+    /// Asks if the text is one of these, given by their indices in [`Values::Texts`].
     OneOf {
         column: usize,
         places: BTreeSet<u32>,
@@ -18,7 +18,7 @@ pub(super) enum Split {
 }
 
 impl Split {
-    /// Answer for a row; `None` if its value is unknown.
+    /// Returns the answer for a row, or `None` if the row's value is unknown.
     pub(super) fn is_met(&self, table: &Table, row: usize) -> Option<bool> {
         match (self, &table.columns[self.column()].values) {
             (Split::AtMost { most, .. }, Values::Numbers(numbers)) => {
@@ -43,7 +43,7 @@ impl Split {
         }
     }
 
-    /// Conditions for yes and for no.
+    /// Returns the conditions that yes and no express.
     pub(super) fn answers(&self, table: &Table) -> [Condition; 2] {
         let column = &table.columns[self.column()];
         let tests = match self {
@@ -72,16 +72,18 @@ impl Split {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Candidate {
     pub(super) split: Split,
-    /// Bits of a row's class that the answer yields, minus the cost of stating the question.
+    /// Information about the class that the answer yields, in bits per row, minus the cost of
+    /// stating the question.
     pub(super) gain: f64,
     /// Gain per bit of the answer.
     pub(super) ratio: f64,
 }
 
-/// Smaller gains are rounding errors.
+/// Minimum gain in bits. Smaller gains are rounding errors.
 const GAIN_MIN: f64 = 1e-9;
 
-/// Question with the best gain ratio among those with at least the average gain.
+/// Returns the question with the best gain ratio among those with at least the average gain. `None`
+/// if no question gains anything.
 pub(super) fn best(table: &Table, rows: &[(usize, f64)], rows_min: f64) -> Option<Split> {
     let candidates: Vec<Candidate> = (0..table.columns.len())
         .filter_map(|column| of_column(table, rows, column, rows_min))
@@ -100,10 +102,11 @@ pub(super) fn best(table: &Table, rows: &[(usize, f64)], rows_min: f64) -> Optio
     chosen.map(|candidate| candidate.split.clone())
 }
 
-/// Rows of each class, `false` first.
+/// Number of rows of each class, `false` first.
 type Counts = [f64; 2];
 
-/// Best question of one column; `None` if none gains anything with enough rows on both sides.
+/// Returns the best question about one column. `None` if no question with at least `rows_min` rows
+/// for each answer gains anything.
 pub(super) fn of_column(
     table: &Table,
     rows: &[(usize, f64)],
@@ -117,8 +120,8 @@ pub(super) fn of_column(
     let all: f64 = rows.iter().map(|(_, part)| part).sum();
     let most = best_of(&groups, all, rows_min);
     let (last, gain, of_answer) = most?;
-    // n groups in order have n - 1 thresholds. Their sets, up to exchange of the sides, number
-    // 2^(n - 1) - 1.
+    // There are n - 1 thresholds between n groups in order, and 2^(n - 1) - 1 ways to divide n
+    // groups into two sets.
     let choices = groups.len() as f64 - 1.0;
     let (cost, split) = match &table.columns[column].values {
         Values::Numbers(_) => (
@@ -137,7 +140,7 @@ pub(super) fn of_column(
             )
         }
     };
-    // The cost of naming the column.
+    // Add the cost of stating the column.
     let cost = cost + (table.columns.len() as f64).log2();
     let gain = gain - cost / all;
     (gain > GAIN_MIN).then_some(Candidate {
@@ -147,8 +150,9 @@ pub(super) fn of_column(
     })
 }
 
-/// Best threshold among groups in order. Returns the last group below it, the gain, and the bits of
-/// the answer.
+/// Finds the best threshold among groups in order. Returns the index of the last group below it,
+/// the gain, and the entropy of the answer in bits. `None` if no threshold has enough rows on both
+/// sides.
 fn best_of(groups: &[Group], all: f64, rows_min: f64) -> Option<(usize, f64, f64)> {
     let mut known: Counts = [0.0; 2];
     for group in groups {
@@ -174,7 +178,8 @@ fn best_of(groups: &[Group], all: f64, rows_min: f64) -> Option<(usize, f64, f64
     most
 }
 
-/// Threshold of a column that gains most for these rows; `None` if none gains anything.
+/// Returns the threshold of a column with the largest gain for these rows, or `None` if no
+/// threshold gains anything.
 pub(super) fn best_threshold(table: &Table, rows: &[(usize, f64)], column: usize) -> Option<f64> {
     let Values::Numbers(numbers) = &table.columns[column].values else {
         return None;
@@ -184,7 +189,7 @@ pub(super) fn best_threshold(table: &Table, rows: &[(usize, f64)], column: usize
     (gain > GAIN_MIN).then(|| groups[last].number)
 }
 
-/// Rows of one value.
+/// Rows with one value of a column.
 struct Group {
     number: f64,
     place: u32,
@@ -220,7 +225,7 @@ fn by_number(table: &Table, rows: &[(usize, f64)], numbers: &[Option<f64>]) -> V
     groups.collect()
 }
 
-/// Groups of texts, in descending order of the share of class `true` in their rows.
+/// Groups rows by text, in descending order of the share of class `true`.
 fn by_share(table: &Table, rows: &[(usize, f64)], places: &[Option<u32>]) -> Vec<Group> {
     let mut counts: Vec<Counts> = Vec::new();
     for (row, part) in rows {
@@ -250,8 +255,9 @@ fn by_share(table: &Table, rows: &[(usize, f64)], places: &[Option<u32>]) -> Vec
     groups
 }
 
-/// Side of a question that is spelled out: never the side with the place for other texts, `other`;
-/// otherwise the shorter one.
+/// Returns the texts that a question lists: those of the shorter side. If one side contains the
+/// group of all undistinguished texts, whose index is `other`, returns the texts of the opposite
+/// side.
 fn said((one, rest): (&[Group], &[Group]), other: u32) -> BTreeSet<u32> {
     let has_other = |side: &[Group]| side.iter().any(|group| group.place >= other);
     let is_one = has_other(rest) || (!has_other(one) && one.len() <= rest.len());
@@ -260,7 +266,7 @@ fn said((one, rest): (&[Group], &[Group]), other: u32) -> BTreeSet<u32> {
 }
 
 /// Returns the bits that an answer yields about the class, and the bits of the answer itself, for
-/// `all` rows. Unknown values yield nothing, and are an answer of their own.
+/// `all` rows. Rows with unknown values yield nothing, but count as a third answer.
 fn gain(yes: Counts, no: Counts, all: f64) -> (f64, f64) {
     let (of_yes, of_no) = (yes[0] + yes[1], no[0] + no[1]);
     let known = of_yes + of_no;
@@ -269,7 +275,7 @@ fn gain(yes: Counts, no: Counts, all: f64) -> (f64, f64) {
     (gain, entropy(&[of_yes, of_no, (all - known).max(0.0)]))
 }
 
-/// Entropy in bits.
+/// Returns the entropy in bits.
 fn entropy(counts: &[f64]) -> f64 {
     let all: f64 = counts.iter().sum();
     let bits = |count: &f64| {

@@ -1,19 +1,20 @@
-//! Rows of two classes.
+//! Table of rows in two classes, from which a tree is grown.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Maximum number of distinct texts of a column.
+/// Maximum number of texts of a column that are distinguished.
 pub const VALUES_MAX: usize = 64;
 
 /// Values of a column, one per row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
-    /// Numbers; values that are not finite are unknown.
+    /// Numbers; `None` if unknown. [`Table::new`] treats numbers that are not finite as unknown.
     Numbers(Vec<Option<f64>>),
-    /// Texts, by their place among `texts`; a place beyond it stands for any other text.
+    /// Texts, given by their indices in `texts`. The index one past the end stands for any other
+    /// text.
     Texts {
-        /// Place of each row's text; `None` if it is unknown.
+        /// Index of each row's text; `None` if the text is unknown.
         places: Vec<Option<u32>>,
         /// Distinct texts, in order.
         texts: Vec<Arc<str>>,
@@ -21,8 +22,8 @@ pub enum Values {
 }
 
 impl Values {
-    /// Keeps the most frequent [`VALUES_MAX`] texts apart; returns the values and the number of
-    /// distinct texts beyond these.
+    /// Creates values that distinguish the most frequent [`VALUES_MAX`] texts. Also returns the
+    /// number of other distinct texts.
     pub fn of_texts(rows: &[Option<Arc<str>>]) -> (Values, usize) {
         let mut counts: BTreeMap<&Arc<str>, usize> = BTreeMap::new();
         for text in rows.iter().flatten() {
@@ -47,7 +48,7 @@ impl Values {
     }
 }
 
-/// A column that questions can ask about.
+/// A column about which questions can ask.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
     /// Name of the column in conditions.
@@ -56,7 +57,7 @@ pub struct Column {
     pub values: Values,
 }
 
-/// Reasons why columns and classes form no table.
+/// Errors of [`Table::new`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
     /// A column differs from the classes in its number of rows.
@@ -71,7 +72,7 @@ pub enum TableError {
     },
 }
 
-/// Rows of two classes, by columns.
+/// Rows in two classes, stored by columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     pub(super) columns: Vec<Column>,
@@ -79,7 +80,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Makes a table; every column must have as many rows as there are classes.
+    /// Creates a table. Every column must have as many rows as there are classes.
     pub fn new(mut columns: Vec<Column>, classes: Vec<bool>) -> Result<Table, TableError> {
         for column in &mut columns {
             if column.values.len() != classes.len() {
@@ -98,12 +99,12 @@ impl Table {
         Ok(Table { columns, classes })
     }
 
-    /// Columns of the table.
+    /// Returns the columns of the table.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// Class of each row.
+    /// Returns the class of each row.
     pub fn classes(&self) -> &[bool] {
         &self.classes
     }

@@ -1,9 +1,9 @@
-//! Variance of the difference of two means, by the clusters that requests come in.
+//! Estimates the variance of the difference of two means from clusters of requests.
 
 use super::ClusteredRequest;
 use crate::statistics::student_two_sided;
 
-/// Number of requests and sum of their values, for both sides.
+/// Number of requests, and sum of their values, on each side.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Count {
     control: f64,
@@ -45,26 +45,28 @@ impl Count {
         }
     }
 
-    /// Mean of the test minus mean of the control; `None` if a side has no requests.
+    /// Returns the mean of the test minus the mean of the control, or `None` if a side has no
+    /// requests.
     fn difference(&self) -> Option<f64> {
         (self.control > 0.5 && self.test > 0.5)
             .then(|| self.test_sum / self.test - self.control_sum / self.control)
     }
 }
 
-/// Difference of the sides, and its precision.
+/// Difference of the sides' means, and its precision.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spread {
     difference: f64,
     variance: f64,
-    /// Effective number of units: this many equal units would vary alike.
+    /// Effective number of units: the number of equal units with the same variation.
     pub(super) units: f64,
-    /// Effective number of bursts.
+    /// Effective number of bursts, defined likewise.
     pub(super) bursts: f64,
 }
 
 impl Spread {
-    /// Degrees of freedom: one less than the smaller of the two effective numbers of clusters.
+    /// Returns the degrees of freedom: one less than the smaller of the two effective numbers of
+    /// clusters, and at least 1.
     pub(super) fn freedom(&self) -> f64 {
         (self.units.min(self.bursts) - 1.0).max(1.0)
     }
@@ -82,7 +84,7 @@ impl Spread {
     }
 }
 
-/// Counts by unit, by burst, and by both.
+/// Counts of requests by unit, by burst, and by unit and burst.
 #[derive(Debug)]
 pub(super) struct Clusters {
     all: Count,
@@ -120,7 +122,7 @@ impl Clusters {
         let (of_units, units) = jackknife(&self.all, difference, &self.units);
         let (of_bursts, bursts) = jackknife(&self.all, difference, &self.bursts);
         let (of_cells, _) = jackknife(&self.all, difference, &self.cells);
-        // By chance the sum may be less than one of its terms, or negative.
+        // By chance, the sum may be less than one of its terms, or negative.
         let variance = (of_units + of_bursts - of_cells)
             .max(of_units)
             .max(of_bursts);
@@ -133,16 +135,16 @@ impl Clusters {
     }
 }
 
-/// Variance of a difference by leaving out one cluster at a time, and the number of equal clusters
-/// that would vary alike: the degrees of freedom of a sum of squares (Satterthwaite, 1946), from
-/// the kurtosis of the sample. The correction uses half of the kurtosis, as a sample with heavy
-/// tails shows less kurtosis than its distribution has. With the full kurtosis, 5.2 % of 4,000
-/// simulated experiments without effect had different medians at the 5 % level.
+/// Returns the variance of a difference by leaving out one cluster at a time, and the effective
+/// number of clusters. The latter is the degrees of freedom of a sum of squares (Satterthwaite,
+/// 1946), from the kurtosis of the sample. The correction uses half of the kurtosis, as a sample
+/// with heavy tails shows less kurtosis than its distribution has. With the full kurtosis, 5.2 % of
+/// 4,000 simulated experiments without effect had different medians at the 5 % level.
 fn jackknife(all: &Count, difference: f64, clusters: &[Count]) -> (f64, f64) {
     let (mut squares, mut fourths) = (0.0, 0.0);
     for cluster in clusters {
         let Some(without) = all.without(cluster).difference() else {
-            // One cluster holds all of a side.
+            // One cluster holds all requests of a side.
             return (f64::INFINITY, 1.0);
         };
         let square = (without - difference).powi(2);

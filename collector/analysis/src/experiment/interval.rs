@@ -1,11 +1,12 @@
-//! Confidence interval: the set of values that a test does not reject.
+//! Computes a confidence interval as the set of values that a test does not reject.
 
-/// Logarithm of the factor beyond which an end counts as unbounded.
+/// Distance from the estimate beyond which an end counts as unbounded. Values are logarithms of
+/// factors.
 const SHIFT_MAX: f64 = 12.0;
 
-/// Ends of the range around `found` in which the p-value is at least `alpha`, each within 0.0001.
-/// An end is infinite if the p-value does not fall below `alpha`. Assumes that the p-value falls on
-/// either side of `found`.
+/// Returns the ends of the range around `found` in which the p-value is at least `alpha`, each to
+/// within 0.0001. An end is infinite if the p-value does not fall below `alpha` in that direction.
+/// Assumes that the p-value decreases with the distance from `found`.
 pub(super) fn interval_of(p_of: impl Fn(f64) -> f64, found: f64, alpha: f64) -> (f64, f64) {
     let end = |direction: f64| {
         let mut inside = 0.0;

@@ -1,18 +1,18 @@
-//! Chance differences between equal sides (Ardelean et al., NSDI 2018, §3.1, figure 10), for
-//! *these* requests, for *this number* of users and by this metric. Users are assigned to two sides
-//! at random, again and again.
+//! Measures chance differences between equal sides (Ardelean et al., NSDI 2018, §3.1, figure 10),
+//! for given requests and a given metric. The units of the experiment, such as users, are assigned
+//! to two sides at random, up to 200 times.
 
 use std::collections::HashMap;
 
 use super::{ExperimentRequest, Metric, number};
 
-/// Number of random assignments.
+/// Maximum number of random assignments.
 const DEALS: usize = 200;
-/// Maximum number of requests counted over all assignments; with many requests, there are fewer
-/// assignments.
+/// Approximate maximum number of requests counted over all assignments. With many requests, there
+/// are fewer assignments, but at least [`DEALS_MIN`].
 const COUNTED_MAX: usize = 40_000_000;
 const DEALS_MIN: usize = 40;
-/// Minimum number of units on a side; fewer are no evidence about others.
+/// Minimum number of units on a side. Fewer units do not allow a conclusion about other units.
 pub const NOISE_UNITS_MIN: usize = 10;
 
 /// Chance difference between equal sides.
@@ -24,31 +24,32 @@ pub struct Noise {
     pub units: usize,
     /// Average number of requests on each side.
     pub requests: usize,
-    /// Difference that half of all assignments exceed: 0.05 is 5 %.
+    /// Relative difference that half of all assignments exceed: 0.05 is 5 %.
     pub half: f64,
-    /// Difference that one assignment in twenty exceeds.
+    /// Relative difference that one assignment in twenty exceeds.
     pub twentieth: f64,
     /// Standard deviation of the logarithm of the ratio of the sides' values.
     pub standard_error: f64,
 }
 
 impl Noise {
-    /// Standard error for sides of these numbers of units.
+    /// Returns the standard error for sides with these numbers of units.
     pub fn at(&self, control: usize, test: usize) -> f64 {
         let each = |units: usize| 1.0 / units.max(1) as f64;
         self.standard_error * ((each(control) + each(test)) / (2.0 * each(self.units))).sqrt()
     }
 }
 
-/// Requests of equal treatment, in ascending order of latency.
+/// Requests that were all treated alike, in ascending order of latency.
 struct Equal {
-    /// Latency in nanoseconds, and index of its unit.
+    /// Latency in nanoseconds, and index of the request's unit.
     requests: Vec<(f64, u32)>,
     units: usize,
 }
 
 /// Measures, for requests that were all treated alike, the chance difference between sides of half
-/// of their units each. Returns one result per metric; `None` if there are too few units.
+/// of their units each. Returns one result per metric. It is `None` if there are fewer than twice
+/// [`NOISE_UNITS_MIN`] units, or too few assignments with requests on both sides.
 pub fn noise(
     requests: impl IntoIterator<Item = ExperimentRequest>,
     metrics: &[Metric],
@@ -84,7 +85,8 @@ pub fn noise(
 }
 
 impl Equal {
-    /// Logarithm of the ratio of the sides' values; `None` if a side is empty.
+    /// Returns the logarithm of the ratio of the sides' values, or `None` if a side has no
+    /// requests.
     fn apart(&self, metric: Metric, sides: &[usize]) -> Option<f64> {
         let mut counts = [0_usize; 2];
         for (_, unit) in &self.requests {
@@ -136,7 +138,7 @@ impl Equal {
     }
 }
 
-/// Fisher–Yates shuffle.
+/// Shuffles `sides` (Fisher–Yates).
 fn shuffle(sides: &mut [usize], state: &mut u64) {
     for last in (1..sides.len()).rev() {
         // SplitMix64.

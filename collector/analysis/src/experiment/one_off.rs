@@ -1,5 +1,5 @@
-//! One-off events that are not the change (Ardelean et al., NSDI 2018, §3.2: "a one-off event …
-//! that renders the comparison invalid").
+//! Finds one-off events, which are not effects of the tested change (Ardelean et al., NSDI 2018,
+//! §3.2: "a one-off event … that renders the comparison invalid").
 
 use std::collections::HashMap;
 
@@ -8,35 +8,37 @@ use crate::statistics::median;
 
 /// Distance from the median, in robust standard deviations, beyond which a time slot is an outlier.
 const APART: f64 = 5.0;
-/// Number of time slots.
+/// Number of time slots of an experiment.
 const SLOTS: usize = 48;
-/// Minimum number of slots; with fewer, none counts as an outlier.
+/// Minimum number of slots with enough requests. With fewer, no slot counts as an outlier.
 const SLOTS_MIN: usize = 8;
-/// Minimum number of requests of a side in a slot; with fewer, the median is not used.
+/// Minimum mean number of requests per side in a slot. Slots with fewer are ignored. Also the
+/// minimum for comparing the mix of operations of a slot.
 const REQUESTS_MIN: usize = 8;
 
 /// Kind of one-off event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OneOff {
-    /// Both sides were slower, or faster, than at any other time: the load is the cause, not the
-    /// change.
+    /// Both sides were much slower, or much faster, than usual. The load is the likely cause, not
+    /// the change.
     Both,
-    /// One side had far more or fewer requests than its share.
+    /// One side had a far larger or smaller share of the requests than usual.
     ShareOfTest,
-    /// One side was asked for another mix of operations than usual, compared with the other side.
+    /// Compared with the other side, one side had another mix of operations than usual.
     MixOfTest,
 }
 
-/// A time span that is no evidence about the change.
+/// A time span that is excluded from the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftOutTime {
-    /// Start, by the start times of requests, in nanoseconds since the Unix epoch.
+    /// Start of the time span, in nanoseconds since the Unix epoch. It contains the requests that
+    /// start in it.
     pub from_ns: i64,
-    /// End, exclusive.
+    /// End of the time span, exclusive, in nanoseconds since the Unix epoch.
     pub to_ns: i64,
-    /// Reason for leaving it out.
+    /// Reason for excluding the time span.
     pub why: OneOff,
-    /// Number of requests in it.
+    /// Number of requests in the time span.
     pub requests: usize,
 }
 
@@ -45,15 +47,14 @@ pub struct LeftOutTime {
 pub struct TimedRequest {
     /// Start time in nanoseconds since the Unix epoch.
     pub at_ns: i64,
-    /// Identifier of its operation; any numbering will do.
+    /// Number of the request's operation, in any numbering.
     pub operation: u32,
-    /// The observed request.
+    /// The request's side, unit, burst and latency.
     pub observed: ExperimentRequest,
 }
 
-/// Finds the times in which both sides were slower or faster than at any other time, the sides'
-/// shares moved, or the mix of operations of one side changed. Divides the time into at most 48
-/// equal slots.
+/// Finds time spans with a [`OneOff`] event. Divides the time into 48 equal slots, and compares
+/// each slot with the median over all slots.
 pub fn one_offs(requests: &[TimedRequest]) -> Vec<LeftOutTime> {
     let began = requests.iter().map(|one| one.at_ns);
     let (Some(first), Some(last)) = (began.clone().min(), began.max()) else {
@@ -144,12 +145,12 @@ impl Side {
 struct Slot {
     place: usize,
     requests: usize,
-    /// Share of the test in its requests.
+    /// Share of the slot's requests that are on the test side.
     share: f64,
     /// Logarithms of the median latencies of control and test.
     medians: [f64; 2],
     /// For each operation, its share of the test's requests minus its share of the control's, and
-    /// the standard error of that.
+    /// the standard error of this difference.
     mix: [(f64, f64); OPERATIONS],
 }
 
@@ -162,7 +163,8 @@ impl Slot {
             return None;
         }
         let share = test as f64 / (control + test) as f64;
-        // A missing side gets the median of the other; its share reveals it.
+        // A side without requests gets the median of the other. The slot's `share` reveals the
+        // missing side.
         let median = |side: &mut Vec<u64>| {
             let middle = side.len() / 2;
             (!side.is_empty()).then(|| (*side.select_nth_unstable(middle).1).max(1) as f64)
@@ -184,8 +186,9 @@ impl Slot {
     }
 }
 
-/// Share of an operation in the test's requests minus its share in the control's, with its standard
-/// error. Zero if there are few requests.
+/// Returns the share of an operation in the test's requests minus its share in the control's, and
+/// the standard error of this difference. The difference is 0 if a side has fewer than
+/// [`REQUESTS_MIN`] requests.
 fn mix(sides: &[Side; 2], place: usize) -> (f64, f64) {
     let [control, test] = [&sides[0], &sides[1]];
     let counts = [control.latencies.len() as f64, test.latencies.len() as f64];
@@ -217,7 +220,8 @@ impl Robust {
         }
     }
 
-    /// Distance of a value from the median, in units of the deviation, which is at least `least`.
+    /// Returns the distance of a value from the median, in units of the deviation. The unit is at
+    /// least `least` and at least 0.01.
     fn away(&self, value: f64, least: f64) -> f64 {
         (value - self.middle) / self.deviation.max(least).max(0.01)
     }

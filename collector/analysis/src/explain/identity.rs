@@ -1,10 +1,11 @@
-//! Identities of processes: values that name one incarnation of a process, and therefore separate
-//! any two deployments, whatever changed between them.
+//! Recognises identities of processes: values that name one incarnation of a process. They separate
+//! any two deployments, whatever changed between them, and so explain nothing.
 //!
-//! [`is_named`] knows the names of OpenTelemetry. [`Incarnations`] finds others by behaviour: each
-//! process records one value all its life, and no other process records it. A value that most
-//! processes keep through both periods is no such identity; it may name a slow machine. A release
-//! differs from a process by count: several processes run one release.
+//! [`is_named`] knows the names of OpenTelemetry. [`Incarnations`] finds other identities by their
+//! values: each process records one value only, and no other process records it, or all values look
+//! generated. If at least half of the values occur in both periods, the parameter is not an
+//! identity, as it may name a slow machine. A release is not an identity either: several processes
+//! run one release.
 
 use super::Parameter;
 use rustc_hash::FxHashMap;
@@ -35,7 +36,7 @@ const NAMES: [&str; 19] = [
     "trace.id",
 ];
 
-/// Prefixes of names of identities, except for [`SHARED`].
+/// Prefixes of names of identities, except for the names in [`SHARED`].
 const FAMILIES: [&str; 2] = ["process.", "telemetry."];
 /// Prefixes of names that processes of one release share.
 const SHARED: [&str; 4] = [
@@ -61,7 +62,7 @@ const LAST_WORDS: [&[&str]; 12] = [
     &["pod", "name"],
 ];
 
-/// Words in names of releases, which may number as many as the processes.
+/// Words in names of releases. There may be as many releases as processes.
 const RELEASES: [&str; 7] = [
     "version", "release", "build", "commit", "revision", "sha", "image",
 ];
@@ -80,8 +81,8 @@ pub(super) fn is_named(key: &str) -> bool {
         })
 }
 
-/// True if a name identifies the process that records it, and not a thread, a connection or a
-/// library.
+/// Reports whether a name identifies the process that records it, and not a thread, a connection or
+/// a library.
 pub(super) fn is_of_process(key: &str) -> bool {
     const OTHERS: [&str; 7] = [
         "thread",
@@ -95,7 +96,8 @@ pub(super) fn is_of_process(key: &str) -> bool {
     is_named(key) && !words(key).iter().any(|word| OTHERS.contains(&&**word))
 }
 
-/// Words of a name, in lower case: `worker.processId` yields `worker`, `process` and `id`.
+/// Returns the words of a name in lower case: `worker.processId` yields `worker`, `process` and
+/// `id`.
 pub(super) fn words(key: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
@@ -143,9 +145,9 @@ fn is_made(text: &str) -> bool {
 /// Value of one parameter in one request, and the process that recorded it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SaidText {
-    /// Parameter.
+    /// The parameter.
     pub parameter: Parameter,
-    /// Value.
+    /// The recorded value.
     pub text: Arc<str>,
     /// Incarnation of the process; 0 if unknown.
     pub process: u128,
@@ -160,19 +162,22 @@ pub struct Incarnations {
 /// Values of one parameter.
 #[derive(Clone, Debug, Default)]
 struct Values {
-    /// Process that records each value, and whether earlier and later requests contain it.
+    /// Process that recorded each value first, and flags that are true if earlier and if later
+    /// requests contain the value.
     texts: FxHashMap<Arc<str>, (u128, [bool; 2])>,
     /// Value of each process.
     processes: FxHashMap<u128, Arc<str>>,
-    /// True if a process recorded two values, or two processes recorded the same one.
+    /// True if a process recorded two values, two processes recorded the same value, or a process
+    /// is unknown.
     is_shared: bool,
-    /// True if there are too many values to decide.
+    /// True if there were more than [`VALUES_MAX`] values.
     is_full: bool,
 }
 
-/// Maximum number of distinct values of a parameter; a parameter with more does not name processes.
+/// Maximum number of distinct values of a parameter. A parameter with more does not name processes.
 const VALUES_MAX: usize = 4_096;
-/// Minimum number of processes; with fewer, a release or a setting may differ in each as well.
+/// Minimum number of processes for a conclusion. With fewer, a release or a setting may differ in
+/// each of them as well.
 const PROCESSES_MIN: usize = 3;
 
 impl Values {
@@ -245,7 +250,7 @@ impl Incarnations {
         }
     }
 
-    /// Parameters that are identities of processes.
+    /// Returns the parameters that are identities of processes.
     #[must_use]
     pub fn identities(&self) -> Vec<Parameter> {
         let all = self.of.iter();

@@ -1,4 +1,4 @@
-//! Attributes of requests, as a table of columns that a decision tree can use.
+//! Converts parameters of requests to a table of columns for a decision tree.
 
 use super::identity::is_named;
 use super::{ExplainSettings, ExplainedRequest, Parameter, Unseen};
@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// Maximum number of parameters.
+/// Maximum number of parameters that are considered.
 pub const PARAMETERS_MAX: usize = 256;
 
-/// Reason for leaving a parameter out.
+/// Reason why an explanation ignores a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Why {
-    /// The user asked for it.
+    /// The user asked to ignore the parameter.
     Asked,
     /// The parameter names a process, a thread or a connection, and changes with every restart.
     NamesProcess,
@@ -23,11 +23,11 @@ pub enum Why {
     OfFailure,
     /// The parameter is a measured time, and times are what is explained.
     Duration,
-    /// Its texts differ in nine of ten requests; or its integers do, and are too large for a
-    /// measure (2⁵³).
+    /// At least nine tenths of the parameter's values are distinct. If the values are numbers, nine
+    /// tenths of them must also be integers of at least 2⁵³, too large to be measurements.
     DiffersAlways,
-    /// Its numbers follow the start times of requests in each category, or equal those times: a
-    /// timestamp, or a number that counts requests.
+    /// The parameter's numbers grow or fall with the start times of requests in each category, or
+    /// are such times. It is a timestamp or a counter.
     FollowsTime,
 }
 
@@ -44,30 +44,32 @@ impl fmt::Display for Why {
     }
 }
 
-/// A parameter that was left out.
+/// A parameter that an explanation ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Parameter.
+    /// The parameter.
     pub parameter: Parameter,
-    /// Reason.
+    /// Reason for ignoring it.
     pub why: Why,
 }
 
-/// Minimum number of values for a decision; with fewer, distinct values are chance.
+/// Minimum number of values to judge a parameter. With fewer, all may be distinct by chance.
 const DIFFERENT_OF_MIN: usize = 10;
-/// Fraction of distinct values from which a parameter differs in nearly every request.
+/// Minimum fraction of distinct values of a parameter that differs in nearly every request.
 const DIFFERENT_MIN: f64 = 0.9;
-/// Magnitude from which floating-point integers are not exact.
+/// 2⁵³, the magnitude from which not every integer has an exact `f64`.
 const MEASURE_MAX: f64 = 9_007_199_254_740_992.0;
-/// Rank correlation with time from which a parameter follows the time.
+/// Minimum rank correlation with time of a parameter that follows the time, relative to the best
+/// possible one.
 const FOLLOWS_MIN: f64 = 0.9;
 
 /// Minimum number of distinct values of a parameter that follows the time.
 const STEPS_MIN: usize = 5;
-/// Minimum rank correlation with time that the best order of the values could reach.
+/// Minimum rank correlation with time that the values must be able to reach in their best order,
+/// for the test to apply.
 const ORDERED_MIN: f64 = 0.8;
 
-/// Source of a column of the table: the value of a parameter, or whether it was recorded.
+/// Source of a column of the table: the value of a parameter, or the fact that it was recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum TableColumn {
     Value(Parameter),
@@ -125,7 +127,7 @@ impl Parameters {
         }
         let classes = requests.iter().map(|request| request.is_mutation).collect();
         Parameters {
-            // All columns have one row per request, so this cannot fail.
+            // Every column has one row per request, so `Table::new` does not fail.
             table: Table::new(columns, classes).unwrap_or_default(),
             left_out,
             unseen,
@@ -133,7 +135,7 @@ impl Parameters {
         }
     }
 
-    /// Parameters whose values are columns.
+    /// Returns the parameters whose values are columns.
     pub(super) fn asked_about(&self) -> Vec<Parameter> {
         let of = self.asked.iter().filter_map(|asked| match asked {
             TableColumn::Value(parameter) => Some(parameter.clone()),
@@ -143,8 +145,9 @@ impl Parameters {
     }
 }
 
-/// Value of each parameter in each request, for at most [`PARAMETERS_MAX`] parameters. A parameter
-/// with several numbers in one request becomes two: the largest and the smallest.
+/// Returns the value of each parameter in each request, for at most [`PARAMETERS_MAX`] parameters.
+/// `None` if the request records no value or several texts. A parameter with several numbers in any
+/// request becomes two parameters: the largest and the smallest number.
 fn texts(
     requests: &[&ExplainedRequest],
     unseen: &mut Unseen,
@@ -205,12 +208,13 @@ fn texts(
 }
 
 /// Minimum fraction of each category's requests in which an operation must have run for its
-/// attributes to count.
+/// attributes to be considered.
 const RAN_MIN: f64 = 0.95;
 
-/// Tests whether an operation ran in nearly all requests of both categories; without a note of its
-/// runs, it did. Attributes of an operation that ran in some requests only would separate requests
-/// by their structure, which is known already.
+/// Returns a predicate that reports whether an operation ran in nearly all requests of both
+/// categories. An operation whose runs are not recorded counts as one that did. Attributes of an
+/// operation that ran only in some requests would separate requests by their structure, which is
+/// already known.
 fn in_all_of_both(requests: &[&ExplainedRequest]) -> impl Fn(&Arc<str>) -> bool {
     let mut ran: BTreeMap<Arc<str>, [usize; 2]> = BTreeMap::new();
     let mut all = [0; 2];
@@ -231,8 +235,9 @@ fn in_all_of_both(requests: &[&ExplainedRequest]) -> impl Fn(&Arc<str>) -> bool 
     }
 }
 
-/// Prefixes of the names of parameters with several numbers per request.
+/// Prefix of the name of a parameter that holds the largest of several numbers per request.
 pub(super) const LARGEST: &str = "largest ";
+/// Prefix of the name of a parameter that holds the smallest of several numbers per request.
 pub(super) const SMALLEST: &str = "smallest ";
 
 impl Parameter {
@@ -243,8 +248,8 @@ impl Parameter {
         }
     }
 
-    /// Parameter under its recorded name: the largest or smallest of several values has another
-    /// name.
+    /// Returns the parameter under its recorded name, without the prefix for the largest or
+    /// smallest of several numbers.
     pub fn recorded(&self) -> Parameter {
         let key = &*self.key;
         let of_several = key.strip_prefix(LARGEST).or(key.strip_prefix(SMALLEST));
@@ -260,7 +265,7 @@ pub(super) fn number(text: &str) -> Option<f64> {
     number.is_finite().then_some(number)
 }
 
-/// Numbers that the texts stand for; `None` if any text is not a number.
+/// Parses all texts as numbers. Returns `None` if any text is not a number.
 fn numbers(said: &[Option<Arc<str>>]) -> Option<Vec<Option<f64>>> {
     said.iter()
         .map(|text| match text {
@@ -305,19 +310,21 @@ fn why_not(
             .filter_map(|(request, number)| Some((request.start_ns, (*number)?)))
             .collect()
     };
-    // If one category lacks the parameter, or always has the same value, the other one decides.
+    // If the test does not apply to one category, such as for lack of values, the other one
+    // decides.
     let follows = [false, true].map(|class| follows_time(&pairs(Some(class))));
     let has_order = follows.contains(&Some(true)) && !follows.contains(&Some(false));
     if has_order || are_times(&pairs(None)) {
         return Some(Why::FollowsTime);
     }
-    // Nearly all of them must be large, as random numbers are sometimes small.
+    // Nearly all of the numbers must be large, as random ids are sometimes small.
     let is_id = |number: &&f64| number.fract() == 0.0 && number.abs() >= MEASURE_MAX;
     let ids = numbers.iter().flatten().filter(is_id).count();
     (differs && ids as f64 >= DIFFERENT_MIN * recorded as f64).then_some(Why::DiffersAlways)
 }
 
-/// Reports whether numbers follow the times; `None` if there are few, or too few distinct ones.
+/// Reports whether numbers follow the start times. Returns `None` if there are too few numbers, too
+/// few distinct ones, or too many equal ones.
 fn follows_time(pairs: &[(i64, f64)]) -> Option<bool> {
     if pairs.len() < DIFFERENT_OF_MIN {
         return None;
@@ -331,8 +338,8 @@ fn follows_time(pairs: &[(i64, f64)]) -> Option<bool> {
     let mut different = numbers.clone();
     different.sort_by(f64::total_cmp);
     different.dedup();
-    // A setting that changed once, or a rare value that happens to be the last, follows the order
-    // of times as well.
+    // A setting that changed once, or a rare value that happens to be the last, would follow the
+    // times as well.
     if different.len() < STEPS_MIN {
         return None;
     }
@@ -343,11 +350,11 @@ fn follows_time(pairs: &[(i64, f64)]) -> Option<bool> {
     (best >= ORDERED_MIN).then_some(found.abs() >= FOLLOWS_MIN * best)
 }
 
-/// Reports whether the numbers are times close to the start of their requests, since 1970, in any
-/// unit.
+/// Reports whether all numbers are Unix times within an hour of their requests' starts, in ns, µs,
+/// ms or s.
 fn are_times(pairs: &[(i64, f64)]) -> bool {
     const HOUR_NS: f64 = 3.6e12;
-    /// Year 1973; smaller numbers may be anything.
+    /// March 1973 as a Unix time. Smaller numbers are not taken for times.
     const TIME_MIN_NS: f64 = 1e17;
     let is_time = |unit_ns: &f64| {
         pairs.iter().all(|(start_ns, number)| {
@@ -358,7 +365,7 @@ fn are_times(pairs: &[(i64, f64)]) -> bool {
     !pairs.is_empty() && [1.0, 1e3, 1e6, 1e9].iter().any(is_time)
 }
 
-/// Rank of each value; equal values share the middle of their ranks.
+/// Returns the rank of each value. Equal values share the middle of their ranks.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));

@@ -1,21 +1,22 @@
-//! Choice of the requests that a tree is grown from.
+//! Chooses the requests from which a tree is grown.
 
 use super::ExplainedRequest;
 use crate::record::TraceId;
 
-/// Minimum number of requests taken from a category, if it has them.
+/// Minimum number of requests taken from a category, if it has that many.
 pub const SAMPLE_MIN: usize = 100;
-/// Inverse of the fraction of the stored requests that is taken otherwise: a tenth.
+/// Inverse of the fraction of a category's requests that is taken, between [`SAMPLE_MIN`] and
+/// [`SAMPLE_MAX`].
 const SAMPLE_PART: f64 = 10.0;
 /// Maximum number of requests taken from a category.
 pub const SAMPLE_MAX: usize = 4_096;
-/// Maximum ratio of one category's requests to the other's, unless the former are at most
+/// Maximum ratio of one category's sampled requests to the other's, unless the former are at most
 /// [`SAMPLE_MIN`].
 pub const IMBALANCE_MAX: usize = 3;
-/// Inverse of the fraction of requests that is held out.
+/// Inverse of the fraction of sampled requests that is held out.
 const HELD_OUT_EACH: usize = 3;
 
-/// Sampled requests of both categories; `learn` and `held_out` are indices into `requests`.
+/// Sampled requests of both categories. `learn` and `held_out` are indices into `requests`.
 pub(super) struct ExplainSample<'a> {
     pub(super) requests: Vec<&'a ExplainedRequest>,
     pub(super) learn: Vec<usize>,
@@ -62,7 +63,7 @@ impl<'a> ExplainSample<'a> {
         sample
     }
 
-    /// Number of requests of the precursor and of the mutation at these indices.
+    /// Returns the numbers of requests of the precursor and of the mutation at these indices.
     pub(super) fn count(&self, places: &[usize]) -> [usize; 2] {
         let is_mutation = |place: &&usize| self.requests[**place].is_mutation;
         let mutation = places.iter().filter(is_mutation).count();
@@ -70,7 +71,8 @@ impl<'a> ExplainSample<'a> {
     }
 }
 
-/// Number of requests to take from each category.
+/// Returns the number of requests to take from each category. `stored` is the total weight of each
+/// category's requests.
 fn sizes(counts: [usize; 2], stored: [f64; 2]) -> [usize; 2] {
     let own = [0, 1].map(|class| {
         let part = (stored[class] / SAMPLE_PART) as usize;
@@ -80,15 +82,16 @@ fn sizes(counts: [usize; 2], stored: [f64; 2]) -> [usize; 2] {
     [own[0].min(most(own[1])), own[1].min(most(own[0]))]
 }
 
-/// Position of a request with this weight in the random order of drawing. The first requests form a
-/// sample in which the chance of each grows with its weight (Efraimidis and Spirakis, 2006).
+/// Returns the position of a request with this weight in a random order. The first requests in that
+/// order form a sample in which the chance of each request grows with its weight (Efraimidis and
+/// Spirakis, 2006).
 fn drawn_at(hash: u64, weight: f64) -> f64 {
     let chance = (hash as f64 + 0.5) / (u64::MAX as f64 + 1.0);
     -(-chance).ln_1p() / weight.max(f64::MIN_POSITIVE)
 }
 
-/// Position of a request in a random order of all requests. Ids of one source may be in order;
-/// their hashes are not (finaliser of splitmix64).
+/// Returns the position of a request in a random order of all requests. It is a hash (finaliser of
+/// splitmix64), as a source may assign ids in order.
 pub fn place_of(id: TraceId, seed: u64) -> u64 {
     let mixed = (id.0 ^ (id.0 >> 64)) as u64 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! Results of an explanation, as data and as a sentence.
+//! Leaves of an explanation, as data and as sentences.
 
 use super::Parameter;
 use crate::decision_tree::Test;
@@ -7,18 +7,18 @@ use std::fmt;
 /// Condition on a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ParameterTest {
-    /// Condition on its value.
+    /// Condition on the parameter's value.
     Value(Test),
-    /// Condition on whether it is recorded at all.
+    /// True if the parameter must be recorded, false if it must not be.
     Recorded(bool),
 }
 
 /// A parameter, and a condition on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParameterCondition {
-    /// Parameter.
+    /// The parameter.
     pub parameter: Parameter,
-    /// Condition.
+    /// The condition on the parameter.
     pub test: ParameterTest,
 }
 
@@ -46,18 +46,19 @@ impl fmt::Display for ParameterCondition {
     }
 }
 
-/// Latency of requests, ns.
+/// Percentiles of the latency of requests, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Typical {
-    /// Median.
+    /// Median latency.
     pub p50_ns: u64,
-    /// 95th percentile.
+    /// 95th percentile of the latency.
     pub p95_ns: u64,
 }
 
 impl Typical {
-    /// Computes the latency of the requests whose leaf is wanted; `None` if there are none. The
-    /// requests are in order of latency, each with the number of requests that it stands for.
+    /// Computes the percentiles of the requests whose leaf is wanted, or `None` if there are none.
+    /// `sorted` holds the latency, the number of requests represented, and the leaf of each
+    /// request, in order of latency.
     pub(super) fn of(
         sorted: &[(u64, f64, Option<usize>)],
         is_wanted: impl Fn(Option<usize>) -> bool,
@@ -79,59 +80,60 @@ impl Typical {
     }
 }
 
-/// Requests that the tree assigns to one category. In pairs, the precursor's value is first, the
-/// mutation's second.
+/// A leaf: requests that the tree assigns to one category. In pairs of values, the precursor's
+/// comes first, then the mutation's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExplainedLeaf {
-    /// Conditions that hold for these requests.
+    /// Conditions that the leaf's requests meet.
     pub conditions: Vec<ParameterCondition>,
-    /// True if the tree assigns them to the mutation, false for its precursor.
+    /// True if the tree assigns these requests to the mutation, false if to its precursor.
     pub is_mutation: bool,
-    /// Number of requests in this leaf when the tree was grown; a request with an unknown value
-    /// counts in parts.
+    /// Number of requests in this leaf when the tree was grown. A request with an unknown value
+    /// counts as a fraction.
     pub learned_from: [f64; 2],
     /// Number of held-out requests in this leaf, before thresholds were moved.
     pub held_out: [usize; 2],
     /// Number of stored requests in this leaf.
     pub stored: [u64; 2],
-    /// Number of stored requests in all.
+    /// Number of all stored requests.
     pub stored_all: [u64; 2],
-    /// Probability that so many or more held-out requests are assigned correctly by chance
-    /// (Fisher's exact test).
+    /// P-value of the leaf's separation of the held-out requests (two-sided Fisher's exact test).
     pub p_value: f64,
     /// Latency of requests in this leaf.
     pub matching: Option<Typical>,
     /// Latency of the other requests, of both categories.
     pub others: Option<Typical>,
-    /// Latency of earlier requests that meet these conditions, if those were counted.
+    /// Latency of earlier requests that meet these conditions; `None` if none were counted.
     pub earlier: Option<Typical>,
 }
 
-/// Truncates to three digits, so that a share below 1 never reads as 1.
+/// Truncates to three decimal places, so that a share below 1 is never displayed as 1.
 fn cut(share: f64) -> f64 {
     (share * 1e3 + 1e-9).floor() / 1e3
 }
 
 impl ExplainedLeaf {
-    /// Fractions of the requests in this leaf, and of all others, that have the change.
+    /// Returns the fractions of the requests in this leaf, and of all other requests, that have the
+    /// change.
     pub fn changed_shares(&self) -> [f64; 2] {
         let others = [0, 1].map(|class| self.stored_all[class].saturating_sub(self.stored[class]));
         [self.stored, others].map(|[without, with]| with as f64 / (with + without).max(1) as f64)
     }
 
-    /// Fraction of the requests in this leaf that are of its category.
+    /// Returns the fraction of the requests in this leaf that are of the leaf's category.
     pub fn precision(&self) -> f64 {
         let [wrong, right] = self.stored_by_side();
         right as f64 / (wrong + right).max(1) as f64
     }
 
-    /// Fraction of the category's requests that are in this leaf.
+    /// Returns the fraction of the category's requests that are in this leaf.
     pub fn recall(&self) -> f64 {
         let all = self.stored_all[usize::from(self.is_mutation)];
         self.stored_by_side()[1] as f64 / all.max(1) as f64
     }
 
-    /// Numbers of requests in this leaf that are not of its category, and that are.
+    /// Returns the numbers of requests in this leaf that are not of the leaf's category, and that
+    /// are.
     fn stored_by_side(&self) -> [u64; 2] {
         let [precursor, mutation] = self.stored;
         if self.is_mutation {
@@ -151,15 +153,16 @@ impl ExplainedLeaf {
         self.sentence_of("requests", have)
     }
 
-    /// Formats the leaf as a sentence when both categories are of the later period. `do_what` holds
-    /// the behaviour of either category's requests, such as "take longer than 5 ms".
+    /// Formats the leaf as a sentence about categories of the later period only. `do_what` holds
+    /// the behaviour of the precursor's and of the mutation's requests, such as "take longer than 5
+    /// ms".
     pub fn sentence_among_later(&self, do_what: [&str; 2]) -> String {
         let did = do_what[usize::from(self.is_mutation)];
         self.sentence_of("of the later requests, those", did)
     }
 
-    /// Formats the leaf as a sentence about `requests`, which have the conditions, and their state
-    /// or behaviour, `are`.
+    /// Formats the leaf as a sentence. Its subject is `requests` with the conditions, and its
+    /// predicate is `are`.
     pub fn sentence_of(&self, requests: &str, are: &str) -> String {
         let conditions: Vec<String> = self
             .conditions

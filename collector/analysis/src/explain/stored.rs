@@ -1,9 +1,9 @@
-//! Stored requests of both sides, reduced to the columns that a tree asks about: they determine the
-//! thresholds and the precision of a leaf.
+//! Stored requests of both categories (sides), reduced to the columns about which a tree asks. They
+//! determine the thresholds, and the precision and recall of each leaf.
 //!
-//! Each request keeps one number for the column of each question. If the requests do not all fit,
-//! those with the smallest hashes of their ids stay. Each side is bounded by itself, so that the
-//! rarer side stays complete for longest.
+//! Each request is stored as one number per column. If not all requests fit, those with the
+//! smallest hashes of their ids are kept. Each side has its own limit, so that the rarer side stays
+//! complete for longest.
 
 use super::parameters::{LARGEST, NOT_RECORDED, RECORDED, SMALLEST, TableColumn, number};
 use super::sample::place_of;
@@ -15,10 +15,10 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Maximum number of values kept per side: 64 MiB.
+/// Maximum number of values kept per side, which take 64 MiB.
 const CELLS_MAX: usize = 1 << 23;
 
-/// A column that the tree asks about.
+/// A column about which the tree asks.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct AskedColumn {
     name: Arc<str>,
@@ -45,12 +45,13 @@ impl AskedColumn {
         }
     }
 
-    /// Name that its values were recorded under.
+    /// Returns the name under which the column's values were recorded.
     pub(super) fn recorded_key(&self) -> Arc<str> {
         self.parameter().recorded().key
     }
 
-    /// Value of the column in a request: a number, or the index of a text; NaN if it is unknown.
+    /// Returns the value of the column in a request: a number, the index of a text, or NaN if the
+    /// value is unknown.
     fn cell(&self, said: &[(Parameter, Arc<str>)]) -> f64 {
         let parameter = self.parameter();
         let recorded = parameter.recorded();
@@ -83,8 +84,8 @@ impl AskedColumn {
         value.unwrap_or(f64::NAN)
     }
 
-    /// Translates a condition on the column, given the values of all requests; `None` if the test
-    /// does not fit the column.
+    /// Translates a condition on the column to one on its parameter, given the values of all
+    /// requests. Returns `None` if the test does not fit the column.
     pub(super) fn condition(&self, test: &Test, values: &Values) -> Option<ParameterCondition> {
         let test = match &self.asked {
             TableColumn::Value(_) => {
@@ -104,10 +105,10 @@ impl AskedColumn {
     }
 }
 
-/// Maximum number of distinct numbers that count as choices, not as a measure.
+/// Maximum number of distinct numbers that count as a set of choices and not as a measure.
 const CHOICES_MAX: usize = 16;
 
-/// The one number that a test leaves, if the numbers are choices and only one is left.
+/// Returns a test for equality if the numbers are choices and only one of them meets `test`.
 fn only_value(values: &Values, test: &Test) -> Option<Test> {
     let (Values::Numbers(numbers), Test::Between(above, most)) = (values, test) else {
         return None;
@@ -128,7 +129,8 @@ fn only_value(values: &Values, test: &Test) -> Option<Test> {
     }
 }
 
-/// Conditions of a leaf in terms of parameters; `None` if one of them cannot be expressed.
+/// Translates the conditions of a leaf to conditions on parameters. Returns `None` if one of them
+/// cannot be translated.
 pub(super) fn in_words(
     columns: &[AskedColumn],
     table: &Table,
@@ -143,16 +145,16 @@ pub(super) fn in_words(
     said.collect()
 }
 
-/// A request as rows count it.
+/// A request to be counted in [`StoredRows`].
 #[derive(Clone, Copy, Debug)]
 pub struct CountedRequest {
     /// Trace id.
     pub id: TraceId,
     /// True for a request of the mutation, false for one of its precursor.
     pub is_mutation: bool,
-    /// Number of requests that it stands for.
+    /// Number of requests that this request represents.
     pub weight: f64,
-    /// Latency of the whole request, ns.
+    /// Latency of the whole request in nanoseconds.
     pub latency_ns: u64,
 }
 
@@ -167,12 +169,12 @@ impl From<&ExplainedRequest> for CountedRequest {
     }
 }
 
-/// Requests of one side.
+/// Stored requests of one side.
 #[derive(Clone, Debug, Default)]
 struct Side {
-    /// Number of requests, weighted.
+    /// Weighted number of requests, kept or not.
     seen: f64,
-    /// Binary logarithm of the sampling rate: one request in 2^`level` is kept.
+    /// Sampling level: one request in 2^`level` is kept.
     level: u32,
     hashes: Vec<u64>,
     latencies_ns: Vec<u64>,
@@ -180,8 +182,8 @@ struct Side {
     cells: Vec<f64>,
 }
 
-/// Requests of both sides, by the columns that the tree asks about. Merging is commutative and
-/// associative, up to their order.
+/// Stored requests of both sides, with the values of the columns about which a tree asks. Merging
+/// is commutative and associative, except for the order of rows.
 #[derive(Clone, Debug, Default)]
 pub struct StoredRows {
     sides: [Side; 2],
@@ -219,25 +221,26 @@ impl StoredRows {
         }
     }
 
-    /// Number of requests of each side.
+    /// Returns the weighted number of requests of each side, kept or not.
     pub(super) fn seen(&self) -> [u64; 2] {
         self.sides.each_ref().map(|side| side.seen.round() as u64)
     }
 
-    /// Number of requests that a kept one stands for, by side.
+    /// Returns the number of requests that one kept request represents, by side.
     pub(super) fn weights(&self) -> [f64; 2] {
         self.sides
             .each_ref()
             .map(|side| side.seen / side.hashes.len().max(1) as f64)
     }
 
-    /// Latency of each kept request, in the order of the [table](Self::table).
+    /// Iterates over the latencies of the kept requests in nanoseconds, in the order of the
+    /// [table](Self::table).
     pub(super) fn latencies_ns(&self) -> impl Iterator<Item = u64> {
         let sides = self.sides.iter();
         sides.flat_map(|side| side.latencies_ns.iter().copied())
     }
 
-    /// Values of the kept requests, as a table of these columns.
+    /// Returns the values of the kept requests as a table of these columns.
     pub(super) fn table(&self, columns: &[AskedColumn]) -> Table {
         let width = columns.len();
         let all = || {
@@ -259,7 +262,7 @@ impl StoredRows {
         });
         let classes = [false, true].iter().zip(&self.sides);
         let classes = classes.flat_map(|(class, side)| vec![*class; side.hashes.len()]);
-        // An unknown number is not finite, and the table leaves it out.
+        // An unknown number is NaN, which the table treats as unknown.
         Table::new(values.collect(), classes.collect()).unwrap_or_default()
     }
 }

@@ -1,15 +1,15 @@
-//! Kind of change that is explained, and the attributes that are its consequences: they separate
-//! requests, but explain nothing.
+//! Kinds of change, and the attributes that are consequences of each. A consequence separates
+//! requests, but explains nothing.
 
 use super::identity::words;
 use super::parameters::Why;
 use crate::failure::is_of_failure;
 
-/// Kind of change that is explained.
+/// Kind of change that an explanation explains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Subject {
-    /// Requests take another time.
+    /// Requests became slower or faster.
     Times,
     /// Requests have another structure.
     #[default]
@@ -18,7 +18,7 @@ pub enum Subject {
     Failures,
 }
 
-/// Last words of names of measured times, before a unit.
+/// Last words of names of measured times. A unit may follow.
 const DURATIONS: [&[&str]; 6] = [
     &["duration"],
     &["latency"],
@@ -27,7 +27,7 @@ const DURATIONS: [&[&str]; 6] = [
     &["response", "time"],
     &["total", "time"],
 ];
-/// Names of times that a library adds to each span.
+/// Names of times that tracing libraries add to each span.
 const SPAN_TIMES: [&str; 2] = ["busy_ns", "idle_ns"];
 const UNITS: [&str; 12] = [
     "ns",
@@ -44,8 +44,8 @@ const UNITS: [&str; 12] = [
     "microseconds",
 ];
 
-/// True for the name of a measured time, such as `http.duration_ms`, which is long for a slow
-/// request.
+/// Reports whether a name is that of a measured time, such as `http.duration_ms`, which grows with
+/// the time of the request.
 fn is_duration(key: &str) -> bool {
     let mut words = words(key);
     if words.len() > 1 && words.last().is_some_and(|last| UNITS.contains(&&**last)) {
@@ -59,8 +59,8 @@ fn is_duration(key: &str) -> bool {
 }
 
 impl Subject {
-    /// Returns the reason why an attribute is a consequence of such a change; `None` if it may be a
-    /// reason for the change.
+    /// Returns the reason for ignoring an attribute that is a consequence of this kind of change,
+    /// or `None` if the attribute may be a reason for the change.
     pub(super) fn consequence(self, key: &str) -> Option<Why> {
         match self {
             Subject::Times => is_duration(key).then_some(Why::Duration),

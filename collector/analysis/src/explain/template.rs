@@ -1,5 +1,6 @@
-//! Common part of the requests of both sides, up to their divergence (Spectroscope, §4.4). Only an
-//! attribute recorded in the common part can be a reason; a later one may be a consequence.
+//! Determines the common part of the requests of both sides, up to their divergence (Spectroscope,
+//! §4.4). Only an attribute recorded in the common part can be a reason for the divergence. A later
+//! one may be a consequence.
 
 use super::Parameter;
 use super::identity::{SaidText, is_of_process};
@@ -11,13 +12,13 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// Parameter name for the host that an operation ran on.
+/// Parameter name for the host on which an operation ran.
 const HOST: &str = "host";
 
 /// Parameter name for the fact that an operation ran.
 const RAN: &str = "";
 
-/// Common operations, and the one at which requests diverge.
+/// Operations common to both sides, and the operation at which requests diverge.
 #[derive(Clone, Debug)]
 pub struct Template {
     operations: BTreeSet<(Arc<str>, Arc<str>)>,
@@ -30,8 +31,9 @@ fn names(operation: &Operation) -> (Arc<str>, Arc<str>) {
 }
 
 impl Template {
-    /// Creates a template of these common operations. Requests diverge at `at`: by its next step if
-    /// the change is structural, and by its time otherwise.
+    /// Creates a template of these common operations. `at` is the operation at which requests
+    /// diverge: in its next call if the change is structural, otherwise in its time. If `at` is
+    /// `None`, requests do not diverge.
     pub fn new(
         operations: &BTreeSet<Operation>,
         at: Option<&Operation>,
@@ -44,8 +46,9 @@ impl Template {
         }
     }
 
-    /// Values that a request records up to its divergence: attributes of spans, of events inside of
-    /// them and of log events, and hosts. A failure is part of the structure, and no reason for it.
+    /// Returns the values that a request records up to its divergence: hosts, and the attributes of
+    /// spans, of events inside spans and of log events. Omits [`ERROR`]: a failure is part of the
+    /// structure, not a reason for it.
     pub fn said(&self, records: &TraceRecords) -> Vec<SaidText> {
         let mut said = Vec::new();
         let processes = processes(records);
@@ -94,7 +97,7 @@ impl Template {
         said
     }
 
-    /// Name of a span's operation if it is common; `None` otherwise.
+    /// Returns the name of a span's operation if the operation is common, or `None` otherwise.
     fn common(&self, span: &SpanRecord) -> Option<Arc<str>> {
         let key = (span.service.clone(), Arc::from(normalise(&span.name)));
         self.operations
@@ -102,8 +105,10 @@ impl Template {
             .then(|| format!("{}:{}", key.0, key.1).into())
     }
 
-    /// Time at which the request diverges from the others: the start of the first child that is not
-    /// common or, if there is none, the end of the operation.
+    /// Returns the instant at which the request diverges from the others, in nanoseconds since the
+    /// Unix epoch. For a structural change, this is the start of the operation's first child that
+    /// is not common. Otherwise, or without such a child, it is the end of the operation. If the
+    /// operation did not run, the request does not diverge.
     fn parts_ns(&self, records: &TraceRecords) -> i64 {
         let is_it = |span: &&SpanRecord| {
             self.at.as_ref().is_some_and(|(service, name)| {
@@ -123,7 +128,7 @@ impl Template {
             .iter()
             .filter(|span| span.parent_id == first.span_id && self.common(span).is_none());
         let other = own.map(|span| span.start_ns).min();
-        // The operation's own attributes count even if it diverges at once.
+        // The operation's own attributes count even if the request diverges at its start.
         let least_ns = first.start_ns.saturating_add(1);
         other
             .filter(|_| self.is_structural)
@@ -144,7 +149,7 @@ fn text(operation: &Arc<str>, key: &str, text: Arc<str>, process: u128) -> SaidT
     }
 }
 
-/// Process of each record: its incarnation or, if the source does not know that, a hash of the
+/// Returns the process of each record: its incarnation or, if that is unknown, a hash of the
 /// attributes that identify the process.
 fn processes(records: &TraceRecords) -> FxHashMap<RecordOwner, u128> {
     let mut processes: FxHashMap<RecordOwner, u128> = FxHashMap::default();

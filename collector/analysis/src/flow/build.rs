@@ -1,4 +1,4 @@
-//! Builds the structure of a request from its records.
+//! Builds the structures of requests from their records.
 
 use super::operation::{NumberedOperation, OperationCache, OperationId};
 use super::order::KnownOrders;
@@ -12,27 +12,28 @@ use std::sync::Arc;
 /// Level of detail of a request-flow graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Zoom {
-    /// Calls from service to service.
+    /// Calls from service to service: spans whose parent is of the same service are hidden.
     Service,
-    /// Every span.
+    /// Calls from operation to operation: every span is shown.
     #[default]
     Operation,
-    /// Every span, and every event inside of them.
+    /// Every span and every event inside a span is shown.
     Full,
 }
 
-/// Settings that decide which requests are equal.
+/// Settings that determine which requests have equal structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct FlowSettings {
     /// Level of detail.
     pub zoom: Zoom,
-    /// Counting of repetitions.
+    /// Precision with which repetitions are counted.
     pub fold: Fold,
-    /// True if an operation on another host is another operation.
+    /// True if equal operations on different hosts count as different.
     pub with_hosts: bool,
 }
 
-/// Name of the attribute for a failed span; the status of every format is stored under it.
+/// Name of the attribute that marks a failed span. Imports from every format store the status under
+/// this name.
 pub const ERROR: &str = "error";
 
 /// Returns true if a span with this value of [`ERROR`] failed.
@@ -41,8 +42,8 @@ pub fn is_failure(value: &str) -> bool {
     !["", "false", "0"].contains(&value)
 }
 
-/// Ids of the spans that failed: by the attribute [`ERROR`], which has to be read, or by a panic.
-/// An id may occur twice.
+/// Iterates over the ids of the spans that failed, by the attribute [`ERROR`] or by a panic. The
+/// records must include [`ERROR`]. An id may occur several times.
 pub fn failed_spans(records: &TraceRecords) -> impl Iterator<Item = u64> {
     let of_attributes = records
         .attributes
@@ -58,17 +59,17 @@ pub fn failed_spans(records: &TraceRecords) -> impl Iterator<Item = u64> {
     of_attributes.chain(of_panics.map(|span| span.span_id))
 }
 
-/// Maximum nesting depth; deeper spans count as part of the span at this depth.
+/// Maximum nesting depth. Deeper spans are hidden, and count as part of the span at this depth.
 pub const DEPTH_MAX: usize = 96;
 
-/// Maximum number of cached structures, including parts of others.
+/// Maximum number of cached shapes. A full cache is cleared.
 const SHAPES_MAX: usize = 1 << 16;
 
 /// Builds structures, and caches them.
 ///
 /// Most requests have a structure that was built before. The builder therefore computes the digest
-/// of a form first, in memory that it reuses from request to request, and builds the form itself
-/// only if the digest is new.
+/// of a shape first, in memory that it reuses for each request. It builds the shape only if the
+/// digest is new.
 #[derive(Clone, Debug, Default)]
 pub struct FlowBuilder {
     settings: FlowSettings,
@@ -76,16 +77,16 @@ pub struct FlowBuilder {
     known: KnownShapes,
     tree: SpanTree,
     failed: FxHashSet<u64>,
-    /// Items that open operations waited for, the innermost last.
+    /// Items for which unfinished operations waited, those of the innermost operation last.
     open: Vec<Item>,
     stages: Stages,
 }
 
-/// An operation that another one waited for, or an event in it.
+/// An operation for which another operation waited, or an event in it.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     id: OperationId,
-    /// Digest of its shape.
+    /// Digest of the item's shape.
     digest: u128,
     shape: ShapeNumber,
     start_ns: i64,
@@ -95,7 +96,7 @@ struct Item {
 /// Index of a shape in the cache.
 type ShapeNumber = u32;
 
-/// Shapes by digest; most parts of structures are equal to known ones.
+/// Cache of shapes by digest.
 #[derive(Clone, Debug, Default)]
 struct KnownShapes {
     numbers: FxHashMap<u128, ShapeNumber>,
@@ -137,11 +138,11 @@ impl FlowBuilder {
         }
     }
 
-    /// Returns the structure of a request, whose attribute [`ERROR`] must have been read.
+    /// Returns the structure of a request. The records must include the attribute [`ERROR`].
     ///
-    /// For spans, it is the structure of the root. Without a root, or with several, an operation
-    /// named accordingly holds all of them. For an event log, tasks are parallel, and the events of
-    /// a task follow each other.
+    /// A trace of spans has the structure of its root. If it has several roots, an operation with a
+    /// fixed name contains all of them as parallel parts. In an event log, tasks are parallel, and
+    /// the events of a task follow each other.
     pub fn shape(&mut self, records: &TraceRecords, orders: &KnownOrders) -> Arc<Shape> {
         self.operations.bound();
         self.known.bound();
@@ -178,8 +179,8 @@ impl FlowBuilder {
         self.failed.extend(failed_spans(records));
     }
 
-    /// Adds a span to the open items of its parent; adds its children instead if the span is
-    /// hidden.
+    /// Adds a span to the open items of its parent. If the span is hidden, adds its children
+    /// instead.
     fn put(
         &mut self,
         tree: &SpanTree,
@@ -225,8 +226,8 @@ impl FlowBuilder {
         });
     }
 
-    /// Returns the shape of an operation that waited for the items from `first` on, and removes
-    /// these items.
+    /// Returns the digest and the number of the shape of an operation that waited for the items
+    /// from `first` on, and removes these items.
     fn close(
         &mut self,
         first: usize,
@@ -297,7 +298,7 @@ impl FlowBuilder {
         for task in order.chunk_by(|a, b| a.task == b.task) {
             let host = self.settings.with_hosts.then_some(&task[0].host);
             let of_task = self.operations.of(&task[0].task, &Arc::from(""), host);
-            // Consecutive equal events are one step, repeated.
+            // Consecutive equal events count as repetitions of one step.
             let steps = task
                 .chunk_by(|a, b| a.event == b.event)
                 .filter(|_| is_shown);
@@ -323,7 +324,7 @@ impl FlowBuilder {
         })
     }
 
-    /// Returns the cached instance of the shape.
+    /// Puts a shape into canonical form, and returns its cached instance.
     fn made(&mut self, of: ShapeOf) -> Arc<Shape> {
         let shape = of.canonical(self.settings.fold);
         let number = self.known.number(shape.digest, |_| shape);
@@ -339,7 +340,7 @@ fn named(name: &str) -> Operation {
     }
 }
 
-/// Stages of the items that an operation waited for.
+/// Stages of the items for which an operation waited.
 #[derive(Clone, Debug, Default)]
 struct Stages {
     /// Index of each stage's first item.
@@ -349,9 +350,9 @@ struct Stages {
 }
 
 impl Stages {
-    /// Groups items into stages, each sorted by digest. A new stage begins with an item that
-    /// follows all of the previous stage in meaningful orders; repetitions of one operation stay in
-    /// one stage.
+    /// Groups items into stages, each sorted by digest. An item begins a new stage if it starts
+    /// after all items of the current stage ended, and if its order after each of them is
+    /// meaningful. Repetitions of one operation stay in one stage.
     fn find(&mut self, items: &mut [Item], parent: OperationId, orders: &KnownOrders) {
         self.begins.clear();
         self.last.clear();
@@ -382,7 +383,7 @@ impl Stages {
         }
     }
 
-    /// Stages of the items that [`Stages::find`] grouped.
+    /// Iterates over the stages of the items that [`Stages::find`] grouped.
     fn of<'a>(&'a self, items: &'a [Item]) -> impl Iterator<Item = &'a [Item]> {
         self.begins.iter().enumerate().map(move |(at, begin)| {
             let end = self.begins.get(at + 1).copied().unwrap_or(items.len());

@@ -5,7 +5,8 @@
 pub struct CategoryId(pub u128);
 
 impl std::fmt::Display for CategoryId {
-    /// Formats the first twelve digits, which suffice to distinguish the categories of a store.
+    /// Formats the first twelve hexadecimal digits, which suffice to distinguish the categories of
+    /// a store.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:012x}", self.0 >> 80)
     }

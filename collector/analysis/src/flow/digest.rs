@@ -1,8 +1,8 @@
-//! Digests that identify structures: 128 bits of everything that distinguishes them.
+//! Computes digests of 128 bits that identify structures.
 //!
-//! Two structures with the same digest count as equal. Among a million different ones, two collide
-//! with a probability of 10⁻²⁷. Digests are equal on every machine and in every run, so a category
-//! keeps its identifier.
+//! Two structures with the same digest count as equal. Among a million different structures, the
+//! probability that any two collide is about 10⁻²⁷. Digests are the same on every machine and in
+//! every run, so a category keeps its identifier.
 
 /// A digest under construction: two lanes of folded multiplication (as in wyhash) over words of 64
 /// bits.
@@ -15,7 +15,7 @@ pub(super) struct Digest {
 const FACTORS: (u64, u64) = (0x243f_6a88_85a3_08d3, 0xb7e1_5162_8aed_2a6b);
 
 impl Digest {
-    /// Starts an empty digest in a space of its own.
+    /// Starts an empty digest. Equal contents have different digests in different spaces.
     pub(super) const fn new(space: u64) -> Digest {
         Digest {
             lanes: (FACTORS.0 ^ space, FACTORS.1 ^ space.rotate_left(32)),
@@ -56,7 +56,7 @@ impl Digest {
     }
 }
 
-/// Combines both halves of the product: every bit of either factor reaches every bit of the result.
+/// Combines both halves of the product, so that every bit of each factor affects the result.
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     (product as u64) ^ ((product >> 64) as u64)

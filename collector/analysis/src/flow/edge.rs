@@ -1,9 +1,10 @@
-//! Edges of request-flow graphs: the time from one boundary of a segment to the other.
+//! Edges of request-flow graphs. An edge stands for the time from one boundary of a segment to the
+//! other.
 //!
-//! Requests of one category need not number their tasks alike, and folded loops have several tasks
-//! of one name. An edge therefore stands for all segments that differ by numbers only, and a
-//! request's time on it is the sum over these segments on its critical path. Waits are included, so
-//! that the times on all edges add up to the latency.
+//! Requests of one category may number their tasks differently, and a loop has several tasks of one
+//! name. An edge therefore stands for all segments whose labels differ only by numbers. A request's
+//! time on an edge is the sum over these segments on its critical path. Waits are included, so that
+//! the times on all edges add up to the latency.
 
 use super::shape::Operation;
 use crate::label::{Labels, SegmentId, SegmentLabel};
@@ -15,24 +16,24 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EdgeId(pub u32);
 
-/// An edge, by names without numbers.
+/// An edge, identified by names without numbers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowEdge {
     /// Path of the task, from the root.
     pub task: Arc<str>,
-    /// Boundary at which the edge begins.
+    /// Start boundary: the start of the segments' labels.
     pub start: Arc<str>,
-    /// Boundary at which the edge ends.
+    /// End boundary: the end of the segments' labels.
     pub end: Arc<str>,
 }
 
-/// Start boundary of the time after a request's last segment, if the request ends later.
+/// Start boundary of the edge for a request's tail.
 const LAST: &str = "last segment";
-/// End boundary of that time.
+/// End boundary of the edge for a request's tail.
 const ANSWER: &str = "answer";
 
 impl FlowEdge {
-    /// Edge of the segments with this label.
+    /// Returns the edge of the segments with this label.
     pub fn of(label: &SegmentLabel) -> FlowEdge {
         let components: Vec<&str> = label.task.split(task_path::JOINT).map(unnumbered).collect();
         let boundary = |text: &Arc<str>| -> Arc<str> {
@@ -48,24 +49,24 @@ impl FlowEdge {
         }
     }
 
-    /// Operations from the root to the one that the edge belongs to.
+    /// Returns the operations from the root to the operation of the edge.
     pub fn operations(&self) -> Vec<Operation> {
         self.task.split(task_path::JOINT).map(operation).collect()
     }
 
-    /// Operation that the edge belongs to.
+    /// Returns the operation of the edge's task.
     pub fn operation(&self) -> Operation {
         operation(task_path::last_component(&self.task))
     }
 
-    /// Child that the edge leads to, and the child that it returns from.
+    /// Iterates over the child that the edge leads to and the child from which it returns, if any.
     pub fn children(&self) -> impl Iterator<Item = Operation> {
         let to = self.end.strip_prefix('→');
         let from = self.start.strip_prefix('←');
         to.into_iter().chain(from).map(operation)
     }
 
-    /// Operation of a task with this path.
+    /// Returns the operation of a task with this path.
     pub fn operation_of(task: &str) -> Operation {
         operation(task_path::last_component(task))
     }
@@ -82,7 +83,7 @@ impl std::fmt::Display for FlowEdge {
     }
 }
 
-/// Component of a path, or a boundary, without its number among siblings.
+/// Returns a component of a path, or a boundary, without its number among siblings.
 fn unnumbered(text: &str) -> &str {
     match text.rsplit_once('#') {
         Some((base, number))
@@ -98,8 +99,7 @@ fn unnumbered(text: &str) -> &str {
 
 fn operation(component: &str) -> Operation {
     let text = task_path::unescape(component);
-    // Names of services rarely contain a colon; a task of an event log need not belong to a
-    // service.
+    // Names of services rarely contain a colon. A task of an event log may not belong to a service.
     let (service, name) = text.split_once(':').unwrap_or((&text, ""));
     Operation {
         service: service.into(),
@@ -108,7 +108,7 @@ fn operation(component: &str) -> Operation {
     }
 }
 
-/// Table of numbered edges. Its size is bounded, as the labels are.
+/// Table of numbered edges. The bound on labels also bounds its size.
 #[derive(Clone, Debug, Default)]
 pub struct EdgeTable {
     edges: Vec<FlowEdge>,
@@ -118,7 +118,8 @@ pub struct EdgeTable {
 }
 
 impl EdgeTable {
-    /// Edge that a segment lies on; `None` for an unknown segment.
+    /// Returns the edge of a segment and adds it if it is new. Returns `None` for an unknown
+    /// segment.
     pub fn of_segment(&mut self, id: SegmentId, labels: &Labels) -> Option<EdgeId> {
         if let Some(Some(known)) = self.of_segments.get(id.index()) {
             return Some(*known);
@@ -131,7 +132,8 @@ impl EdgeTable {
         Some(edge)
     }
 
-    /// Edge between the last segment of a request and its answer.
+    /// Returns the edge between the last segment of a request and its answer, and adds it if it is
+    /// new.
     pub fn tail(&mut self, root: &Operation) -> EdgeId {
         self.intern(FlowEdge {
             task: task_path::escape(&root.to_string()).into(),
@@ -140,7 +142,7 @@ impl EdgeTable {
         })
     }
 
-    /// Number of an edge, which is added if it is new.
+    /// Returns the number of an edge, and adds the edge if it is new.
     pub fn intern(&mut self, edge: FlowEdge) -> EdgeId {
         if let Some(known) = self.known.get(&edge) {
             return *known;
@@ -151,12 +153,12 @@ impl EdgeTable {
         id
     }
 
-    /// Edge with this number.
+    /// Returns the edge with this number.
     pub fn get(&self, id: EdgeId) -> &FlowEdge {
         &self.edges[id.0 as usize]
     }
 
-    /// Every edge with its number.
+    /// Iterates over the edges with their numbers.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (EdgeId, &FlowEdge)> {
         self.edges
             .iter()
@@ -164,7 +166,7 @@ impl EdgeTable {
             .map(|(at, edge)| (EdgeId(at as u32), edge))
     }
 
-    /// Number of edges.
+    /// Returns the number of edges.
     pub fn len(&self) -> usize {
         self.edges.len()
     }
@@ -174,7 +176,7 @@ impl EdgeTable {
         self.edges.is_empty()
     }
 
-    /// Adds another table's edges; returns the new number of each.
+    /// Adds another table's edges. Returns the new number of each, by its number in `other`.
     pub fn adopt(&mut self, other: &EdgeTable) -> Vec<EdgeId> {
         other
             .edges

@@ -1,4 +1,4 @@
-//! Flow of one request: its structure, and its time by edge.
+//! Finds the flow of a request: its structure, and its time by edge.
 
 use super::build::{FlowBuilder, FlowSettings};
 use super::category_id::CategoryId;
@@ -9,18 +9,18 @@ use crate::pass::TraceView;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Flow of one request.
+/// Structure and time by edge of one request.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestFlow<'a> {
     /// Root operation.
     pub root: &'a str,
-    /// Category of its structure.
+    /// Category of the request's structure.
     pub category: CategoryId,
     /// Latency in nanoseconds.
     pub latency_ns: u64,
-    /// Edges by number.
+    /// Table that contains the edges of `edges_ns`.
     pub edges: &'a EdgeTable,
-    /// Time on each edge of the critical path, in order of edge numbers.
+    /// Time on each edge of the critical path in nanoseconds, in order of edge numbers.
     pub edges_ns: &'a [(EdgeId, u64)],
 }
 
@@ -34,7 +34,7 @@ pub struct FlowFinder<'a> {
 }
 
 impl<'a> FlowFinder<'a> {
-    /// Creates a finder with these settings; `orders` covers all periods that are compared.
+    /// Creates a finder with these settings. `orders` must cover all periods that are compared.
     pub fn new(settings: FlowSettings, orders: &'a KnownOrders) -> FlowFinder<'a> {
         FlowFinder {
             builder: FlowBuilder::new(settings),
@@ -44,7 +44,7 @@ impl<'a> FlowFinder<'a> {
         }
     }
 
-    /// Calls `visit` with the flow of a request.
+    /// Calls `visit` with the flow of a request, and returns the result of `visit`.
     pub fn flow_of<T>(
         &mut self,
         seen: &TraceView<'_>,
@@ -63,8 +63,8 @@ impl<'a> FlowFinder<'a> {
         found
     }
 
-    /// Returns the root operation of a request, its structure, and its time on each edge. Adds the
-    /// edges to the table.
+    /// Returns the root operation of a request, its structure, and its time on each edge in
+    /// nanoseconds. Adds the edges to the table.
     pub(super) fn find<'r>(
         &mut self,
         seen: &TraceView<'r>,

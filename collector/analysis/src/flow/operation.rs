@@ -1,4 +1,4 @@
-//! Recognition of operations in spans.
+//! Determines the operations of spans.
 
 use super::shape::Operation;
 use crate::name_rule::normalise;
@@ -6,7 +6,7 @@ use crate::record::SpanRecord;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Number of an operation, derived from its names.
+/// Number of an operation: a digest of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct OperationId(u64);
 
@@ -14,7 +14,7 @@ pub(super) struct OperationId(u64);
 #[derive(Clone, Debug)]
 pub(super) struct NumberedOperation {
     pub(super) id: OperationId,
-    /// Digest of its names.
+    /// Digest of the operation's names.
     pub(super) digest: u128,
     pub(super) operation: Operation,
 }
@@ -22,11 +22,11 @@ pub(super) struct NumberedOperation {
 /// Maximum number of cached names.
 const NAMES_MAX: usize = 1 << 16;
 
-/// Service, name and host as recorded, and their operation.
+/// Service, name and host as recorded, and the operation with these names.
 type Entry = (Arc<str>, Arc<str>, Arc<str>, Arc<NumberedOperation>);
 
-/// Cache of recorded names by address: equal texts usually share one allocation, which the entry
-/// keeps alive.
+/// Cache of operations by the addresses of recorded names. Equal texts usually share one
+/// allocation, which the entry keeps alive.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OperationCache {
     known: FxHashMap<[usize; 3], Entry>,
@@ -40,12 +40,12 @@ impl OperationCache {
         }
     }
 
-    /// Operation of a span.
+    /// Returns the operation of a span.
     pub(super) fn of_span(&mut self, span: &SpanRecord, with_host: bool) -> Arc<NumberedOperation> {
         self.of(&span.service, &span.name, with_host.then_some(&span.host))
     }
 
-    /// Operation of these names.
+    /// Returns the operation with these recorded names.
     pub(super) fn of(
         &mut self,
         service: &Arc<str>,

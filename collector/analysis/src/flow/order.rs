@@ -1,9 +1,9 @@
-//! Orders of operations with a common parent: serial or parallel.
+//! Determines which operations with a common parent are serial and which are parallel.
 //!
-//! Records do not show whether two calls were made one after the other or at once. Two calls that
-//! never overlapped may have been parallel and fast. If one request decided their order, parallel
-//! calls would yield a category for each order. An order therefore counts only if nearly all
-//! requests show it, as in the causal model.
+//! Records do not show if two calls were serial or parallel. Two calls that did not overlap in a
+//! request may have been parallel and fast. If each request determined the order, parallel calls
+//! would yield a category for each order. An order therefore counts only if nearly all requests
+//! show it, as in the causal model.
 
 use super::operation::{OperationCache, OperationId};
 use crate::pass::Pass;
@@ -11,17 +11,18 @@ use crate::record::TraceRecords;
 use crate::segment::SpanTree;
 use rustc_hash::FxHashMap;
 
-/// Maximum fraction of requests that may contradict an order: clocks step, and recorders move
-/// spans.
+/// Maximum fraction of observations that may contradict an order. It is not 0, because clocks step
+/// and recorders move spans.
 const CONTRADICTED_MAX: f64 = 0.02;
-/// Maximum number of counted pairs; further pairs are serial wherever a request shows them so.
+/// Maximum number of counted pairs. A further pair counts as serial in each request in which the
+/// two did not overlap.
 const PAIRS_MAX: usize = 1 << 16;
-/// Maximum number of distinct operations of a parent whose orders are counted; a parent with more
-/// is a fan-out.
+/// Maximum number of distinct operations below a parent whose orders are counted. A parent with
+/// more is a fan-out, whose orders are not counted.
 const SIBLINGS_MAX: usize = 32;
 
-/// Frequencies of the orders of two operations with a common parent; `ab` is the order of their
-/// ids.
+/// Number of times that two operations with a common parent ran in each order. `ab` counts the
+/// order of their ids, `ba` the reverse, and `mixed` an overlap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct PairOrder {
     ab: u64,
@@ -36,8 +37,8 @@ impl PairOrder {
     }
 }
 
-/// Orders of operations with a common parent, over many requests. Merging is commutative and
-/// associative while all pairs fit.
+/// Orders of operations with a common parent, counted over many requests. Merging is commutative
+/// and associative while all pairs fit.
 #[derive(Clone, Debug, Default)]
 pub struct SiblingOrders {
     pairs: FxHashMap<(OperationId, OperationId, OperationId), PairOrder>,
@@ -121,15 +122,15 @@ fn take(
     of_pair.mixed += seen.mixed;
 }
 
-/// Meaningful orders over all compared periods. An order that one period does not keep is none, so
-/// that requests of all periods fall into the same categories.
+/// Meaningful orders over all compared periods. An order that one period contradicts is not
+/// meaningful in any, so that requests of all periods fall into the same categories.
 #[derive(Clone, Debug, Default)]
 pub struct KnownOrders {
     unordered: rustc_hash::FxHashSet<(OperationId, OperationId, OperationId)>,
 }
 
 impl KnownOrders {
-    /// Combines the orders of each period.
+    /// Combines the orders of all compared periods.
     pub fn of<'a>(periods: impl IntoIterator<Item = &'a SiblingOrders>) -> KnownOrders {
         let unordered = periods
             .into_iter()

@@ -1,10 +1,11 @@
-//! Request flows of a period: categories, and the time of their requests by edge.
+//! Collects the request flows of a period: categories, and the time of their requests by edge.
 //!
-//! Sums over a category are exact: requests, latency, time by edge. Tests need a sample: the
-//! requests of each category with the smallest digests of their ids, up to [`SAMPLE_MAX`]. This
-//! sample is random, does not depend on the order of requests, can be merged, and holds whole
-//! requests, so that their edges belong together. Memory is bounded by at most [`CATEGORIES_MAX`]
-//! categories; requests of further ones are counted together, by root operation.
+//! The sums over a category's requests, latencies and times by edge are exact. Tests use a sample:
+//! up to [`SAMPLE_MAX`] requests of each category, those with the smallest digests of their ids.
+//! The sample is random, does not depend on the order of requests, and can be merged. It holds
+//! whole requests, so that a request's times on several edges can be related. To bound memory, a
+//! period has at most [`CATEGORIES_MAX`] categories. Requests of further categories are counted
+//! together, by root operation.
 
 use super::build::FlowSettings;
 use super::category_id::CategoryId;
@@ -24,14 +25,14 @@ use std::sync::Arc;
 
 /// Maximum number of categories in a period.
 pub const CATEGORIES_MAX: usize = 4096;
-/// Maximum number of whole requests kept per category.
+/// Maximum number of sampled requests per category.
 pub const SAMPLE_MAX: usize = 2048;
-/// Maximum number of root operations.
+/// Maximum number of named root operations. Requests of further ones are counted together.
 pub const ROOTS_MAX: usize = 256;
-/// Maximum number of arrivals kept; further ones are counted only.
+/// Maximum number of arrivals kept. Further arrivals are only counted.
 pub const ARRIVALS_MAX: usize = 1 << 22;
 
-/// A request of a sample.
+/// A sampled request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// Sort key for the sample: a digest of the id.
@@ -40,30 +41,30 @@ pub struct Request {
     pub id: TraceId,
     /// Id as the source wrote it, if that was not hexadecimal.
     pub name: Option<Arc<str>>,
-    /// Start, in nanoseconds since the Unix epoch.
+    /// Start of the request, in nanoseconds since the Unix epoch.
     pub start_ns: i64,
     /// Latency in nanoseconds.
     pub latency_ns: u64,
-    /// Number of requests that it stands for.
+    /// Number of requests that the request represents, by its sampling weight.
     pub weight: f32,
-    /// Time on each edge of the critical path, in order of edge numbers.
+    /// Time on each edge of the critical path in nanoseconds, in order of edge numbers.
     pub edges_ns: Vec<(EdgeId, f32)>,
 }
 
-/// Requests of one structure.
+/// Sums and a sample over the requests of one structure.
 #[derive(Clone, Debug)]
 pub struct FlowCategory {
-    /// Their structure; `None` for the requests that found no room.
+    /// Structure of the requests; `None` for requests beyond [`CATEGORIES_MAX`].
     pub shape: Option<Arc<Shape>>,
     /// Number of recorded requests.
     pub requests: u64,
-    /// Weighted number of requests in the sums, see [`FlowPass::weighted`].
+    /// Number of requests in the sums, weighted if [`FlowPass::weighted`] was called.
     pub count: WeightedCount,
-    /// Sum of their latencies.
+    /// Sum of the requests' latencies in nanoseconds.
     pub latency_ns: u128,
-    /// Sum of the squares of their latencies.
+    /// Sum of the squares of the requests' latencies.
     pub squares_ns2: u128,
-    /// Time on critical paths, by edge.
+    /// Sum of the times on critical paths in nanoseconds, by edge.
     pub edges_ns: FxHashMap<EdgeId, u64>,
     /// Sample of whole requests.
     pub sample: Vec<Request>,
@@ -82,24 +83,25 @@ impl FlowCategory {
         }
     }
 
-    /// Mean of their latencies; 0 without any.
+    /// Returns the mean latency of the requests, or 0 without any.
     pub fn mean_ns(&self) -> f64 {
         self.count.mean(self.latency_ns as f64)
     }
 
-    /// Variance of their latencies.
+    /// Returns the variance of the requests' latencies.
     pub fn variance_ns2(&self) -> f64 {
         let mean_ns = self.mean_ns();
         (self.count.mean(self.squares_ns2 as f64) - mean_ns * mean_ns).max(0.0)
     }
 
-    /// Squared coefficient of variation (Spectroscope, §5.4); `None` if no time passed.
+    /// Returns the squared coefficient of variation of the latencies (Spectroscope, §5.4), or
+    /// `None` if no time passed.
     pub fn squared_variation(&self) -> Option<f64> {
         let mean_ns = self.mean_ns();
         (mean_ns > 0.0).then(|| self.variance_ns2() / (mean_ns * mean_ns))
     }
 
-    /// Mean time on an edge.
+    /// Returns the mean time of the requests on an edge, in nanoseconds.
     pub fn edge_ns(&self, edge: EdgeId) -> f64 {
         let sum_ns = self.edges_ns.get(&edge).copied().unwrap_or_default();
         self.count.mean(sum_ns as f64)
@@ -145,12 +147,12 @@ impl FlowCategory {
     }
 }
 
-/// Requests of one root operation: mutations and precursors are among these.
+/// Flows of one root operation. A mutation and its precursors have the same root operation.
 #[derive(Clone, Debug, Default)]
 pub struct RootFlows {
     /// Categories by structure.
     pub categories: BTreeMap<CategoryId, FlowCategory>,
-    /// Requests of structures that found no room.
+    /// Requests whose structures are beyond [`CATEGORIES_MAX`].
     pub overflow: Option<FlowCategory>,
 }
 
@@ -160,12 +162,12 @@ impl RootFlows {
         self.categories.values().chain(&self.overflow)
     }
 
-    /// Number of recorded requests.
+    /// Returns the number of recorded requests.
     pub fn requests(&self) -> u64 {
         self.all().map(|category| category.requests).sum()
     }
 
-    /// Weighted number of requests in the sums.
+    /// Returns the number of requests in the sums, weighted if the sums are.
     pub fn count(&self) -> WeightedCount {
         self.all().map(|category| category.count).sum()
     }
@@ -178,33 +180,35 @@ pub struct PeriodFlows {
     pub edges: EdgeTable,
     /// Flows by root operation.
     pub roots: BTreeMap<String, RootFlows>,
-    /// Number of categories.
+    /// Number of categories, over all root operations.
     categories: usize,
-    /// Starts of requests, in nanoseconds since the Unix epoch, in any order.
+    /// Starts of requests, in nanoseconds since the Unix epoch. Sorted by
+    /// [`in_order`](Self::in_order).
     pub arrivals_ns: Vec<i64>,
-    /// Number of arrivals that were left out.
+    /// Number of arrivals beyond [`ARRIVALS_MAX`].
     pub arrivals_left_out: u64,
-    /// Latency of all requests.
+    /// Latencies of all requests.
     pub latency: Distribution,
 }
 
 impl PeriodFlows {
-    /// Number of recorded requests.
+    /// Returns the number of recorded requests.
     pub fn requests(&self) -> u64 {
         self.roots.values().map(RootFlows::requests).sum()
     }
 
-    /// Weighted number of requests in the sums.
+    /// Returns the number of requests in the sums, weighted if the sums are.
     pub fn count(&self) -> WeightedCount {
         self.roots.values().map(RootFlows::count).sum()
     }
 
-    /// Number of requests without a category, as there were too many categories.
+    /// Returns the number of recorded requests without a category, because there were too many
+    /// categories.
     pub fn uncategorised(&self) -> u64 {
         self.uncategorised_count().recorded()
     }
 
-    /// Weighted number of requests without a category.
+    /// Returns the number of requests without a category, weighted if the sums are.
     pub fn uncategorised_count(&self) -> WeightedCount {
         let overflow = self
             .roots
@@ -238,7 +242,8 @@ impl PeriodFlows {
         }
     }
 
-    /// Copy with edges numbered by their places in this list, which contains all of them.
+    /// Returns a copy in which edges are numbered by their indices in `edges`, which must contain
+    /// all of them.
     pub(crate) fn renumbered(&self, edges: &[FlowEdge]) -> PeriodFlows {
         let mut renumbered = PeriodFlows::default();
         for edge in edges {
@@ -268,8 +273,8 @@ impl PeriodFlows {
         }
     }
 
-    /// Puts everything into an order that does not depend on the order of requests, and cuts
-    /// samples to their size.
+    /// Sorts samples and arrivals, so that the result does not depend on the order of requests.
+    /// Reduces samples to [`SAMPLE_MAX`] requests.
     #[must_use]
     pub fn in_order(mut self) -> PeriodFlows {
         let by_root = self.roots.values_mut();
@@ -295,7 +300,7 @@ pub struct FlowPass<'a> {
 }
 
 impl<'a> FlowPass<'a> {
-    /// Creates a pass with these settings; `orders` covers all periods that are compared.
+    /// Creates a pass with these settings. `orders` must cover all periods that are compared.
     pub fn new(settings: FlowSettings, orders: &'a KnownOrders) -> FlowPass<'a> {
         FlowPass {
             finder: FlowFinder::new(settings, orders),
@@ -304,8 +309,9 @@ impl<'a> FlowPass<'a> {
         }
     }
 
-    /// Counts each request in sums, and in the distribution of latencies, by its [`Weight`].
-    /// Comparisons use recorded requests instead: their tests need the size of the sample.
+    /// Counts each request with its [`Weight`] in sums and in the distribution of latencies.
+    /// Comparisons count recorded requests instead, because their tests need the actual number of
+    /// observations.
     #[must_use]
     pub fn weighted(self) -> FlowPass<'a> {
         FlowPass {
@@ -314,7 +320,7 @@ impl<'a> FlowPass<'a> {
         }
     }
 
-    /// Returns the flows found.
+    /// Returns the flows found, [in order](PeriodFlows::in_order).
     pub fn into_flows(self) -> PeriodFlows {
         self.flows.in_order()
     }

@@ -1,41 +1,40 @@
-//! Structure of a request in canonical form.
+//! Structures of requests in canonical form.
 //!
-//! A request-flow graph (Spectroscope, §2.1) is a tree of operations. The calls that an operation
-//! waits for form *stages*, one after the other; the calls in one stage are parallel, or their
-//! order means nothing. Two requests are of one category if their graphs are equal up to the order
-//! within stages (§4.1). The paper writes down every string that a traversal can yield; their
-//! number is that of the orders of the parallel parts. Here the parts of a stage are sorted by
-//! their digests instead, so that equal graphs have equal forms, in linear time apart from the
-//! sort.
+//! A request-flow graph (Spectroscope, §2.1) is a tree of operations. The calls for which an
+//! operation waits form consecutive *stages*. The calls in one stage are parallel, or their order
+//! is not meaningful. Two requests are of one category if their graphs are equal except for the
+//! order within stages (§4.1). The paper writes down every string that a traversal can yield, one
+//! for each order of the parallel parts. This module sorts the parts of a stage by their digests
+//! instead, so that equal graphs have equal forms. Apart from the sort, that takes linear time.
 
 use super::digest::Digest;
 use std::sync::Arc;
 
-/// Counting of a part's repetitions in one stage.
+/// Precision with which the repetitions of a part in one stage are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Fold {
     /// Exact counts.
     None,
-    /// Powers of two: 1, 2, 3 to 4, 5 to 8 … A growing loop stays visible, and loops whose length
-    /// depends on the data do not yield a category for every length (the paper's create requests,
-    /// §6.2, and its lock loops, §6.5, did).
+    /// Ranges up to powers of two: 1, 2, 3 to 4, 5 to 8 and so on. A growing loop stays visible,
+    /// but a loop whose length depends on the data does not yield a category for every length. In
+    /// the paper, create requests (§6.2) and lock loops (§6.5) did.
     #[default]
     Buckets,
-    /// No counts.
+    /// No counts: any number of repetitions is equal.
     All,
 }
 
 /// Number of times that a part occurs in a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Repeats {
-    /// Lower bound.
+    /// Lower bound of the number.
     pub from: u32,
-    /// Upper bound; [`u32::MAX`] means any number.
+    /// Upper bound of the number. [`u32::MAX`] means any number.
     pub to: u32,
 }
 
 impl Fold {
-    /// Maps a count to the range that stands for it.
+    /// Maps a count to the range of counts that it belongs to.
     pub fn repeats(self, count: usize) -> Repeats {
         let count = u32::try_from(count).unwrap_or(u32::MAX - 1).max(1);
         match self {
@@ -61,11 +60,11 @@ impl Fold {
 /// Name of an operation, within a structure or alone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Operation {
-    /// Service; the task for an event log.
+    /// Service; in an event log, the task.
     pub service: Arc<str>,
-    /// Name, by the [rule for names](crate::name_rule).
+    /// Name, normalised by the [rule for names](crate::name_rule).
     pub name: Arc<str>,
-    /// Host, if hosts are distinguished.
+    /// Host; `None` unless hosts are distinguished.
     pub host: Option<Arc<str>>,
 }
 
@@ -79,46 +78,47 @@ impl std::fmt::Display for Operation {
     }
 }
 
-/// An operation and all that it waited for, in canonical form.
+/// An operation and the calls for which it waited, in canonical form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Operation.
+    /// The operation.
     pub operation: Operation,
-    /// True if it failed.
+    /// True if the operation failed.
     pub is_error: bool,
     /// True for an event, which has no duration.
     pub is_event: bool,
-    /// Calls that it waited for, in order; the parts of one stage are in order of digest.
+    /// Calls for which the operation waited, by stage in order of time. The parts of one stage are
+    /// in order of digest.
     pub stages: Vec<Vec<Part>>,
-    /// Digest of all of the above.
+    /// Digest of all other fields.
     pub digest: u128,
 }
 
-/// A part of a stage.
+/// Equal calls in one stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Shape of the part.
     pub shape: Arc<Shape>,
-    /// Number of repetitions.
+    /// Number of times that the part occurs in the stage.
     pub repeats: Repeats,
 }
 
 /// Contents of a shape, before it is put into canonical form.
 #[derive(Clone, Debug)]
 pub struct ShapeOf {
-    /// Operation.
+    /// The operation.
     pub operation: Operation,
-    /// True if it failed.
+    /// True if the operation failed.
     pub is_error: bool,
     /// True for an event, which has no duration.
     pub is_event: bool,
-    /// Calls that it waited for, in order; the parts of one stage are in any order, and repeated as
-    /// often as they occur.
+    /// Calls for which the operation waited, by stage in order of time. The calls of one stage are
+    /// in any order, and each is listed as often as it occurs.
     pub stages: Vec<Vec<Arc<Shape>>>,
 }
 
 impl ShapeOf {
-    /// Puts the shape into canonical form.
+    /// Puts the shape into canonical form. `fold` determines how repetitions are counted.
     pub fn canonical(self, fold: Fold) -> Shape {
         let stages: Vec<Vec<Part>> = self
             .stages
@@ -143,14 +143,15 @@ impl ShapeOf {
     }
 }
 
-/// Digest of a form, from its contents: parts of each stage in order of digest.
+/// Computes the digest of a shape from its contents. The parts of each stage must be added in order
+/// of digest.
 pub(super) struct FormDigest(Digest);
 
-/// Marks the beginning of a stage; no digest of a part and no number of repetitions equals it.
+/// Word that marks the beginning of a stage.
 const STAGE: u64 = u64::MAX;
 
 impl FormDigest {
-    /// Starts the digest of a form with the digest of its operation.
+    /// Starts the digest of a shape with the digest of its operation.
     pub(super) fn new(operation: u128, is_error: bool, is_event: bool) -> FormDigest {
         let mut digest = Digest::new(u64::from(is_error) | u64::from(is_event) << 1);
         digest.add_digest(operation);
@@ -175,7 +176,7 @@ impl FormDigest {
 }
 
 impl Operation {
-    /// Digest of its names.
+    /// Returns the digest of the operation's names.
     pub(super) fn digest(&self) -> u128 {
         let mut digest = Digest::new(u64::from(self.host.is_some()));
         digest.add_text(&self.service);
@@ -204,24 +205,24 @@ impl Shape {
         self.stages.iter().flatten()
     }
 
-    /// Number of operations, each part counted once.
+    /// Returns the number of operations in the shape, where a repeated part counts once.
     pub fn len(&self) -> usize {
         1 + self.parts().map(|part| part.shape.len()).sum::<usize>()
     }
 
-    /// Always false: the operation itself counts.
+    /// Returns false, as the operation itself counts.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Reports whether the operation or any part of it failed.
+    /// Reports whether the operation or any operation inside it failed.
     pub fn has_error(&self) -> bool {
         self.is_error || self.parts().any(|part| part.shape.has_error())
     }
 
-    /// String of the graph (Spectroscope, §4.1): a traversal in depth, with each operation at its
-    /// beginning and its end. Equal graphs have equal strings. A symbol stands for an operation,
-    /// its failure, and its number of repetitions.
+    /// Returns the string of the graph (Spectroscope, §4.1). It is a depth-first traversal with one
+    /// symbol for the start of each operation and one for its end. Equal graphs have equal strings.
+    /// A symbol identifies an operation, whether it failed, and its number of repetitions.
     pub fn string(&self) -> Vec<Symbol> {
         let mut symbols = Vec::with_capacity(2 * self.len());
         self.write_to(&mut symbols, Repeats { from: 1, to: 1 });
@@ -256,7 +257,7 @@ impl Shape {
     }
 }
 
-/// A node of a graph, as a letter of its string.
+/// The start or the end of an operation in the [string](Shape::string) of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Symbol(pub u128);
 

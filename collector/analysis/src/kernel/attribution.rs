@@ -1,5 +1,5 @@
-//! Attribution of kernel events to requests: one pass over the events of the windows, with a small
-//! state per thread.
+//! Attributes kernel events to requests, in one pass over the events of the windows. The pass keeps
+//! a small state for each thread.
 
 mod calls;
 mod owners;
@@ -16,11 +16,11 @@ use super::timeline::{Gap, Owner, Timeline};
 
 /// Finds the owner of everything in `events`, which may come in any order.
 ///
-/// `windows` are the intervals that were recorded, in order of time and without overlap. Events
-/// outside them are ignored, except for introductions shortly before an opening: the recorder saw
-/// that edge by its own reading of the clocks. Nothing is carried from one window to the next but
-/// what the recorder itself carried. The result has no intervals for threads that the recorder does
-/// not follow, because it saw only some of their switches.
+/// `windows` are the recorded intervals, in order of time and without overlap. Events outside them
+/// are ignored, except introductions up to 1 ms before an opening: the recorder's own clock may
+/// place the opening a little earlier. Threads start each window without owner or state; the
+/// recorder's introductions restore their owners. The result has no intervals on or off a processor
+/// for threads that the recorder does not follow, because it recorded only some of their switches.
 ///
 /// Takes O(n log n) time for the sort, and O(n) after it. Never panics, whatever the events
 /// contain.
@@ -54,12 +54,13 @@ pub fn attribute(events: &[Event], windows: &[Window], architecture: Architectur
     attribution.finish()
 }
 
-/// Maximum distance between an edge as the recorder saw it and as all samples of the clocks
-/// together place it, in nanoseconds.
+/// Maximum difference, in nanoseconds, between a window's opening on the recorder's own clock and
+/// on the clock that all samples together yield.
 const EDGE_NS: u64 = 1_000_000;
 
-/// Introductions of threads shortly before an opening, moved to the opening, for threads that have
-/// passed no marker since.
+/// Returns the introductions within `EDGE_NS` before an opening, with the opening as their time.
+/// Omits threads that called `getpid` after their introduction, and every introduction before a
+/// loss.
 fn introduced_before(before: &[Step<'_>], open_ns: u64, architecture: Architecture) -> Vec<Event> {
     let early = before.partition_point(|step| step.ts_ns < open_ns.saturating_sub(EDGE_NS));
     let getpid = architecture.getpid();
@@ -86,7 +87,8 @@ fn introduced_before(before: &[Step<'_>], open_ns: u64, architecture: Architectu
     introduced
 }
 
-/// An event at its place in time; a gap has two, its beginning and its end.
+/// An event and the time at which to process it. A gap yields two steps, one for its beginning and
+/// one for its end.
 #[derive(Clone, Copy)]
 struct Step<'a> {
     ts_ns: u64,
@@ -118,11 +120,11 @@ fn in_order(events: &[Event]) -> Vec<Step<'_>> {
 struct Attribution {
     architecture: Architecture,
     has_switches: bool,
-    /// Threads of this window.
+    /// Threads that have had an event in the current window, by id.
     threads: FxHashMap<u32, Thread>,
-    /// Threads whose switches are all recorded, over all windows.
+    /// Threads that the recorder follows, over all windows: it records all their switches.
     followed: FxHashSet<u32>,
-    /// Number of open gaps per processor that is losing events; a gap may continue in the next
+    /// Number of open gaps of each processor that is losing events. A gap may continue in the next
     /// window.
     losing: FxHashMap<u16, u32>,
     releases: Releases,
@@ -144,7 +146,7 @@ impl Attribution {
         for step in steps {
             self.step(step);
         }
-        // A thread that is on a processor at the end stays there as far as is known.
+        // The interval of a thread that is still on a processor ends with the window's last event.
         let end_ns = steps.last().map_or(window.open_ns, |last| last.ts_ns);
         let mut open: Vec<u32> = self.threads.keys().copied().collect();
         open.sort_unstable();
@@ -253,7 +255,8 @@ impl Attribution {
         }
     }
 
-    /// Marks as unknown all threads that run, or may come to run, on this processor from here on.
+    /// Forgets the state and owner of every thread at the beginning of a gap, except threads that
+    /// run on other processors.
     fn begin_gap(&mut self, ts_ns: u64, cpu: u16) {
         *self.losing.entry(cpu).or_default() += 1;
         let is_elsewhere =

@@ -1,8 +1,8 @@
 //! Kernel work for requests, by the operation (service and name of the span) that caused it.
 //!
-//! Work that is done one by one and could be done at once stands out here: many spans of one
-//! operation in each request, each with the same few system calls (Ardelean et al., NSDI 2018,
-//! §3.3.2, found one remote call per property that way).
+//! Work that is done item by item but could be batched stands out here: each request has many spans
+//! of one operation, and each span makes the same few system calls. Ardelean et al. (NSDI 2018,
+//! §3.3.2) found one remote call per property that way.
 
 use std::collections::BTreeMap;
 
@@ -18,46 +18,48 @@ use super::timeline::{Owner, Reason, Timeline};
 pub struct SpanSum {
     /// Time on a processor.
     pub on_cpu_ns: u64,
-    /// Time able to run, but waiting for a processor.
+    /// Time in which a thread could run but waited for a processor.
     pub runnable_ns: u64,
     /// Time asleep.
     pub blocked_ns: u64,
-    /// System calls by number, without markers.
+    /// System calls by number; markers are excluded.
     pub calls: BTreeMap<u32, CallSum>,
 }
 
-/// Sums by span, over any number of timelines.
+/// Kernel work by span, summed over any number of timelines.
 #[derive(Clone, Debug, Default)]
 pub struct SpanSums {
     sums: FxHashMap<RequestId, SpanSum>,
 }
 
-/// Sums of one operation over many requests.
+/// Kernel work for one operation, summed over many requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperationSum {
-    /// `service:name`, or the caller's name for it.
+    /// Operation as `service:name`, or as the caller names it.
     pub operation: String,
-    /// Number of requests in which the kernel worked for it.
+    /// Number of requests in which the kernel worked for the operation.
     pub requests: u64,
-    /// Number of its spans, over all requests, for which the kernel worked.
+    /// Number of the operation's spans, over all requests, for which the kernel worked.
     pub spans: u64,
-    /// Number of spans in the request that has most of them.
+    /// Maximum number of the operation's spans in one request.
     pub spans_max: u64,
-    /// Number of requests with several spans of it that ran one by one: each began only after the
-    /// previous one had ended.
+    /// Number of requests with several spans of the operation that ran one by one: each span began
+    /// after the previous one had ended. Requests in which the times of a span are unknown do not
+    /// count.
     pub one_by_one: u64,
-    /// Sum over all spans.
+    /// Kernel work for all spans together.
     pub sum: SpanSum,
 }
 
 impl OperationSum {
-    /// Mean number of spans, over requests that have any.
+    /// Mean number of the operation's spans, over requests that have at least one.
     #[must_use]
     pub fn spans_per_request(&self) -> f64 {
         self.spans as f64 / self.requests.max(1) as f64
     }
 
-    /// Mean number of these calls, over requests that have the operation.
+    /// Mean number of calls per request. `call` is the sum of one system call over the operation's
+    /// spans; only requests that have the operation count.
     #[must_use]
     pub fn calls_per_request(&self, call: &CallSum) -> f64 {
         call.count as f64 / self.requests.max(1) as f64
@@ -65,7 +67,7 @@ impl OperationSum {
 }
 
 impl SpanSums {
-    /// Adds the contents of a timeline.
+    /// Adds the work of a timeline. Work without an owning request is ignored.
     pub fn observe(&mut self, timeline: &Timeline, architecture: Architecture) {
         let getpid = architecture.getpid();
         let mut of = |owner: Owner, each: &mut dyn FnMut(&mut SpanSum)| {
@@ -121,7 +123,8 @@ impl SpanSums {
         self.sums.contains_key(&span)
     }
 
-    /// Sums by operation, those with most spans per request first. `span_of` describes a span.
+    /// Returns the sums by operation, the most spans per request first. `span_of` returns the
+    /// operation and the times of a span.
     #[must_use]
     pub fn by_operation<'a>(&self, span_of: impl Fn(RequestId) -> SpanOf<'a>) -> Vec<OperationSum> {
         // Sorting makes the result independent of the order of the map.
@@ -148,10 +151,10 @@ impl SpanSums {
     }
 }
 
-/// Description of a span.
+/// Operation and times of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanOf<'a> {
-    /// `service:name`.
+    /// Operation of the span, as `service:name`.
     pub operation: &'a str,
     /// Start and end in nanoseconds on any clock; `None` if unknown.
     pub interval_ns: Option<(i64, i64)>,
@@ -160,7 +163,7 @@ pub struct SpanOf<'a> {
 /// An operation's sum under construction.
 struct PartialSum {
     row: OperationSum,
-    /// Trace of the current request, and its spans.
+    /// Trace of the current request. The fields below describe the operation's spans in it.
     trace: u64,
     spans: u64,
     intervals_ns: Vec<(i64, i64)>,
@@ -184,7 +187,7 @@ impl PartialSum {
         }
     }
 
-    /// Adds a span; the spans of one request must come together.
+    /// Adds a span. The spans of one request must be added one right after another.
     fn add(&mut self, trace: u64, interval_ns: Option<(i64, i64)>, sum: &SpanSum) {
         if self.spans == 0 || self.trace != trace {
             self.end_request();

@@ -1,9 +1,9 @@
-//! System calls by number and by name.
+//! Maps numbers of system calls to their names and back.
 
 mod aarch64;
 mod x86_64;
 
-/// Architecture whose system call numbers a recording has.
+/// Processor architecture, which determines the numbers of system calls in a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub enum Architecture {
     /// 64-bit x86.
@@ -13,22 +13,22 @@ pub enum Architecture {
     Aarch64,
 }
 
-/// Effect of a futex system call on waiting.
+/// Kind of a futex system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FutexOperation {
-    /// Sleeps until woken, if the word has the expected value.
+    /// Sleeps until another thread wakes it, unless the futex's value makes it return immediately.
     Wait,
-    /// Wakes sleepers.
+    /// Wakes threads that sleep on the futex.
     Wake,
 }
 
-/// Calls that have the same number on every architecture.
+/// Number of `futex_waitv`. This and the next two numbers are the same on every architecture.
 const FUTEX_WAITV: u32 = 449;
 const FUTEX_WAKE: u32 = 454;
 const FUTEX_WAIT: u32 = 455;
 
 impl Architecture {
-    /// Architecture of this build; x86-64 where recordings cannot be made.
+    /// Architecture of this build. Returns x86-64 on architectures that cannot make recordings.
     #[must_use]
     pub fn native() -> Self {
         if cfg!(target_arch = "aarch64") {
@@ -52,14 +52,16 @@ impl Architecture {
         (!name.is_empty()).then_some(name)
     }
 
-    /// Number of a system call.
+    /// Number of the system call with this name; `None` for an unknown name.
     #[must_use]
     pub fn call_number(self, name: &str) -> Option<u32> {
-        let place = self.names().iter().position(|known| *known == name)?;
+        let place = self.names().iter().position(|known| *known == name);
+        // Unused numbers have an empty name.
+        let place = place.filter(|_| !name.is_empty())?;
         u32::try_from(place).ok()
     }
 
-    /// Number of the call that carries markers.
+    /// Number of `getpid`, the system call that carries markers.
     pub(super) fn getpid(self) -> u32 {
         match self {
             Self::X86_64 => 39,
@@ -74,8 +76,8 @@ impl Architecture {
         }
     }
 
-    /// Effect of a system call on a futex, and the futex's address in the process (0 if the
-    /// arguments do not contain it).
+    /// Kind of a futex call, and the futex's address in the process (0 if the arguments do not
+    /// contain it). Returns `None` if the system call neither waits for a futex nor wakes one.
     #[must_use]
     pub fn futex(self, number: u32, args: &[u64; 6]) -> Option<(FutexOperation, u64)> {
         let operation = match number {
@@ -86,7 +88,8 @@ impl Architecture {
             },
             FUTEX_WAKE => FutexOperation::Wake,
             FUTEX_WAIT => FutexOperation::Wait,
-            // It waits for one of several futexes, and its arguments only point to the list.
+            // `futex_waitv` waits for one of several futexes; its arguments only point to their
+            // list.
             FUTEX_WAITV => return Some((FutexOperation::Wait, 0)),
             _ => return None,
         };

@@ -1,4 +1,4 @@
-//! Kernel events, independent of the recorder.
+//! Kernel events, in a form that does not depend on the recorder that captured them.
 
 use std::fmt;
 
@@ -37,14 +37,15 @@ impl fmt::Debug for Name {
     }
 }
 
-/// One event of the kernel.
+/// An event that happened in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Monotonic time, ns.
+    /// Monotonic time of the event, ns.
     pub ts_ns: u64,
-    /// Processor that it happened on.
+    /// Number of the processor on which the event happened.
     pub cpu: u16,
-    /// Thread that it happened to, by the kernel's own number (not that of a pid namespace).
+    /// Thread that the event concerns, by the kernel's global thread id (not that of a pid
+    /// namespace).
     pub tid: u32,
     /// Kind and details of the event.
     pub body: Body,
@@ -55,102 +56,103 @@ pub struct Event {
 pub enum Body {
     /// A system call begins.
     Enter {
-        /// Its number.
+        /// Number of the system call.
         call: u32,
-        /// Its arguments.
+        /// Arguments of the system call.
         args: [u64; 6],
     },
     /// A system call ends.
     Exit {
-        /// Its number.
+        /// Number of the system call.
         call: u32,
-        /// Its return value.
+        /// Return value of the system call; negative error numbers mean failure.
         result: i64,
     },
-    /// The thread leaves the processor to another one.
+    /// The thread leaves the processor to another thread.
     Switch {
-        /// Reason: the kernel's task state, masked; 0 if the thread could have continued.
+        /// Kernel's task state of the leaving thread, masked; 0 if the thread was preempted.
         state: u8,
-        /// Its process.
+        /// Process of the leaving thread.
         process: u32,
-        /// Its name.
+        /// Name of the leaving thread.
         name: Name,
-        /// Thread that takes the processor.
+        /// Id of the thread that takes the processor.
         next: u32,
-        /// Process of that thread.
+        /// Process of the next thread.
         next_process: u32,
-        /// Name of that thread.
+        /// Name of the next thread.
         next_name: Name,
     },
-    /// The thread, or an interrupt while it ran, wakes another one.
+    /// The thread, or an interrupt while it ran, wakes another thread.
     Waking {
-        /// Thread that can run again.
+        /// Id of the thread that can run again.
         woken: u32,
-        /// Its process.
+        /// Process of the woken thread.
         woken_process: u32,
     },
-    /// The thread starts another one.
+    /// The thread starts another thread.
     NewTask {
-        /// New thread.
+        /// Id of the new thread.
         child: u32,
-        /// Its process.
+        /// Process of the new thread.
         child_process: u32,
-        /// Its name.
+        /// Name of the new thread.
         name: Name,
     },
     /// The thread gets a name.
     Named {
-        /// Its process.
+        /// Process of the thread.
         process: u32,
-        /// Its new name.
+        /// New name of the thread.
         name: Name,
     },
     /// The thread ends.
     TaskExit {
-        /// Its process.
+        /// Process of the thread that ends.
         process: u32,
     },
-    /// The recorder introduces a thread, at its first event of a burst or after a gap, with its
-    /// owner *before* this instant: since the window opened or the gap began to close.
+    /// The recorder introduces a thread, at the thread's first event of a burst or after a gap. It
+    /// states the owner of the thread *before* this instant, since the window opened or since the
+    /// gap.
     Thread {
         /// Low half of the request's trace id; 0 for no request.
         trace: u64,
-        /// Id of the span.
+        /// Id of the span that the thread works for.
         span: u64,
         /// True if a marker of this thread has been seen; otherwise `trace` and `span` mean
         /// nothing.
         known: bool,
-        /// Its process.
+        /// Process of the thread.
         process: u32,
-        /// Its number in its process's pid namespace; 0 if unknown.
+        /// Thread id in the process's pid namespace; 0 if unknown.
         tid_in_process: u32,
-        /// Its name.
+        /// Name of the thread.
         name: Name,
     },
     /// Events of this processor are missing, from `first_ns` to this event's time.
     Lost {
         /// Time of the first lost event, monotonic ns.
         first_ns: u64,
-        /// Numbers of lost events.
+        /// Numbers of lost events by kind.
         counts: LossCounts,
     },
 }
 
-/// Lost events by kind.
+/// Numbers of lost events by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct LossCounts {
-    /// Beginnings of system calls.
+    /// Number of lost beginnings of system calls.
     pub enters: u64,
-    /// Ends of system calls.
+    /// Number of lost ends of system calls.
     pub exits: u64,
-    /// Context switches.
+    /// Number of lost context switches.
     pub switches: u64,
-    /// Other events.
+    /// Number of other lost events.
     pub others: u64,
 }
 
 impl LossCounts {
-    /// Sum over all kinds.
+    /// Returns the number of lost events of all kinds.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.enters + self.exits + self.switches + self.others
@@ -160,9 +162,9 @@ impl LossCounts {
 /// An interval in which the kernel was recorded, monotonic ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// First nanosecond inside.
+    /// First nanosecond inside the window.
     pub open_ns: u64,
-    /// First nanosecond after.
+    /// First nanosecond after the window.
     pub close_ns: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Joins lock waits with the releases of the locks meanwhile.
+//! Joins each lock wait with the releases of the lock during the wait.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -7,22 +7,23 @@ use super::timeline::{
     LockWait, OffCpu, Owner, Reason, Release, ReleaseEvidence, SystemCall, Timeline,
 };
 
-/// Releases of locks, and waits for them, seen in this window.
+/// Releases of locks, and waits for locks, in the current window.
 #[derive(Debug, Default)]
 pub(super) struct Releases {
-    /// Every release, whatever the evidence; the maps below hold indices, in order of time.
+    /// Releases of every kind of evidence. The maps below hold indices into this list, in order of
+    /// time.
     all: Vec<Release>,
-    /// Releases by (process, lock of the markers).
+    /// Releases that markers report, by process and by the lock's number in the markers.
     by_marker: FxHashMap<(u32, u64), Vec<usize>>,
-    /// Address of the futex and the release, by the thread that was woken.
+    /// Releases that woke a thread, by that thread, each with the address of its futex.
     by_woken: FxHashMap<u32, Vec<(u64, usize)>>,
-    /// Releases by (process, address).
+    /// Releases by futex calls that wake, by process and futex address.
     by_call: FxHashMap<(u32, u64), Vec<usize>>,
     /// Start time and address of futex waits, by thread.
     sleeps: FxHashMap<u32, Vec<(u64, u64)>>,
-    /// Marked waits: an index into the lock waits, and the process.
+    /// Waits that markers report: index into the lock waits, and process.
     marked: Vec<(usize, u32)>,
-    /// Latest wait of an owner for a lock.
+    /// Index of the latest marked wait, by process, lock and owner.
     latest: FxHashMap<(u32, u64, Owner), usize>,
     /// Number of off-processor intervals that earlier windows have processed.
     off_cpu_done: usize,
@@ -41,7 +42,7 @@ impl Releases {
         self.all.len() - 1
     }
 
-    /// Sets the owner of a release that was found later.
+    /// Sets the owner of a release that was unknown when the release was added.
     pub(super) fn set_owner(&mut self, release: usize, owner: Owner) {
         if let Some(release) = self.all.get_mut(release) {
             release.owner = owner;
@@ -82,7 +83,8 @@ impl Releases {
         release
     }
 
-    /// Notes the beginning of a futex call; returns the release if the call wakes.
+    /// Records the beginning of a futex call. Returns the index of the new release if the call
+    /// wakes, and `None` if it waits.
     pub(super) fn futex_call(
         &mut self,
         operation: FutexOperation,
@@ -108,28 +110,30 @@ impl Releases {
         }
     }
 
-    /// Notes the beginning of a marked wait.
+    /// Records the beginning of a marked wait.
     pub(super) fn waits(&mut self, wait: usize, process: u32, lock: u64, owner: Owner) {
         self.marked.push((wait, process));
         self.latest.insert((process, lock, owner), wait);
     }
 
-    /// Latest wait of an owner for a lock.
+    /// Index of the latest marked wait of an owner for a lock; `None` if this window has none.
     pub(super) fn open_wait(&self, process: u32, lock: u64, owner: Owner) -> Option<usize> {
         self.latest.get(&(process, lock, owner)).copied()
     }
 
-    /// Fills in the releases of the window's waits, adds its futex waits without markers, and
-    /// clears the window.
+    /// Fills in the releases of the window's marked waits and adds its futex waits without markers.
+    /// Then clears the state for the next window.
     ///
-    /// If switches are not recorded, as with strace, the calls that wait for futexes are the waits.
+    /// If a recording has no switches, as with strace, the unmarked waits are the futex calls that
+    /// wait. Otherwise, they are the intervals off the processor.
     pub(super) fn join(
         &mut self,
         result: &mut Timeline,
         architecture: Architecture,
         has_switches: bool,
     ) {
-        // The owner is part of the key: a task that waits for a lock leaves its thread to others.
+        // The owner is part of the key, because a task that waits for a lock may leave its thread
+        // to other tasks.
         let mut marked_of: FxHashMap<(u32, Owner), Vec<(u64, u64)>> = FxHashMap::default();
         for &(index, process) in &self.marked {
             let wait = &mut result.lock_waits[index];
@@ -252,7 +256,8 @@ impl Releases {
         let woken = self.by_woken.get(&off.tid).map_or(&[][..], Vec::as_slice);
         let waker = off.waker.and_then(|waker| {
             let place = woken.partition_point(|&(_, index)| self.all[index].ts_ns < waker.ts_ns);
-            // Another address means that the kernel had moved the sleeper there (FUTEX_REQUEUE).
+            // The release's address may differ from the one waited for: FUTEX_REQUEUE moves
+            // sleepers.
             let &(_, index) = woken.get(place)?;
             (self.all[index].ts_ns == waker.ts_ns).then_some(self.all[index])
         });
@@ -277,8 +282,8 @@ impl Releases {
         }
     }
 
-    /// Builds a wait if only the call is known. Blames the last thread that woke the futex
-    /// before the wait returned.
+    /// Builds a wait from a futex call alone. Blames the last other thread that woke the futex
+    /// during the call.
     fn of_call(
         &self,
         call: &SystemCall,
@@ -315,8 +320,8 @@ impl Releases {
     }
 }
 
-/// Reports whether a wake call found no sleepers, by its result. Other calls, such as
-/// FUTEX_UNLOCK_PI, do not return the number of sleepers.
+/// Reports whether the result of a wake call shows that no thread slept on the futex. Returns
+/// `false` for calls such as FUTEX_UNLOCK_PI, which do not return the number of woken threads.
 fn woke_nobody(call: &SystemCall, architecture: Architecture) -> bool {
     let is_wake = call.args.is_some_and(|args| {
         let futex = architecture.futex(call.call, &args);
@@ -332,13 +337,13 @@ const FUTEX_WAKE_BITSET: u64 = 10;
 /// Result of a futex wait whose word had changed already (EAGAIN).
 const NOTHING_TO_WAIT_FOR: i64 = -11;
 
-/// Maximum number of calls considered for one wait. A hot lock may be woken for very often; past
-/// this number the evidence means nothing.
+/// Maximum number of calls considered for one wait. A contended lock may have very many; beyond
+/// this number, the calls are no evidence of a holder.
 const CALLS_MAX: usize = 1_000;
 
-/// Divides a wait among the holders of the lock. A lock has one holder at a time, so between two
-/// releases the thread that released second held it. The last holder's share lasts until the waiter
-/// has the lock.
+/// Divides a wait among the holders of the lock. A lock has one holder at a time, so the thread of
+/// each release held it since the previous release. The last holder's share lasts until the waiter
+/// has the lock. Returns each holder once, with its total share as `held_ns`.
 fn each_holder_once(releases: impl Iterator<Item = Release>, wait: &LockWait) -> Vec<Release> {
     let mut sorted: Vec<Release> = releases.collect();
     sorted.sort_by_key(|release| release.ts_ns);

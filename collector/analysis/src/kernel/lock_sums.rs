@@ -14,17 +14,18 @@ use crate::statistics::percentile;
 
 /// Maximum number of a lock's longest waits kept as examples.
 const EXAMPLES_MAX: usize = 10;
-/// Maximum number of waits of a lock with exact percentiles; beyond it, they have three digits.
+/// Maximum number of waits of a lock for which percentiles are exact. With more waits, they have
+/// three significant digits.
 const EXACT_MAX: usize = 4_096;
 
-/// A lock, or a futex, which may be something other than a lock.
+/// Identity of a lock or futex. A futex may be something other than a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LockKey {
-    /// Host.
+    /// Host of the process.
     pub host: Arc<str>,
     /// Process; 0 if unknown.
     pub process: u32,
-    /// Number in the markers, or address of the futex; 0 if not recorded.
+    /// Lock's number in the markers, or address of the futex; 0 if not recorded.
     pub lock: u64,
     /// True if markers identify the lock.
     pub is_marked: bool,
@@ -42,7 +43,7 @@ impl fmt::Display for LockKey {
 pub struct WaitSum {
     /// Number of waits.
     pub waits: u64,
-    /// Total time, ns.
+    /// Total time of the waits, ns.
     pub total_ns: u64,
 }
 
@@ -58,29 +59,29 @@ impl WaitSum {
     }
 }
 
-/// One wait.
+/// A long wait for a lock, as an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockExample {
     /// Span that waited.
     pub span: RequestId,
     /// Operation of that span.
     pub operation: String,
-    /// Start in wall time, ns since the Unix epoch.
+    /// Start of the wait in wall time, ns since the Unix epoch.
     pub start_ns: i64,
-    /// Length, ns.
+    /// Length of the wait, ns.
     pub took_ns: u64,
-    /// Longest holder meanwhile (marked locks), or waker (futexes).
+    /// For a marked lock, the holder with the longest share of the wait. For a futex, the waker.
     pub holder: LockHolder,
-    /// Trace that the holder worked for (low half of its id), if any.
+    /// Low half of the id of the trace that the holder worked for; `None` without a known trace.
     pub holder_trace: Option<u64>,
-    /// Evidence for the holder.
+    /// Evidence for the holder; `None` if no holder was seen.
     pub evidence: Option<ReleaseEvidence>,
 }
 
 /// Holder of a lock, or waker of a futex.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LockHolder {
-    /// A request, in this operation.
+    /// A request, while it executed the operation of this name.
     Operation(String),
     /// A thread that worked for no request.
     Nobody,
@@ -101,24 +102,24 @@ impl LockHolder {
     }
 }
 
-/// Description of a span that waits or holds.
+/// Service and operation of a span that waits for a lock or holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockSpan<'a> {
-    /// Its service, if the store has the span.
+    /// Service of the span; `None` if the store lacks the span.
     pub service: Option<&'a str>,
-    /// `service:name`, or the caller's name for it.
+    /// Operation as `service:name`, or as the caller names it.
     pub operation: &'a str,
 }
 
-/// A lock, over all requests that waited there. A wait that continues when its window closes counts
-/// in `cut` alone.
+/// Waits for one lock, over all requests. A wait that continues when its window closes has no known
+/// length, so it counts only in `cut` and `requests`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockSum {
-    /// The lock.
+    /// Lock or futex that the requests waited for.
     pub key: LockKey,
-    /// Service that waits there longest, if it is known.
+    /// Service with the longest total wait; `None` if the service of no waiting span is known.
     pub service: Option<String>,
-    /// Waits whose end was seen, and their sum.
+    /// Number and total time of the waits whose end was seen.
     pub sum: WaitSum,
     /// Number of waits whose end was not seen.
     pub cut: u64,
@@ -132,21 +133,21 @@ pub struct LockSum {
     pub requests: u64,
     /// Operations that waited, the longest total first.
     pub waiting: Vec<(String, WaitSum)>,
-    /// Holders or wakers, the longest total first. Their times add up to `sum.total_ns`; a wait
-    /// with several holders counts at each.
+    /// Holders or wakers, the longest total first. Their times add up to `sum.total_ns`. A wait
+    /// with several holders counts once for each holder.
     pub holding: Vec<(LockHolder, WaitSum)>,
     /// Longest waits, the longest first.
     pub longest: Vec<LockExample>,
 }
 
-/// Lengths of waits: exact while they are few.
+/// Lengths of waits: exact values up to `EXACT_MAX` waits, a histogram beyond.
 #[derive(Debug, Default)]
 struct Lengths {
     few: Vec<u64>,
     many: Option<Box<Distribution>>,
 }
 
-/// One wait, before spans have names.
+/// A long wait, before spans have been mapped to operations.
 #[derive(Clone, Copy, Debug)]
 struct LongWait {
     span: RequestId,
@@ -172,7 +173,8 @@ impl Lengths {
         }
     }
 
-    /// Percentiles of the lengths for each of `percents`, and the longest length.
+    /// Returns the given percentiles of the lengths, and the longest length, in nanoseconds. All
+    /// are 0 without waits.
     fn percentiles<const N: usize>(&self, percents: [usize; N]) -> ([u64; N], u64) {
         if let Some(many) = &self.many {
             let of = |percent: usize| many.quantile_ns(percent as f64 / 100.0);
@@ -185,7 +187,7 @@ impl Lengths {
     }
 }
 
-/// Waits at one lock.
+/// Waits for one lock, as they are summed up.
 #[derive(Debug, Default)]
 struct Waits {
     sum: WaitSum,
@@ -197,7 +199,7 @@ struct Waits {
     longest: Vec<LongWait>,
 }
 
-/// Sums by lock, over any number of timelines.
+/// Waits by lock, summed over any number of timelines.
 #[derive(Debug, Default)]
 pub struct LockSums {
     locks: BTreeMap<LockKey, Waits>,
@@ -229,13 +231,14 @@ impl LockSums {
         }
     }
 
-    /// Waits of threads that worked for no request, or for an unknown one: most of them were idle.
+    /// Sum of the waits of threads that worked for no request, or for an unknown request. Most of
+    /// these threads were idle.
     #[must_use]
     pub fn of_no_request(&self) -> WaitSum {
         self.of_no_request
     }
 
-    /// Spans that wait or hold.
+    /// Returns the spans that waited for a lock or held one.
     #[must_use]
     pub fn spans(&self) -> FxHashSet<RequestId> {
         let of = |waits: &Waits| {
@@ -249,7 +252,8 @@ impl LockSums {
         self.locks.values().flat_map(of).collect()
     }
 
-    /// A row for each lock, the longest total wait first. `span_of` describes a span.
+    /// Returns a row for each lock, the longest total wait first. `span_of` returns the service and
+    /// operation of a span.
     #[must_use]
     pub fn rows<'a>(&self, span_of: impl Fn(RequestId) -> LockSpan<'a>) -> Vec<LockSum> {
         let row = |(key, waits): (&LockKey, &Waits)| waits.row(key, &span_of);

@@ -4,43 +4,43 @@
 /// Upper 48 bits of a marker's first argument: `STROBE` in ASCII. The lower 16 bits are its kind.
 pub const MARK: u64 = 0x5354_524f_4245_0000;
 
-/// Bit of the kind: the id follows as the first argument of this thread's next `getpid` (the
-/// paper's pair of calls).
+/// Bit of a marker's kind that announces a pair of calls, as in the paper: the trace id follows as
+/// the first argument of the thread's next `getpid`.
 pub const PAIR: u16 = 0x8000;
 
-/// A request on a thread.
+/// Trace and span that a thread works for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId {
     /// Low 64 bits of the trace id; never 0.
     pub trace: u64,
-    /// Id of the span; 0 if it was not given.
+    /// Id of the span; 0 if the marker contains none.
     pub span: u64,
 }
 
 impl RequestId {
-    /// Returns `None` for trace id 0, which means "no request".
+    /// Creates the id of a request. Returns `None` for trace id 0, which means "no request".
     #[must_use]
     pub fn new(trace: u64, span: u64) -> Option<Self> {
         (trace != 0).then_some(Self { trace, span })
     }
 }
 
-/// Meaning of one marker.
+/// A decoded marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marker {
     /// The thread works for a request from now on: the request starts here, or a task that belongs
     /// to it is polled.
     Begin {
-        /// Request; `None` for no request.
+        /// Request that the thread works for; `None` for no request.
         request: Option<RequestId>,
         /// True if a task moved onto the thread, false if the request started here.
         polled: bool,
     },
     /// The thread stops working for `request`.
     End {
-        /// Request that ends, or whose task leaves the thread.
+        /// Request that ends, or whose task leaves the thread; `None` if the marker states none.
         request: Option<RequestId>,
-        /// Request that the thread continues with.
+        /// Request that the thread continues with; `None` for no request.
         outer: Option<RequestId>,
         /// True if the task may come back.
         polled: bool,
@@ -60,16 +60,16 @@ pub enum Marker {
         /// Number of the lock within the process.
         lock: u64,
     },
-    /// The first half of a pair: start (`true`) or end.
+    /// The first call of a pair. The second call has the trace id.
     PairFirst {
-        /// True if the request starts.
+        /// True if the request starts, false if it ends.
         start: bool,
     },
 }
 
 impl Marker {
-    /// Decodes the arguments of a `getpid`; `None` for an ordinary call, or a kind from a later
-    /// version.
+    /// Decodes the arguments of a `getpid` call. Returns `None` for an ordinary call, or for a
+    /// marker of a kind that only later versions define.
     #[must_use]
     pub fn decode(args: &[u64; 6]) -> Option<Self> {
         if args[0] & !0xffff != MARK {

@@ -5,35 +5,35 @@ use std::collections::BTreeMap;
 use super::call::Architecture;
 use super::timeline::{Owner, Reason, SystemCall, Timeline};
 
-/// Time of one request on this machine by state, over all threads that worked for it, in
-/// nanoseconds.
+/// Kernel work for one request: its time by state, in nanoseconds, and its system calls. The sums
+/// cover all threads that worked for the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestSummary {
-    /// Low half of its trace id.
+    /// Low half of the request's trace id.
     pub trace: u64,
-    /// Time of its first event, monotonic.
+    /// Monotonic time of the request's first event.
     pub first_ns: u64,
-    /// Time of its last event, monotonic.
+    /// Monotonic time of the request's last event.
     pub last_ns: u64,
-    /// Number of threads that worked for it.
+    /// Number of threads that worked for the request.
     pub threads: usize,
     /// Time on a processor.
     pub on_cpu_ns: u64,
-    /// Time able to run, but waiting for a processor.
+    /// Time in which a thread could run but waited for a processor.
     pub runnable_ns: u64,
     /// Time asleep, by reason.
     pub blocked_ns: BTreeMap<Reason, u64>,
-    /// Time waiting for locks, by the trace that held them meanwhile; 0 if held for no request,
-    /// `None` if the holder is unknown.
+    /// Time waiting for locks that markers identify, by the low half of the holder's trace id. The
+    /// key is 0 if the lock was held for no request, and `None` if the holder is unknown.
     pub lock_ns: BTreeMap<Option<u64>, u64>,
-    /// System calls by number, without markers.
+    /// System calls by number; markers are excluded.
     pub calls: BTreeMap<u32, CallSum>,
     /// True if the request was active when a window opened or closed, so that parts of it are
     /// missing.
     pub is_cut: bool,
 }
 
-/// System calls of one kind.
+/// Number and times of the calls of one system call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallSum {
     /// Number of calls.
@@ -65,25 +65,25 @@ impl CallSum {
     }
 }
 
-/// One system call over many requests. Rows are ordered by the mean count per request, the highest
-/// first: work that is done one by one and could be done at once stands at the top.
+/// Statistics of one system call over many requests. Rows have the highest mean count per request
+/// first, so that calls that could be batched come first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallPerRequest {
     /// Number of the system call.
     pub call: u32,
-    /// Number of requests that make it.
+    /// Number of requests that make the call.
     pub requests: u64,
-    /// Mean number of calls, over requests that make it.
+    /// Mean number of calls, over requests that make the call.
     pub mean_count: f64,
     /// Maximum number of calls in one request.
     pub max_count: u64,
-    /// Mean total time in nanoseconds, over requests that make it.
+    /// Mean total time of the calls in nanoseconds, over requests that make the call.
     pub mean_ns: f64,
-    /// Sum over all requests.
+    /// Number and times of the calls of all requests together.
     pub sum: CallSum,
 }
 
-/// Summarises each request, in order of trace.
+/// Summarises each request of a timeline, in order of trace id.
 #[must_use]
 pub fn requests(timeline: &Timeline, architecture: Architecture) -> Vec<RequestSummary> {
     let mut found: BTreeMap<u64, RequestSummary> = BTreeMap::new();
@@ -102,8 +102,8 @@ pub fn requests(timeline: &Timeline, architecture: Architecture) -> Vec<RequestS
         summary.is_cut |= interval.is_carried || interval.end_ns.is_none();
         threads.entry(trace).or_default().push(interval.tid);
     }
-    // Includes requests without a work interval: a piece of a long window may contain no more of a
-    // request than a call.
+    // Includes requests without a work interval: if a long window is read in pieces, a piece may
+    // contain only a call of the request.
     let mut of = |owner: Owner, at_ns: u64, each: &mut dyn FnMut(&mut RequestSummary)| {
         if let Some(trace) = owner.trace() {
             each(found.entry(trace).or_insert_with(|| RequestSummary {
@@ -174,8 +174,8 @@ pub fn requests(timeline: &Timeline, architecture: Architecture) -> Vec<RequestS
 }
 
 impl RequestSummary {
-    /// Adds another part of the same request: a later window, or another host. `threads` is added
-    /// up over hosts; over windows of one host it is the maximum.
+    /// Adds another part of the same request: a later window, or another host. The result's
+    /// `threads` is the sum over hosts, but the maximum over windows of one host.
     pub fn merge(&mut self, other: &Self, is_same_host: bool) {
         self.see(other.first_ns, other.last_ns);
         self.threads = if is_same_host {
@@ -203,7 +203,7 @@ impl RequestSummary {
     }
 }
 
-/// System calls of requests, with their counts and times.
+/// Returns a row for each system call that the requests make, the highest mean count first.
 #[must_use]
 pub fn calls_per_request(requests: &[RequestSummary]) -> Vec<CallPerRequest> {
     let mut all: BTreeMap<u32, (u64, u64, CallSum)> = BTreeMap::new();
@@ -244,7 +244,7 @@ pub fn reason_name(reason: Reason, architecture: Architecture) -> String {
     }
 }
 
-/// Name of a call, or its number if it has no name.
+/// Name of a system call, or `call` and its number if the number has no name.
 #[must_use]
 pub fn call_name(call: u32, architecture: Architecture) -> String {
     architecture

@@ -9,15 +9,15 @@ pub(super) enum ThreadState {
     Unknown,
     /// On a processor since `since_ns`, or since its owner changed.
     On { cpu: u16, since_ns: u64 },
-    /// Off the processor: an index into the off-processor intervals.
+    /// Off the processor, with the index of the open interval in the off-processor intervals.
     Off(usize),
 }
 
-/// First half of a pair, until the second one comes.
+/// First marker of a pair, kept until the second `getpid` of the pair.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
     pub(super) start: bool,
-    /// System call of the first half.
+    /// Index of the first `getpid` in the list of calls.
     pub(super) call: usize,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Thread {
     pub(super) state: ThreadState,
     /// System call that the thread is in: an index into the calls.
     pub(super) call: Option<usize>,
-    /// A wake-up that came before the switch it belongs to.
+    /// Wake-up of the thread that was recorded before the thread was known to be off its processor.
     pub(super) early_wake: Option<Waker>,
     pub(super) pair: Option<Pair>,
     /// Open wait for a lock that a marker began: an index into the lock waits.
@@ -35,17 +35,17 @@ pub(super) struct Thread {
     /// Open work interval: an index into the work intervals.
     pub(super) interval: Option<usize>,
     pub(super) unknown: Unknown,
-    /// True if the thread left the processor while events were being lost: markers may be among
-    /// them.
+    /// True if the thread may have run unseen while events were being lost. The lost events may
+    /// include its markers.
     pub(super) is_doubtful: bool,
     /// Time of the recorder's last introduction of the thread.
     pub(super) introduced_ns: Option<u64>,
 }
 
-/// Results that wait for the owner of an unknown time: indices into the lists of results.
+/// Results whose owner is still unknown, as indices into the lists of results.
 #[derive(Debug, Default)]
 pub(super) struct Unknown {
-    /// Start of the unknown time.
+    /// Time since which the owner is unknown, monotonic ns.
     pub(super) since_ns: u64,
     pub(super) calls: Vec<usize>,
     pub(super) on_cpu: Vec<usize>,

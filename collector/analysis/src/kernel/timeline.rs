@@ -1,29 +1,29 @@
-//! Holistic timeline: the activity of every thread, and the request that it was for.
+//! Timeline of the activity of every thread, with the request that each activity served.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::event::{LossCounts, Name, Window};
 use super::marker::RequestId;
 
-/// Beneficiary of an activity.
+/// Request that a thread's activity served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Owner {
-    /// A request.
+    /// The activity served this request.
     Request(RequestId),
-    /// No request, according to markers.
+    /// The activity served no request, according to markers.
     Nobody,
-    /// Unknown: no marker of the thread was seen, or it may have been lost.
+    /// The request is unknown: the thread had no marker yet, or its marker may have been lost.
     Unknown,
 }
 
 impl Owner {
-    /// Owner for an optional request; `Nobody` for none.
+    /// Owner for an optional request; `Nobody` for `None`.
     #[must_use]
     pub fn of(request: Option<RequestId>) -> Self {
         request.map_or(Self::Nobody, Self::Request)
     }
 
-    /// The request, if there is one.
+    /// Returns the request; `None` for `Nobody` and `Unknown`.
     #[must_use]
     pub fn request(self) -> Option<RequestId> {
         match self {
@@ -32,7 +32,7 @@ impl Owner {
         }
     }
 
-    /// Trace of the request (low half of its id), if there is one.
+    /// Returns the low half of the request's trace id; `None` for `Nobody` and `Unknown`.
     #[must_use]
     pub fn trace(self) -> Option<u64> {
         self.request().map(|request| request.trace)
@@ -42,34 +42,34 @@ impl Owner {
 /// A system call. All times are monotonic nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SystemCall {
-    /// Thread.
+    /// Id of the thread that made the call.
     pub tid: u32,
-    /// Number of the call.
+    /// Number of the system call.
     pub call: u32,
     /// Arguments; `None` if the call began before the window.
     pub args: Option<[u64; 6]>,
-    /// Start; the window's opening if the call began earlier.
+    /// Start of the call; the window's opening if the call began earlier.
     pub start_ns: u64,
-    /// End; `None` if it is not within the window.
+    /// End of the call; `None` if the call did not end within the window.
     pub end_ns: Option<u64>,
-    /// Return value, if the call ended.
+    /// Return value; `None` if the call did not end within the window.
     pub result: Option<i64>,
-    /// Owner of the call.
+    /// Request that the call served.
     pub owner: Owner,
 }
 
 /// An interval of a thread on a processor, for one owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OnCpu {
-    /// Thread.
+    /// Id of the thread.
     pub tid: u32,
-    /// Processor.
+    /// Number of the processor.
     pub cpu: u16,
     /// Start, monotonic ns.
     pub start_ns: u64,
     /// End, monotonic ns.
     pub end_ns: u64,
-    /// Owner of the interval.
+    /// Request that the interval served.
     pub owner: Owner,
 }
 
@@ -85,7 +85,7 @@ pub enum Reason {
     },
     /// The thread waited in a system call.
     Call {
-        /// Number of the call.
+        /// Number of the system call.
         call: u32,
     },
     /// The thread waited outside any system call, usually for a page.
@@ -94,66 +94,67 @@ pub enum Reason {
     Unknown,
 }
 
-/// Cause of a thread's being able to run again.
+/// Wake-up that made a thread able to run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waker {
-    /// Thread that ran at that time.
+    /// Thread that was running on the processor when the wake-up happened there.
     pub tid: u32,
-    /// Owner of that thread.
+    /// Request that the running thread worked for.
     pub owner: Owner,
-    /// System call that it was in. `None` if in none: then it was an interrupt (a timer, a device)
-    /// that only happened to run there.
+    /// Number of the system call that the running thread was in. `None` if it was in none: then an
+    /// interrupt (a timer, a device) caused the wake-up and only happened to run on this thread.
     pub call: Option<u32>,
-    /// Time, monotonic ns.
+    /// Time of the wake-up, monotonic ns.
     pub ts_ns: u64,
 }
 
 /// An interval of a thread off the processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffCpu {
-    /// Thread.
+    /// Id of the thread.
     pub tid: u32,
-    /// Start; the window's opening if the thread left earlier.
+    /// Start; the window's opening if the thread left its processor earlier.
     pub start_ns: u64,
-    /// Time from which it could run and waited for a processor; `None` if it always could, or if
-    /// that is not within the window.
+    /// Time at which the thread became able to run and began to wait for a processor. `None` if the
+    /// thread was preempted, or if no wake-up was recorded.
     pub wake_ns: Option<u64>,
-    /// End; `None` if it is not within the window.
+    /// Time at which the thread returned to a processor; `None` if it did not within the window.
     pub end_ns: Option<u64>,
-    /// Owner of the interval.
+    /// Request that the interval counts for.
     pub owner: Owner,
-    /// Reason for being off.
+    /// Reason why the thread left its processor.
     pub reason: Reason,
-    /// Cause of the wake-up.
+    /// Wake-up that ended the sleep; `None` if none was recorded.
     pub waker: Option<Waker>,
-    /// True if the thread was seen working while believed off: its switch back was not recorded.
+    /// True if the thread's switch back to a processor was not recorded. A later event showed that
+    /// the thread was running.
     pub is_end_implied: bool,
 }
 
 /// Evidence for the release that ended a lock wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ReleaseEvidence {
-    /// The holder's own marker.
+    /// A marker of the holder reports the release.
     Marker,
-    /// The kernel saw the holder's futex call wake the waiter. For a futex without markers, the
-    /// waker is all that is known: most probably it held a lock, or supplied what the waiter waited
-    /// for.
+    /// The kernel saw the holder's futex call wake the waiter. For a futex without markers, only
+    /// the waker is known. Most probably, it held a lock, or produced data that the waiter needed.
     Wake,
-    /// The holder called the kernel to wake waiters of that futex; the thread that it woke was not
-    /// seen.
+    /// The holder made a system call that wakes waiters of the futex. The recording does not show
+    /// which thread it woke.
     Call,
 }
 
 /// Release of a lock that another thread waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// Thread that held it.
+    /// Thread that held the lock.
     pub tid: u32,
-    /// Request that held it.
+    /// Request that the thread worked for when it released the lock.
     pub owner: Owner,
-    /// Time of the release.
+    /// Time of the release, monotonic ns.
     pub ts_ns: u64,
-    /// Part of the wait during which it held the lock, as far as the seen releases show.
+    /// Part of the wait, in nanoseconds, during which this thread and owner held the lock, as far
+    /// as the recorded releases show.
     pub held_ns: u64,
 }
 
@@ -162,7 +163,7 @@ pub struct Release {
 pub struct LockWait {
     /// Thread that waited, or on which the task began to wait.
     pub tid: u32,
-    /// Owner of the wait.
+    /// Request that waited.
     pub owner: Owner,
     /// Lock: the number in the markers, or the address of the futex; 0 if not recorded.
     pub lock: u64,
@@ -171,10 +172,10 @@ pub struct LockWait {
     pub is_marked: bool,
     /// Start, monotonic ns.
     pub start_ns: u64,
-    /// End; `None` if it is not within the window.
+    /// End; `None` if the wait did not end within the window.
     pub end_ns: Option<u64>,
-    /// Releases during the wait, in order of time, each holder once. With several holders, others
-    /// came first; which of them caused most of the wait is not guessed.
+    /// Releases during the wait, in order of time. Each holder has one entry, whose `held_ns` is
+    /// the holder's share of the wait.
     pub releases: Vec<Release>,
     /// Evidence for the releases; `None` if there are none.
     pub evidence: Option<ReleaseEvidence>,
@@ -183,68 +184,69 @@ pub struct LockWait {
 /// An interval of work for a request on a thread, between markers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkInterval {
-    /// Thread.
+    /// Id of the thread.
     pub tid: u32,
     /// Request that the thread worked for.
     pub request: RequestId,
     /// Start; the window's opening if the work began earlier.
     pub start_ns: u64,
-    /// End; `None` if it is not within the window.
+    /// End; `None` if the work did not end within the window.
     pub end_ns: Option<u64>,
     /// True if the work began before the window.
     pub is_carried: bool,
 }
 
-/// A thread that was seen.
+/// Process and name of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ThreadInfo {
     /// Process; 0 if unknown.
     pub process: u32,
-    /// Number in its process's pid namespace; 0 if unknown.
+    /// Thread id in the process's pid namespace; 0 if unknown.
     pub tid_in_process: u32,
-    /// Name.
+    /// Name of the thread; empty if unknown.
     pub name: Name,
 }
 
-/// A gap: events of a processor are missing.
+/// Interval in which events of a processor are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Processor.
+    /// Number of the processor.
     pub cpu: u16,
     /// Start, monotonic ns.
     pub start_ns: u64,
     /// End, monotonic ns.
     pub end_ns: u64,
-    /// Numbers of missing events.
+    /// Numbers of missing events by kind.
     pub counts: LossCounts,
 }
 
-/// Activity found in the events of one or more windows. Lists are in order of their start.
+/// Activity of all threads in one or more windows. Calls, intervals and waits are in order of their
+/// start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
-    /// Windows.
+    /// Recorded intervals.
     pub windows: Vec<Window>,
-    /// System calls.
+    /// System calls of all threads.
     pub calls: Vec<SystemCall>,
-    /// Intervals on a processor.
+    /// Intervals in which a thread was on a processor.
     pub on_cpu: Vec<OnCpu>,
-    /// Intervals off the processor.
+    /// Intervals in which a thread was off the processor.
     pub off_cpu: Vec<OffCpu>,
-    /// Waits for locks.
+    /// Waits of threads for locks and futexes.
     pub lock_waits: Vec<LockWait>,
-    /// Intervals of work for requests.
+    /// Intervals in which a thread worked for a request.
     pub work_intervals: Vec<WorkInterval>,
-    /// Threads by the kernel's number.
+    /// Threads by the kernel's global thread id.
     pub threads: BTreeMap<u32, ThreadInfo>,
-    /// Gaps in the events.
+    /// Intervals in which events are missing.
     pub gaps: Vec<Gap>,
     /// Number of switches that must have happened but were not recorded.
     pub implied_switches: u64,
 }
 
 impl Timeline {
-    /// Keeps the items whose start and end `touches` accepts (the end is `None` if it is not within
-    /// the window).
+    /// Keeps the items whose start and end `touches` accepts. The end is `None` if the item did not
+    /// end within its window.
     pub fn retain(&mut self, touches: impl Fn(u64, Option<u64>) -> bool) {
         self.windows
             .retain(|window| touches(window.open_ns, Some(window.close_ns)));
@@ -261,11 +263,11 @@ impl Timeline {
             .retain(|gap| touches(gap.start_ns, Some(gap.end_ns)));
     }
 
-    /// Keeps the items that ended at `from_ns` or later, and before `to_ns` if it is given; with
-    /// `to_ns`, items without an end are dropped.
+    /// Keeps the items that ended at `from_ns` or later and, if `to_ns` is given, before `to_ns`.
+    /// With `to_ns`, items without an end are dropped.
     ///
-    /// For a long window that is processed in pieces: each piece is combined with the previous one,
-    /// so that an item counts in full, in the piece in which it ends.
+    /// Callers process a long window in pieces and combine each piece with the previous one. An
+    /// item then counts in full, in the piece in which it ends.
     pub fn retain_ended(&mut self, from_ns: u64, to_ns: Option<u64>) {
         let keep = |end_ns: Option<u64>| match end_ns {
             Some(end_ns) => end_ns >= from_ns && to_ns.is_none_or(|to_ns| end_ns < to_ns),
@@ -279,7 +281,8 @@ impl Timeline {
         self.gaps.retain(|gap| keep(Some(gap.end_ns)));
     }
 
-    /// Reports whether no thread did anything.
+    /// Reports whether the timeline has no system call, no work interval, and no interval on or off
+    /// a processor.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()
@@ -288,7 +291,7 @@ impl Timeline {
             && self.work_intervals.is_empty()
     }
 
-    /// Threads that worked for a request.
+    /// Returns the threads that worked for a request. `trace` is the low half of its trace id.
     #[must_use]
     pub fn threads_of(&self, trace: u64) -> BTreeSet<u32> {
         let is = |owner: Owner| owner.trace() == Some(trace);
@@ -310,8 +313,8 @@ impl Timeline {
         calls.chain(on).chain(off).collect()
     }
 
-    /// Intervals and calls of one request only, wherever it ran, and the lock waits in which it
-    /// waited.
+    /// Returns a copy that has only the system calls, intervals and lock waits of one request.
+    /// Windows, threads and gaps are kept. `trace` is the low half of the request's trace id.
     #[must_use]
     pub fn of_trace(&self, trace: u64) -> Self {
         let is = |owner: Owner| owner.trace() == Some(trace);

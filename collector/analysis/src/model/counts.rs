@@ -1,28 +1,29 @@
-//! Counts for each pair of segments: traces that contain both, contradict their order, and show
-//! them overlapping.
+//! Counts for each pair of segments: traces that contain both, traces that contradict their order,
+//! and traces in which they overlap.
 //!
 //! The matrix consists of blocks of one row and 64 columns. A block is created when one of its
-//! pairs first occurs together, so that the size follows the pairs that share requests, not the
-//! square of all labels.
+//! pairs first occurs together. Memory therefore grows with the number of pairs that share
+//! requests, not with the square of the number of labels.
 //!
-//! Counting is *vertical*. A trace brings 64 yes-or-no answers of each kind per block; adding each
-//! of them to a counter of its own would cost 64 additions. Instead, bit `i` of 64 counters lies in
-//! one word ("level `i`"), and one carry-save adder, five operations, adds a word to all 64
-//! counters at once. Each level takes its inputs in twos: the first waits in `carry`, and with the
-//! second a carry goes to the next level. So a trace costs one adder per block and kind on average,
-//! however high the counts. After [`STAGED_MAX`] traces the levels are added to plain 64-bit
+//! Counting is *vertical*. A trace gives 64 yes-or-no answers of each kind per block. Adding each
+//! answer to a counter of its own would cost 64 additions. Instead, one word ("level `i`") has bit
+//! `i` of 64 counters. A carry-save adder of five operations adds a word to all 64 counters at
+//! once. Each level takes its inputs in pairs: the first waits in `carry`, and the second makes the
+//! adder send a carry to the next level. So a trace costs one adder per block and kind on average,
+//! however high the counts are. After [`STAGED_MAX`] traces, the levels are added to plain 64-bit
 //! totals.
 
-/// Kinds of answers, as indices.
+/// Index of the first kind of answer: the trace contains both segments.
 pub(super) const TOGETHER: usize = 0;
-/// start(column) < end(row) for some instances.
+/// Index of the second kind: start(column) < end(row) for some instances, so the trace contradicts
+/// row→column.
 pub(super) const CONTRADICTED: usize = 1;
-/// The two overlap for some instances; each unordered pair is counted on one side of the diagonal
-/// only.
+/// Index of the third kind: the two segments overlap for some instances. Each unordered pair is
+/// counted on only one side of the diagonal.
 pub(super) const OVERLAPPED: usize = 2;
 const KINDS: usize = 3;
 
-/// One number per kind.
+/// One count, or one word of 64 answers, per kind of answer.
 pub(super) type PerKind = [u64; KINDS];
 
 const LEVELS: usize = 12;
@@ -35,7 +36,7 @@ struct Level {
     carry: PerKind,
 }
 
-/// 64 counters of each kind.
+/// Counters of each kind for one row and 64 columns.
 #[derive(Clone)]
 struct Block {
     staged: u32,
@@ -78,7 +79,7 @@ impl Block {
         }
     }
 
-    /// Totals including the counts that the levels hold in carry-save form.
+    /// Returns the totals, including the counts that the levels hold in carry-save form.
     fn resolved(&self) -> [[u64; 64]; KINDS] {
         let mut totals = self.totals;
         let in_use = (u32::BITS - self.staged.leading_zeros()) as usize;
@@ -104,7 +105,7 @@ impl Block {
     }
 }
 
-/// The matrix of counts. Rows and columns are segment ids.
+/// Matrix of the counts of all pairs. Segment ids are the indices of rows and columns.
 #[derive(Clone, Default)]
 pub(super) struct Counts {
     rows: Vec<Vec<Option<Box<Block>>>>,
@@ -115,13 +116,13 @@ pub(super) struct Counts {
 pub(super) const BLOCK_BYTES: usize = size_of::<Block>() + size_of::<usize>();
 
 impl Counts {
-    /// Adds one trace's answers for 64 columns, `word * 64 ..`, of a row.
+    /// Adds one trace's answers for the 64 columns of a row that begin at `word * 64`.
     #[inline]
     pub(super) fn add_word(&mut self, row: usize, word: usize, bits: PerKind) {
         self.block_mut(row, word).add(bits);
     }
 
-    /// Adds numbers to one pair.
+    /// Adds `numbers` to the counts of one pair.
     pub(super) fn add_cell(&mut self, row: usize, column: usize, numbers: PerKind) {
         let block = self.block_mut(row, column / 64);
         for (totals, number) in block.totals.iter_mut().zip(numbers) {
@@ -129,14 +130,14 @@ impl Counts {
         }
     }
 
-    /// Numbers of one pair; zeros if it was never seen.
+    /// Returns the counts of one pair; zeros if the pair never occurred together.
     pub(super) fn cell(&self, row: usize, column: usize) -> PerKind {
         self.block(row, column / 64)
             .map_or([0; KINDS], |block| block.cell(column % 64))
     }
 
-    /// Visits every pair seen together, here or in `other`, with the sum of both, in order of row
-    /// and column.
+    /// Visits every pair that occurred together, in order of row and column. Passes the sum of the
+    /// counts in `self` and in `other`.
     pub(super) fn for_each_together_with(
         &self,
         other: &Counts,
@@ -167,12 +168,12 @@ impl Counts {
         }
     }
 
-    /// Number of blocks.
+    /// Returns the number of blocks in memory.
     pub(super) fn blocks(&self) -> usize {
         self.blocks
     }
 
-    /// Returns true if a block holds this row and these columns.
+    /// Reports whether a block exists for this row and the 64 columns that begin at `word * 64`.
     pub(super) fn has(&self, row: usize, word: usize) -> bool {
         self.block(row, word).is_some()
     }

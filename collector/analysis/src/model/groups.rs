@@ -1,21 +1,21 @@
-//! Fast path of counting: requests with the same set of labels, each occurring once. Most requests
-//! of a service are such. [`sweep`](super::sweep) counts the others.
+//! Fast path of counting, for requests in which every label occurs once and whose set of labels
+//! recurs. Most requests of a service are of this kind. [`sweep`](super::sweep) counts the others.
 //!
 //! *Contradictions.* Segments are in order of start. The labels that contradict A→B are those that
-//! start before A ends, which form a prefix of the trace. Each prefix is kept as a bitset, A's is
-//! found by a branch-free binary search, and its words are A's row. Nothing has to be sorted.
+//! start before A ends, which form a prefix of the trace. Each prefix is kept as a bitset. A
+//! branch-free binary search finds A's prefix, whose words are A's row. Nothing has to be sorted.
 //!
-//! *The rest follows.* All of the set's traces contain all of its labels. For two segments in a
-//! known order, either both start before the other one ends, and they overlap, or exactly one does.
-//! So overlaps(A, B) = contradictions(A, B) + contradictions(B, A) − traces, and one kind of answer
-//! is counted instead of three.
+//! *Other counts.* All traces of a group contain all of the set's labels. For two segments in a
+//! known order, either each starts before the other ends, so that they overlap, or exactly one
+//! does. So overlaps(A, B) = contradictions(A, B) + contradictions(B, A) − traces, and a group
+//! counts one kind of answer instead of three.
 //!
 //! *Counting* is vertical, as [`counts`](super::counts) explains, but for all rows of the set at
-//! once: the bits of weight 2ⁱ of all counters are adjacent, so that an adder is one pass over an
+//! once. The bits of weight 2ⁱ of all counters are adjacent, so that an adder is one pass over an
 //! array.
 //!
-//! A set gets a group after several sightings. The groups share one memory bound, and are emptied
-//! when they exceed it.
+//! A set of labels gets a group once it has occurred `SIGHTINGS` times. The groups share one memory
+//! bound. A new group that would exceed the bound moves the counts of all others to the matrix.
 
 use super::counts::{CONTRADICTED, Counts, OVERLAPPED, PerKind, TOGETHER};
 use crate::segment::Segment;
@@ -23,12 +23,12 @@ use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use std::hint::select_unpredictable;
 
-/// Number of sightings after which a set gets a group. Emptying a group costs as much as counting
-/// some traces by the sweep, so a group pays only for a set that recurs.
+/// Number of traces with a set of labels after which the set gets a group. Emptying a group costs
+/// as much as counting several traces by the sweep, so a group pays off only for a set that recurs.
 pub(super) const SIGHTINGS: u8 = 8;
 /// Maximum number of remembered sets without a group.
 const SETS_MAX: usize = 1 << 12;
-/// Maximum number of answer words per trace over all groups; each takes up to 192 bytes.
+/// Maximum size of all groups together, in words of 64 answers. Each word takes up to 192 bytes.
 pub(super) const WORDS_MAX: usize = 1 << 16;
 const LEVELS: usize = 12;
 /// Maximum count that the levels can hold.
@@ -44,7 +44,7 @@ struct Group {
     /// Labels in order: the rows.
     labels: Vec<u32>,
     staged: u32,
-    /// Level i: the bits of weight 2ⁱ, as a sum and an input that waits for a second one.
+    /// Level i: the bits of weight 2ⁱ, as a sum and an input that waits for a second input.
     levels: Vec<(Vec<u64>, Vec<u64>)>,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Groups {
     group_of: FxHashMap<u64, usize>,
     sightings: FxHashMap<u64, u8>,
     words: usize,
-    /// Labels of the trace.
+    /// Labels of the current trace, one bit per label.
     set: Vec<u64>,
     starts_ns: Vec<i64>,
     /// Column of each word of the set.
@@ -68,7 +68,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Maximum memory of the groups, in bytes.
+    /// Upper bound of the memory that the present groups take, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.words * LEVELS * 2 * size_of::<u64>()
     }
@@ -79,9 +79,9 @@ impl Groups {
         self.answers = Vec::new();
     }
 
-    /// Counts a trace that belongs to a group: segments in order of start, each with another label,
-    /// any two in a known order or overlapping. Returns `false` if the trace must be counted
-    /// otherwise. Groups that no longer fit are emptied into `counts`.
+    /// Counts a trace in its group. The segments must be in order of start. Returns `false` if the
+    /// sweep must count the trace instead: a label repeats, two segments neither overlap nor have a
+    /// known order, or the set of labels has no group. Counts of full groups move to `counts`.
     pub(super) fn count(&mut self, segments: &[Segment], counts: &mut Counts) -> bool {
         if !self.read(segments) {
             return false;
@@ -105,8 +105,8 @@ impl Groups {
         true
     }
 
-    /// Reads labels and starts; returns `false` if a label repeats, or two segments are in no known
-    /// order.
+    /// Reads the labels and starts of a trace. Returns `false` if there are no segments, a label
+    /// repeats, or two segments neither overlap nor have a known order.
     fn read(&mut self, segments: &[Segment]) -> bool {
         self.set.clear();
         self.starts_ns.clear();
@@ -187,7 +187,7 @@ impl Groups {
         self.prefixes.clear();
         self.prefixes.resize((segments.len() + 1) * width, 0);
         self.answers.resize(segments.len() * width, 0);
-        // Rows of a known width are copied by words, without a call for each.
+        // Rows of a constant width are copied word by word, without a function call for each row.
         match width {
             1 => self.fill::<1>(segments),
             2 => self.fill::<2>(segments),
@@ -238,7 +238,7 @@ impl Groups {
         }
     }
 
-    /// Moves all counts to `counts`, and drops the groups.
+    /// Moves the counts of all groups to `counts`, and drops the groups.
     fn empty_into(&mut self, counts: &mut Counts) {
         self.groups
             .drain(..)
@@ -247,7 +247,7 @@ impl Groups {
         self.words = 0;
     }
 
-    /// Counts that the groups hold.
+    /// Returns the counts that the groups hold.
     pub(super) fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         self.groups
@@ -256,7 +256,7 @@ impl Groups {
         counts
     }
 
-    /// Numbers of one pair.
+    /// Returns the groups' counts of one pair.
     pub(super) fn cell(&self, a: usize, b: usize) -> PerKind {
         let mut numbers = PerKind::default();
         for group in self.groups.iter().filter(|_| a != b) {
@@ -267,7 +267,7 @@ impl Groups {
             let (before, after) = (group.cell(row_a, b), group.cell(row_b, a));
             numbers[TOGETHER] += u64::from(group.staged);
             numbers[CONTRADICTED] += before;
-            // Each pair is counted on one side of the diagonal, as everywhere.
+            // Overlaps of a pair are counted on only one side of the diagonal, as in `counts`.
             numbers[OVERLAPPED] += if a < b {
                 before + after - u64::from(group.staged)
             } else {
@@ -278,7 +278,7 @@ impl Groups {
     }
 }
 
-/// Number of values below `bound`; the values are sorted.
+/// Returns the number of values below `bound`. The values must be sorted.
 #[inline]
 fn count_below(values: &[i64], bound: i64) -> usize {
     let (mut from, mut size) = (0, values.len());
@@ -291,7 +291,7 @@ fn count_below(values: &[i64], bound: i64) -> usize {
 }
 
 impl Group {
-    /// Adds one trace's answers; leaves arbitrary values in `answers`.
+    /// Adds the answers of one trace. Leaves arbitrary values in `answers`.
     #[inline]
     fn add(&mut self, answers: &mut Vec<u64>) {
         let mut waiting = self.staged;
@@ -318,8 +318,8 @@ impl Group {
         self.staged += 1;
     }
 
-    /// Levels with their weights. The input of a level is only valid if the count has the bit of
-    /// its weight.
+    /// Returns each level's exponent, its sums and its waiting input. The input is `None` if none
+    /// waits, because `staged` lacks the bit of the level's weight.
     fn in_use(&self) -> impl Iterator<Item = (usize, &[u64], Option<&[u64]>)> {
         self.levels
             .iter()
@@ -344,7 +344,7 @@ impl Group {
             .sum()
     }
 
-    /// Contradictions of all pairs: row by row, one number per label.
+    /// Returns the contradictions of all ordered pairs of the group's labels, row by row.
     fn contradictions(&self) -> Vec<u64> {
         let (size, width) = (self.labels.len(), self.words.len());
         let mut numbers = vec![0; size * size];
@@ -414,13 +414,13 @@ impl<'a> ResolvedCounts<'a> {
         }
     }
 
-    /// Numbers of one pair; zeros if it was never seen.
+    /// Returns the counts of one pair; zeros if the pair never occurred together.
     pub(super) fn cell(&self, row: usize, column: usize) -> PerKind {
         let (a, b) = (self.counts.cell(row, column), self.groups.cell(row, column));
         std::array::from_fn(|kind| a[kind] + b[kind])
     }
 
-    /// Visits every pair seen together, in order of row and column.
+    /// Visits every pair that occurred together, in order of row and column.
     pub(super) fn for_each_together(&self, visit: impl FnMut(usize, usize, PerKind)) {
         self.counts.for_each_together_with(&self.groups, visit);
     }

@@ -1,15 +1,15 @@
 //! Pipelines: tasks that hand data elements to each other in order (The Mystery Machine, §4.1).
 //!
-//! A task works on an element from the first start to the last end of its segments on it. For a
-//! segment between two events of the same name (`sent` to `sent`) only the end counts: the start of
-//! the work on its element is not known. A trace contradicts t₁≫t₂ if some element reaches t₂
-//! before t₁ is done with it, or if t₂ starts on two elements in another order than t₁ did. The
-//! model believes a pipeline once some trace had two elements that could have been in a wrong
-//! order.
+//! A task works on an element from the first start to the last end of its segments that process the
+//! element. For a segment between two events of the same name (`sent` to `sent`) only the end
+//! counts: the start of the work on its element is not known. A trace contradicts t₁≫t₂ if some
+//! element reaches t₂ before t₁ is done with it. It also does if t₂ starts on two elements in the
+//! opposite order to t₁. The model believes a pipeline only if some trace had at least two
+//! elements, whose order could have been wrong.
 //!
-//! Timestamps with a resolution or error bounds contradict only if they do so for certain. If the
-//! starts of one task are of several clocks, their bounds apply between timestamps of one clock as
-//! well.
+//! Timestamps with a resolution or error bounds contradict a pipeline only if the order is certain.
+//! If the starts of one task are of several clocks, the error bounds also apply between timestamps
+//! of one clock.
 
 use crate::label::{Labels, SegmentId};
 use crate::segment::{ClockId, ElementId, Segment, SegmentedTrace};
@@ -17,20 +17,20 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Maximum number of distinct tasks that work on elements.
+/// Maximum number of distinct tasks that work on elements; further tasks are refused and counted.
 pub const PIPELINE_TASKS_MAX: usize = 256;
 const NONE: u32 = u32::MAX;
 
 /// Counts for an ordered pair of tasks that worked on the same elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PipelineCounts {
-    /// Traces in which both worked on some element.
+    /// Number of traces in which both tasks worked on the same element.
     pub cooccurrences: u64,
-    /// Traces with two or more such elements, so that there was an order.
+    /// Number of traces with at least two shared elements, which have an order.
     pub ordered: u64,
-    /// Traces that contradict the pipeline.
+    /// Number of traces that contradict the pipeline.
     pub contradictions: u64,
-    /// Shared elements, over all traces.
+    /// Number of shared elements, over all traces.
     pub elements: u64,
 }
 
@@ -43,7 +43,7 @@ impl PipelineCounts {
     }
 }
 
-/// Time of a task on one element.
+/// Interval in which a task works on one element.
 #[derive(Clone, Copy, Debug)]
 struct Stay {
     task: u32,
@@ -57,8 +57,8 @@ struct Stay {
 pub(super) struct Pipelines {
     tasks: Vec<Arc<str>>,
     number_of: FxHashMap<Arc<str>, u32>,
-    /// For each segment id, the number of its task, once it was needed, and whether only the
-    /// segment's end counts.
+    /// Number of each segment's task, and `true` if only the segment's end counts. The number is
+    /// `NONE` until it is needed.
     task_of: Vec<(u32, bool)>,
     counts: BTreeMap<(u32, u32), PipelineCounts>,
     refused: u64,
@@ -94,7 +94,7 @@ impl Pipelines {
         }
     }
 
-    /// Stays of a trace, sorted by task and element.
+    /// Returns the stays of a trace, sorted by task and element.
     fn stays(&mut self, trace: &SegmentedTrace, labels: &Labels) -> Vec<Stay> {
         let mut stays = Vec::new();
         for segment in trace
@@ -181,7 +181,7 @@ impl Pipelines {
         self.refused = self.refused.saturating_add(other.refused);
     }
 
-    /// Every pair that shared an element, in no particular order.
+    /// Iterates over the pairs of tasks that shared an element, in no particular order.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>, PipelineCounts)> {
         let task = |number: u32| &self.tasks[number as usize];
         self.counts
@@ -199,7 +199,7 @@ impl Pipelines {
     }
 }
 
-/// Elements that both worked on.
+/// Pairs the stays of two tasks on each element that both worked on.
 fn shared<'a>(first: &'a [Stay], second: &'a [Stay]) -> Vec<(&'a Stay, &'a Stay)> {
     let mut second = second.iter().peekable();
     let both = |a: &'a Stay| {
@@ -216,8 +216,9 @@ fn is_surely_before(trace: &SegmentedTrace, a: (i64, ClockId), b: (i64, ClockId)
     i128::from(a.0) + i128::from(trace.tolerance_ns(a.1, b.1)) < i128::from(b.0)
 }
 
-/// Earliest and latest instant at which each stay can have started, for comparison with the others;
-/// without errors if all starts are of one clock.
+/// Returns the earliest and latest instant at which each stay can have started, to compare the
+/// stays with each other. If all starts are of one clock, its error does not matter and is left
+/// out.
 fn start_bounds<'a>(
     trace: &SegmentedTrace,
     stays: impl Iterator<Item = &'a Stay> + Clone,
@@ -250,7 +251,7 @@ fn start_bounds<'a>(
         .collect()
 }
 
-/// Reports whether the two tasks started on some two elements in opposite orders.
+/// Reports whether the two tasks certainly started on some pair of elements in opposite orders.
 fn is_reordered(trace: &SegmentedTrace, shared: &[(&Stay, &Stay)]) -> bool {
     let first = start_bounds(trace, shared.iter().map(|(a, _)| *a));
     let second = start_bounds(trace, shared.iter().map(|(_, b)| *b));

@@ -11,18 +11,17 @@ use std::sync::Arc;
 /// Extent to which a relation was tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Support {
-    /// Traces in which both segments occur: each could have contradicted the relation.
+    /// Number of traces in which both segments occur. Each could have contradicted the relation.
     pub cooccurrences: u64,
-    /// Traces that contradicted the relation.
+    /// Number of traces that contradicted the relation.
     pub contradictions: u64,
 }
 
 impl Support {
-    /// True if the relation is believed: both were seen together, and contradictions make up at
-    /// most the fraction `tolerance` of these traces.
+    /// Reports whether the relation is believed: both segments occurred together, and at most the
+    /// fraction `tolerance` of these traces contradicted the relation.
     pub fn is_believed(&self, tolerance: f64) -> bool {
-        // Comparing with the product alone is not enough: a NaN tolerance must not make anything
-        // believed.
+        // A NaN or negative tolerance counts as 0.
         let allowed = if tolerance > 0.0 {
             tolerance * self.cooccurrences as f64
         } else {
@@ -32,8 +31,8 @@ impl Support {
     }
 }
 
-/// A believed relation. For happens-before, `first` is the earlier one; for mutual exclusion,
-/// `first < second`.
+/// A believed relation. For happens-before, `first` is the earlier segment. For mutual exclusion,
+/// the order means nothing and `first < second`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relation {
     /// First segment.
@@ -49,27 +48,29 @@ pub struct Relation {
 pub struct Pipeline {
     /// Task that finishes an element first.
     pub first: Arc<str>,
-    /// Task that then works on the element.
+    /// Task that works on an element after `first` has finished it.
     pub second: Arc<str>,
-    /// Extent to which the relation was tested, by traces in which both worked on the same
-    /// elements.
+    /// Extent to which the pipeline was tested, by traces in which both tasks worked on the same
+    /// element.
     pub support: Support,
-    /// Number of elements that both worked on, over all traces.
+    /// Number of elements that both tasks worked on, over all traces.
     pub elements: u64,
 }
 
-/// Numbers of relations that came and went between two snapshots. A happens-before relation that
-/// turns out to be a mutual exclusion counts as one removed and one added.
+/// Numbers of relations added and removed between two snapshots. A happens-before relation that
+/// becomes a mutual exclusion counts as one removed and one added relation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// New happens-before relations, between segments not seen together before.
+    /// Happens-before relations that only the newer snapshot has. Before, the segments had not
+    /// occurred together, or no trace had shown their order.
     pub happens_before_added: usize,
-    /// Happens-before relations that have been contradicted since.
+    /// Happens-before relations that only the older snapshot has: traces have contradicted them
+    /// since.
     pub happens_before_removed: usize,
-    /// New mutual exclusions, between segments not seen together before, or no longer in a fixed
-    /// order.
+    /// Mutual exclusions that only the newer snapshot has. Before, the segments had not occurred
+    /// together, had a fixed order, or had shown no order.
     pub mutual_exclusion_added: usize,
-    /// Mutual exclusions that have been contradicted since.
+    /// Mutual exclusions that only the older snapshot has: traces have contradicted them since.
     pub mutual_exclusion_removed: usize,
 }
 
@@ -104,7 +105,7 @@ impl BitMatrix {
     }
 }
 
-/// Bit `at` of a row of words; false past its end.
+/// Returns bit `at` of a row of words; `false` past the row's end.
 fn bit(row: &[u64], at: usize) -> bool {
     row.get(at / 64)
         .is_some_and(|word| (word >> (at % 64)) & 1 == 1)
@@ -118,10 +119,10 @@ pub struct Relations {
     labels: usize,
     happens_before: Vec<Relation>,
     mutual_exclusion: Vec<Relation>,
-    /// Row B, bit A: A→B.
+    /// Row B has bit A if A→B is believed.
     predecessors: BitMatrix,
-    /// Row B, bit A: A→B, or the two exclude each other, so that in one trace either may come
-    /// first.
+    /// Row B has bit A if A→B is believed, or if A and B exclude each other, so that either may
+    /// come first in a trace.
     ordered_before: BitMatrix,
     /// Pipelines, sorted by name.
     pipelines: Vec<Pipeline>,
@@ -149,7 +150,7 @@ impl Relations {
                     contradictions: counts.cell(b, a)[CONTRADICTED],
                     ..support
                 };
-                // Neither order was ever refuted, so nothing is known about the two.
+                // The traces refute neither order, so they show nothing about the two segments.
                 if reverse.is_believed(tolerance) {
                     return;
                 }
@@ -199,13 +200,13 @@ impl Relations {
         }
     }
 
-    /// Reports whether `a` is in [`Relations::ordered_before`] of `b`.
+    /// Reports whether `b` may have waited for `a`: `a` is in [`Relations::ordered_before`] of `b`.
     pub(crate) fn is_ordered_before(&self, a: SegmentId, b: SegmentId) -> bool {
         self.ordered_before.get(b.index(), a.index())
     }
 
-    /// Stops believing that these segments come before `b`; returns true if it believed so of any.
-    /// Leaves the lists of relations as they are.
+    /// Stops believing that the segments in `these` come before `b`; bit A stands for segment A.
+    /// Returns `true` if any was believed to. Leaves the lists of relations as they are.
     pub(crate) fn drop_predecessors(&mut self, b: SegmentId, these: &[u64]) -> bool {
         let words = self.predecessors.words;
         let row = b.index() * words..(b.index() + 1) * words;
@@ -225,7 +226,8 @@ impl Relations {
         dropped
     }
 
-    /// Stops ordering `b` after an `a` that it excludes. Leaves the lists of relations as they are.
+    /// Stops ordering `b` after `a`, a segment that excludes `b`. Leaves the lists of relations as
+    /// they are.
     pub(crate) fn drop_exclusion(&mut self, a: SegmentId, b: SegmentId) {
         let matrix = &mut self.ordered_before;
         if let Some(word) = matrix
@@ -236,12 +238,12 @@ impl Relations {
         }
     }
 
-    /// Number of labels that the model had.
+    /// Returns the number of labels that the model had.
     pub(crate) fn labels(&self) -> usize {
         self.labels
     }
 
-    /// Fraction of co-occurrences that may contradict a relation that is still believed.
+    /// Returns the maximum fraction of co-occurrences that may contradict a believed relation.
     pub fn tolerance(&self) -> f64 {
         self.tolerance
     }
@@ -251,37 +253,37 @@ impl Relations {
         self.predecessors.get(b.index(), a.index())
     }
 
-    /// True if `a` and `b` are believed never to overlap, though neither always comes first. For
-    /// `a == b`: true if some trace had several instances of this segment, and instances are
-    /// believed never to overlap.
+    /// Reports whether `a` and `b` are believed never to overlap, although neither always comes
+    /// first. For `a == b`, returns `true` if some trace had several instances of the segment and
+    /// instances are believed never to overlap.
     pub fn mutual_exclusion(&self, a: SegmentId, b: SegmentId) -> bool {
         !self.happens_before(a, b)
             && !self.happens_before(b, a)
             && self.ordered_before.get(b.index(), a.index())
     }
 
-    /// Number of relations.
+    /// Returns the number of happens-before relations and mutual exclusions.
     pub fn count(&self) -> usize {
         self.happens_before.len() + self.mutual_exclusion.len()
     }
 
-    /// Every happens-before relation, sorted by (first, second).
+    /// Returns all happens-before relations, sorted by (first, second).
     pub fn all_happens_before(&self) -> &[Relation] {
         &self.happens_before
     }
 
-    /// Every mutual exclusion of two different segments, `first < second`, sorted.
+    /// Returns all mutual exclusions of two different segments, sorted by (first, second).
     pub fn all_mutual_exclusion(&self) -> &[Relation] {
         &self.mutual_exclusion
     }
 
-    /// Every pipeline, sorted by the names of its tasks.
+    /// Returns all pipelines, sorted by the names of their tasks.
     pub fn all_pipelines(&self) -> &[Pipeline] {
         &self.pipelines
     }
 
-    /// True if both segments work on one element, and their tasks form a pipeline: `b` then waited
-    /// for `a` (a dynamic happens-before relation, The Mystery Machine, §4.1).
+    /// Reports whether both segments work on the same element and their tasks form a pipeline. Then
+    /// `b` waited for `a` (a dynamic happens-before relation, The Mystery Machine, §4.1).
     pub fn pipelined(&self, a: &Segment, b: &Segment) -> bool {
         let same_element = a.element == b.element && a.element != ElementId::NONE;
         same_element
@@ -292,8 +294,8 @@ impl Relations {
                 .is_some_and(|(first, second)| self.pipelined.contains(&(*first, *second)))
     }
 
-    /// Changes of the relations since an `older` snapshot of the same model: the convergence that
-    /// figure 3 of The Mystery Machine shows.
+    /// Counts the changes of the relations since an `older` snapshot of the same model. Figure 3 of
+    /// The Mystery Machine shows such counts to demonstrate convergence.
     pub fn changes_since(&self, older: &Relations) -> Changes {
         let before_missing_in = |one: &[Relation], other: &Relations| {
             one.iter()
@@ -313,25 +315,27 @@ impl Relations {
         }
     }
 
-    /// Support of a believed happens-before relation.
+    /// Returns the support of a→b; `None` if a→b is not believed.
     pub fn happens_before_support(&self, a: SegmentId, b: SegmentId) -> Option<Support> {
         find(&self.happens_before, a, b)
     }
 
-    /// Support of a believed mutual exclusion, named in either order.
+    /// Returns the support of the mutual exclusion of `a` and `b`, in either order; `None` if it is
+    /// not believed.
     pub fn mutual_exclusion_support(&self, a: SegmentId, b: SegmentId) -> Option<Support> {
         find(&self.mutual_exclusion, a.min(b), a.max(b))
     }
 
-    /// Believed predecessors of `b`: bit A of the result means A→`b`. Empty for an unknown segment.
+    /// Returns the believed predecessors of `b`: bit A of the result means that A→`b` is believed.
+    /// The result is empty for an unknown segment.
     pub fn predecessors(&self, b: SegmentId) -> &[u64] {
         self.predecessors.row(b.index())
     }
 
-    /// Segments that `b` may have waited for: bit A of the result means that A→`b` is believed, or
-    /// that A and `b` exclude each other. In a trace in which such an A came before `b`, `b` waited
-    /// for A (a dynamic happens-before relation, The Mystery Machine, §4.1). Empty for an unknown
-    /// segment.
+    /// Returns the segments that `b` may have waited for. Bit A of the result means that A→`b` is
+    /// believed, or that A and `b` exclude each other. If such an A came before `b` in a trace, `b`
+    /// waited for A (a dynamic happens-before relation, The Mystery Machine, §4.1). The result is
+    /// empty for an unknown segment.
     pub fn ordered_before(&self, b: SegmentId) -> &[u64] {
         self.ordered_before.row(b.index())
     }
@@ -358,8 +362,8 @@ fn believed_pipelines(pipelines: &Pipelines, tolerance: f64) -> Vec<Pipeline> {
     believed
 }
 
-/// Numbers the task of each label, and returns the pairs of numbers that are pipelines. Tasks in no
-/// pipeline share number 0.
+/// Returns the task number of each label, and the pairs of task numbers that are pipelines. All
+/// tasks outside pipelines have number 0.
 fn number_tasks(pipelines: &[Pipeline], labels: &Labels) -> (Vec<u32>, FxHashSet<(u32, u32)>) {
     if pipelines.is_empty() {
         return (Vec::new(), FxHashSet::default());

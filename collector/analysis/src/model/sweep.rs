@@ -1,11 +1,12 @@
-//! General algorithm, a sweep line: one trace's answers for all pairs of its segments, by two
+//! General counting algorithm: computes one trace's answers for all pairs of its segments by two
 //! sweeps over time.
 //!
 //! For an instance of A that ends at `e`, the labels that contradict A→B are those with an instance
-//! that starts before `e`. Taken in order of `e`, that set only grows, so it is one running bitset,
-//! and row A takes it over by words. Likewise, the set of labels active at `s`, taken in order of
-//! start, is a running bitset that row B takes over. A trace of k segments therefore costs two
-//! sorts and k rows of k/64 words, and no branch depends on a pair.
+//! that starts before `e`. If the instances are taken in order of `e`, this set only grows. It is
+//! kept as one running bitset, which is ORed into row A word by word. Likewise, the set of labels
+//! that are active when an instance of B starts is kept as a running bitset and ORed into row B. A
+//! trace of k segments therefore costs two sorts and k rows of k/64 words, and no branch depends on
+//! a pair.
 
 use super::counts::{Counts, PerKind};
 use super::uncertain::{PAIRWISE_MAX, compare_pairs, shrunk};
@@ -22,7 +23,7 @@ struct BitPosition {
     bit: u64,
 }
 
-/// A label of this trace.
+/// A label that occurs in this trace.
 #[derive(Clone, Copy)]
 struct Row {
     id: SegmentId,
@@ -35,9 +36,10 @@ struct Row {
 /// Scratch memory of the sweep, kept between traces.
 #[derive(Clone, Default)]
 pub(super) struct Sweep {
-    /// Row in this trace of each label.
+    /// Row of each label in this trace; `NONE` if the label does not occur.
     row_of: Vec<u32>,
-    /// Word in this trace of each 64 labels.
+    /// Position of each word of 64 labels in the rows of this trace; `NONE` if none of its labels
+    /// occurs.
     word_of: Vec<u32>,
     rows: Vec<Row>,
     words: Vec<u32>,
@@ -48,14 +50,14 @@ pub(super) struct Sweep {
     present: Vec<u64>,
     contradicted: Vec<u64>,
     overlapped: Vec<u64>,
-    /// Labels that are taken out of `running` for a moment.
+    /// Labels that are temporarily removed from `running`.
     hidden: Vec<BitPosition>,
 }
 
 impl Sweep {
-    /// Counts one trace, of segments sorted by (start, end) whose ids are below `labels`, and calls
-    /// `seen` with each label and its number of instances. A segment may end before it starts:
-    /// segments that start before that end did so for certain.
+    /// Counts one trace. The segments must be sorted by (start, end), with ids below `labels`.
+    /// Calls `seen` with each label and its number of instances. A segment may end before it
+    /// starts, if its end was moved to the earliest certain time.
     pub(super) fn count(
         &mut self,
         segments: &[Segment],
@@ -68,7 +70,8 @@ impl Sweep {
         self.finish(segments.len(), counts, seen);
     }
 
-    /// Counts like [`count`](Self::count), within the precision of the trace's clocks.
+    /// Counts like [`count`](Self::count), but takes an order as certain only if the precision of
+    /// the trace's clocks allows it.
     pub(super) fn count_uncertain(
         &mut self,
         trace: &SegmentedTrace,
@@ -78,7 +81,7 @@ impl Sweep {
         seen: impl FnMut(SegmentId, u64),
     ) {
         self.place(segments, labels);
-        // A moved position is less certain than the recorded one.
+        // A moved timestamp is less certain than the recorded one, so use the recorded ones.
         let recorded: Vec<Segment>;
         let segments = if trace.moved.is_empty() {
             segments
@@ -124,7 +127,8 @@ impl Sweep {
         }
     }
 
-    /// Assigns each label of the trace a row, and each word of 64 labels a place in the rows.
+    /// Assigns a row to each label of the trace, and a position in the rows to each word of 64
+    /// labels.
     fn place(&mut self, segments: &[Segment], labels: usize) {
         if self.row_of.len() < labels {
             self.row_of.resize(labels, NONE);
@@ -203,7 +207,8 @@ impl Sweep {
             .max()
             .unwrap_or(0);
         if span_ns.leading_zeros() >= index_bits {
-            // If time and index fit one word, sorting is several times faster than for a pair.
+            // If time and index fit into one word, sorting words is several times faster than
+            // sorting pairs.
             self.ends.clear();
             let key = |(i, s): (usize, &Segment)| {
                 (interval_ns(first.start_ns, s.end_ns) << index_bits) | i as u64
@@ -296,7 +301,8 @@ impl Sweep {
         }
     }
 
-    /// Applies the order of the thread to segments of one thread whose order the times do not show.
+    /// Records the order of segments of one thread where their times do not show it: such segments
+    /// follow each other by construction.
     fn order_threads(&mut self, segments: &[Segment]) {
         let width = self.words.len();
         for (index, segment) in segments
@@ -320,9 +326,9 @@ impl Sweep {
         }
     }
 
-    /// Removes double counts of overlaps. A label that occurs several times may meet another one in
-    /// both orders of start; its overlap is then found on both sides of the diagonal, and one of
-    /// them is removed.
+    /// Removes double counts of overlaps. A label that occurs several times may overlap another
+    /// label in both orders of start. The overlap is then found on both sides of the diagonal, and
+    /// one side is removed.
     fn settle_repeats(&mut self) {
         let width = self.words.len();
         for repeated in self.rows.iter().filter(|row| row.instances > 1) {
@@ -345,8 +351,8 @@ impl Sweep {
         let width = self.words.len();
         for row in &self.rows {
             let at = row.place.row as usize * width;
-            // A label is seen together with itself only if it occurs twice, and a contradiction
-            // with itself means nothing.
+            // A label occurs together with itself only if it has two instances. A contradiction
+            // between them means nothing.
             let alone = if row.instances == 1 { row.place.bit } else { 0 };
             for (word, label_word) in self.words.iter().enumerate() {
                 let own = u64::from(row.place.word as usize == word).wrapping_neg();

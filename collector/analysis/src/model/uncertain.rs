@@ -1,17 +1,18 @@
-//! Answers for a trace whose timestamps have error bounds: an order within the bounds contradicts
-//! nothing.
+//! Computes the answers for a trace whose timestamps have error bounds. An order within these
+//! bounds contradicts no hypothesis.
 //!
-//! Two timestamps of one clock may have been taken in either order if they are of the same or
-//! neighbouring multiples of its resolution. Those of two clocks may also be off by their clocks'
-//! errors. Between islands, which nothing ties together, no order is known. The tolerance therefore
-//! differs from pair to pair, which no running set can follow, and all pairs of instances are
-//! compared. Facts by construction need no clock: a segment starts before it ends, and the segments
-//! of a thread follow each other.
+//! Two timestamps of one clock may have been taken in either order if they are equal or
+//! neighbouring multiples of its resolution. Timestamps of two clocks may also be off by the errors
+//! of both. Between islands, which nothing ties together, no order is known. The tolerance
+//! therefore differs from pair to pair. A running set cannot represent this, so all pairs of
+//! instances are compared. Two orders are certain without clocks: a segment starts before it ends,
+//! and the segments of a thread follow each other.
 
 use crate::segment::{ClockBounds, Segment, SegmentedTrace};
 use std::collections::BTreeSet;
 
-/// Maximum number of segments for comparing all pairs; beyond it, that would take too long.
+/// Maximum number of segments of a trace whose pairs are all compared. For more segments, this
+/// takes too long.
 pub(super) const PAIRWISE_MAX: usize = 2048;
 
 /// Reports whether `x` certainly starts before `y` ends.
@@ -30,8 +31,9 @@ pub(super) fn starts_before_end(trace: &SegmentedTrace, x: &Segment, y: &Segment
         || before(x_end, y_start)
 }
 
-/// Calls `answer` with each ordered pair of instances (a, b) for which b certainly starts before a
-/// ends, and with whether a certainly starts before b ends, too.
+/// Calls `answer` for each ordered pair of instances (a, b) of which b certainly starts before a
+/// ends. Its third argument is `true` if a also certainly starts before b ends, so that the two
+/// overlap.
 pub(super) fn compare_pairs(
     trace: &SegmentedTrace,
     segments: &[Segment],
@@ -54,10 +56,10 @@ pub(super) fn compare_pairs(
     }
 }
 
-/// Segments of each island at their shortest possible length, in order of start, each with its
-/// index. A wrong order or an overlap among these is certain. This is more cautious than necessary,
-/// as it treats the errors of one clock's timestamps as independent, and leaves out segments
-/// between islands. If a segment may have had no length, its end comes before its start.
+/// Returns the segments of each island at their shortest possible length, in order of start, each
+/// with its index. A wrong order or an overlap of these segments is certain. This is more cautious
+/// than necessary: it treats the errors of one clock's timestamps as independent, and it leaves out
+/// segments between islands. A segment that may have had no length ends before it starts.
 pub(super) fn shrunk(trace: &SegmentedTrace, segments: &[Segment]) -> Vec<Vec<(Segment, u32)>> {
     let bounds = |s: &Segment| {
         (
@@ -99,9 +101,9 @@ pub(super) fn shrunk(trace: &SegmentedTrace, segments: &[Segment]) -> Vec<Vec<(S
     islands.into_iter().map(shrunk_on).collect()
 }
 
-/// Fills `shrunk` with the segments as a sweep takes them if any two timestamps at most
-/// `tolerance_ns` apart have no known order. Ends are earlier by the tolerance, so that segments
-/// that start before such an end did so for certain.
+/// Returns the segments with ends that are `tolerance_ns` earlier; `shrunk` is the buffer for them.
+/// Timestamps at most `tolerance_ns` apart have no known order, so a segment that starts before
+/// such an end certainly did so.
 pub(super) fn shrink_ends<'a>(
     segments: &'a [Segment],
     tolerance_ns: u64,

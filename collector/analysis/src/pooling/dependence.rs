@@ -7,24 +7,25 @@ use crate::statistics::student_two_sided;
 
 /// Maximum lag, in steps, of the autocorrelation of a process's use.
 const STEPS_ALIKE_MAX: usize = 512;
-/// Probability of finding a dependence among independent processes, however many there are.
+/// Probability of finding any dependence among independent processes, over all pairs and shifts.
 const ALPHA: f64 = 0.01;
-/// A test that cannot detect a correlation of this size yields no conclusion.
+/// Correlation that the test must be able to detect. Otherwise, it yields no conclusion.
 const SEEN_AT_LEAST: f64 = 0.5;
 
-/// Dependence between two processes.
+/// Dependence between the resource use of two processes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dependence {
-    /// First process.
+    /// Name of the first process.
     pub first: String,
-    /// Second process.
+    /// Name of the second process.
     pub second: String,
     /// Delay in nanoseconds after which the second process follows the first; negative if the first
     /// follows the second.
     pub shift_ns: i64,
-    /// Rank correlation of their use: 1 means together, −1 means in turn.
+    /// Rank correlation of their use at `shift_ns`: 1 means that they work together, −1 that they
+    /// work in turn.
     pub correlation: f64,
-    /// Rank correlation without a shift.
+    /// Rank correlation of their use at the same time, without a shift.
     pub at_once: f64,
 }
 
@@ -42,8 +43,8 @@ impl FoundDependence {
     }
 }
 
-/// Pair whose correlation is least likely by chance, if it is significant over all pairs and
-/// shifts.
+/// Finds the pair whose correlation is least likely to be chance, if it is significant over all
+/// pairs and shifts. The result also states whether the samples suffice to detect a dependence.
 pub(super) fn strongest(
     grid: &Grid,
     uses: &[ProcessUse],
@@ -97,13 +98,14 @@ pub(super) fn strongest(
     }
 }
 
-/// Degrees of freedom of a correlation of `count` pairs, where `alike` neighbours count as one.
+/// Returns the degrees of freedom of a correlation of `count` pairs of values, where `alike`
+/// neighbouring pairs count as one.
 fn freedom(count: usize, alike: f64) -> f64 {
     (count as f64 / alike - 3.0).max(0.01)
 }
 
-/// Two-sided quantile of the normal distribution: a value is at least this number of standard
-/// deviations away with probability `alpha`.
+/// Returns the two-sided quantile of the normal distribution: a value is at least this number of
+/// standard deviations from the mean with probability `alpha`.
 fn certain(alpha: f64) -> f64 {
     let (mut low, mut high) = (0.0, 40.0);
     for _ in 0..80 {
@@ -116,12 +118,12 @@ fn certain(alpha: f64) -> f64 {
     high
 }
 
-/// Ranks of a process's use, with a mean of 0 and a variance of 1; 0 if the value is unknown. Ranks
-/// limit the influence of a heavy tail.
+/// Ranks of a process's use, one per step, with a mean of 0 and a variance of 1. The rank of a step
+/// without a sample is 0. Ranks limit the influence of a heavy tail.
 struct Ranks {
     ranks: Vec<f64>,
     is_known: Vec<bool>,
-    /// Autocorrelation, by lag from one step on.
+    /// Autocorrelation, by lag; the first entry is for a lag of one step.
     own: Vec<f64>,
 }
 
@@ -136,7 +138,7 @@ impl Ranks {
         while first < order.len() {
             let is_equal = |place: &&usize| values[**place] == values[order[first]];
             let last = first + order[first..].iter().take_while(is_equal).count();
-            // Equal values share the middle of their ranks.
+            // Equal values share the mean of their ranks.
             let rank = (first + last) as f64 / 2.0 - order.len() as f64 / 2.0;
             order[first..last]
                 .iter()
@@ -156,7 +158,7 @@ impl Ranks {
         };
         let chance = 2.0 / (order.len().max(1) as f64).sqrt();
         let steps = STEPS_ALIKE_MAX.min(order.len() / 4) as i64;
-        // A value within chance is noise, and so are the values after it.
+        // An autocorrelation that may be chance is noise, and so are those of larger lags.
         found.own = (1..=steps)
             .map(|shift| found.correlation(&found, shift).0)
             .take_while(|own| *own > chance)
@@ -164,7 +166,8 @@ impl Ranks {
         found
     }
 
-    /// Correlation with the other process `shift` steps later, and the number of pairs it rests on.
+    /// Returns the correlation with the other process `shift` steps later, and the number of pairs
+    /// of values that it is based on.
     fn correlation(&self, other: &Ranks, shift: i64) -> (f64, usize) {
         let (own, later) = match shift < 0 {
             true => (shift.unsigned_abs() as usize, 0),
@@ -185,8 +188,8 @@ impl Ranks {
         both.filter(|(a, b)| **a && **b).count()
     }
 
-    /// Number of neighbours that count as one in a correlation with the other process (Bartlett,
-    /// 1935).
+    /// Returns the number of neighbouring values that count as one in a correlation with the other
+    /// process (Bartlett, 1935).
     fn alike(&self, other: &Ranks) -> f64 {
         let products = self.own.iter().zip(&other.own).map(|(a, b)| a * b);
         1.0 + 2.0 * products.sum::<f64>()

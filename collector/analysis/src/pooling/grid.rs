@@ -1,20 +1,20 @@
-//! Samples of several processes on one time axis, in equal steps.
+//! Samples of several processes on one time axis with equal steps.
 
 use super::ProcessUse;
 
 /// Maximum number of steps by which one process may follow another.
 pub const STEPS_SHIFTED_MAX: usize = 30;
-/// Maximum number of steps that are evaluated. A longer time is sampled by stretches that lie
-/// evenly in it.
+/// Maximum number of steps that are evaluated. Of a longer time, only evenly spaced stretches of
+/// steps are evaluated.
 const STEPS_MAX: i64 = 16_384;
 const STRETCHES: i64 = 16;
 
-/// Use of each process, step by step; NaN if it is not known.
+/// Use of each process in each step; NaN if the step has no sample.
 #[derive(Debug)]
 pub(super) struct Grid {
     step_ns: i64,
     gaps: u64,
-    /// By index of the process; empty for a process in no pool.
+    /// Use by index of the process; empty for a process in no pool.
     values: Vec<Vec<f64>>,
 }
 
@@ -72,7 +72,7 @@ impl Grid {
         &self.values[process]
     }
 
-    /// Use of each pool in each step in which all of its processes were measured.
+    /// Returns the total use of each pool in each step in which all its processes were measured.
     pub(super) fn sums(&self, pools: &[Vec<usize>]) -> Vec<f64> {
         let steps = self.values.iter().map(Vec::len).max().unwrap_or(0);
         let of = |pool: &Vec<usize>| {
@@ -94,7 +94,8 @@ fn times(one: &ProcessUse) -> Vec<i64> {
     times
 }
 
-/// Median of the times between two samples of a process.
+/// Returns the median interval between two samples of a process, in nanoseconds; 1 if there is
+/// none.
 fn usual_step(times: &[Vec<i64>]) -> i64 {
     let apart = |times: &Vec<i64>| -> Vec<i64> {
         times
@@ -110,7 +111,7 @@ fn usual_step(times: &[Vec<i64>]) -> i64 {
     }
 }
 
-/// Time axis, and the steps that are evaluated.
+/// Time axis, and the choice of the steps that are evaluated.
 struct Axis {
     first_ns: i64,
     step_ns: i64,
@@ -118,8 +119,9 @@ struct Axis {
 }
 
 impl Axis {
-    /// Index of a step among those that are evaluated. Two stretches are separated by as many empty
-    /// steps as the largest shift, so that no shift compares one stretch with another.
+    /// Returns the index of a step in the list of evaluated steps; `None` if the step is not
+    /// evaluated. As many empty steps as the largest shift separate two stretches, so that no shift
+    /// compares one stretch with another.
     fn place(&self, step: i64) -> Option<usize> {
         if self.steps <= STEPS_MAX {
             return usize::try_from(step).ok();

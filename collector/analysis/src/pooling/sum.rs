@@ -2,13 +2,13 @@
 
 use super::percentile_of;
 
-/// Number of bins of the widest distribution.
+/// Number of bins of the widest input distribution.
 const PLACES: usize = 512;
-/// Tail probability beyond which values count as if they lay at the edge. For percentiles of a sum
-/// up to the 99th, it only matters that such a value is far out.
+/// Tail probability beyond which values are moved to the edge of the bins. For percentiles of the
+/// sum up to the 99th, the exact position of such a value does not matter.
 const FAR: f64 = 0.0005;
 
-/// A distribution over equal steps.
+/// A distribution over bins of equal width.
 #[derive(Debug)]
 pub(super) struct SumOf {
     least: f64,
@@ -17,8 +17,8 @@ pub(super) struct SumOf {
 }
 
 impl SumOf {
-    /// Distribution of the sum of one value from each sample. The samples are ascending and not
-    /// empty.
+    /// Computes the distribution of the sum of one value from each list. Each list must be
+    /// ascending and not empty.
     pub(super) fn independent(values: &[Vec<f64>]) -> SumOf {
         let ends =
             |values: &Vec<f64>| (percentile_of(values, FAR), percentile_of(values, 1.0 - FAR));
@@ -43,12 +43,12 @@ impl SumOf {
         }
     }
 
-    /// Value that the sum stays below with probability `part`.
+    /// Returns the value that the sum stays below with probability `part`.
     pub(super) fn percentile(&self, part: f64) -> f64 {
         let mut seen = 0.0;
         for (place, weight) in self.weights.iter().enumerate() {
             if seen + weight >= part && *weight > 0.0 {
-                // A bin stands for the values nearest to it.
+                // A bin represents the values nearest to its middle.
                 let within = match self.weights.len() {
                     1 => 0.0,
                     _ => (part - seen) / weight - 0.5,
@@ -61,8 +61,8 @@ impl SumOf {
     }
 }
 
-/// Share of the values in each bin. A value between two bins is divided by its distance to each,
-/// which keeps the mean.
+/// Returns the share of the values in each bin. A value between two bins is split between them by
+/// its distance to each, which preserves the mean.
 fn weights_of(values: &[f64], (least, most): (f64, f64), step: f64) -> Vec<f64> {
     let places = ((most - least) / step).round() as usize;
     let each = 1.0 / values.len() as f64;

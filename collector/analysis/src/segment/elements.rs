@@ -1,11 +1,11 @@
-//! The data elements of one trace.
+//! Data elements of one trace, by the records that concern them.
 
 use super::ElementId;
 use crate::record::{RecordOwner, TraceRecords};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Elements by the span or event that is about them, and a number for each.
+/// Elements by the span or event that concerns them, and a number for each element.
 #[derive(Default)]
 pub(super) struct Elements<'a> {
     of: FxHashMap<RecordOwner, &'a Arc<str>>,
@@ -16,7 +16,8 @@ impl<'a> Elements<'a> {
     pub(super) fn of(records: &'a TraceRecords) -> Elements<'a> {
         let mut of = FxHashMap::default();
         for record in &records.elements {
-            // Of several elements, the first by name counts: the order of records must not matter.
+            // Of several elements of a record, the first by name counts, so that the order of
+            // records does not matter.
             let kept = of.entry(record.owner).or_insert(&record.element);
             *kept = (*kept).min(&record.element);
         }
@@ -26,7 +27,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Returns the element that a record names.
+    /// Returns the element that a span or event names; `None` if it names none.
     pub(super) fn named(&self, owner: RecordOwner) -> Option<&'a Arc<str>> {
         // Most traces have no elements.
         if self.of.is_empty() {
@@ -36,7 +37,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Returns the number of an element of this trace.
+    /// Returns the number of an element, assigned at first use; [`ElementId::NONE`] for no element.
     pub(super) fn number(&mut self, element: Option<&Arc<str>>) -> ElementId {
         let Some(element) = element else {
             return ElementId::NONE;
@@ -47,9 +48,10 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// Returns the element worked on between two events, given as their names and elements. It is the
-/// first event's, if the second event has the same or none. Between two events of one name (logged
-/// when done) it is the second's.
+/// Returns the element that a segment between two events processes. Each event is given by its name
+/// and element. The result is the first event's element, if the second event has an equal element
+/// or none. If the elements differ, the result is the second event's element for two events of the
+/// same name, which log completed work, and `None` otherwise.
 pub(super) fn between<N: PartialEq, E: PartialEq>(
     (name, element): (&N, Option<E>),
     (next_name, next): (&N, Option<E>),

@@ -1,24 +1,25 @@
 //! Segments of an event log: the interval between two consecutive events of one task (The Mystery
 //! Machine, §4.1).
 //!
-//! Events of a task on one host are ordered by time, and by order of arrival where times are equal.
-//! If some arrived against their own host's clock, their order of arrival is meaningless, and names
-//! decide instead. Between hosts with inexact clocks the order of arrival decides, except where
-//! timestamps contradict it by more than their error bounds: only the contradicted events change
-//! places. Two events at the same instant make a segment of length zero, so that the same log
-//! always has the same segments. A task with one event has no segment; events that are equal in
-//! everything, including the order of arrival, are one. Names are used unchanged: an event log's
-//! names are chosen to be few.
+//! Events of a task on one host are ordered by time, and by order of arrival if times are equal. If
+//! some events of a host arrived against its clock, the order of arrival is meaningless, and names
+//! order events of equal time instead. Between hosts with inexact clocks, the order of arrival
+//! decides, unless timestamps contradict it by more than their error bounds; only the contradicted
+//! events change places. Two events at the same instant make a segment of length zero, so that the
+//! same log always has the same segments. A task with one event has no segment. Events that are
+//! equal in everything, including the order of arrival, count once. Names are used unchanged,
+//! because event logs are expected to have few of them.
 //!
-//! **Elements.** A segment works on the data element of its first event, if its second event has
-//! the same or none. Between two events of the same name that have different elements (`sent` to
-//! `sent`: logged when done) it works on the second's. Otherwise it works on none: from `end` to
-//! `begin`, or before a task's first element, the task may just as well have waited.
+//! **Elements.** A segment works on the data element of its first event, if its second event has an
+//! equal element or none. Two events of the same name, such as `sent` to `sent`, log completed
+//! work. If their elements differ, the segment works on the second event's element. Otherwise, the
+//! segment has no element: from `end` to `begin`, or before a task's first element, the task may
+//! only have waited.
 //!
-//! **Trailing elements**, for logs without an attribute for it and only on request: if the last
-//! token of an event's name, after one of ` /:#=_-.`, is all digits or an id by the [rule for
-//! names](crate::name_rule), it names the element, and `*` replaces it in the event's name:
-//! `pagelet-7` is event `pagelet-*` about `7`.
+//! **Trailing elements** serve logs without an element attribute, and only on request. The last
+//! token of an event's name, after one of ` /:#=_-.`, names the element if it is all digits or an
+//! id by the [rule for names](crate::name_rule). `*` replaces it in the event's name: `pagelet-7`
+//! becomes event `pagelet-*` with element `7`.
 
 use super::elements::between;
 use super::{ClockId, Pieces, ThreadStep};
@@ -30,7 +31,8 @@ use std::sync::Arc;
 
 /// Maximum number of cached names.
 const NAMES_MAX: usize = 1 << 16;
-/// Maximum number of hosts merged by arrival; a task on more hosts is ordered by time alone.
+/// Maximum number of hosts of a task whose events are ordered by arrival. A task on more hosts is
+/// ordered by time alone.
 const HOSTS_MERGED_MAX: usize = 64;
 
 /// An event's name without its element, and the element.
@@ -51,7 +53,7 @@ impl EventCutter {
         }
     }
 
-    /// Splits the events of one trace into segments.
+    /// Cuts the events of one trace into segments.
     pub(super) fn cut(&mut self, events: &[EventRecord], pieces: &mut Pieces<'_>) {
         let order = ordered(events, pieces);
         if self.split_names.len() > NAMES_MAX {
@@ -105,7 +107,7 @@ impl EventCutter {
 /// Returns the events of a trace by task, each task in the order of its thread of control.
 fn ordered<'a>(events: &'a [EventRecord], pieces: &Pieces<'_>) -> Vec<&'a EventRecord> {
     let mut order: Vec<&EventRecord> = events.iter().collect();
-    // The names come last only to make the order total: the order of records must not matter.
+    // The names only make the order total, so that the order of records does not matter.
     order.sort_unstable_by(|a, b| {
         (&a.task, a.ts_ns, a.seq, &a.event, &a.host)
             .cmp(&(&b.task, b.ts_ns, b.seq, &b.event, &b.host))
@@ -133,10 +135,10 @@ fn split_trailing(name: &Arc<str>) -> SplitName {
     }
 }
 
-/// Sorts a task's events from the order of time into that of arrival, unless timestamps certainly
-/// contradict it. Each next event is the one that arrived first among those that no other event
-/// certainly precedes. Events of one host stay in the order of its clock; if some arrived against
-/// it, names decide between its equal timestamps.
+/// Sorts a task's events from the order of time into the order of arrival, unless timestamps
+/// certainly contradict the arrival. Each next event is the first to arrive among the events that
+/// no other event certainly precedes. Events of one host stay in the order of its clock. If some of
+/// them arrived against this clock, names order the host's events of equal time.
 fn take_order_of_arrival(task: &mut [&EventRecord], pieces: &Pieces<'_>) {
     let mut by_host: Vec<(ClockId, Vec<&EventRecord>)> = Vec::new();
     for &event in task.iter().rev() {
@@ -175,7 +177,7 @@ fn take_order_of_arrival(task: &mut [&EventRecord], pieces: &Pieces<'_>) {
                 event.ts_ns <= other.ts_ns.saturating_add_unsigned(tolerance_ns)
             })
         };
-        // The earliest one is always free.
+        // The earliest event is always free.
         let next = heads().filter(is_free).min_by_key(|(_, event)| event.seq);
         let Some((_, next)) = next else {
             return;

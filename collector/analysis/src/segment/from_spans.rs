@@ -2,38 +2,39 @@
 //! active.
 //!
 //! **Tasks.** A span's task is the path of `service:name` from its root, joined by ` > `, such as
-//! `client:page > edge:newsfeed.v1.Page/Load > web:auth`. Names go through the [rule for names of
-//! high cardinality](crate::name_rule); a lone `>` inside a name is written `\>`. Where a parent
-//! has several children of one name, they are numbered in order of start, `#1`, `#2` and so on, and
-//! those past [`NUMBERED_SIBLINGS_MAX`] all are `#*`. Roots count as siblings. Spans nested deeper
-//! than [`TASK_DEPTH_MAX`] are named by the path of their ancestor at that depth, `…`, and their
-//! own name.
+//! `client:page > edge:newsfeed.v1.Page/Load > web:auth`. The [name rule](crate::name_rule)
+//! replaces ids in names, and a lone `>` inside a name is written `\>`. Several children of one
+//! parent with the same name are numbered in order of start: `#1`, `#2` and so on; those past
+//! [`NUMBERED_SIBLINGS_MAX`] are all `#*`. Roots count as siblings. The path of a span nested
+//! deeper than [`TASK_DEPTH_MAX`] is the path of its ancestor at that depth, then `…`, then its own
+//! name.
 //!
-//! **Boundaries.** A span's own time is its interval minus its children's (as far as those lie
-//! inside it). It is cut at `start`, at the span's own events, where a stretch of overlapping
-//! children begins (`→child`, the first of them to start) and ends (`←child`, the last of them to
-//! end), and at `end`. Own segments of length zero are left out, except for those that a child's
-//! clock caused: if a child starts before its parent, or ends after it, or lies outside it as a
-//! whole, by less than their clocks may be off, the parent was active before or after it, for an
-//! unknown time, and the contradictions of its segment count. Events that happen while the span
-//! waits for children are left out, too, as it is not active then.
+//! **Boundaries.** A span's own time is its interval minus the parts that its children cover. It is
+//! cut at `start`, at the span's own events, and at `end`. It is also cut where a stretch of
+//! overlapping children begins (`→child`, the first child to start) and ends (`←child`, the last
+//! child to end). Own segments of length zero are left out, except those that a child's clock
+//! causes: the child may cross the parent's edge, or lie outside the parent, by less than their
+//! clocks may be off. The parent was then active before or after the child for an unknown time, and
+//! the contradictions of its segment count. Events that happen while the span waits for children
+//! are also left out, because the span is not active then.
 //!
-//! **Waiting.** A span waits for its children until it ends itself. A child that outlives it, by
-//! more than their clocks may be off, was *detached*: the first one to end did not wait for the
-//! other's end. It takes no time from its parent, whose own time is only cut where it starts
-//! (`→child`). A *call* is the exception (a client span's child, or a server's span): its caller
-//! waited for it until the caller itself ended, with an answer or without, as servers often end a
-//! little after their callers have the answer. The callers of a span have all they wait for at the
-//! least end of the spans from its own parent up to the root or a detached span. At that instant,
-//! the span's own time is cut once more: the part before keeps its name, and the part after is
-//! `answered … end`. Within the clocks' errors, an end is moved to that instant instead. If
-//! recording ended before the parent did, the parent's end is unknown; children do not count as
-//! outliving it then.
+//! **Waiting.** A span waits for its children until it ends. A child that outlives its parent by
+//! more than their clocks may be off was *detached*: the parent did not wait for the child's end. A
+//! detached child takes no time from its parent, whose own time is only cut where the child starts
+//! (`→child`). A *call* is the exception: a client span's child, or a server's span. Its caller
+//! waited for it until the caller's own end, since servers often end a little after their callers
+//! have the answer.
 //!
-//! **Elements.** A span that is about a data element works on it in all of its own time. Such spans
-//! are distinguished by their elements and not numbered: siblings of one name are one task, as the
-//! stages of a pipeline are. If an event of a span is about an element of its own, the segments
-//! next to it work on elements as those of [event logs](super::from_events) do.
+//! The callers of a span have all that they wait for at the earliest end among the spans from its
+//! parent up to the root or a detached span. At that instant, the span's own time is cut once more:
+//! the part before keeps its name, and the part after is `answered … end`. If the span ends later
+//! only within the clocks' errors, its end is moved to that instant instead. If recording ended
+//! before the parent did, the parent's end is unknown, and no child counts as outliving it.
+//!
+//! **Elements.** A span with a data element works on it in all of its own time. Such spans are not
+//! numbered: siblings of one name form one task, like a stage of a pipeline, and their elements
+//! distinguish them. If an event of a span has an element of its own, the elements of the segments
+//! next to it follow the rule for [event logs](super::from_events).
 
 pub use super::name_cache::{NUMBERED_SIBLINGS_MAX, TASK_DEPTH_MAX};
 
@@ -46,19 +47,19 @@ use super::{ClockId, ElementId, Instant, Pieces, ThreadStep};
 use crate::diagnostic::Diagnostic;
 use crate::record::{RecordOwner, SpanRecord, TraceRecords};
 
-/// Cuts spans. It keeps its memory and a cache of names between traces.
+/// Cuts spans into segments. Keeps its buffers and a cache of names between traces.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SpanCutter {
     names: NameCache,
     tree: SpanTree,
-    /// Component of each span in paths and boundaries.
+    /// Component of each span, as it appears in paths and boundaries, by the span's number.
     components: Vec<ComponentId>,
-    /// Number of siblings with each component, and of those already numbered.
+    /// For each component, the number of siblings with it, and how many of them have been numbered.
     siblings: Vec<(u32, u32)>,
     pending: Vec<PendingSpan>,
     boundaries: Vec<Boundary>,
-    /// Cuts of a span's own time that do not end its activity: its own events, and children it does
-    /// not wait for.
+    /// Cuts of a span's own time at which the span stays active: its own events, and the starts of
+    /// children that it does not wait for.
     events: Vec<(i64, BoundaryId, ClockId, ElementId)>,
     stretches: Vec<ChildrenInterval>,
 }
@@ -68,7 +69,8 @@ pub(super) struct SpanCutter {
 struct PendingSpan {
     number: u32,
     task: TaskId,
-    /// Instant at which its callers had all that they waited for; `None` if no caller waits for it.
+    /// Instant at which the span's callers had all that they waited for; `None` if no caller waits
+    /// for the span.
     answered: Option<Instant>,
 }
 
@@ -78,12 +80,11 @@ struct Boundary {
     time_ns: i64,
     clock: ClockId,
     name: BoundaryId,
-    /// Element of the event at this boundary, if any.
+    /// Element of the event at this boundary; [`ElementId::NONE`] without one.
     element: ElementId,
-    /// True if the time up to the next boundary is the children's and not the span's own.
+    /// True if the span waits for children from here to the next boundary.
     waits_after: bool,
-    /// True if it lies here only because a child is cut at its parent's edge, which it crosses
-    /// within the clocks' errors.
+    /// True if a child's edge was moved here from outside its parent, within the clocks' errors.
     is_moved: bool,
 }
 
@@ -96,16 +97,16 @@ struct ChildrenInterval {
     start_moved: bool,
     /// True if the end was moved, see [`Boundary::is_moved`].
     end_moved: bool,
-    /// End as its own clock showed it. Children that followed each other may both be moved to one
-    /// edge, where their gap is lost.
+    /// End as recorded. Children that followed each other with a gap may both be moved to one edge,
+    /// which hides the gap.
     recorded_end: Instant,
     first: u32,
     last: u32,
 }
 
 impl ChildrenInterval {
-    /// True if it ended before another child began: by one clock, if both have the same, or else as
-    /// both are clipped.
+    /// Reports whether the interval ended before another child began. Compares recorded times if
+    /// they are of one clock, and times clipped to the parent otherwise.
     fn is_before(&self, recorded_start: Instant, start: Instant) -> bool {
         if self.recorded_end.1 == recorded_start.1 {
             self.recorded_end.0 < recorded_start.0
@@ -114,7 +115,8 @@ impl ChildrenInterval {
         }
     }
 
-    /// Reports whether it has ended when another child ends.
+    /// Reports whether the interval ends no later than another child. Compares times as `is_before`
+    /// does.
     fn ends_by(&self, recorded_end: Instant, end: Instant) -> bool {
         if self.recorded_end.1 == recorded_end.1 {
             self.recorded_end.0 <= recorded_end.0
@@ -188,7 +190,7 @@ impl SpanCutter {
     /// tasks.
     pub(super) fn outline(&mut self, records: &TraceRecords) -> Vec<OutlineSpan> {
         self.names.bound();
-        // Cutting reports the flaws of the tree.
+        // `cut` reports the flaws of the tree.
         self.tree.build(&records.spans, &mut Vec::new());
         self.name_components(&records.spans, &Elements::of(records));
         let mut outline: Vec<OutlineSpan> = Vec::with_capacity(self.tree.len());
@@ -318,7 +320,7 @@ impl SpanCutter {
             let element = between((&a.name, known(a)), (&b.name, known(b)));
             let element = element.unwrap_or(ElementId::NONE);
             let id = self.names.segment(pieces.labels, task, a.name, b.name);
-            // Steps leave room for a second part behind each.
+            // Odd steps are left for the part after the answer.
             let place = ThreadStep::of_span(span, 2 * step);
             match answered.filter(|answered| answered.0 < end.0) {
                 Some(answered) if !pieces.is_after(end, answered) => {
@@ -346,7 +348,7 @@ impl SpanCutter {
     /// Finds the span's events inside its interval.
     fn find_own_events(&mut self, span: &SpanRecord, own: ClockId, pieces: &mut Pieces<'_>) {
         self.events.clear();
-        // Number elements by name, as the order of events must not matter.
+        // Number the elements in order of name, so that the order of events does not matter.
         let of_events = span.events.iter();
         let mut elements: Vec<_> = of_events.filter_map(|e| e.element.as_ref()).collect();
         elements.sort_unstable();
@@ -374,9 +376,8 @@ impl SpanCutter {
     }
 
     /// Finds the stretches of a span's children, clipped to the span. Children that certainly lie
-    /// outside it delay nothing. Children that another clock shows outside, by less than the two
-    /// may be off, are moved to its edge. A child that it does not wait for only adds an event at
-    /// its start.
+    /// outside the span are ignored. A child that lies outside by less than the two clocks may be
+    /// off is moved to the span's edge. A detached child only adds an event at its start.
     fn find_stretches(
         &mut self,
         records: &[SpanRecord],
@@ -387,8 +388,9 @@ impl SpanCutter {
         let span = self.tree.span(records, number);
         let from = (span.start_ns, own);
         let to = (span.end_ns.max(span.start_ns), own);
-        // An instant that certainly crosses the edge is cut there; one that may not have crossed it
-        // is moved to it. An instant that another clock shows on the edge is as uncertain.
+        // An instant that certainly lies beyond an edge is clipped to the edge. An instant that may
+        // not lie beyond is moved to the edge. An instant of another clock that lies exactly on the
+        // edge is uncertain, too.
         let clip = |at: Instant, is_start: bool| {
             let touched = if is_start { from } else { to };
             let (edge, is_sure) = if at.0 == touched.0 {
@@ -458,7 +460,7 @@ impl SpanCutter {
     }
 }
 
-/// Numbers the siblings that share their name with another one.
+/// Numbers the siblings that share their name with another sibling.
 fn number_siblings(
     siblings: impl Iterator<Item = u32> + Clone,
     components: &mut [ComponentId],

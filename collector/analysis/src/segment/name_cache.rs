@@ -1,9 +1,9 @@
-//! Cache of the components, task paths, boundaries and segment numbers that spans' names map to,
-//! kept between traces.
+//! Cache that maps the names of spans to components, task paths, boundaries and segment numbers. It
+//! is kept between traces.
 //!
-//! Requests repeat their names, so that almost every name of a trace has been seen before. A task
-//! is a node of a trie (the parent's task, the component); a segment is ⟨task, boundary, boundary⟩.
-//! A lookup of known names builds no text.
+//! Requests repeat their names, so almost every name of a trace is in the cache. The key of a task
+//! is its parent's task and its component; the key of a segment is ⟨task, boundary, boundary⟩. A
+//! lookup of cached names builds no text.
 
 use crate::label::{Labels, SegmentId, SegmentLabel};
 use crate::name_rule::normalise;
@@ -12,18 +12,19 @@ use crate::task_path::{JOINT, escape};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Maximum number of siblings of the same name that are distinguished; the others are one task.
+/// Maximum number of siblings of the same name that are distinguished; all further ones form one
+/// task.
 pub const NUMBERED_SIBLINGS_MAX: usize = 32;
-/// Maximum number of components of a task's path, so that a chain of spans does not make paths of
-/// quadratic size.
+/// Maximum number of components of a task's path. It keeps a long chain of spans from making paths
+/// of quadratic total size.
 pub const TASK_DEPTH_MAX: usize = 64;
 /// Approximate size in bytes above which the cache is emptied before the next trace. Only names
-/// that hardly ever repeat can fill it.
+/// that rarely repeat can fill the cache.
 const CACHE_BYTES_MAX: usize = 32 << 20;
 /// Approximate memory of an entry in addition to its text, in bytes.
 const ENTRY_BYTES: usize = 96;
 
-/// Number of a component: `service:name`, perhaps numbered.
+/// Number of a component: `service:name`, with a number if siblings share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ComponentId(u32);
 
@@ -33,11 +34,11 @@ impl ComponentId {
     }
 }
 
-/// Number of a task's path.
+/// Number of a task, which stands for its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct TaskId(u32);
 
-/// Number of a boundary's name.
+/// Number of a boundary, which stands for its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BoundaryId(u32);
 
@@ -47,7 +48,8 @@ impl BoundaryId {
     pub(super) const ANSWERED: BoundaryId = BoundaryId(2);
 }
 
-/// The two boundaries of a component: a stretch of children begins with it, or ends with it.
+/// Kind of boundary of a stretch of children: the component's span is the first to start or the
+/// last to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Edge {
     Opens,
@@ -58,18 +60,19 @@ pub(super) enum Edge {
 struct Task {
     path: Arc<str>,
     depth: usize,
-    /// The ancestor (or the task itself) whose path the children's paths extend.
+    /// The task whose path the paths of children extend: this task, or an ancestor if this task is
+    /// too deep.
     trunk: TaskId,
 }
 
-/// Service and name as recorded, and their component.
+/// Service and name as recorded, and the component that they map to.
 type NamedComponent = (Arc<str>, Arc<str>, ComponentId);
 
 /// Interned names of spans. See the [module](self).
 #[derive(Clone, Debug)]
 pub(super) struct NameCache {
-    /// Components by the addresses of service's and name's texts, which is cheaper than hashing
-    /// them. Both `Arc`s are kept, so that no other text gets the same address.
+    /// Components by the addresses of the texts of service and name, which is cheaper than hashing
+    /// the texts. Both `Arc`s are kept, so that no other text gets the same address.
     of_texts: FxHashMap<(usize, usize), NamedComponent>,
     /// Components by service, then by name as recorded.
     of_span: FxHashMap<Arc<str>, FxHashMap<Arc<str>, ComponentId>>,
@@ -108,21 +111,21 @@ impl Default for NameCache {
 }
 
 impl NameCache {
-    /// Empties the cache when it has grown too large, which invalidates all ids.
+    /// Empties the cache if it has grown too large. This invalidates all ids.
     pub(super) fn bound(&mut self) {
         if self.bytes > CACHE_BYTES_MAX {
             *self = NameCache::default();
         }
     }
 
-    /// Returns the number of components, which bounds their ids as indices.
+    /// Returns the number of components. All ids are below it.
     pub(super) fn component_count(&self) -> usize {
         self.components.len()
     }
 
     /// Returns a span's component, before it is numbered among its siblings.
     pub(super) fn component(&mut self, span: &SpanRecord) -> ComponentId {
-        // Readers of many spans share the allocations of their texts.
+        // Readers of many spans share the allocations of equal texts.
         let address = |text: &Arc<str>| text.as_ptr() as usize;
         let texts = (address(&span.service), address(&span.name));
         if let Some((_, _, id)) = self.of_texts.get(&texts) {
@@ -153,8 +156,8 @@ impl NameCache {
         id
     }
 
-    /// Returns the component of the sibling of this number, counted from 1, among several of the
-    /// same name.
+    /// Returns the numbered component for the sibling with this number, counted from 1, among
+    /// siblings of the same name.
     pub(super) fn numbered(&mut self, component: ComponentId, number: usize) -> ComponentId {
         let number = number.min(NUMBERED_SIBLINGS_MAX + 1);
         if let Some(id) = self.numbered.get(&(component, number)) {
@@ -184,8 +187,8 @@ impl NameCache {
         id
     }
 
-    /// Returns the task of a span below `parent` (`None` for a root), and true if its path is
-    /// shortened.
+    /// Returns the task of a span below `parent` (`None` for a root), and `true` if the task's path
+    /// is shortened because of its depth.
     pub(super) fn task(
         &mut self,
         parent: Option<TaskId>,
@@ -227,7 +230,7 @@ impl NameCache {
         &self.tasks[task.0 as usize].path
     }
 
-    /// Returns the boundary of a span's own event.
+    /// Returns the boundary at an event of a span, by the event's name.
     pub(super) fn event(&mut self, name: &Arc<str>) -> BoundaryId {
         if let Some(id) = self.of_event.get(name) {
             return *id;
@@ -261,7 +264,7 @@ impl NameCache {
         &self.boundaries[id.0 as usize]
     }
 
-    /// Returns the number that `labels` give to a segment; `None` if they have no room for it.
+    /// Returns the number of a segment in `labels`; `None` if `labels` are full.
     pub(super) fn segment(
         &mut self,
         labels: &mut Labels,

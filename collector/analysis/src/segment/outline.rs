@@ -1,9 +1,9 @@
 //! Maps segments to their spans, to draw them next to the spans' names.
 //!
-//! A segment knows its task, and nearly every span has a task of its own. Siblings past
-//! [`NUMBERED_SIBLINGS_MAX`](super::from_spans::NUMBERED_SIBLINGS_MAX), spans about data elements
-//! and very deep ones share theirs. Among these the interval decides, as a segment lies in its
-//! span.
+//! A segment's label has its task, and nearly every span has a task of its own. Siblings past
+//! [`NUMBERED_SIBLINGS_MAX`](super::from_spans::NUMBERED_SIBLINGS_MAX), siblings with data
+//! elements, and very deep spans share a task. Among these, the times decide, because a segment
+//! lies within its span.
 
 use super::Segment;
 use crate::label::Labels;
@@ -17,14 +17,15 @@ use std::sync::Arc;
 pub struct OutlineSpan {
     /// Index of the span in [`TraceRecords::spans`].
     pub record: usize,
-    /// Index of its parent in the outline, lower than its own; `None` for a root.
+    /// Index of the span's parent in the outline, lower than the span's own index; `None` for a
+    /// root.
     pub parent: Option<usize>,
-    /// Path of its task.
+    /// Path of the span's task.
     pub task: Arc<str>,
 }
 
-/// Maximum number of spans sharing a task that are compared with a segment, from the last that
-/// started before it.
+/// Maximum number of spans of one task that are compared with a segment. The spans that started
+/// last before the segment are compared.
 const COMPARED_MAX: usize = 64;
 
 /// Returns the index in the outline of the span that each segment belongs to. It is `None` for a
@@ -58,7 +59,7 @@ pub fn owners(
             let edges = u8::from(start_ns == segment.start_ns) + u8::from(end_ns == segment.end_ns);
             (segment.end_ns <= end_ns, edges)
         };
-        // Of equals, the first one visited wins: the one that started last.
+        // Of equally good spans, the first one visited wins: the one that started last.
         let best = started.reduce(|best, next| if fit(&next) > fit(&best) { next } else { best });
         best.or_else(|| places.first().copied())
     };

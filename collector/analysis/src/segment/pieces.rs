@@ -1,4 +1,4 @@
-//! Accumulates the segments of a trace, for both ways of cutting.
+//! Accumulates the segments of a trace. Cutting spans and cutting event logs both use it.
 
 use super::elements::Elements;
 use super::{ClockBounds, ClockId, ElementId, Segment, ThreadStep};
@@ -8,28 +8,30 @@ use crate::record::HostClock;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-/// Output of both ways of cutting, with the data they share.
+/// Segments and diagnostics of a trace under construction, with the data that both ways of cutting
+/// share.
 pub(super) struct Pieces<'a> {
     pub(super) labels: &'a mut Labels,
     pub(super) clocks: &'a [HostClock],
-    /// The last host looked up, by its allocation, and its clock: neighbours mostly share a host.
+    /// Address of the last host looked up, and its clock. Neighbouring records usually share a
+    /// host.
     pub(super) last_clock: Cell<Option<(*const u8, ClockId)>>,
     pub(super) elements: Elements<'a>,
-    /// Instant at which the request's caller had its answer, if it is known.
+    /// Instant at which the request's caller had the answer; `None` if it is unknown.
     pub(super) answer: Option<Instant>,
-    /// Recorded instants of the moved timestamps, each with a clock of its own that follows those
-    /// of the hosts.
+    /// Recorded instants of the moved timestamps. Each has a clock of its own, numbered after the
+    /// clocks of the hosts.
     pub(super) moved: RefCell<Vec<(ClockBounds, Instant)>>,
     pub(super) segments: Vec<Segment>,
     pub(super) refused: u32,
     pub(super) diagnostics: Vec<Diagnostic>,
 }
 
-/// A time, and its clock.
+/// A time in nanoseconds since the Unix epoch, and the clock that took it.
 pub(super) type Instant = (i64, ClockId);
 
 impl Pieces<'_> {
-    /// Returns the clock of a host.
+    /// Returns the clock of a host; [`ClockId::EXACT`] for a host without error bounds.
     pub(super) fn clock(&self, host: &Arc<str>) -> ClockId {
         if self.clocks.is_empty() {
             return ClockId::EXACT;
@@ -45,7 +47,7 @@ impl Pieces<'_> {
             .clocks
             .binary_search_by(|clock| clock.host.cmp(host))
             .ok();
-        // Hosts past the number's range count as exact; one request never has that many.
+        // Hosts beyond the range of clock numbers count as exact. No real request has that many.
         let clock = at
             .and_then(|at| u16::try_from(at).ok())
             .map_or(ClockId::EXACT, ClockId);
@@ -53,8 +55,8 @@ impl Pieces<'_> {
         clock
     }
 
-    /// Returns the maximum distance of two timestamps in the wrong order. It is 0 for one clock:
-    /// regardless of its resolution, it does not run backwards.
+    /// Returns the maximum distance, in nanoseconds, of two timestamps that are in the wrong order.
+    /// It is 0 for one clock, which never runs backwards, whatever its resolution.
     pub(super) fn disorder_ns(&self, a: ClockId, b: ClockId) -> u64 {
         if a == b {
             0
@@ -75,8 +77,8 @@ impl Pieces<'_> {
         }
     }
 
-    /// Reports whether the first instant was certainly after the other. Between clocks that nothing
-    /// connects, the timestamps decide, as there is no better evidence.
+    /// Reports whether `late` was certainly after `early`. Between clocks that nothing connects,
+    /// the timestamps decide, because there is no better evidence.
     pub(super) fn is_after(&self, late: Instant, early: Instant) -> bool {
         let (of_late, of_early) = (self.bounds(late.1), self.bounds(early.1));
         let tolerance_ns = match (late.1 == early.1, of_late.island == of_early.island) {
@@ -87,15 +89,17 @@ impl Pieces<'_> {
         late.0 > early.0.saturating_add_unsigned(tolerance_ns)
     }
 
-    /// Returns the instant, or the answer if the instant is later than that, but not certainly.
+    /// Returns the instant. If its timestamp is later than the answer, but not certainly, returns
+    /// the answer instead.
     pub(super) fn by_answer(&self, at: Instant) -> Instant {
         self.answer
             .filter(|answer| answer.0 < at.0 && !self.is_after(at, *answer))
             .unwrap_or(at)
     }
 
-    /// Moves an instant to an edge that it is known not to cross, although its own clock shows it
-    /// beyond, by no more than the clocks may be off. The result may be off by both clocks' errors.
+    /// Moves an instant to an edge. The instant is known not to lie beyond the edge, although its
+    /// own clock shows it there, by no more than the clocks may be off. The result may be off by
+    /// the errors of both clocks.
     pub(super) fn move_to(&self, edge: Instant, from: Instant) -> Instant {
         if from.1 == edge.1 {
             return edge;
@@ -103,7 +107,7 @@ impl Pieces<'_> {
         let of_edge = self.bounds(edge.1);
         let error_ns = self.bounds(from.1).tolerance_ns(of_edge);
         let mut moved = self.moved.borrow_mut();
-        // Past the number's range, use the edge's own clock.
+        // Beyond the range of clock numbers, the result has the edge's own clock.
         let clock = u16::try_from(self.clocks.len() + moved.len()).map(ClockId);
         match clock
             .ok()

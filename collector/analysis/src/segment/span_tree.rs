@@ -1,4 +1,4 @@
-//! Forest of a trace's spans: whatever the records contain, every kept span has one place in it.
+//! Forest of a trace's spans. Every kept span is in it exactly once, whatever the records contain.
 
 use crate::diagnostic::Diagnostic;
 use crate::record::{PointEvent, SpanRecord};
@@ -8,12 +8,12 @@ use std::collections::hash_map::Entry;
 
 const NO_PARENT: u32 = u32::MAX;
 
-/// A forest over the kept spans. Spans are numbered in the order of (start, longest first, names,
-/// id), so that the result does not depend on the order of arrival, and every list of children is
-/// in order of start. Reusing it between traces saves allocations.
+/// A forest of the kept spans. Spans are numbered in the order of (start, longest first, names,
+/// id). The result therefore does not depend on the order of arrival, and every list of children is
+/// in order of start. Reusing a forest between traces saves allocations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SpanTree {
-    /// Index in the records of each span, by its number.
+    /// Index of each span in the records, by the span's number.
     kept: Vec<u32>,
     roots: Vec<u32>,
     parent: Vec<u32>,
@@ -30,34 +30,34 @@ impl SpanTree {
         self.kept.len()
     }
 
-    /// Returns the span of this number.
+    /// Returns the span with this number.
     pub(crate) fn span<'a>(&self, records: &'a [SpanRecord], number: usize) -> &'a SpanRecord {
         &records[self.kept[number] as usize]
     }
 
-    /// Returns the index of the span of this number in the records.
+    /// Returns the index in the records of the span with this number.
     pub(super) fn record(&self, number: usize) -> usize {
         self.kept[number] as usize
     }
 
-    /// Numbers of the spans without a parent, in order.
+    /// Returns the numbers of the spans without a parent in the forest, in order of start.
     pub(crate) fn roots(&self) -> &[u32] {
         &self.roots
     }
 
-    /// Numbers of a span's children, in order.
+    /// Returns the numbers of a span's children, in order of start.
     pub(crate) fn children(&self, number: usize) -> &[u32] {
         &self.children[self.first_child[number] as usize..self.first_child[number + 1] as usize]
     }
 
-    /// Returns the number of a span's parent; `None` for a span without one, or whose parent is
+    /// Returns the number of a span's parent; `None` for a span whose parent does not exist or is
     /// missing.
     pub(crate) fn parent(&self, number: usize) -> Option<usize> {
         let parent = self.parent[number];
         (parent != NO_PARENT).then_some(parent as usize)
     }
 
-    /// Rebuilds the forest from these records.
+    /// Rebuilds the forest from these records. Adds diagnostics for their flaws.
     pub(crate) fn build(&mut self, records: &[SpanRecord], diagnostics: &mut Vec<Diagnostic>) {
         self.keep_one_of_each_id(records, diagnostics);
         self.find_parents(records, diagnostics);
@@ -111,7 +111,8 @@ impl SpanTree {
         }
     }
 
-    /// Cuts every cycle of parents at its first span, in linear time: each span is visited once.
+    /// Breaks every cycle of parents: the span of the cycle with the lowest number becomes a root.
+    /// Takes linear time, because each span is visited once.
     fn break_cycles(&mut self, records: &[SpanRecord], diagnostics: &mut Vec<Diagnostic>) {
         const UNSEEN: u32 = u32::MAX;
         self.seen_by.clear();
@@ -131,8 +132,8 @@ impl SpanTree {
         }
     }
 
-    /// Reports spans that start before their parents. Where hosts are not known, the two may be of
-    /// different clocks.
+    /// Adds diagnostics for spans that start before their parents on the same host. Without known
+    /// hosts, the two may have different clocks.
     fn check_starts(&self, records: &[SpanRecord], diagnostics: &mut Vec<Diagnostic>) {
         for (number, parent) in self
             .parent
@@ -173,7 +174,7 @@ impl SpanTree {
                 parent => self.first_child[parent as usize] += 1,
             }
         }
-        // Turns counts into ends; filling from the back then turns each end into the beginning.
+        // This turns counts into ends. Filling from the back then turns each end into a beginning.
         let mut end = 0;
         for count in &mut self.first_child {
             end += *count;
@@ -195,9 +196,9 @@ impl SpanTree {
     }
 }
 
-/// Orders records by all their fields, so that the choice among several with one id does not depend
-/// on the order of arrival. Of records with equal times and names, the one with most events comes
-/// first.
+/// Compares records by all their fields, so that the choice among several records with one id does
+/// not depend on the order of arrival. Of records with equal times, names and ids, the one with the
+/// most events comes first.
 fn compare(a: &SpanRecord, b: &SpanRecord) -> Ordering {
     let times = (a.start_ns, b.end_ns).cmp(&(b.start_ns, a.end_ns));
     times

@@ -1,10 +1,10 @@
 //! Order of segments within a thread of control, independent of clocks.
 
-/// First thread number of spans; tasks have the numbers below.
+/// First thread number of spans; tasks of event logs have lower numbers.
 const FIRST_SPAN: u16 = 1 << 15;
 
-/// A segment's place in a thread of control. The segments of one span, or of one task of an event
-/// log, follow each other, even if the clock is too coarse to show it.
+/// A segment's position in a thread of control. The segments of one span, or of one task of an
+/// event log, follow each other, even if the clock is too coarse to show their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadStep {
     thread: u16,
@@ -12,20 +12,21 @@ pub struct ThreadStep {
 }
 
 impl ThreadStep {
-    /// Place in no thread, or in one beyond the range of numbers: only timestamps decide.
+    /// Position of a segment in no thread, or in a thread beyond the range of numbers. Only
+    /// timestamps order such a segment.
     pub const NONE: ThreadStep = ThreadStep {
         thread: u16::MAX,
         step: 0,
     };
 
-    /// Returns the place in the task of this number of an event log.
+    /// Returns position `step` in the event log's task with this number.
     pub fn of_task(task: usize, step: usize) -> ThreadStep {
         ThreadStep::new(task, step)
             .filter(|at| at.thread < FIRST_SPAN)
             .unwrap_or(ThreadStep::NONE)
     }
 
-    /// Returns the place in the span of this number.
+    /// Returns position `step` in the span with this number.
     pub fn of_span(span: usize, step: usize) -> ThreadStep {
         let thread = span.saturating_add(usize::from(FIRST_SPAN));
         ThreadStep::new(thread, step).unwrap_or(ThreadStep::NONE)
@@ -41,12 +42,12 @@ impl ThreadStep {
         })
     }
 
-    /// Reports whether both are known to be in one thread.
+    /// Reports whether both positions are known to be in one thread.
     pub fn is_with(self, other: ThreadStep) -> bool {
         self.thread == other.thread && self.thread != u16::MAX
     }
 
-    /// Reports whether this comes before the other one in their thread.
+    /// Reports whether both positions are in one thread, and `self` comes first.
     pub fn is_before(self, other: ThreadStep) -> bool {
         self.is_with(other) && self.step < other.step
     }

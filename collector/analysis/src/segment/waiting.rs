@@ -1,4 +1,4 @@
-//! Waiting between spans, and the request's answer.
+//! Decides which spans wait for which children, and when the request was answered.
 
 use super::{Instant, Pieces};
 use crate::record::{SpanFlags, SpanRecord};
@@ -10,8 +10,9 @@ pub(super) fn known_end(span: &SpanRecord, pieces: &Pieces<'_>) -> Option<Instan
     (!is_cut).then(|| (span.end_ns.max(span.start_ns), pieces.clock(&span.host)))
 }
 
-/// True if the parent cannot have waited for the child: the child began after the parent's end, or
-/// it ended after it and is no call. See [`from_spans`](super::from_spans).
+/// Reports whether the parent cannot have waited for the child: the child certainly began after the
+/// parent's end, or it certainly ended after that and is not a call. See
+/// [`from_spans`](super::from_spans).
 pub(super) fn is_detached(child: &SpanRecord, parent: &SpanRecord, pieces: &Pieces<'_>) -> bool {
     let child_ends_ns = child.end_ns.max(child.start_ns);
     // Nearly all children are nested, regardless of the clocks.
@@ -27,8 +28,9 @@ pub(super) fn is_detached(child: &SpanRecord, parent: &SpanRecord, pieces: &Piec
     is_after(child.start_ns) || (!is_call && is_after(child_ends_ns))
 }
 
-/// Returns the instant at which the request's caller has its answer: the end of its root, of
-/// several roots the last. `None` without a root, or if recording ended before a root did.
+/// Returns the instant at which the request's caller has the answer: the end of the root, or the
+/// last end of several roots. Returns `None` without a root, or if recording ended before a root
+/// did.
 pub(super) fn answer(spans: &[SpanRecord], pieces: &Pieces<'_>) -> Option<Instant> {
     let roots = spans.iter().filter(|span| span.parent_id == 0);
     let ends = roots.map(|root| known_end(root, pieces));

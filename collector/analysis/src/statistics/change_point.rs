@@ -1,27 +1,28 @@
-//! Change points: the places where the values of a series start to differ from those before.
+//! Change points: the places where the values of a series start to differ from the values before.
 //!
-//! The series consists of blocks: values that lie close together in time, each replaced by a score
-//! such as its rank, so that one enormous value is no change. The statistic is that of Hawkins and
-//! Deng (2010, "A nonparametric change-point control chart"). At each place, it compares the scores
-//! before it with those from it on, standardised; the place with the largest value is the
-//! candidate. Pettitt's test, which does not standardise, hardly finds changes in the last tenth,
-//! which users ask about.
+//! The series consists of blocks of values that lie close together in time. A score such as its
+//! rank replaces each value, so that one enormous value is not a change. The statistic is the one
+//! of Hawkins and Deng (2010, "A nonparametric change-point control chart"). At each place, it is
+//! the standardised difference between the scores before the place and the scores from the place
+//! on. The place with the largest statistic is the candidate. Pettitt's test does not standardise,
+//! and hardly finds changes in the last tenth.
 //!
-//! Shuffling whole blocks yields the probability of so large a statistic without a change. The
-//! values of one burst are alike, and shuffling single values would mistake a few unlike bursts for
-//! a change. Neighbouring blocks may still be alike, as load drifts. So the statistic is divided by
-//! the excess variance of sums of neighbouring blocks over that of independent ones (a variance
-//! ratio, of the residuals without the candidate's step). The shuffled series are treated alike.
+//! Shuffling whole blocks yields the probability of so large a statistic without a change. Values
+//! of one burst resemble each other, so shuffling single values would mistake a few unusual bursts
+//! for a change. Neighbouring blocks may also resemble each other, because load drifts. So the
+//! statistic is divided by a variance ratio: the variance of sums of neighbouring blocks, relative
+//! to that of independent blocks, from the residuals on both sides. Shuffled series have their own
+//! ratios.
 //!
-//! For values that are 0 or 1, such as outcomes of requests, the statistic is the likelihood ratio
-//! of two shares against one. The share on one side is often 0, where a standardised difference and
-//! the variance ratio find half as many changes. Likeness of neighbours is not discounted for them:
-//! a share that drifts changes.
+//! For values of 0 or 1, such as outcomes of requests, the statistic is the likelihood ratio of two
+//! shares against one. Often the share on one side is 0, where a standardised difference and the
+//! variance ratio find half as many changes. Outcomes have no variance ratio: a share that drifts
+//! has changed.
 //!
-//! Binary segmentation finds the last of several changes. A series that rises and falls again
-//! halfway has no clear change as a whole, so the last half and the last quarter are searched as
-//! well, each with its part of the false alarms. The caller decides which changes matter; others do
-//! not count as changes, and hide none.
+//! Binary segmentation finds the last of several changes. A series that rises and falls again has
+//! no clear change as a whole, so the last half and the last quarter are searched as well, each
+//! with its part of the false alarms. The caller decides which changes matter. A change that does
+//! not matter is not returned, and ends the search in its part of the series.
 
 use std::ops::Range;
 
@@ -29,10 +30,10 @@ use std::ops::Range;
 pub const CHANGE_SIDE_MIN: usize = 3;
 /// Number of shuffles. The smallest probability that can be reported is 1 / (`SHUFFLES` + 1).
 const SHUFFLES: u32 = 1_999;
-/// Parts to search, as numbers of halvings: the whole, its last half, and its last quarter, with
-/// their shares of the false alarms.
+/// Parts to search: the whole, its last half, and its last quarter. Each entry has the number of
+/// halvings and the part's share of the false alarms.
 const PARTS: [(u32, f64); 3] = [(0, 0.6), (1, 0.2), (2, 0.2)];
-/// Seed of the shuffles. It is fixed, so the same series has the same answer.
+/// Seed of the shuffles. It is fixed, so that equal series yield equal results.
 const SEED: u64 = 0x5eed_0f57_e950_0001;
 
 /// Kind of a series' scores.
@@ -40,35 +41,36 @@ const SEED: u64 = 0x5eed_0f57_e950_0001;
 pub enum Scores {
     /// Ranks, or other numbers without extreme values.
     Ranks,
-    /// 0 or 1.
+    /// Outcomes: each score is 0 or 1.
     Outcomes,
 }
 
-/// Neighbouring values of a series.
+/// Neighbouring values of a series, as a number and a sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Block {
     /// Number of values; at least 1.
     pub values: f64,
-    /// Sum of their scores.
+    /// Sum of the scores of the values.
     pub scores: f64,
 }
 
-/// A place from which on values differ.
+/// A place in a series of blocks where values start to differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChangePoint {
-    /// First block of the reference values: 0, or the change before this one.
+    /// First block of the reference values: 0, or the first block after the previous change.
     pub from: usize,
     /// First block of the new values.
     pub at: usize,
-    /// Probability of so clear a change anywhere in a series without one, 0 to 1.
+    /// Probability, 0 to 1, of finding so clear a change anywhere in a series without a change.
     pub p_value: f64,
-    /// Square of the standardised statistic, without the variance of a single score. For outcomes,
-    /// the logarithm of the likelihood ratio.
+    /// Square of the standardised statistic, not divided by the variance of a single score. For
+    /// outcomes, the logarithm of the likelihood ratio.
     pub square: f64,
 }
 
-/// Finds the last change that `matters`, given the blocks before it and those from it on. Returns
-/// `None` if no change has a probability of chance of at most `p_max`.
+/// Finds the last change. `matters` gets the blocks before a change and the blocks from it on, and
+/// returns `false` for changes to ignore. Returns `None` if no change that matters has a
+/// probability of chance of at most `p_max`.
 #[must_use]
 pub fn last_change(
     blocks: &[Block],
@@ -82,7 +84,7 @@ pub fn last_change(
         matters,
     };
     let last = search.anywhere(blocks)?;
-    // The earlier change only bounds the search backwards, and its certainty is not reported.
+    // The earlier change only limits the search; its probability is not reported.
     let earlier = Search {
         scores,
         p_max: p_max / 10.0,
@@ -90,7 +92,7 @@ pub fn last_change(
     };
     let before = earlier.anywhere(&blocks[..last.at]);
     let from = before.map_or(0, |before| before.at);
-    // A half may begin just before a change, and so cover too little of the time before it.
+    // A half may begin just before a change, with too few values before it.
     let again = search.clearest(blocks, from, p_max);
     Some(again.unwrap_or(ChangePoint { from, ..last }))
 }
@@ -102,7 +104,7 @@ struct Search<M> {
 }
 
 impl<M: Fn(Range<usize>, Range<usize>) -> bool> Search<M> {
-    /// Returns the last change of the whole, of its last half, and of its last quarter.
+    /// Returns the latest change of the whole, its last half and its last quarter.
     fn anywhere(&self, blocks: &[Block]) -> Option<ChangePoint> {
         let changes = PARTS.iter().filter_map(|(halvings, share)| {
             let from = blocks.len() - (blocks.len() >> halvings);
@@ -111,8 +113,7 @@ impl<M: Fn(Range<usize>, Range<usize>) -> bool> Search<M> {
         changes.max_by(|a, b| a.at.cmp(&b.at).then(b.p_value.total_cmp(&a.p_value)))
     }
 
-    /// Returns the last change from a place on. The loop ends because each search covers a shorter
-    /// part.
+    /// Returns the last change from block `from` on. Each round searches a shorter part.
     fn last_from(&self, blocks: &[Block], mut from: usize, p_max: f64) -> Option<ChangePoint> {
         let mut last = None;
         while let Some(change) = self.clearest(blocks, from, p_max) {
@@ -145,7 +146,7 @@ pub fn clearest_change(blocks: &[Block], scores: Scores, p_max: f64) -> Option<C
     let mut random = SEED;
     for _ in 0..SHUFFLES {
         shuffle(&mut shuffled, &mut random);
-        // Most statistics are smaller even before the division, which can then be skipped.
+        // Most statistics are smaller even before the division, so that it can be skipped.
         let is_as_large = largest(&shuffled, scores).is_some_and(|(place, of_shuffled)| {
             let least = square * (1.0 - ROUNDING);
             of_shuffled >= least && of_shuffled / ratio(&shuffled, place) >= least
@@ -174,8 +175,8 @@ fn sum(blocks: &[Block]) -> Block {
     })
 }
 
-/// Returns the place with the largest statistic, and its value: for ranks the square, without a
-/// factor that all orders of the same blocks share. The first of equal ones wins.
+/// Returns the place with the largest statistic, and its value. For ranks, the value is the square,
+/// without a factor that all orders of the same blocks share. Of equal values, the first wins.
 fn largest(blocks: &[Block], scores: Scores) -> Option<(usize, f64)> {
     let statistic = match scores {
         Scores::Ranks => standardised_square,
@@ -198,13 +199,12 @@ fn largest(blocks: &[Block], scores: Scores) -> Option<(usize, f64)> {
 }
 
 fn standardised_square(before: Block, all: Block) -> f64 {
-    // Multiply before dividing, so that without a difference the result is exactly 0 for ranks.
+    // Multiplying before dividing makes the result exactly 0 for ranks without a difference.
     let off = (before.scores * all.values - before.values * all.scores) / all.values;
     off * off / (before.values * (all.values - before.values))
 }
 
-/// Returns the log-likelihood ratio of the outcomes for a share of either side against one share
-/// for all.
+/// Returns the log-likelihood ratio of a share for each side against one share for all.
 fn likelihood_ratio(before: Block, all: Block) -> f64 {
     let likelihood = |of: Block| {
         let part = |count: f64| match count > 0.0 {
@@ -221,8 +221,8 @@ fn likelihood_ratio(before: Block, all: Block) -> f64 {
 }
 
 /// Returns the ratio of the variance of sums of neighbouring blocks to that of independent blocks,
-/// at least 1. It is the largest ratio over runs of 2, 4, 8 … blocks on either side of a place,
-/// with each side's mean removed.
+/// at least 1. It is the largest ratio over runs of 2, 4, 8 … blocks on either side of block `at`,
+/// after each side's mean was removed.
 fn variance_ratio(blocks: &[Block], at: usize) -> f64 {
     let residuals = [&blocks[..at], &blocks[at..]].map(|side| {
         let all = sum(side);
@@ -239,7 +239,7 @@ fn variance_ratio(blocks: &[Block], at: usize) -> f64 {
     loop {
         let (mut squares, mut runs) = (0.0, 0.0);
         for side in residuals.iter().filter(|side| length * 4 <= side.len()) {
-            // Residuals of a side sum up to zero, which makes long runs vary less.
+            // The residuals of a side add up to zero, so sums of long runs vary less.
             let independent = length as f64 * (1.0 - length as f64 / side.len() as f64);
             let mut sum: f64 = side[..length].iter().sum();
             for (out, off) in side.iter().zip(&side[length..]) {

@@ -2,12 +2,12 @@
 //!
 //! The bandwidth is that of Botev, Grotowski and Kroese (Kernel density estimation via diffusion,
 //! 2010, the improved Sheather-Jones rule). Unlike rules of thumb and the older plug-in rules, it
-//! never assumes that the density is close to normal. That assumption smooths the modes of a
-//! mixture (a cache that hits and misses) together. If its equation has no root, as with few
-//! values, Silverman's rule of thumb is used, and reported.
+//! never assumes that the density is close to normal. That assumption merges the modes of a
+//! mixture, such as the hits and misses of a cache. If the rule's equation has no usable root, as
+//! with few values, Silverman's rule of thumb replaces it, and [`Density::rule`] reports this.
 //!
-//! Values are first spread over a grid of [`GRID`] places, so the time is that of the grid, not of
-//! the grid times the values.
+//! Values are first spread over a grid of [`GRID`] places. The time for the estimate then depends
+//! on the grid, not on the number of values.
 
 use std::f64::consts::{PI, TAU};
 
@@ -18,21 +18,22 @@ pub use modes::Mode;
 /// Number of places of the grid.
 pub const GRID: usize = 2_048;
 
-/// Source of a bandwidth.
+/// Rule that determined a bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BandwidthRule {
-    /// Botev, Grotowski and Kroese's.
+    /// The improved Sheather-Jones rule of Botev, Grotowski and Kroese.
     Diffusion,
     /// Silverman's rule of thumb.
     Silverman,
-    /// Minimum that the grid can show: values are nearly all the same, or the same few.
+    /// Minimum that the grid can represent, used if nearly all values are equal, or are among a
+    /// few.
     Grid,
 }
 
-/// A distribution of latencies.
+/// Density estimate of a sample of latencies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Density {
-    /// The size of the sample.
+    /// Size of the sample; for a weighted sample, its effective size.
     pub count: u64,
     /// Binary logarithm of the value in nanoseconds at the first place of the grid.
     pub start_log2: f64,
@@ -49,7 +50,7 @@ pub struct Density {
 }
 
 impl Density {
-    /// Returns the latency of a place, in ns.
+    /// Returns the latency at a place of the grid, in ns.
     pub fn value_ns(&self, place: usize) -> f64 {
         (self.start_log2 + place as f64 * self.step_log2).exp2()
     }
@@ -60,14 +61,15 @@ fn log2(value_ns: u64) -> f64 {
     (value_ns.max(1) as f64).log2()
 }
 
-/// Estimates the density of latencies, given as (value in nanoseconds, count); `None` without any.
+/// Estimates the density of latencies, given as (value in nanoseconds, count). Returns `None`
+/// without latencies.
 pub fn density(values: &[(u64, u64)]) -> Option<Density> {
     let size = values.iter().map(|(_, count)| count).sum();
     density_of_sample(values, size)
 }
 
-/// Estimates the density of a weighted sample, with sums of weights as counts, and `size` as its
-/// effective size.
+/// Estimates the density of a weighted sample, given as (value in nanoseconds, sum of weights).
+/// `size` is its effective size. Returns `None` for an empty sample.
 pub fn density_of_sample(values: &[(u64, u64)], size: u64) -> Option<Density> {
     let values: Vec<(f64, u64)> = values
         .iter()
@@ -122,14 +124,15 @@ impl Grid {
     }
 }
 
-/// Minimum width of a kernel, in steps of the grid; a narrower one is no kernel on the grid.
+/// Minimum bandwidth, in steps of the grid. The grid cannot represent a narrower kernel.
 const STEPS_MIN: f64 = 2.0;
 
-/// Maximum ratio of the bandwidth to that of the rule of thumb. A larger one comes from an equation
-/// without a meaningful root, as for a few values that are alike.
+/// Maximum ratio of the bandwidth to the bandwidth of the rule of thumb. Larger ones come from
+/// equations without a meaningful root, as for a few similar values.
 const TOO_WIDE: f64 = 1.5;
 
-/// Chooses the bandwidth for this number of different values. `thumb` is the rule of thumb's.
+/// Chooses the bandwidth. `different` is the number of different values, and `thumb` the bandwidth
+/// of the rule of thumb.
 fn bandwidth(masses: &[f64], different: usize, thumb: f64, grid: &Grid) -> (f64, BandwidthRule) {
     let range = grid.step * GRID as f64;
     let by_diffusion = diffusion_time(masses, different).map(|time| time.sqrt() * range);
@@ -145,7 +148,7 @@ fn bandwidth(masses: &[f64], different: usize, thumb: f64, grid: &Grid) -> (f64,
     }
 }
 
-/// Silverman's rule of thumb, with the standard deviation.
+/// Returns the bandwidth of Silverman's rule of thumb, from the standard deviation.
 fn silverman(values: &[(f64, u64)], count: u64, size: u64) -> f64 {
     let n = count as f64;
     let mean = values.iter().map(|(at, of)| at * *of as f64).sum::<f64>() / n;
@@ -156,15 +159,15 @@ fn silverman(values: &[(f64, u64)], count: u64, size: u64) -> f64 {
 }
 
 /// Returns the square of the bandwidth as a fraction of the range: the smallest root of the
-/// authors' equation. Equal values count once (as in the authors' program), since those that a
-/// clock's resolution made equal would make the bandwidth vanish.
+/// authors' equation. Equal values count once, as in the authors' program. Otherwise, values that a
+/// clock's resolution makes equal would make the bandwidth vanish.
 fn diffusion_time(masses: &[f64], different: usize) -> Option<f64> {
     if different < 3 {
         return None;
     }
     let squares = cosine_squares(masses);
     let off = |time: f64| time - fixed_point(time, different as f64, &squares);
-    // Search from a bandwidth of 1/30,000 of the range to one of a third.
+    // Search bandwidths from 1/30,000 of the range to a third of it.
     const STEPS: i32 = 120;
     let time_at = |step: i32| 1e-9 * 1e8f64.powf(f64::from(step) / f64::from(STEPS));
     let rise =
@@ -202,8 +205,8 @@ fn cosine_squares(masses: &[f64]) -> Vec<f64> {
     (1..GRID).map(|k| coefficient(k).powi(2)).collect()
 }
 
-/// Returns the time that follows from estimating derivatives of the density with `time`: the
-/// authors' ξγ^[5].
+/// Returns the authors' ξγ^[5]: the diffusion time that the density's derivatives, estimated with
+/// `time`, lead to.
 fn fixed_point(time: f64, n: f64, squares: &[f64]) -> f64 {
     const STAGES: i32 = 7;
     let norm = |order: i32, time: f64| {
@@ -224,7 +227,7 @@ fn fixed_point(time: f64, n: f64, squares: &[f64]) -> f64 {
     (2.0 * n * PI.sqrt() * norm_found).powf(-0.4)
 }
 
-/// Number of bandwidths beyond which a kernel adds nothing.
+/// Distance from a value, in bandwidths, beyond which its kernel is negligible.
 const REACH: f64 = 8.0;
 
 fn smoothed(masses: &[f64], bandwidth: f64, step: f64) -> Vec<f64> {

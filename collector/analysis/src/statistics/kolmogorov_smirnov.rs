@@ -1,33 +1,36 @@
 //! The two-sample test of Kolmogorov and Smirnov.
 //!
-//! Small samples are tested exactly, by counting the orders in which the values of both can come
-//! (Hodges, The significance probability of the Smirnov two-sample test, 1958). Larger ones are
-//! treated as the distance of one sample of n m / (n + m) values from its distribution, as scipy's
-//! `ks_2samp(method='asymp')` does. With ties both are conservative: equal values cannot lie apart.
+//! Small samples are tested exactly, by counting the orders in which their values can occur
+//! (Hodges, The significance probability of the Smirnov two-sample test, 1958). For larger samples
+//! of n and m values, the p-value is that of one sample of n m / (n + m) values and its true
+//! distribution, as in scipy's `ks_2samp(method='asymp')`. With ties, both p-values are
+//! conservative, because equal values cannot lie apart.
 
 mod one_sample;
 
-/// Difference of two samples.
+/// Difference between the distributions of two samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KolmogorovSmirnov {
-    /// The largest distance between their distribution functions.
+    /// Largest distance between the distribution functions of the samples.
     pub statistic: f64,
-    /// Largest distance by which the first function lies above the second one: the second sample
-    /// has larger values.
+    /// Largest distance by which the first sample's distribution function lies above the second's.
+    /// It is large if the second sample has larger values.
     pub above: f64,
-    /// Largest distance by which it lies below: the second sample has smaller values.
+    /// Largest distance by which the first sample's distribution function lies below the second's.
+    /// It is large if the second sample has smaller values.
     pub below: f64,
-    /// Probability of at least this distance if both samples are from one distribution.
+    /// Probability of a distance of at least `statistic` if both samples are from one distribution.
     pub p_value: f64,
     /// True if the p-value is exact, except for ties.
     pub is_exact: bool,
 }
 
-/// Maximum product of the sizes for an exact test, which then takes a tenth of a millisecond.
+/// Maximum product of the sample sizes for an exact test. At this size, the test takes about 0.1
+/// ms.
 const EXACT_MAX: u64 = 10_000;
 
-/// Compares two samples, given as (value, count) in order of value. An empty sample differs from
-/// none.
+/// Compares two samples, given as (value, count) in order of value. If a sample is empty, all
+/// distances are 0 and the p-value is 1.
 pub fn kolmogorov_smirnov(a: &[(u64, u64)], b: &[(u64, u64)]) -> KolmogorovSmirnov {
     let total = |of: &[(u64, u64)]| of.iter().map(|(_, count)| count).sum::<u64>();
     let (n, m) = (total(a), total(b));
@@ -77,9 +80,10 @@ pub fn kolmogorov_smirnov(a: &[(u64, u64)], b: &[(u64, u64)]) -> KolmogorovSmirn
     }
 }
 
-/// Returns the fraction of all orders of n and m values that lie at least this far apart somewhere,
-/// in units of 1 / (n m). The recursion computes the probability of having done so after i values
-/// of the one and j of the other, so even small results are exact to the last digits.
+/// Returns the fraction of all orders of n and m values in which the distribution functions are
+/// somewhere at least `distance` apart, in units of 1 / (n m). The recursion computes the
+/// probability that they did so within the first i values of one sample and j of the other. Even
+/// small results are therefore exact to the last digits.
 fn exact(n: usize, m: usize, distance: u128) -> f64 {
     let mut row = vec![0.0; m + 1];
     for i in 0..=n {

@@ -1,19 +1,20 @@
-//! Linear regression by least squares, with a ridge.
+//! Linear regression by least squares with a ridge penalty.
 
 /// Result of a linear regression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinearFit {
     /// Weight of each column.
     pub weights: Vec<f64>,
-    /// Standard errors of the weights, without the ridge's bias.
+    /// Standard errors of the weights. They ignore the bias that the ridge causes.
     pub errors: Vec<f64>,
     /// Sum of squared residuals.
     pub residual: f64,
 }
 
-/// Finds the weights w that minimise |y − Xw|² + `ridge` |w|², by Cholesky's decomposition of the
-/// normal equations. Returns `None` if there are no rows or columns, lengths differ, or the
-/// equations have no single solution (a ridge above 0 gives them one).
+/// Finds the weights w that minimise |y − Xw|² + `ridge` Σ sᵢ wᵢ², where sᵢ is the sum of squares
+/// of column i, but at least 1. Solves the normal equations by Cholesky's decomposition. Returns
+/// `None` if there are no rows or columns, if lengths differ, or if the equations have no unique
+/// solution. A sufficient ridge makes the solution unique.
 #[must_use]
 pub fn fit(rows: &[Vec<f64>], y: &[f64], ridge: f64) -> Option<LinearFit> {
     let width = rows.first()?.len();
@@ -34,7 +35,7 @@ pub fn fit(rows: &[Vec<f64>], y: &[f64], ridge: f64) -> Option<LinearFit> {
             }
         }
     }
-    // Scale the ridge to each column.
+    // Scale the ridge to the sum of squares of each column.
     for (i, row) in normal.iter_mut().enumerate() {
         row[i] += ridge * row[i].max(1.0);
     }

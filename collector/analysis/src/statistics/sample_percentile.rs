@@ -1,16 +1,17 @@
 //! Percentiles and medians of samples of values. For histograms, see
 //! [`Distribution`](crate::distribution).
 
-/// Returns the smallest of the ascending values that at least this fraction of them (0 to 1) does
-/// not exceed: the nearest rank. `None` without values.
+/// Returns a percentile by the nearest rank: the smallest value that at least the fraction `part`
+/// (0 to 1) of the values does not exceed. The values must be ascending. Returns `None` without
+/// values.
 pub fn percentile<T: Copy>(sorted: &[T], part: f64) -> Option<T> {
     // In floating point, 0.07 × 100 is a little more than 7.
     let rank = (part * sorted.len() as f64 - 1e-9).ceil() as usize;
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
 }
 
-/// Returns the median, the midpoint of the two middle values if their number is even. `None`
-/// without values.
+/// Returns the median; for an even number of values, the midpoint of the two middle values. Returns
+/// `None` without values.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);

@@ -1,4 +1,4 @@
-//! Tests if two shares differ (Fisher's exact test), and estimates their minimum difference.
+//! Tests whether two shares differ (Fisher's exact test), and estimates their minimum difference.
 
 use super::ln_gamma;
 
@@ -21,8 +21,8 @@ impl Share {
         }
     }
 
-    /// Returns Wilson's interval for the share that this is a sample of, at this many standard
-    /// deviations.
+    /// Returns Wilson's interval for the true share behind this sample. Its width corresponds to
+    /// the given number of standard deviations.
     fn interval(self, deviations: f64) -> (f64, f64) {
         if self.of == 0 {
             return (0.0, 1.0);
@@ -35,12 +35,11 @@ impl Share {
     }
 }
 
-/// Standard deviations of a 95 % interval.
+/// Half-width of a 95 % interval in standard deviations.
 const DEVIATIONS_95: f64 = 1.959_963_984_540_054;
 
-/// Returns the minimum difference of two shares at 95 % confidence: the lower end of Newcombe's
-/// interval for the difference of two proportions (method 10, 1998), the larger share minus the
-/// smaller one; 0 if they may be equal.
+/// Returns the minimum difference of two shares at 95 % confidence; 0 if they may be equal. It is
+/// the lower end of Newcombe's interval for the difference of two proportions (method 10, 1998).
 pub fn differ_by_at_least(one: Share, other: Share) -> f64 {
     let (high, low) = if one.value() >= other.value() {
         (one, other)
@@ -62,11 +61,11 @@ pub fn is_testable(one: Share, other: Share) -> bool {
     one.of > 0 && other.of > 0 && parts > 0 && parts < of
 }
 
-/// Returns the two-sided p-value of Fisher's exact test: the probability, if both are samples of
-/// one share, that they differ by as much or more (by tables that are at most as probable as this
-/// one). It assumes that requests are independent.
+/// Returns the two-sided p-value of Fisher's exact test. It is the probability of all tables that
+/// are at most as probable as this one, if both are samples of one share. The test assumes that
+/// requests are independent.
 ///
-/// The time follows some standard deviations of the parts, not their number.
+/// The time grows with the standard deviation of the parts, not with the parts themselves.
 pub fn fisher_two_sided(one: Share, other: Share) -> f64 {
     if !is_testable(one, other) {
         return 1.0;
@@ -86,8 +85,8 @@ pub fn fisher_two_sided(one: Share, other: Share) -> f64 {
         return 1.0;
     }
     let ln_seen = table.ln_probability(seen);
-    // Probabilities fall from the mode to either side, so the values on the far side that are at
-    // most as probable form a tail.
+    // Probabilities fall from the mode to both sides. The values beyond the mode that are at most
+    // as probable as the observed one therefore form a tail.
     let is_rarer = |x: u64| table.ln_probability(x) <= ln_seen + 1e-7;
     let near = table.tail(seen, seen > mode);
     let far = if seen > mode {
@@ -102,8 +101,8 @@ pub fn fisher_two_sided(one: Share, other: Share) -> f64 {
     (ln_seen.exp() * (near + far)).min(1.0)
 }
 
-/// Returns the least number in a range that satisfies a condition, which must hold for all numbers
-/// after it.
+/// Returns the least number in `from..=to` for which `holds` is true; `None` if there is none. The
+/// condition must also hold for all numbers after it.
 fn first(mut from: u64, to: u64, holds: impl Fn(u64) -> bool) -> Option<u64> {
     let mut above = to + 1;
     while from < above {
@@ -117,8 +116,8 @@ fn first(mut from: u64, to: u64, holds: impl Fn(u64) -> bool) -> Option<u64> {
     (from <= to).then_some(from)
 }
 
-/// Sizes of both samples, and the number of members with the property in both together. The number
-/// of those in the first sample is hypergeometric.
+/// Sizes of both samples, and the total number of members with the property. The number of such
+/// members in the first sample has a hypergeometric distribution.
 struct Table {
     n: u64,
     m: u64,
@@ -136,7 +135,8 @@ impl Table {
             - ln_choose(self.n + self.m, self.parts)
     }
 
-    /// Returns the sum of the probabilities from `x` on outwards, relative to that of `x`.
+    /// Returns the sum of the probabilities of `x` and all values beyond it, relative to the
+    /// probability of `x`. `upwards` gives the direction.
     fn tail(&self, x: u64, upwards: bool) -> f64 {
         let (n, m, parts) = (self.n as f64, self.m as f64, self.parts as f64);
         let (mut x, mut term, mut sum) = (x as f64, 1.0, 1.0);
@@ -147,7 +147,7 @@ impl Table {
             } else {
                 x * (rest + x) / ((n - x + 1.0) * (parts - x + 1.0))
             };
-            // At the range's end the next term is 0.
+            // At the end of the range, the next term is 0.
             if term <= sum * 1e-17 {
                 return sum;
             }

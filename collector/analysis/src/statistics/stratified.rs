@@ -1,28 +1,29 @@
 //! Exact permutation tests of two samples within strata.
 //!
-//! Under the null hypothesis, any choice of as many members of each stratum as are in the later
-//! sample is equally probable (Lehmann, Nonparametrics, 1975, §3.3). For few observations the
-//! probability is counted over all choices, which a normal approximation would overstate: five of
-//! 96 that all rank highest have a probability of 4e-8, not 2e-4.
+//! The later sample takes a given number of members from each stratum. Under the null hypothesis,
+//! all choices of so many members are equally probable (Lehmann, Nonparametrics, 1975, §3.3). For
+//! few observations, the probability is counted over all choices, because a normal approximation
+//! would overstate it. For example, if the five later ones of 96 members all rank highest, the
+//! probability is 3e-8, not 2e-4.
 
 use super::ln_gamma;
 
 /// Members of a stratum in a rank-sum test.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankStratum {
-    /// Twice the joint rank of each member, as a whole number. Tied members share their middle
-    /// rank.
+    /// Twice the joint rank of each member, which is a whole number even for ties. Tied members
+    /// share the mean of their ranks.
     pub doubled_ranks: Vec<u32>,
-    /// Number of members of the later sample.
+    /// Number of members that are in the later sample.
     pub later: usize,
 }
 
 /// Maximum number of additions; beyond it, the exact distribution of rank sums is not computed.
 const STEPS_MAX: usize = 8_000_000;
 
-/// Returns the two-sided probability that the later sample's rank sum lies as far from its mean as
-/// `doubled_sum`, twice the observed one. Returns `None` if counting all choices would take too
-/// long.
+/// Returns the two-sided probability that the later sample's rank sum lies at least as far from its
+/// mean as the observed sum. `doubled_sum` is twice the observed sum. Returns `None` if counting
+/// all choices would take too long.
 pub fn rank_sum_two_sided(strata: &[RankStratum], doubled_sum: u64) -> Option<f64> {
     let steps: usize = strata
         .iter()
@@ -52,7 +53,8 @@ pub fn rank_sum_two_sided(strata: &[RankStratum], doubled_sum: u64) -> Option<f6
     Some(both_tails(&all, mean, doubled_sum as f64))
 }
 
-/// Returns the probability of each doubled rank sum of a random choice.
+/// Returns the probability of each doubled rank sum, by its value, for a random choice of the later
+/// members.
 fn rank_sums(stratum: &RankStratum) -> Vec<f64> {
     let most = *stratum.doubled_ranks.iter().max().unwrap_or(&0) as usize * stratum.later;
     let mut ways = vec![vec![0.0f64; most + 1]; stratum.later + 1];
@@ -82,14 +84,14 @@ fn rank_sums(stratum: &RankStratum) -> Vec<f64> {
 pub struct ShareStratum {
     /// Number of members with the property.
     pub with: u64,
-    /// Number of members.
+    /// Total number of members.
     pub of: u64,
-    /// Number of members of the later sample.
+    /// Number of members that are in the later sample.
     pub later: u64,
 }
 
-/// Returns the two-sided probability that as many members of the later sample have the property as
-/// `seen`, or a number as far from the mean. Returns `None` if there are too many members to count.
+/// Returns the two-sided probability that the number of later members with the property lies at
+/// least as far from its mean as `seen`. Returns `None` if there are too many members to count.
 pub fn shares_two_sided(strata: &[ShareStratum], seen: u64) -> Option<f64> {
     let mut all = vec![1.0];
     let mut mean = 0.0;
@@ -110,7 +112,7 @@ pub fn shares_two_sided(strata: &[ShareStratum], seen: u64) -> Option<f64> {
     Some(both_tails(&all, mean, seen as f64))
 }
 
-/// Returns the probability that this number of the later members have the property.
+/// Returns the probability that exactly `with` of a stratum's later members have the property.
 fn hypergeometric(stratum: ShareStratum, with: u64) -> f64 {
     let others = stratum.of - stratum.with;
     if stratum.later - with > others {

@@ -1,4 +1,4 @@
-//! Tradeoffs and the worth of items, as the SDK records them.
+//! Reads the events in which the SDK records tradeoffs and the worth of items.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,30 +30,31 @@ pub const ATTRIBUTES: [&str; 15] = [
     "tradeoff_items.rows",
 ];
 
-/// One tradeoff, or one exploration.
+/// One decision at a point: a tradeoff, or an exploration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TradeoffInstance {
     /// Id of the request.
     pub trace: TraceId,
-    /// Start of the component, in nanoseconds since the Unix epoch.
+    /// Start of the component, in nanoseconds since the Unix epoch. The component is the first span
+    /// of the request in its process.
     pub start_ns: i64,
-    /// Duration of the component: the first span of the request in its process.
+    /// Duration of the component, in nanoseconds.
     pub latency_ns: u64,
-    /// The service that made it.
+    /// The service that made the tradeoff.
     pub service: Arc<str>,
     /// `omit`, `default` or `low_fidelity`.
     pub kind: Arc<str>,
-    /// True if it was decided before trying, and not forced by a timeout or an error.
+    /// True if the tradeoff was decided in advance; false if a timeout or an error forced it.
     pub is_proactive: bool,
-    /// Number of items.
+    /// Number of items that the point decided about.
     pub items: u64,
     /// Number of items left out.
     pub omitted: u64,
-    /// Number of items left out by class.
+    /// Number of items left out, by class.
     pub omitted_by: Vec<(Arc<str>, u64)>,
-    /// Requests per second at the point.
+    /// Requests per second at the point when it decided.
     pub requests_per_second: f64,
-    /// Version of the policy; 0 if there was none.
+    /// Version of the policy in use; 0 if there was no policy.
     pub policy: u64,
     /// True if the request's baggage asked for exploration.
     pub is_explored: bool,
@@ -74,7 +75,7 @@ impl TradeoffInstance {
     }
 }
 
-/// The value of a feature of an item.
+/// Value of one feature of an item.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FeatureValue {
     /// A value on a continuous scale.
@@ -83,45 +84,47 @@ pub enum FeatureValue {
     Text(Arc<str>),
 }
 
-/// Worth of the items of one whole answer, in the answer's order, best first.
+/// Worth of the items of one whole answer, in the answer's order: the best item first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// Id of the request.
     pub trace: TraceId,
-    /// Features of each item, with the cost of its absence alone.
+    /// Features of each item, with the loss that the absence of only this item would cause.
     pub rows: Vec<(Vec<FeatureValue>, f64)>,
 }
 
 /// Observations of one point.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PointObserved {
-    /// Names of the features.
+    /// Names of the features of an item.
     pub schema: Vec<Arc<str>>,
     /// Tradeoffs, in order of start.
     pub made: Vec<TradeoffInstance>,
     /// Whole answers, in order of trace id.
     pub answers: Vec<Answer>,
-    /// Number of answers dropped beyond 4,000; an even sample is kept.
+    /// Number of answers dropped because a point keeps at most 4,000. The kept answers are an even
+    /// sample.
     pub answers_left: u64,
-    /// Number of metered answers that are unsuitable for learning: their request gave data up, or
-    /// no record shows that it did not. The rest of a reduced answer is worth more than it is next
-    /// to the missing items.
+    /// Number of metered answers that are unsuitable for learning: the request gave up data, or no
+    /// record shows that it did not. In a reduced answer, the remaining items seem worth more than
+    /// in the whole answer.
     pub answers_reduced: u64,
 }
 
-/// Maximum number of answers kept for a point: those with the lowest hashes of trace ids, so that a
-/// merge keeps the same.
+/// Maximum number of answers kept for a point. The answers with the lowest hashes of trace ids are
+/// kept, so that merging parts keeps the same answers.
 const ANSWERS_MAX: usize = 4_000;
 
 impl PointObserved {
-    /// Iterates over the requests that explored, proactively.
+    /// Iterates over the proactive decisions of requests that explored.
     pub fn explored(&self) -> impl Iterator<Item = &TradeoffInstance> {
         self.made
             .iter()
             .filter(|made| made.is_explored && made.is_proactive)
     }
 
-    /// True if the point decides about calls, each made in full or not, and not about items.
+    /// Reports whether the point decides about calls, which are made in full or not, instead of
+    /// items.
     #[must_use]
     pub fn is_of_calls(&self) -> bool {
         self.made.iter().any(|made| &*made.kind != "omit")
@@ -149,14 +152,15 @@ impl PointObserved {
 pub struct TradeoffObservations {
     /// Points by name.
     pub points: BTreeMap<Arc<str>, PointObserved>,
-    /// Number of events with unreadable attributes.
+    /// Number of events left out because their attributes are missing or unreadable.
     pub malformed: u64,
-    /// Number of tradeoffs whose component a burst's edge cut.
+    /// Number of tradeoffs left out because the edge of a burst cut their component.
     pub cut: u64,
 }
 
 impl TradeoffObservations {
-    /// Sorts everything, so that the result does not depend on the order of reading.
+    /// Sorts the observations and limits the answers of each point, so that the result does not
+    /// depend on the order of reading.
     pub fn finish(&mut self) {
         for point in self.points.values_mut() {
             point.made.sort_by(|a, b| {
@@ -271,7 +275,7 @@ impl Pass<TraceRecords> for TradeoffObservations {
 /// Attributes of one event, by key.
 type Event<'a> = BTreeMap<&'a str, &'a String>;
 
-/// Returns the attributes of tradeoffs by the span that contains their event.
+/// Returns the attributes of tradeoff events, by the span that contains the event.
 fn owned(records: &TraceRecords) -> BTreeMap<u64, Vec<(&str, String)>> {
     let mut owned: BTreeMap<u64, Vec<(&str, String)>> = BTreeMap::new();
     for AttributeRecord { owner, key, value } in &records.attributes {
@@ -287,11 +291,11 @@ fn owned(records: &TraceRecords) -> BTreeMap<u64, Vec<(&str, String)>> {
     owned
 }
 
-/// Splits a span's attributes into events. They are stored one event after the other, and events of
-/// a name have the same keys: a repeated key begins the next event.
+/// Splits a span's attributes into events. The attributes are stored one event after the other, and
+/// events of the same name have the same keys. A repeated key therefore begins the next event.
 fn events<'a>(attributes: &'a [(&'a str, String)]) -> Vec<Event<'a>> {
     let mut done = Vec::new();
-    // One open event of each kind.
+    // One open event of each kind: tradeoffs, and worth of items.
     let mut open: [Event<'a>; 2] = [Event::new(), Event::new()];
     for (key, value) in attributes {
         let kind = usize::from(key.starts_with("tradeoff_items."));
@@ -304,8 +308,8 @@ fn events<'a>(attributes: &'a [(&'a str, String)]) -> Vec<Event<'a>> {
     done
 }
 
-/// Returns the points that a request decided about, if it gave nothing up anywhere: only then is
-/// its answer whole.
+/// Returns the points at which a request decided, if the request gave up nothing at any point.
+/// Returns no points otherwise, because the answer is then not whole.
 fn decided_in_full<'a>(events: &[(u64, Event<'a>)]) -> BTreeSet<&'a str> {
     let mut points = BTreeSet::new();
     for (_, event) in events {
@@ -323,11 +327,12 @@ fn decided_in_full<'a>(events: &[(u64, Event<'a>)]) -> BTreeSet<&'a str> {
     points
 }
 
-/// Returns the first span of the request in the process of this span.
+/// Returns the component of a span: the first span of the request in the same process. `None` if
+/// the span is not recorded.
 fn component(records: &TraceRecords, span: u64) -> Option<&SpanRecord> {
     let find = |id: u64| records.spans.iter().find(|span| span.span_id == id);
     let mut at = find(span)?;
-    // Parents form no cycle in stored records, but a bound costs nothing.
+    // Stored records have no cycles of parents, but a limit costs nothing.
     for _ in 0..records.spans.len() {
         let is_root =
             at.flags.contains(SpanFlags::LOCAL_ROOT) || at.flags.contains(SpanFlags::SERVER);
@@ -367,7 +372,7 @@ fn made(trace: TraceId, component: &SpanRecord, event: &Event<'_>) -> Option<Tra
     })
 }
 
-/// Names of features, and items with their losses.
+/// Names of the features, and the features and loss of each item.
 type Rows = (Vec<Arc<str>>, Vec<(Vec<FeatureValue>, f64)>);
 
 fn answer(event: &Event<'_>) -> Option<Rows> {

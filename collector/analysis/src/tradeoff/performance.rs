@@ -1,4 +1,4 @@
-//! Learns latency by load and tradeoff rate.
+//! Learns the model of latency by load and tradeoff rate.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,12 +15,13 @@ use crate::statistics::regression::{LinearFit, fit};
 pub struct PerformanceSettings {
     /// Quantile of latency to learn, 0 to 1.
     pub quantile: f64,
-    /// Minimum number of requests of one tradeoff rate at one load.
+    /// Minimum number of requests with one tradeoff rate at one load.
     pub requests_min: usize,
-    /// Maximum relative difference of loads that are grouped.
+    /// Maximum relative difference of loads in one group, 0 to 1. Differences up to one request per
+    /// second are always grouped.
     pub load_step: f64,
-    /// Significance level for differences in cost between items: below this p-value they count as
-    /// real.
+    /// Significance level: differences in cost between classes of items count as real below this
+    /// p-value.
     pub class_p_max: f64,
 }
 
@@ -35,13 +36,14 @@ impl Default for PerformanceSettings {
     }
 }
 
-/// Minimum difference of distinct tradeoff rates. Few items do not allow every share.
+/// Minimum difference between the tradeoff rates of two groups. With few items, not every rate is
+/// possible, so similar rates are grouped.
 const RATE_STEP: f64 = 0.02;
 
-/// Learns from the requests that explored.
+/// Learns the performance model of a point from the requests that explored it.
 ///
 /// # Errors
-/// Returns an error if there are none, or too few at any load.
+/// Returns an error if no request explored the point, or too few did so at every load.
 pub fn learn_performance(
     point: &PointObserved,
     settings: &PerformanceSettings,
@@ -72,16 +74,18 @@ pub fn learn_performance(
     Ok(model)
 }
 
-/// A load is measured over the last second. The load one second later shows if the measurement
-/// lagged.
+/// Time after a request, in nanoseconds, at which its load is checked again. A load is measured
+/// over the last second, so the load one second later shows whether the measurement lagged.
 const LATER_NS: std::ops::Range<i64> = 800_000_000..1_200_000_000;
-/// Factor of change within a second above which a load is in transition to another.
+/// Factor by which a steady load may change within a second. A load that changes more is in
+/// transition.
 const CHANGE_MAX: f64 = 1.5;
 
-/// Returns the requests with about the same load one second later. A request that none followed
-/// then counts as steady. While a load rises, requests already wait for others that are not in its
-/// measure yet: they would make low loads look slow. Several instances have each their own load,
-/// and one that continues is enough.
+/// Returns the requests whose load was about the same one second later. A request that no other
+/// request followed one second later counts as steady. While the load rises, requests already wait
+/// for others that the measured load does not include yet. They would make low loads look slow.
+/// Several instances of a service have different loads; one of them with about the same load is
+/// enough.
 fn steady<'a>(explored: &[&'a TradeoffInstance]) -> Vec<&'a TradeoffInstance> {
     let mut ordered = explored.to_vec();
     ordered.sort_by_key(|made| made.start_ns);
@@ -119,8 +123,8 @@ fn by_rate<'a>(explored: &[&'a TradeoffInstance]) -> Vec<Vec<&'a TradeoffInstanc
     groups
 }
 
-/// Groups requests of neighbouring loads, by ascending load. Groups of too few requests are left
-/// out.
+/// Groups requests of similar load, by ascending load. Groups with fewer than `requests_min`
+/// requests are left out.
 fn by_load<'a>(
     of_rate: &[&'a TradeoffInstance],
     settings: &PerformanceSettings,
@@ -144,8 +148,8 @@ fn by_load<'a>(
     bins
 }
 
-/// Returns the quantile of a bin, with half of its 95 % interval by order statistics (a binomial's
-/// normal approximation).
+/// Returns the quantile of a bin's latencies and half the width of its 95 % interval. The interval
+/// is made of order statistics, by the normal approximation of the binomial distribution.
 fn curve_point(bin: &[&TradeoffInstance], quantile: f64) -> CurvePoint {
     let mut latencies: Vec<u64> = bin.iter().map(|made| made.latency_ns).collect();
     latencies.sort_unstable();
@@ -165,9 +169,10 @@ fn curve_point(bin: &[&TradeoffInstance], quantile: f64) -> CurvePoint {
     }
 }
 
-/// Returns the classified feature with the relative costs of its classes, if a test shows that they
-/// differ. The test compares latency by the number of omitted items of each class with latency by
-/// their total number, within requests of one rate at one load (F test of nested regressions).
+/// Returns the first feature with the relative costs of its classes; `None` if no test shows that
+/// the costs differ. An F test of nested regressions compares two models of the latency of requests
+/// with one rate at one load. One uses the number of omitted items of each class, the other only
+/// their total number.
 fn class_costs(
     point: &PointObserved,
     explored: &[&TradeoffInstance],
@@ -220,9 +225,9 @@ fn class_costs(
     if freedom < 30.0 || !differ(&apart, &together, (width - 1) as f64, freedom, settings) {
         return None;
     }
-    // All requests of a bin leave out equally many items, so within bins only the differences
-    // between classes show. The average savings per item follow from comparing these bins with
-    // those that leave nothing out.
+    // Requests of a bin leave out about equally many items, so bins show only the differences
+    // between classes. Comparing these bins with bins that leave out nothing gives the average
+    // savings per item.
     let mean_saved_ns = mean_saved_ns(curves, &random)?;
     let frequency = |place: usize| rows_mean(&random, &classes, place);
     let weighted: f64 = apart
@@ -239,16 +244,16 @@ fn class_costs(
             .map_or(0.0, |weight| weight - weighted / all);
         ClassCost {
             class: class.to_string(),
-            // A class that seems to cost nothing gets the lowest cost that can be distinguished.
+            // A class that seems to cost nothing gets the lowest cost, 0.05.
             relative_cost: ((mean_saved_ns - deviation) / mean_saved_ns).max(0.05),
         }
     });
     Some((feature.to_string(), costs.collect()))
 }
 
-/// Returns the average savings of leaving an item out, in ns: latency at rate 0 minus that of
-/// requests at the same load. Returns `None` if no latency was measured at rate 0, or nothing is
-/// saved.
+/// Returns the average time that leaving out an item saves, in ns: the latency at rate 0 minus the
+/// latency of requests at the same load, per omitted item. Returns `None` if no latency was
+/// measured at rate 0, or nothing is saved.
 fn mean_saved_ns(curves: &[Curve], random: &[&TradeoffInstance]) -> Option<f64> {
     let full = curves
         .iter()

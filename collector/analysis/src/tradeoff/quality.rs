@@ -1,4 +1,4 @@
-//! Learns the cost of an item's absence by its provenance.
+//! Learns the loss that an item's absence causes, by the item's provenance.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::statistics::regression::fit;
 /// Options for learning a quality model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QualitySettings {
-    /// Interval of held-out answers: one in this many judges the model.
+    /// Inverse share of held-out answers: about one in this many (at least 2) judges the model.
     pub held_out_every: u64,
-    /// Maximum number of values of a discrete feature with weights of their own, the most frequent
-    /// ones. The others count as unknown.
+    /// Maximum number of values of a discrete feature that get a weight. The most frequent values
+    /// get one; the others count as unknown.
     pub values_max: usize,
 }
 
@@ -27,14 +27,15 @@ impl Default for QualitySettings {
     }
 }
 
-/// Regularisation, equivalent to a few rows in a hundred thousand.
+/// Ridge of the regression, relative to the sum of squares of each column.
 const RIDGE: f64 = 1e-4;
-/// Tradeoff rates that are judged. For calls, also 1, where none is made in full.
+/// Tradeoff rates at which the model is judged. Points that decide about calls are also judged at
+/// rate 1, at which no call is made in full.
 const JUDGED: [f64; 11] = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
 
-/// Learns from whole answers whose provenance is direct: each item of one is a data point of its
-/// own (§4.3.2). Also returns the number of answers it was learned from, and of those that judged
-/// it.
+/// Learns the quality model of a point from whole answers. Their provenance is direct, so each item
+/// is a data point of its own (§4.3.2). Returns the model, the number of answers that it was
+/// learned from, and the number of held-out answers that judged it.
 #[must_use]
 pub fn learn_quality(
     point: &PointObserved,
@@ -61,7 +62,8 @@ pub fn learn_quality(
     (model, learned.len(), held_out.len())
 }
 
-/// A column of the regression.
+/// A column of the regression: one value of a discrete feature, or a numeric feature. Features are
+/// given by their index in the schema.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Column {
     Value(usize, Arc<str>),
@@ -95,7 +97,8 @@ fn regress(schema: Vec<String>, answers: &[&Answer], settings: &QualitySettings)
             row
         })
         .collect();
-    // The values of a discrete feature replace the intercept; without one, add a column of ones.
+    // The values of a discrete feature replace the intercept. Without a discrete feature, add a
+    // column of ones.
     let is_discrete = columns
         .iter()
         .any(|column| matches!(column, Column::Value(..)));
@@ -167,8 +170,8 @@ fn columns(answers: &[&Answer], settings: &QualitySettings) -> Vec<Column> {
     columns
 }
 
-/// Returns the cost of a tradeoff rate for answers: by the model's choice, and at random. Losses
-/// add up.
+/// Returns the loss that a tradeoff rate causes in the answers, if the model chooses the omitted
+/// items and if chance does. Losses of the items of an answer add up.
 fn judge(model: &QualityModel, answers: &[&Answer], tradeoff_rate: f64) -> QualityDrop {
     let scorer = Scorer::new(model);
     let mut chooser = Chooser::new();
@@ -179,7 +182,7 @@ fn judge(model: &QualityModel, answers: &[&Answer], tradeoff_rate: f64) -> Quali
             .iter()
             .map(|(features, _)| scored(&scorer, features))
             .collect();
-        // Random losses, the same for every judge of these answers.
+        // These random losses are the same at every tradeoff rate.
         let random: Vec<f64> = (0..losses.len())
             .map(|place| f64::from(scatter(number as u64, place as u64)))
             .collect();
@@ -206,8 +209,8 @@ fn judge(model: &QualityModel, answers: &[&Answer], tradeoff_rate: f64) -> Quali
     }
 }
 
-/// Returns the cost for answers if this share of calls is not made in full. Each call is decided
-/// alone, regardless of its worth, so the model's choice is a random one.
+/// Returns the loss in the answers if this share of calls is not made in full. Each call is decided
+/// independently of its worth, so the model's choice equals a random choice.
 fn judge_calls(answers: &[&Answer], tradeoff_rate: f64) -> QualityDrop {
     let (mut with_drop, mut drop) = (0.0, 0.0);
     for answer in answers {

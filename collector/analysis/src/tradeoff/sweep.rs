@@ -1,4 +1,4 @@
-//! Load sweep: selects the request rates to measure, and the time to hold each.
+//! Load sweep: selects the request rates to measure, and decides how long to hold each.
 
 use crate::statistics::median;
 
@@ -7,18 +7,18 @@ use crate::statistics::median;
 pub struct SweepSettings {
     /// First request rate, per second.
     pub first_per_second: f64,
-    /// Factor by which the rate grows.
+    /// Factor by which the rate grows from level to level.
     pub factor: f64,
-    /// Latency in ns beyond which the sweep ends.
+    /// Median latency of a level, in ns, above which the sweep ends.
     pub limit_ns: f64,
-    /// Precision of a level's median: the level is settled when its 95 % interval is within this
-    /// share of it.
+    /// Precision of a level's median: half the width of its 95 % interval must be at most this
+    /// share of the median, 0 to 1.
     pub precision: f64,
     /// Maximum duration of a level in seconds, settled or not.
     pub seconds_max: f64,
 }
 
-/// Measurements of a level so far.
+/// Measurements so far at one request rate, the current level.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Level {
     /// Latencies in ns, in order of sending.
@@ -28,15 +28,15 @@ pub struct Level {
 }
 
 impl Level {
-    /// Returns the median latency in ns; 0 without any.
+    /// Returns the median latency in ns; 0 without latencies.
     #[must_use]
     pub fn median_ns(&self) -> f64 {
         median_of(&self.latencies_ns)
     }
 
-    /// True if the level has been held for long enough (§4.3.2: "the request rate is held until the
-    /// variance has settled"): its median has the requested precision, and the later half's median
-    /// is close to the earlier half's.
+    /// Reports whether the level has been held for long enough (§4.3.2: "the request rate is held
+    /// until the variance has settled"). Either `seconds_max` has passed, or the median has the
+    /// requested precision and the medians of both halves are close to each other.
     #[must_use]
     pub fn is_settled(&self, settings: &SweepSettings) -> bool {
         if self.seconds >= settings.seconds_max {
@@ -69,7 +69,7 @@ fn median_of(values_ns: &[u64]) -> f64 {
     median(values).unwrap_or_default()
 }
 
-/// State of a sweep.
+/// A load sweep and the rate that it has reached.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadSweep {
     settings: SweepSettings,
@@ -77,7 +77,7 @@ pub struct LoadSweep {
 }
 
 impl LoadSweep {
-    /// Starts a sweep at the lowest rate.
+    /// Starts a sweep at the first request rate.
     #[must_use]
     pub const fn new(settings: SweepSettings) -> Self {
         Self {
@@ -86,19 +86,20 @@ impl LoadSweep {
         }
     }
 
-    /// Options of the sweep.
+    /// Returns the options of the sweep.
     #[must_use]
     pub const fn settings(&self) -> &SweepSettings {
         &self.settings
     }
 
-    /// Returns the request rate to hold now; `None` once the limit was passed.
+    /// Returns the request rate to hold now, per second; `None` once the sweep has ended.
     #[must_use]
     pub const fn requests_per_second(&self) -> Option<f64> {
         self.next
     }
 
-    /// Completes a level: raises the rate, or ends the sweep.
+    /// Completes a level. Raises the rate, or ends the sweep if the level's median exceeded the
+    /// limit or no latency was measured.
     pub fn done(&mut self, level: &Level) {
         let is_beyond = level.latencies_ns.is_empty() || level.median_ns() > self.settings.limit_ns;
         self.next = self

@@ -1,19 +1,20 @@
-//! Separates exclusions due to a lock from chance: short segments may simply never have met.
+//! Separates segments that exclude each other because of a lock from segments that never overlapped
+//! by chance. Short segments may simply never have met.
 
 use super::sample::WaitingSample;
 use crate::label::SegmentId;
 use crate::segment::{Segment, interval_ns};
 use rustc_hash::FxHashMap;
 
-/// Minimum number of times that each segment of a pair must have closely followed the other.
+/// Minimum number of requests in which each segment of a pair must have closely followed the other.
 const CLOSE_MIN: usize = 12;
 
-/// Pairs that came close to each other in both orders so often that they would have overlapped if
-/// they could.
+/// Returns the pairs whose segments came close to each other, in both orders, so often that they
+/// would have overlapped if they could.
 ///
-/// For two unrelated segments, the distance between the starts has about the same density near an
-/// overlap as in it. If each followed the other within the sum of their lengths `CLOSE_MIN` times,
-/// overlaps would have occurred that often as well; no overlap at all has a probability below
+/// For two unrelated segments, the distance between their starts has about the same density near an
+/// overlap as inside one. If each followed the other within the sum of their lengths `CLOSE_MIN`
+/// times, about as many overlaps are expected. The probability of no overlap at all is then below
 /// e^-12.
 pub(super) fn contended(
     sample: &WaitingSample,

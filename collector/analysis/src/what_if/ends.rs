@@ -1,13 +1,13 @@
-//! Orders of the ends of segments.
+//! Orders segments by their ends, and records in which orders they end.
 
 use super::sample::WaitingSample;
 use crate::segment::{ElementId, Segment, SegmentedTrace, interval_ns};
 use std::cmp::Reverse;
 
-/// Maximum number of ends that are considered before an instant.
+/// Maximum number of ends before an instant that are considered.
 const LOOK_BACK: usize = 64;
 
-/// Set of labels: one bit each.
+/// Set of labels, one bit per label.
 pub(super) type LabelSet = Vec<u64>;
 
 pub(super) fn has(set: &[u64], label: usize) -> bool {
@@ -21,9 +21,10 @@ pub(super) fn put(set: &mut [u64], label: usize) {
     }
 }
 
-/// Sorts segments by end, so that everything that an end may depend on comes before it. Among ends
-/// at one instant, segments that began later come first, since they lie inside the others; segments
-/// without length come last, since they follow.
+/// Returns the indices of segments, sorted by end, so that every segment comes after the segments
+/// that its end may depend on. Of segments that end at the same instant, those that began later
+/// come first, since they lie inside the others. Segments of length zero come last, since they
+/// follow the others.
 pub(super) fn by_end(segments: &[Segment]) -> Vec<u32> {
     let mut by_end: Vec<u32> = (0..segments.len() as u32).collect();
     by_end.sort_unstable_by_key(|index| {
@@ -39,9 +40,11 @@ pub(super) fn by_end(segments: &[Segment]) -> Vec<u32> {
     by_end
 }
 
-/// Calls `visit` with each segment that took time and ended after the first instant, and not after
-/// the second, latest first, until it returns `false`. Also passes the time from the first instant
-/// to that end. All of these segments come before `index` in the order of ends.
+/// Calls `visit` with segments that ended in an interval, the latest first, until it returns
+/// `false`. The interval excludes its first instant and includes its second. `visit` also gets the
+/// time from the first instant to the segment's end. Segments of length zero, or with another
+/// element than segment `index`, are skipped. At `index`'s own end, only segments before it in the
+/// order of ends count.
 pub(super) fn for_each_end(
     trace: &SegmentedTrace,
     by_end: &[u32],
@@ -54,7 +57,8 @@ pub(super) fn for_each_end(
     let upto = by_end.partition_point(|at| segments[*at as usize].end_ns <= until_ns);
     let mut upto = &by_end[..upto];
     if waiting.end_ns == until_ns {
-        // Segments that end at the same instant and do not come before it are no candidates.
+        // Segments that end at the same instant are candidates only if they come before this
+        // segment.
         let own = upto.iter().rposition(|at| *at as usize == index);
         upto = own.map_or(upto, |own| &upto[..own]);
     }
@@ -75,7 +79,8 @@ pub(super) fn for_each_end(
     }
 }
 
-/// For each label, the labels that ended after it did, or after it started, in some request.
+/// For each label, the labels that ended after its end in some request, and those that ended after
+/// its start in some request.
 pub(super) struct Orders {
     pub(super) ends_after_end: Vec<LabelSet>,
     pub(super) ends_after_start: Vec<LabelSet>,
@@ -106,7 +111,7 @@ impl Orders {
         let (mut all, mut of_no_element) = (vec![0u64; words], vec![0u64; words]);
         let mut at = 0;
         for segment in by_end {
-            // Segments that certainly ended later than this one.
+            // Add the segments that certainly ended later than this one.
             while by_end.get(at).is_some_and(|other| {
                 let tolerance_ns = trace.tolerance_ns(other.end_clock, segment.end_clock);
                 other.end_ns > segment.end_ns.saturating_add_unsigned(tolerance_ns)

@@ -1,19 +1,22 @@
-//! Statistics of waiting: tests whether one instant follows another.
+//! Statistical tests of waiting: whether one instant follows another.
 
 /// Minimum number of requests for a test.
 pub(super) const POINTS_MIN: usize = 20;
-/// Maximum distance of a slope from 1, and maximum standard error of the slope.
+/// Maximum distance of a slope from 1. The next constant is the maximum standard error of the
+/// slope.
 const SLOPE_OFF_MAX: f64 = 0.1;
 const SLOPE_ERROR_MAX: f64 = 0.05;
-/// Minimum fraction of the variance in length that the wait must explain.
+/// Minimum fraction of the variance of y that x must explain.
 const EXPLAINED_MIN: f64 = 0.5;
 
-/// Fit of `y = x + gap`.
+/// Fit of `y = x + gap`. Both are times after one start: x of an event, and y of the end of a wait
+/// for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fit {
     /// Standard deviation of the gaps.
     pub(super) spread_ns: f64,
-    /// Median gap of the half with the greatest x: work before the gap has no influence there.
+    /// Median gap of the half of the points with the greatest x, where work before the event has no
+    /// influence.
     pub(super) usual_gap_ns: u64,
     /// Smallest x, at least 0.
     pub(super) least_ns: u64,
@@ -23,13 +26,13 @@ pub(super) struct Fit {
     mean_length_ns: f64,
 }
 
-/// Maximum ratio of the gaps' standard deviation to their mean. A gap is work or the way of a
-/// message, which vary by less than their length. The last of several unrelated ends leaves, by
-/// chance, a gap that varies by as much as its length.
+/// Maximum ratio of the gaps' standard deviation to their mean. A real gap is work or the transfer
+/// of a message, and these vary by less than their length. A gap after the last of several
+/// unrelated ends varies by about its length.
 const GAP_VARIES_MAX: f64 = 0.6;
 
 impl Fit {
-    /// Reports whether nothing else has a noticeable influence.
+    /// Reports whether only x has a noticeable influence on y.
     pub(super) fn is_exact(&self) -> bool {
         self.spread_ns < 0.01 * self.length_spread_ns
     }
@@ -41,7 +44,8 @@ impl Fit {
     }
 }
 
-/// Sums of squares and products around the means.
+/// Number, means, and sums of squares and products around the means, of points (x, y). `of_gap` is
+/// for y - x.
 struct Moments {
     count: f64,
     mean_x: f64,
@@ -77,7 +81,7 @@ impl Moments {
     }
 }
 
-/// Reports whether y certainly does not follow x, or by less than x.
+/// Reports whether y certainly grows by less than x does, or does not depend on x.
 pub(super) fn stays(points: &[(f64, f64)]) -> bool {
     let Moments {
         count,
@@ -91,8 +95,8 @@ pub(super) fn stays(points: &[(f64, f64)]) -> bool {
     slope + 2.0 * error < 1.0 - SLOPE_OFF_MAX
 }
 
-/// Tests whether y follows x: y grows by as much as x does, whatever x is. Returns `None` if it
-/// does not.
+/// Tests whether y follows x, i.e. grows by as much as x does. Returns `None` if it does not, or if
+/// there are too few points.
 pub(super) fn fit(points: &[(f64, f64)]) -> Option<Fit> {
     if points.len() < POINTS_MIN {
         return None;
@@ -109,7 +113,7 @@ pub(super) fn fit(points: &[(f64, f64)]) -> Option<Fit> {
     let spread_ns = (of_gap / count).sqrt();
     let length_spread_ns = (of_y / count).sqrt();
     if (of_x / count).sqrt() <= 1e-3 * mean_y {
-        // All requests are alike, so only ends at the same time can be recognised.
+        // All requests have nearly the same x, so only equal x and y can be recognised.
         let ends_together = (mean_y - mean_x).abs() <= 0.01 * mean_y && spread_ns <= 1e-3 * mean_y;
         if !ends_together {
             return None;
@@ -146,8 +150,8 @@ pub(super) fn fit(points: &[(f64, f64)]) -> Option<Fit> {
     })
 }
 
-/// Reports whether the last of the ends between 0 and y (the third value is their number) usually
-/// lies far closer to y than by chance.
+/// Reports whether x usually lies far closer to y than by chance. Each point has x, y, and the
+/// number of ends between 0 and y, of which x is the last.
 pub(super) fn is_close(points: &[(f64, f64, u32)]) -> bool {
     if points.len() < POINTS_MIN {
         return false;

@@ -1,10 +1,10 @@
-//! Hidden work: a task's own work between the end of one call and the moment it awaits another.
+//! Finds hidden work: a task's own work after the end of one call, before it awaits another call.
 //!
-//! A task that calls X and Y at once and awaits X first shows the work between both awaits as part
-//! of the stretch after X, if X ended last. If Y ended last, it hides that work behind Y. Among
-//! stretches that differ only in the call that ended last, the shortest is therefore the remaining
-//! work, and the excess of another stretch is work before it. The stretch begins its remainder when
-//! the last call has ended, each call with its own work after it.
+//! Suppose that a task calls X and Y at once, and awaits X first. If X ends last, the stretch after
+//! X includes the work between both awaits. If Y ends last, that work runs while Y still does, and
+//! no stretch shows it. Among stretches that differ only in the call that ended last, the shortest
+//! is therefore the remaining work. The excess of another stretch is work before the remaining
+//! work. The remaining work begins when every call, and the work that follows this call, has ended.
 
 use super::follows::{POINTS_MIN, fit, stays};
 use super::sample::WaitingSample;
@@ -13,28 +13,29 @@ use crate::segment::{SegmentedTrace, interval_ns};
 use crate::task_path;
 use rustc_hash::FxHashMap;
 
-/// Number of standard errors from which a difference of means counts.
+/// Minimum difference of two means, in standard errors, that counts.
 const ERRORS_MIN: f64 = 4.0;
 
-/// Calls that a stretch may follow.
+/// Calls that a stretch of own work waits for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Join {
-    /// Last segment of each call, and the task's own work after it, before it awaits the others, in
-    /// nanoseconds.
+    /// Last segment of each call, and the task's own work after this call before it awaits the
+    /// other calls, in nanoseconds.
     pub(super) calls: Vec<(SegmentId, u64)>,
 }
 
-/// Instances of one kind of stretch.
+/// Recorded instances of one kind of stretch.
 #[derive(Clone, Default)]
 struct StretchEnds {
-    /// Times from the end of the second-to-last call to the end of the last call, and to the end of
-    /// the stretch.
+    /// Two times of each instance, in nanoseconds, both from the end of the second-to-last call: to
+    /// the start of the stretch, where the last call ends, and to the end of the stretch.
     ends: Vec<(f64, f64)>,
 }
 
 impl StretchEnds {
-    /// Statistics of the half in which the last call ended latest after the second-to-last: work
-    /// after the latter has no influence there.
+    /// Returns the statistics of the half of the instances with the longest times between the last
+    /// two calls. Work after the second-to-last call has no influence there. Returns `None` for too
+    /// few instances.
     fn clear(mut self) -> Option<Clear> {
         self.ends.sort_unstable_by(|(a, _), (b, _)| b.total_cmp(a));
         self.ends.truncate(self.ends.len().div_ceil(2));
@@ -64,16 +65,16 @@ impl StretchEnds {
 
 /// Statistics of one kind of stretch.
 struct Clear {
-    /// True if stretches end later by as much as the last call does.
+    /// True if stretches end later by as much as the last call ends later.
     follows: bool,
-    /// True if they certainly do not.
+    /// True if stretches certainly end later by less than the last call does.
     stays: bool,
     mean_ns: f64,
     squared_error: f64,
 }
 
-/// Calls that each label's stretch joins; `None` unless there are several, followed by different
-/// work.
+/// Returns the calls that the stretch of each label waits for. The entry is `None` unless there are
+/// several calls, followed by different amounts of work.
 pub(super) fn joins(sample: &WaitingSample, labels: &Labels, known: usize) -> Vec<Option<Join>> {
     let mut joins = vec![None; known];
     let families = families(labels, known);
@@ -94,7 +95,7 @@ pub(super) fn joins(sample: &WaitingSample, labels: &Labels, known: usize) -> Ve
             let Some((family, at)) = of_label.get(segment.id.index()).copied().flatten() else {
                 continue;
             };
-            // Only if another call could have been last, too, the order of the calls matters.
+            // The order of the calls matters only if another call has ended before.
             let others = families[family]
                 .1
                 .iter()
@@ -117,7 +118,7 @@ pub(super) fn joins(sample: &WaitingSample, labels: &Labels, known: usize) -> Ve
             .zip(seen)
             .filter_map(|((label, call), seen)| Some((*label, *call, seen.clear()?)))
             .collect();
-        // A stretch that would have ended at the same time without the last call did not await it.
+        // A stretch whose end does not depend on the last call did not await that call.
         let is_join = told.iter().any(|(.., clear)| clear.follows)
             && !told.iter().any(|(.., clear)| clear.stays);
         let least = told
@@ -149,7 +150,8 @@ pub(super) fn joins(sample: &WaitingSample, labels: &Labels, known: usize) -> Ve
 
 type Family<'a> = ((&'a str, &'a str), Vec<(SegmentId, SegmentId)>);
 
-/// Stretches of one task with the same end, and the last segments of the calls that they follow.
+/// Returns families of stretches: stretches of one task with the same end event, each with the last
+/// segment of the call that it follows.
 fn families(labels: &Labels, known: usize) -> Vec<Family<'_>> {
     let mut last: FxHashMap<(&str, &str), SegmentId> = FxHashMap::default();
     for (id, label) in labels
@@ -186,7 +188,7 @@ fn families(labels: &Labels, known: usize) -> Vec<Family<'_>> {
     families
 }
 
-/// Instance of each label that ended last.
+/// Returns the index of the instance of each label that ended last.
 pub(super) fn last_of_labels(trace: &SegmentedTrace) -> FxHashMap<SegmentId, usize> {
     let mut ends: FxHashMap<SegmentId, usize> = FxHashMap::default();
     for (index, segment) in trace.segments.iter().enumerate() {

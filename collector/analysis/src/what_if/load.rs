@@ -1,9 +1,9 @@
-//! Stretches that take longer under load, although no queue was found that explains it.
+//! Finds stretches that take longer under load, although no queue that explains this was found.
 //!
-//! Shared processors, queues with an order of their own, and several servers behind one name look
-//! like this. The part of such a stretch that is due to others is estimated by a straight line
-//! through its lengths, over the number of concurrent visits. After a change that part may be gone,
-//! or be larger than before: it bounds the expectation.
+//! Causes are shared processors, queues that are not first-come, first-served, or several servers
+//! behind one name. A straight line through the lengths, over the number of concurrent visits,
+//! estimates the part of a stretch that is due to other visits. After a change, that part may be
+//! zero or larger than before, so it gives bounds for the prediction.
 
 use super::queue::{Visit, WaitPlace};
 use crate::label::SegmentId;
@@ -15,22 +15,23 @@ use std::sync::Arc;
 
 /// Minimum number of visits for an estimate.
 const VISITS_MIN: usize = 50;
-/// Number of standard errors from which a stretch depends on load.
+/// Minimum slope, in standard errors, of a stretch that depends on load.
 const ERRORS_MIN: f64 = 4.0;
 /// Factor by which the line may underestimate the share that is due to load.
 const SHARE_UNSURE: f64 = 1.5;
 /// Maximum utilization considered possible.
 const BUSY_MAX: f64 = 0.98;
 
-/// Part of stretches that is due to load, by label, with the visited service.
+/// Share of each label's stretches that is due to load, 0 to 1, with the visited service.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Load {
     shares: FxHashMap<SegmentId, (f64, Arc<str>)>,
 }
 
 impl Load {
-    /// Evaluates the visits of one operation, in any order: the approach of each visit, and its own
-    /// segments, which `own` returns.
+    /// Evaluates the visits of one operation, in any order: the time before each visit starts, and
+    /// the visit's own segments. `own` returns the indices of these segments, and `segment` the
+    /// segment with an index.
     pub(super) fn observe<'a>(
         &mut self,
         service: &Arc<str>,
@@ -74,12 +75,13 @@ impl Load {
         }
     }
 
-    /// Removes labels whose waits are known.
+    /// Removes labels whose waits are already explained.
     pub(super) fn leave_out(&mut self, labels: &FxHashSet<SegmentId>) {
         self.shares.retain(|id, _| !labels.contains(id));
     }
 
-    /// Labels that load on one of these services lengthens, with the part due to load.
+    /// Returns the labels whose stretches load on one of these services lengthens, each with the
+    /// share due to load.
     pub(super) fn of_services<'a>(
         &'a self,
         services: &'a FxHashSet<&str>,
@@ -93,15 +95,16 @@ impl Load {
     }
 }
 
-/// Minimum and maximum length of a stretch with this share of load, after visits change by this
-/// factor; `changed` returns the new length of work.
+/// Returns the minimum and maximum new length of a stretch, in nanoseconds. `share` of the stretch
+/// is due to load, the length of visits changes by `factor`, and `changed` returns the new length
+/// of work.
 pub(super) fn bounds(ns: u64, share: f64, factor: f64, changed: impl Fn(u64) -> u64) -> (u64, u64) {
     let by_load_ns = ns as f64 * share;
     let (work_ns, kept_ns) = (changed(ns - by_load_ns as u64), changed(ns));
     if factor <= 1.0 {
         return (work_ns.min(kept_ns), kept_ns.max(work_ns));
     }
-    // Grows like waits for a single server, twice.
+    // At most, the part grows twice as much as waits for a single server.
     let grown_ns = by_load_ns * 2.0 * growth(share, factor);
     (
         kept_ns,
@@ -109,15 +112,15 @@ pub(super) fn bounds(ns: u64, share: f64, factor: f64, changed: impl Fn(u64) -> 
     )
 }
 
-/// Factor by which waits grow for a server with utilization `busy`, if its work takes longer by
-/// `factor`.
+/// Returns the factor by which waits for a server with utilization `busy` grow if the length of its
+/// work changes by `factor`.
 fn growth(busy: f64, factor: f64) -> f64 {
     let busy = busy.min(BUSY_MAX / factor);
     factor * factor * (1.0 - busy) / (1.0 - factor * busy)
 }
 
-/// Part of the lengths (second) that a line attributes to the others (first); `None` unless there
-/// certainly is one.
+/// Returns the share of the lengths that a line attributes to concurrent visits; `None` unless it
+/// is significant. Each point has the number of concurrent visits and the length.
 fn share(points: &[(f64, f64)]) -> Option<f64> {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;

@@ -1,17 +1,17 @@
-//! Queues that requests share: limited numbers of workers, connections and locks for all requests.
+//! Queues that requests share, for a limited number of workers, connections or locks.
 //!
-//! One request does not show that it waits for another, but many requests together do. Two kinds of
-//! queues are recognised:
+//! One request does not show that it waits for another request, but many requests together do. Two
+//! kinds of queues are recognised:
 //!
-//! * **A visit begins when a place is free.** No more than `k` visits ever ran at once, although
-//!   more requests came while `k` ran than chance explains, and visits began the moment another one
-//!   ended.
-//! * **A visit begins when it is asked for**, and waits inside. It can continue once all but
-//!   `k - 1` of the earlier visits have ended. It never ends before that, and ends later the later
-//!   that is; its work afterwards is as long as that of visits that did not wait.
+//! * **A visit begins when a place is free.** No more than `k` visits ever ran at once, although so
+//!   many came that this is not chance. Visits began at the moment when another visit ended.
+//! * **A visit begins when it is requested**, and waits inside. Its turn comes once all but `k - 1`
+//!   of the earlier visits have ended. It almost never ends before its turn. If its turn comes
+//!   later, it ends later by as much. Its work after its turn is as long as the work of visits that
+//!   did not wait.
 //!
-//! Both assume first-come, first-served order. Requests that were not recorded hold places as well:
-//! if some of them are missing, neither kind is found.
+//! Both kinds assume first-come, first-served order. Requests that were not recorded also occupy
+//! places, so neither kind is found if such requests exist.
 
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -19,22 +19,23 @@ use std::collections::BinaryHeap;
 
 /// Minimum number of waits that prove a queue.
 const WAITS_MIN: usize = 20;
-/// Minimum expected number of visits that would have begun while all places were taken, if there
-/// had been more places.
+/// Minimum number of visits that would be expected to begin while all places were taken, if there
+/// were more places.
 const TURNED_AWAY_MIN: f64 = 12.0;
-/// Minimum ratio of handovers of a place to those expected by chance.
+/// Minimum ratio of the number of handovers of a place to the number expected by chance.
 const OVER_CHANCE_MIN: f64 = 4.0;
-/// Maximum time of a handover, as a fraction of the mean visit and in nanoseconds.
+/// Maximum time of a handover, as a fraction of the mean visit. The next constant is its maximum in
+/// nanoseconds.
 const HANDOVER_SHARE: f64 = 0.05;
 const HANDOVER_MAX_NS: f64 = 200_000.0;
 /// Maximum number of places of a queue in which visits wait inside.
 const PLACES_MAX: usize = 32;
-/// Inverse of the fraction of visits that may end before their turn.
+/// At most one in this many visits may end before its turn.
 const EARLY_ONE_IN: usize = 500;
-/// Number of times that the arrivals at a queue are redrawn.
+/// Number of times that every arrival at a queue is redrawn.
 const SWEEPS: usize = 8;
 
-/// Place of a visit's wait.
+/// Position of a visit's wait relative to the visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum WaitPlace {
     /// At the end of the segment that leads to the visit.
@@ -45,26 +46,28 @@ pub(super) enum WaitPlace {
     Start,
 }
 
-/// A request's use of a resource that others may use as well.
+/// A request's use of a resource that other requests may also use.
 #[derive(Clone, Debug)]
 pub(super) struct Visit {
     /// Request, as an index into the sample.
     pub(super) request: usize,
-    /// Task of the span.
+    /// Number of the task of the visit's span.
     pub(super) task: u32,
     pub(super) place: WaitPlace,
-    /// Segment that `place` refers to.
+    /// Index of the segment that `place` refers to.
     pub(super) segment: usize,
-    /// First and last segment of the visit.
+    /// Index of the first segment of the visit; `last` is the index of its last segment.
     pub(super) first: usize,
     pub(super) last: usize,
-    /// True if the first segment belongs to the visit's span, and not to a span below.
+    /// True if the first segment belongs to the visit's span; false if it belongs to a span below
+    /// it.
     pub(super) has_own_first: bool,
-    /// Earliest instant at which its turn can have been requested.
+    /// Earliest instant at which the visit can have requested its turn, nanoseconds since the Unix
+    /// epoch.
     pub(super) asked_ns: i64,
     pub(super) start_ns: i64,
     pub(super) end_ns: i64,
-    /// Time that it waited for its turn, in nanoseconds.
+    /// Time that the visit waited for its turn, in nanoseconds.
     pub(super) wait_ns: u64,
 }
 
@@ -73,13 +76,13 @@ impl Visit {
         (self.start_ns, self.request, self.segment)
     }
 
-    /// Time to reach the queue, and to wait there.
+    /// Returns the time to reach the queue plus the wait there, in nanoseconds.
     fn approach_ns(&self) -> u64 {
         self.start_ns.abs_diff(self.asked_ns)
     }
 }
 
-/// A queue with its visits, in order of their starts.
+/// A queue with its visits, in order of start.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     pub(super) places: usize,
@@ -102,7 +105,8 @@ impl Queue {
         let handover_ns = (mean_ns * HANDOVER_SHARE).min(HANDOVER_MAX_NS);
         let mut running: BinaryHeap<Reverse<i64>> = BinaryHeap::new();
         let (mut full_ns, mut releases) = (0.0, 0usize);
-        // For each visit, the time at which the place that it took over was released.
+        // For each visit, the time at which the place that it took over was released; `None` if it
+        // took over none.
         let mut taken_over = vec![None; visits.len()];
         for (visit, taken_over) in visits.iter().zip(&mut taken_over) {
             while let Some(Reverse(end_ns)) = running.peek().copied()
@@ -144,13 +148,14 @@ impl Queue {
         Some(queue)
     }
 
-    /// Total length of its visits.
+    /// Returns the total length of the queue's visits, in nanoseconds.
     pub(super) fn total_ns(&self) -> u64 {
         let lengths = self.visits.iter().map(|v| v.end_ns.abs_diff(v.start_ns));
         lengths.fold(0, u64::saturating_add)
     }
 
-    /// Reports whether visits of the other queue wait inside those of this one.
+    /// Reports whether at least `WAITS_MIN` visits of the other queue wait inside visits of this
+    /// queue.
     pub(super) fn encloses(&self, other: &Queue) -> bool {
         let mut of_request: FxHashMap<usize, Vec<&Visit>> = FxHashMap::default();
         for visit in &self.visits {
@@ -172,9 +177,10 @@ impl Queue {
             >= WAITS_MIN
     }
 
-    /// Divides the time before visits that waited into the approach to the queue, which is as long
-    /// as that of visits that did not wait, and the wait. A visit reached the queue between the
-    /// visits served before and after it: each arrival is redrawn, given the others, several times.
+    /// Divides the time before each visit that waited into the approach to the queue and the wait.
+    /// Approaches are drawn from those of visits that did not wait. A visit reached the queue
+    /// between the visits that were served before and after it. Each arrival is therefore redrawn
+    /// several times, between its neighbours.
     fn part_approaches(&mut self, taken_over: &[Option<i64>]) {
         let mut ways: Vec<u64> = self
             .visits
@@ -238,8 +244,7 @@ impl Queue {
             })
         };
         let least = (1..=PLACES_MAX).find(never_early)?;
-        // If all visits take equally long, none overtakes another one, however many places there
-        // are.
+        // If all visits take equally long, none overtakes another, however many places there are.
         let most = most_at_once(&visits).min(PLACES_MAX);
         (least..=most).find_map(|places| Queue::waiting_inside(&visits, places))
     }
@@ -263,8 +268,9 @@ impl Queue {
         queue.follows().then_some(queue)
     }
 
-    /// True if visits end later by as much as their turn is later, and their work afterwards is as
-    /// long as that of visits that did not wait.
+    /// Reports whether the visits behave as in a queue. They must end later by as much as their
+    /// turn comes later, and their work after the turn must be as long as that of visits that did
+    /// not wait.
     fn follows(&self) -> bool {
         let (mut waited, mut others) = (Vec::new(), Vec::new());
         for visit in &self.visits {
@@ -292,8 +298,8 @@ impl Queue {
             .map(|(wait, work)| (wait - wait_ns) * (work - work_ns))
             .sum::<f64>()
             / count;
-        // The work afterwards must not get shorter with longer waits: the slope is 0, and certainly
-        // not -1.
+        // The work after the turn must not depend on the wait: the slope is close to 0, and
+        // certainly not -1.
         let slope = both / wait_variance;
         let slope_error = (work_variance / wait_variance / count).sqrt();
         let error = (work_variance / count + usual_variance / usual_count).sqrt();
@@ -303,7 +309,7 @@ impl Queue {
     }
 }
 
-/// Maximum number of visits that ran at once.
+/// Returns the maximum number of visits that ran at once. The visits must be in order of start.
 fn most_at_once(visits: &[Visit]) -> usize {
     let mut running: BinaryHeap<Reverse<i64>> = BinaryHeap::new();
     let mut most = 0;
@@ -323,7 +329,7 @@ fn most_at_once(visits: &[Visit]) -> usize {
 /// Places of a queue that serves visits in order of arrival.
 pub(super) struct Turns {
     places: usize,
-    /// Times at which the places become free.
+    /// Times at which the occupied places become free.
     free_ns: BinaryHeap<Reverse<i64>>,
 }
 
@@ -335,7 +341,8 @@ impl Turns {
         }
     }
 
-    /// Wait of a visit that arrives at `at_ns`, after all earlier visits.
+    /// Returns the wait of a visit that arrives at `at_ns`, in nanoseconds. All earlier visits must
+    /// have taken their places.
     pub(super) fn wait_ns(&self, at_ns: i64) -> u64 {
         match self.free_ns.peek() {
             Some(Reverse(free_ns)) if self.free_ns.len() == self.places && *free_ns > at_ns => {
@@ -345,7 +352,7 @@ impl Turns {
         }
     }
 
-    /// Takes the place that becomes free first, until `until_ns`.
+    /// Occupies the place that becomes free first, until `until_ns`.
     pub(super) fn take(&mut self, until_ns: i64) {
         self.free_ns.push(Reverse(until_ns));
         if self.free_ns.len() > self.places {

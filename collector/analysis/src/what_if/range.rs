@@ -1,37 +1,37 @@
-//! Uncertainty of a predicted change: by chance, since other requests would have come, and by what
-//! the recorded requests leave open.
+//! Uncertainty of a predicted change. It includes chance, because other requests may come, and the
+//! facts that the recorded requests do not show.
 
 use crate::distribution::Distribution;
 use crate::record::TraceId;
 use std::collections::BTreeMap;
 
-/// Maximum number of requests in the estimate of chance; of more, those with the lowest hashes are
-/// kept.
+/// Maximum number of requests in the estimate of chance. Of more requests, those with the lowest
+/// hashes of trace ids are kept.
 const REQUESTS_MAX: usize = 1 << 14;
-/// Number of blocks of requests, consecutive in time, that are resampled: requests of one moment
-/// are alike.
+/// Number of blocks that are resampled. A block has requests that are consecutive in time, because
+/// requests of one moment resemble each other.
 const BLOCKS: usize = 128;
 const REPLICATES: usize = 300;
-/// Fraction of replicates outside a range, at either end.
+/// Fraction of replicates beyond each end of a range.
 const TAIL: f64 = 0.025;
-/// Quantile of the normal distribution for this tail.
+/// Quantile of the normal distribution for the tail [`TAIL`].
 const NORMAL: f64 = 1.96;
 /// Relative rounding error of stored latencies: three significant digits.
 const ROUNDED: f64 = 1e-3;
 
-/// Statistics of latency with ranges: the mean (`None`), and quantiles.
+/// Statistics of latency for which ranges are computed: the mean (`None`), and quantiles.
 pub const STATISTICS: [Option<f64>; 4] = [None, Some(0.50), Some(0.95), Some(0.99)];
 
-/// Expectation for one statistic of the latency, in nanoseconds.
+/// Expected range of one statistic of the latency, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExpectedChange {
-    /// Minimum and maximum difference that the change makes.
+    /// Minimum and maximum difference that the change makes; negative if the latency falls.
     pub change_ns: (f64, f64),
-    /// Minimum and maximum value if as many other requests come after the change.
+    /// Minimum and maximum value of the statistic if as many new requests come after the change.
     pub after_ns: (f64, f64),
 }
 
-/// Latencies of one request.
+/// Start of one request, and its recorded and replayed latency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct RequestLatencies {
     start_ns: i64,
@@ -43,16 +43,16 @@ struct RequestLatencies {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReplaySample {
     kept: BTreeMap<(u64, TraceId), RequestLatencies>,
-    /// Minimum and maximum latency that the model allows for each request.
+    /// Least latency of each request that the model allows; `most` has the greatest.
     least: Distribution,
     most: Distribution,
-    /// True if any request may become faster; likewise, slower.
+    /// True if the model allows any request to become faster. The next field is for slower.
     may_be_faster: bool,
     may_be_slower: bool,
 }
 
 impl ReplaySample {
-    /// Adds a request.
+    /// Adds a request, given by its id, start, recorded latency and replayed latency.
     pub fn observe(
         &mut self,
         (id, start_ns): (TraceId, i64),
@@ -89,7 +89,8 @@ impl ReplaySample {
         }
     }
 
-    /// Expectation for each of [`STATISTICS`], given all latencies before and after.
+    /// Returns the expected range of each of [`STATISTICS`]. `before` and `after` have the
+    /// latencies of all requests.
     pub fn expected(&self, before: &Distribution, after: &Distribution) -> [ExpectedChange; 4] {
         let of = |distribution: &Distribution, statistic: Option<f64>| match statistic {
             None => distribution.mean_ns(),
@@ -100,7 +101,7 @@ impl ReplaySample {
         STATISTICS.map(|statistic| {
             let chance = &chance[at.next().unwrap_or(0)];
             let [before_ns, after_ns] = [before, after].map(|all| of(all, statistic));
-            // Rounding must not exclude the prediction itself.
+            // The rounding of latencies must not exclude the prediction from its range.
             let rounded_ns = statistic.map_or(0.0, |_| ROUNDED * (before_ns + after_ns));
             let least_ns = of(&self.least, statistic).min(after_ns);
             let most_ns = of(&self.most, statistic).max(after_ns);
@@ -111,7 +112,7 @@ impl ReplaySample {
             );
             let again_ns = NORMAL * std::f64::consts::SQRT_2 * chance.after_error_ns;
             ExpectedChange {
-                // If no request becomes slower, no other request would either.
+                // If no request can become faster (or slower), new requests cannot either.
                 change_ns: (
                     if self.may_be_faster {
                         change_ns.0
@@ -132,7 +133,8 @@ impl ReplaySample {
         })
     }
 
-    /// Block bootstrap: resamples requests in blocks of neighbours in time.
+    /// Estimates the chance errors by a block bootstrap, which resamples blocks of requests that
+    /// are neighbours in time.
     fn chance(&self) -> [Chance; 4] {
         let mut requests: Vec<RequestLatencies> = self.kept.values().copied().collect();
         requests.sort_by_key(|request| request.start_ns);
@@ -168,12 +170,12 @@ impl ReplaySample {
     }
 }
 
-/// Chance error of one statistic.
+/// Chance errors of one statistic, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Chance {
-    /// Lower and upper end of the error of its change.
+    /// Lower and upper end of the error of the statistic's change.
     change_ns: (f64, f64),
-    /// Standard error of its value after the change.
+    /// Standard error of the statistic's value after the change.
     after_error_ns: f64,
 }
 
@@ -191,7 +193,8 @@ impl Chance {
     }
 }
 
-/// Statistics of ordered values, each repeated as often as `times` gives.
+/// Returns the [`STATISTICS`] of values in ascending order. Each value comes with an index, and
+/// counts `times[index]` times.
 fn statistics(ordered: &[(u64, u32)], times: &[u32]) -> [f64; 4] {
     let total: u64 = times.iter().map(|times| u64::from(*times)).sum();
     let mut found = [0.0; 4];

@@ -1,4 +1,4 @@
-//! Replay of one request with other lengths of work.
+//! Replays one request with other lengths of work.
 
 use super::ends::{by_end, for_each_end, has};
 use super::join::{Join, last_of_labels};
@@ -9,29 +9,30 @@ use crate::segment::{Segment, SegmentedTrace, interval_ns};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 
-/// New lengths of a request's own work in a replay.
+/// New lengths of a request's stretches of work and waiting in a replay, in nanoseconds.
 pub(super) trait Lengths {
-    /// New length of a segment's own work, which forms one stretch.
+    /// Returns the new length of segment `index`'s own work, which was `ns` long.
     fn work_ns(&self, index: usize, ns: u64) -> u64;
-    /// New length of the time before a segment that belongs to no segment, or to its parent.
+    /// Returns the new length of the wait before segment `index`, which was `ns` long.
     fn wait_ns(&self, index: usize, ns: u64) -> u64;
-    /// Fraction of the time that may be work or waiting that counts as work: 0 to 1.
+    /// Returns the fraction, 0 to 1, that counts as work, of time that may be work or waiting.
     fn unknown_as_work(&self) -> f64;
-    /// True if segments that always end at one instant are assumed to wait for that instant.
+    /// Reports whether segments that always end at the same time after the request's start are
+    /// assumed to wait for that time.
     fn waits_if_undecided(&self) -> bool {
         false
     }
 }
 
-/// Time at which a waiting stretch was released, and the segment that released it; `None` for a
-/// timer.
+/// Recorded time at which a waiting stretch was released, and the index of the segment whose end
+/// released it. The index is `None` for a timer.
 struct WaitRelease {
     at_ns: i64,
     by: Option<usize>,
 }
 
-/// Maximum number of rounds of a replay, until the order of segments that exclude each other no
-/// longer changes.
+/// Maximum number of rounds of a replay. Rounds repeat until the order of segments that exclude
+/// each other no longer changes.
 const ROUNDS_MAX: usize = 16;
 
 struct Replay<'a, L> {
@@ -44,23 +45,25 @@ struct Replay<'a, L> {
     last: FxHashMap<SegmentId, usize>,
 }
 
-/// Two segments that exclude each other.
+/// Two segments of a trace that exclude each other, in their recorded order.
 struct Rival {
     first: usize,
     second: usize,
-    /// True if the segment that came first was also ready first, so that another order is possible.
+    /// True if the first segment was also ready first. In a replay, the segment that is ready first
+    /// then goes first.
     in_turn: bool,
 }
 
 /// Result of one round.
 struct Round {
-    /// End of each segment, after the request's start.
+    /// End of each segment, in nanoseconds after the request's start.
     ends: Vec<u64>,
-    /// Earliest possible start of each segment without its rivals.
+    /// Time at which each segment could start without its rivals, in nanoseconds after the
+    /// request's start.
     ready: Vec<u64>,
 }
 
-/// Returns the request's new latency.
+/// Returns the request's new latency, in nanoseconds.
 pub(super) fn replay(
     waiting: &Waits,
     trace: &SegmentedTrace,
@@ -68,8 +71,8 @@ pub(super) fn replay(
     lengths: &impl Lengths,
 ) -> u64 {
     let ends = ends(waiting, trace, lengths);
-    // A segment that ended after the answer came before nothing that the caller waited for; neither
-    // do others of its label.
+    // The caller did not wait for a segment that ended after the answer, nor for other segments of
+    // a label for which this ever happened.
     let is_inside = |(index, _): &(usize, u64)| {
         let shown = waiting.shown.get(trace.segments[*index].id.index());
         !path.segments[*index].after_answer && !shown.is_some_and(|shown| shown.outlasts)
@@ -85,7 +88,7 @@ pub(super) fn replay(
     }
 }
 
-/// Returns the new end of each segment, after the request's start.
+/// Returns the new end of each segment, in nanoseconds after the request's start.
 pub(super) fn ends(waiting: &Waits, trace: &SegmentedTrace, lengths: &impl Lengths) -> Vec<u64> {
     let by_end = by_end(&trace.segments);
     let predecessors = Predecessors::of(trace, &waiting.relations);
@@ -121,7 +124,7 @@ pub(super) fn ends(waiting: &Waits, trace: &SegmentedTrace, lengths: &impl Lengt
     round.ends
 }
 
-/// Pairs of segments of a trace that exclude each other.
+/// Returns the pairs of segments of a trace that exclude each other.
 fn rivals(waiting: &Waits, trace: &SegmentedTrace, predecessors: &Predecessors<'_>) -> Vec<Rival> {
     let mut of_label: FxHashMap<SegmentId, Vec<usize>> = FxHashMap::default();
     let has_rivals = |id: SegmentId| {
@@ -173,7 +176,7 @@ fn rivals(waiting: &Waits, trace: &SegmentedTrace, predecessors: &Predecessors<'
 impl<L: Lengths> Replay<'_, L> {
     fn round(&self, predecessors: &Predecessors<'_>, before: Option<&Round>) -> Round {
         let segments = &self.trace.segments;
-        // Latest end of the rivals before each segment: as recorded, and in the last round.
+        // Latest end of the rivals that go before each segment: as recorded, and in the last round.
         let mut held_ns = vec![
             (i64::MIN, 0);
             if self.rivals.is_empty() {
@@ -220,8 +223,8 @@ impl<L: Lengths> Replay<'_, L> {
         }
     }
 
-    /// Returns the end of a segment, after the request's start: `ready` is the end of the last of
-    /// its predecessors, as recorded and in the replay.
+    /// Returns the end of a segment, in nanoseconds after the request's start. The second argument
+    /// is the end of the last predecessor, as recorded and in the replay.
     fn end_ns(&self, index: usize, (ready_ns, new_ready_ns): (i64, u64), ends: &[u64]) -> u64 {
         let segment = &self.trace.segments[index];
         let start_ns = self.start_ns(index, (ready_ns, new_ready_ns), ends);
@@ -261,7 +264,7 @@ impl<L: Lengths> Replay<'_, L> {
                     }
                 };
                 let gap_ns = interval_ns(at_ns, segment.end_ns);
-                // An added time counts once, for the work after the wait.
+                // Added time counts once, for the work after the wait.
                 let new_gap_ns = self.lengths.work_ns(index, gap_ns);
                 let work_ns = self
                     .lengths
@@ -274,7 +277,8 @@ impl<L: Lengths> Replay<'_, L> {
                     .max(self.last_end_ns(wait, index, by, ends))
                     .saturating_add(new_gap_ns)
             }
-            // The segment had what it needs before it started; that may come too late now.
+            // The awaited event occurred before the segment started. In the replay, it may occur
+            // later.
             None => match self.released(wait, index, (i64::MIN, segment.start_ns)) {
                 Some(WaitRelease { by: Some(by), .. })
                     if !matches!(wait.releaser, Releaser::Next) =>
@@ -312,8 +316,8 @@ impl<L: Lengths> Replay<'_, L> {
         new_ready_ns.saturating_add(self.lengths.wait_ns(index, wait_ns))
     }
 
-    /// Latest end, in the replay, of the segments that are waited for; `by` is the last one as
-    /// recorded.
+    /// Returns the latest end, in the replay, of the segments that segment `index` waits for. `by`
+    /// is the last of them as recorded.
     fn last_end_ns(&self, wait: &Wait, index: usize, by: usize, ends: &[u64]) -> u64 {
         let mut last_ns = ends[by];
         if let Releaser::Segments(labels) = &wait.releaser {
@@ -334,15 +338,15 @@ impl<L: Lengths> Replay<'_, L> {
         last_ns
     }
 
-    /// End of a stretch that continues once the last of several calls has ended, each with its own
-    /// work after it.
+    /// Returns the end of a stretch that continues once several calls, each with its own work after
+    /// it, have all ended.
     fn joined_ns(&self, join: &Join, index: usize, start_ns: u64, ends: &[u64]) -> u64 {
         let segment = &self.trace.segments[index];
         let calls = || {
             join.calls.iter().filter_map(|(call, before_ns)| {
                 let at = *self.last.get(call)?;
                 let end_ns = self.trace.segments[at].end_ns;
-                // The work before was no longer than the time available.
+                // The work after the call took at most the time up to the segment's end.
                 (end_ns <= segment.start_ns)
                     .then(|| (at, (*before_ns).min(interval_ns(end_ns, segment.end_ns))))
             })
@@ -354,7 +358,7 @@ impl<L: Lengths> Replay<'_, L> {
             ready_ns.unwrap_or(i64::MIN).max(segment.start_ns),
             segment.end_ns,
         );
-        // An added time counts once, for the remainder.
+        // Added time counts once, for the remaining work.
         let new_rest_ns = self.lengths.work_ns(index, rest_ns);
         let new_ready_ns = calls().map(|(at, before_ns)| {
             let new_before_ns = self
@@ -372,7 +376,8 @@ impl<L: Lengths> Replay<'_, L> {
         interval_ns(self.trace.start_ns, at_ns)
     }
 
-    /// Release of a stretch that lasted from the first instant to the second.
+    /// Returns the release of a stretch, given by its start and end; `None` if no segment released
+    /// it.
     fn released(&self, wait: &Wait, index: usize, stretch: (i64, i64)) -> Option<WaitRelease> {
         if wait.releaser == Releaser::Timer {
             return Some(WaitRelease {

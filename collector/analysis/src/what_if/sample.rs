@@ -8,24 +8,24 @@ use rustc_hash::FxHasher;
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
-/// Maximum number of requests kept.
+/// Maximum number of requests in a sample.
 pub const SAMPLE_TRACES_MAX: usize = 1 << 14;
 /// Number of requests, evenly spread, from which waits inside a request are learned.
 const SPREAD_TRACES: usize = 1 << 10;
-/// Maximum number of segments kept, over all requests: 12 MiB.
+/// Maximum number of segments in a sample, over all requests. They take 12 MiB.
 const SEGMENTS_MAX: usize = 1 << 18;
 /// Maximum number of segments of a request; larger requests are left out.
 const TRACE_SEGMENTS_MAX: usize = 1 << 12;
 
-/// Binary logarithm of the length of a time slice, 2³² ns. All requests of a slice are kept, or the
-/// first ones, or none.
+/// Binary logarithm of the length of a time slice in ns, i.e. about 4.3 s. All requests of a slice
+/// are kept, or only the first ones, or none.
 const SLICE_BITS: u32 = 32;
 
 /// Sort key: a slice's hash, the request's start, and its id.
 type Key = (u64, i64, TraceId);
 
-/// A request, and the process of each of its segments, by number; empty if the processes are
-/// unknown.
+/// A request, and a number for the process of each of its segments. The numbers are empty if the
+/// processes are unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SampledTrace {
     pub(super) trace: SegmentedTrace,
@@ -33,15 +33,15 @@ pub(super) struct SampledTrace {
 }
 
 impl SampledTrace {
-    /// Process of a segment.
+    /// Returns the number of a segment's process; 0 if it is unknown.
     pub(super) fn process(&self, index: usize) -> u32 {
         self.processes.get(index).copied().unwrap_or(0)
     }
 }
 
-/// Requests of the time slices with the lowest hashes: the same sample in whatever order and parts
-/// the requests come. A slice is complete from its beginning on, so that it shows which requests
-/// wait for others.
+/// Requests of the time slices with the lowest hashes. The sample does not depend on the order of
+/// requests, nor on the parts that are merged. A slice is complete from its beginning up to a
+/// certain request, so it shows which requests wait for others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WaitingSample {
     kept: BTreeMap<Key, SampledTrace>,
@@ -59,7 +59,7 @@ impl Pass<TraceView<'_>> for WaitingSample {
 }
 
 impl WaitingSample {
-    /// Adds one request, whose segments are of unknown processes.
+    /// Adds one request without the processes of its segments.
     pub fn observe(&mut self, trace: &SegmentedTrace) {
         self.take_if_kept(trace, Vec::new);
     }
@@ -90,17 +90,17 @@ impl WaitingSample {
             .for_each(|(key, trace)| self.take(key, trace));
     }
 
-    /// Requests, slice by slice.
+    /// Iterates over the requests, slice by slice.
     pub fn traces(&self) -> impl Iterator<Item = &SegmentedTrace> {
         self.sampled().map(|sampled| &sampled.trace)
     }
 
-    /// Requests with their processes, slice by slice.
+    /// Iterates over the requests with their processes, slice by slice.
     pub(super) fn sampled(&self) -> impl Iterator<Item = &SampledTrace> {
         self.kept.values()
     }
 
-    /// Some of the requests, from all slices.
+    /// Iterates over at most [`SPREAD_TRACES`] of the requests, evenly spread over all slices.
     pub(super) fn spread(&self) -> impl Iterator<Item = &SegmentedTrace> {
         let step = self.kept.len().div_ceil(SPREAD_TRACES).max(1);
         self.traces().step_by(step)
@@ -128,7 +128,8 @@ fn hash(slice: i64) -> u64 {
     mix(slice as u64)
 }
 
-/// Process of each segment: a hash of its span's host and process.
+/// Returns a number for the process of each segment: a hash of its span's host and process, or 0 if
+/// the span is unknown.
 fn processes(seen: &TraceView<'_>) -> Vec<u32> {
     let outline = Segmenter::default().outline(seen.records);
     let owners = owners(seen.records, &outline, &seen.trace.segments, seen.labels);

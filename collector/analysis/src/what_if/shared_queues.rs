@@ -1,4 +1,4 @@
-//! Queues that requests share, and the waits in them after a change.
+//! Finds queues that requests share, and computes the waits in them after a change.
 
 use super::load::Load;
 use super::queue::{Queue, Turns, Visit, WaitPlace};
@@ -12,12 +12,12 @@ use crate::segment::SegmentedTrace;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 
-/// Maximum number of rounds until waits are settled; each round carries a change from one queue on
+/// Maximum number of rounds until waits are settled. Each round propagates a change from one queue
 /// to the next.
 const ROUNDS_MAX: usize = 24;
 /// Relative change of waits below which they are settled.
 const SETTLED: f64 = 1e-3;
-/// Maximum relative error of the sum of a queue's waits when nothing is changed.
+/// Maximum relative error of the sum of a queue's waits in a replay without changes.
 const UNEXPLAINED_MAX: f64 = 0.1;
 
 /// Queues found in a sample of consecutive requests.
@@ -26,11 +26,11 @@ pub(super) struct SharedQueues {
     /// Requests that visit a queue.
     traces: Vec<SegmentedTrace>,
     queues: Vec<Queue>,
-    /// Waits that a replay of all requests yields when nothing is changed.
+    /// Waits that a replay of all requests yields without changes.
     unchanged: ChangedWaits,
 }
 
-/// A wait in a queue: as recorded, and as it is now.
+/// A wait in a queue, with its recorded and its present length in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueWait {
     segment: usize,
@@ -43,12 +43,12 @@ pub(crate) struct QueueWait {
 #[derive(Clone, Debug, Default)]
 pub struct ChangedWaits {
     of_trace: FxHashMap<TraceId, Vec<QueueWait>>,
-    /// Lengths of stretches for requests outside the sample, by label and place: as recorded and
-    /// after the change, both in ascending order.
+    /// Lengths of the sampled stretches, by label and place of the wait: as recorded and after the
+    /// change, both in ascending order. They serve requests outside the sample.
     of_label: FxHashMap<(SegmentId, WaitPlace), (Vec<u64>, Vec<u64>)>,
 }
 
-/// Recorded lengths, except for waits in shared queues.
+/// Recorded lengths, except for these waits in shared queues.
 struct UnchangedLengths(Vec<QueueWait>);
 
 impl Lengths for UnchangedLengths {
@@ -66,7 +66,7 @@ impl Lengths for UnchangedLengths {
 }
 
 impl SharedQueues {
-    /// Finds queues, and the stretches that depend on load without one.
+    /// Finds queues, and stretches that depend on load without a queue.
     pub(super) fn find(
         sample: &WaitingSample,
         waiting: &Waits,
@@ -104,8 +104,8 @@ impl SharedQueues {
                 None => found.extend(alone),
             }
         }
-        // A queue inside visits is the innermost one, and encloses no visits that are known to
-        // wait.
+        // Queues in which visits wait inside: the shortest visits come first. A queue is left out
+        // if its visits enclose visits that are known to wait.
         let inner = of_spans.values().map(|visits| visits.all.clone());
         let inner = of_stretches.into_values().chain(inner);
         let mut inner: Vec<Queue> = inner.filter_map(Queue::inside_visits).collect();
@@ -132,7 +132,7 @@ impl SharedQueues {
         (queues, load)
     }
 
-    /// Removes queues that do not reproduce the recorded waits when nothing is changed.
+    /// Removes queues for which a replay without changes does not reproduce the recorded waits.
     fn that_explain(mut self, waiting: &Waits) -> SharedQueues {
         while !self.queues.is_empty() {
             let unchanged = self.changed(waiting, |_, waits| UnchangedLengths(waits));
@@ -158,7 +158,7 @@ impl SharedQueues {
         self
     }
 
-    /// Keeps the requests that visit a queue.
+    /// Creates a set of queues with copies of the requests that visit them.
     fn of(traces: &[&SegmentedTrace], mut queues: Vec<Queue>) -> SharedQueues {
         let mut kept: Vec<Option<usize>> = vec![None; traces.len()];
         let mut own = Vec::new();
@@ -179,7 +179,7 @@ impl SharedQueues {
         self.queues.len()
     }
 
-    /// Labels with a wait, and the place of the wait.
+    /// Iterates over the labels of segments with a wait, and the place of each wait.
     pub(super) fn waits(&self) -> impl Iterator<Item = (SegmentId, WaitPlace)> + '_ {
         self.queues
             .iter()
@@ -190,7 +190,8 @@ impl SharedQueues {
             })
     }
 
-    /// Replays all requests together, until waits are settled.
+    /// Replays all requests together until the waits are settled, and returns the waits. `lengths`
+    /// returns the lengths of a request's stretches, given its waits.
     pub(super) fn changed<'a, L: Lengths>(
         &'a self,
         waiting: &Waits,
@@ -255,7 +256,8 @@ impl SharedQueues {
                 break;
             }
         }
-        // A wait that the change leaves alone keeps its recorded length, not that of the replay.
+        // A wait that the change does not affect keeps its recorded length instead of the replayed
+        // one.
         for (trace, waits) in self.traces.iter().zip(&mut waits) {
             let unchanged = self.unchanged.of_trace(trace.id).unwrap_or(&[]);
             for (wait, unchanged) in waits.iter_mut().zip(unchanged) {
@@ -298,7 +300,8 @@ impl SharedQueues {
 }
 
 impl QueueWait {
-    /// Times at which the visit reaches the queue and ends, after the request's start.
+    /// Returns the times at which the visit reaches the queue and ends, in nanoseconds after the
+    /// request's start.
     fn arrival_and_end_ns(
         &self,
         trace: &SegmentedTrace,
@@ -316,7 +319,7 @@ impl QueueWait {
         (at_ns, ends[visit.last])
     }
 
-    /// The wait with its recorded length.
+    /// Returns the wait with its recorded length.
     pub(super) fn kept(self) -> QueueWait {
         QueueWait {
             is_ns: self.was_ns,
@@ -324,8 +327,8 @@ impl QueueWait {
         }
     }
 
-    /// New length of a stretch that contains this wait; `of_rest` returns the new length of the
-    /// remainder.
+    /// Returns the new length of a stretch that contains this wait and was `ns` long. `of_rest`
+    /// returns the new length of the rest of the stretch.
     pub(super) fn stretched(&self, ns: u64, of_rest: impl Fn(u64) -> u64) -> u64 {
         of_rest(ns.saturating_sub(self.was_ns)).saturating_add(self.is_ns)
     }
@@ -336,8 +339,8 @@ impl ChangedWaits {
         self.of_trace.get(&id).map(Vec::as_slice)
     }
 
-    /// New length of a stretch of a request outside the sample: it keeps its rank among those in
-    /// the sample.
+    /// Returns the new length of a stretch of a request outside the sample; `None` if its label has
+    /// no wait. The stretch keeps its rank among the stretches in the sample.
     pub(super) fn of_label(&self, id: SegmentId, ns: u64) -> Option<u64> {
         let (was, is) = [WaitPlace::End, WaitPlace::Start]
             .into_iter()
@@ -351,7 +354,8 @@ impl ChangedWaits {
     }
 }
 
-/// Wait of a segment, among the waits of one request.
+/// Returns the wait of a segment among the waits of one request; `None` if it has none. `is_before`
+/// selects a wait before the segment instead of inside it.
 pub(super) fn wait_of(waits: &[QueueWait], segment: usize, is_before: bool) -> Option<&QueueWait> {
     waits
         .iter()

@@ -1,10 +1,10 @@
-//! Lengths and ends of the segments of each label.
+//! Measures the lengths and ends of the segments of each label.
 
 use super::follows::POINTS_MIN;
 use super::sample::WaitingSample;
 use crate::segment::interval_ns;
 
-/// Maximum relative difference between equal ends.
+/// Maximum standard deviation of ends that count as equal, relative to their mean.
 const SAME_END: f64 = 1e-3;
 
 /// Statistics of a label's segments.
@@ -12,10 +12,11 @@ const SAME_END: f64 = 1e-3;
 pub(super) struct LabelTimes {
     pub(super) count: u32,
     pub(super) mean_ns: f64,
-    /// True if they always end at the same time after the request's start: then work and waiting
-    /// are indistinguishable.
+    /// True if the segments always end at the same time after the request's start. Work and waiting
+    /// are then indistinguishable.
     pub(super) undecided: bool,
-    /// True if one ended after its request's answer, which therefore waits for none of them.
+    /// True if any of the segments ended after its request's answer. Answers then do not wait for
+    /// this label.
     pub(super) outlasts: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Visits of requests: each span is a visit to its operation, and each stretch of a span's own time
-//! may be a visit to something that was not recorded.
+//! Finds the visits of requests. Each span is a visit to its operation. Each stretch of a span's
+//! own time may be a visit to a resource that was not recorded.
 
 use super::queue::{Visit, WaitPlace};
 use super::sample::{SampledTrace, WaitingSample};
@@ -13,17 +13,18 @@ use std::sync::Arc;
 
 /// Tasks and operations of the spans, derived from labels.
 pub(super) struct Spans {
-    /// Part of each label.
+    /// Task, kind and position of each label, by the label's number.
     parts: Vec<Part>,
-    /// Tasks by number.
+    /// Tasks, by number.
     tasks: Vec<Task>,
-    /// Service of each operation.
+    /// Service of each operation, by the operation's number.
     services: Vec<Arc<str>>,
 }
 
 struct Part {
     task: u32,
-    /// Kind: equal for segments of one operation between the same events.
+    /// Number of the kind: segments of one operation between the same two events have the same
+    /// kind.
     kind: u32,
     is_first: bool,
     is_last: bool,
@@ -34,21 +35,21 @@ struct Task {
     parent: Option<u32>,
     depth: usize,
     operation: u32,
-    /// True if another service called.
+    /// True if the task above belongs to another service.
     enters_service: bool,
 }
 
-/// Visits to one operation in one process, or to what its own stretches of one kind wait for.
+/// Visits to one operation in one process.
 #[derive(Default)]
 pub(super) struct Visits {
     pub(super) all: Vec<Visit>,
-    /// True if every visit came from another service.
+    /// True if a span of another service caused every visit.
     pub(super) enter_service: bool,
-    /// True if any visit came from outside, so that the time of its arrival is unknown.
+    /// True if any visit is a root span. The time at which its request was sent is unknown.
     pub(super) is_root: bool,
 }
 
-/// Visits of a sample.
+/// Visits of all requests of a sample.
 #[derive(Default)]
 pub(super) struct AllVisits {
     /// Visits by operation and process.
@@ -57,13 +58,13 @@ pub(super) struct AllVisits {
     pub(super) of_stretches: BTreeMap<(u32, u32), Vec<Visit>>,
 }
 
-/// One span of one request.
+/// First and last segment of one span of a request, by index; `None` if unknown.
 #[derive(Clone, Copy)]
 struct Span {
     first: Option<usize>,
     last: Option<usize>,
     has_own_first: bool,
-    /// True if no other span of the request shares its name and place.
+    /// True if no other span of the request shares the span's task.
     is_clear: bool,
 }
 
@@ -93,7 +94,7 @@ impl Spans {
         spans
     }
 
-    /// Number of a task; numbers the tasks above it as well.
+    /// Returns the number of a task. Numbers the task, and the tasks above it, if they are new.
     fn task(
         &mut self,
         path: &str,
@@ -139,7 +140,7 @@ impl Spans {
         self.parts.get(id.index())
     }
 
-    /// Segments of a visit that belong to its own span.
+    /// Returns the indices of the segments of a visit that belong to the visit's own span.
     pub(super) fn own(&self, sampled: &SampledTrace, visit: &Visit) -> Vec<usize> {
         let task = |at: usize| self.part(sampled, at).map(|part| part.task);
         let is_own = |at: &usize| task(*at) == Some(visit.task);
@@ -239,8 +240,9 @@ impl Spans {
         }
     }
 
-    /// Spans of a request by task. A span without time of its own before its first child, or after
-    /// its last, begins or ends with that child.
+    /// Returns the spans of a request, by task. A span that has no own time before its first child
+    /// begins with that child. Likewise, a span that has no own time after its last child ends with
+    /// that child.
     fn spans_of(&self, sampled: &SampledTrace) -> BTreeMap<u32, Span> {
         let segments = &sampled.trace.segments;
         let unseen = Span {

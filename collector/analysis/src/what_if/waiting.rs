@@ -1,4 +1,4 @@
-//! Waits of requests: for parts of their own, and in queues that all requests share.
+//! Waits of requests: for segments of the same request, and in queues that all requests share.
 
 use super::load::Load;
 use super::sample::WaitingSample;
@@ -9,19 +9,20 @@ use crate::label::{Labels, SegmentId, SegmentLabel};
 use crate::model::Relations;
 use std::sync::Arc;
 
-/// Waits of the requests of one model.
+/// Waits that were learned from the requests of one model.
 #[derive(Clone, Debug)]
 pub struct WaitModel {
-    /// Waits for parts of the same request.
+    /// Waits for segments of the same request.
     pub(super) own: Waits,
     /// Waits for resources that other requests hold.
     queues: Arc<SharedQueues>,
-    /// Lengths that depend on load, and not on a queue that was found.
+    /// Stretches whose length depends on load, although no queue that explains this was found.
     pub(super) load: Load,
 }
 
 impl WaitModel {
-    /// Creates waits from the relations alone: a replay keeps all lengths.
+    /// Creates a model without known waits, from the relations alone. A replay then keeps the
+    /// lengths of all unchanged segments.
     pub fn unknown(relations: &Relations) -> WaitModel {
         WaitModel {
             own: Waits::unknown(relations),
@@ -30,8 +31,8 @@ impl WaitModel {
         }
     }
 
-    /// Learns from a sample of requests, which must be cut with the labels that the relations refer
-    /// to.
+    /// Learns waits from a sample of requests. The sample must be cut with the labels that the
+    /// relations refer to.
     pub fn learn(sample: &WaitingSample, relations: &Relations, labels: &Labels) -> WaitModel {
         let mut own = Waits::learn(sample, relations, labels);
         let (queues, load) = SharedQueues::find(sample, &own, labels);
@@ -46,7 +47,8 @@ impl WaitModel {
         }
     }
 
-    /// Waits in shared queues after a change of segments.
+    /// Returns the waits in shared queues after a change of segments. `change` returns the change
+    /// of each label, or `None`.
     pub fn changed_queues(
         &self,
         labels: &Labels,
@@ -70,12 +72,13 @@ impl WaitModel {
             })
     }
 
-    /// Number of queues that requests share.
+    /// Returns the number of shared queues found.
     pub fn shared_queues(&self) -> usize {
         self.queues.len()
     }
 
-    /// Numbers of labels whose segments were found to wait: inside, and before they start.
+    /// Returns two numbers of labels: those whose segments wait inside, and those whose segments
+    /// wait before they start.
     pub fn found(&self) -> (usize, usize) {
         let count = |waits: &[Option<_>]| waits.iter().flatten().count();
         (count(&self.own.ends), count(&self.own.starts))

@@ -1,23 +1,22 @@
-//! Stretches of a request that wait, and the events that end them. Waits are learned from many
-//! requests, so that a replay does not keep the length of a stretch that only waited.
+//! Learns which stretches of requests wait, and which events end the waits. A replay then does not
+//! keep the length of a stretch that only waited.
 //!
-//! Work takes its own time; a wait ends when something else does. Consider a segment that lasts `y`
-//! from its start on, while something else ended `x` after that start. Differences between requests
-//! separate the two cases: if the segment waited, each nanosecond by which the other came later
-//! made it longer by one (slope 1 of `y` over `x`); if it worked, `y` does not depend on `x`. The
-//! same holds for the time before a segment, counted from the latest end among its predecessors. A
-//! stretch may wait for:
+//! Work takes its own time, but a wait ends when an awaited event occurs. Suppose that a segment
+//! lasts `y`, and another segment ends `x` after its start. Many requests together show whether the
+//! first segment waits for the other. If it waits, each nanosecond of `x` makes `y` longer by one
+//! nanosecond (slope 1). If it works, `y` does not depend on `x`. The same test applies to the time
+//! before a segment, counted from the latest end of its predecessors. A stretch may wait for:
 //!
-//! * segments that in no request ended later than this one did (of several, the one that ends
-//!   last);
-//! * the last end before it, as places in a pool are released, if that end is far closer than by
-//!   chance;
+//! * segments that ended later than the stretch in no request; of several, for the last to end;
+//! * the last end of any segment before the stretch's own end, if that end is far closer than by
+//!   chance, as when a place in a pool is released;
 //! * a timer: a fixed time after the request's start.
 //!
-//! In addition, relations that only show when a segment occurs are removed: a span has time of its
-//! own between two children only in requests in which no third child runs meanwhile, so the third
-//! always seems to come first. If it does not come before the child that this time leads to, it
-//! does not come before that time either, as happens-before is transitive.
+//! In addition, relations are removed that only reflect in which requests a segment occurs. A span
+//! has own time between two children only in requests in which no third child runs meanwhile. The
+//! third child therefore always seems to end before this own time. If the third child does not end
+//! before the child that follows the own time, the relation is false, because happens-before is
+//! transitive.
 
 use super::contention::contended;
 use super::ends::{LabelSet, Orders, by_end, for_each_end, has, put};
@@ -33,34 +32,37 @@ use crate::segment::{SegmentedTrace, interval_ns};
 use crate::task_path;
 use rustc_hash::FxHashMap;
 
-/// Inverse of the fraction of requests in which a segment must be the last of those that are waited
-/// for.
+/// Inverse of the minimum fraction of requests in which a label must be the last of the awaited
+/// ones.
 const OFTEN_ENOUGH: usize = 100;
-/// Number of requests from which no segment always ends before another one by chance.
+/// Number of requests in which no segment ends before another every time by chance.
 const SURE_POINTS: usize = 100;
-/// Maximum number of exclusions of a label; a label with more keeps its order in a replay.
+/// Maximum number of labels that may exclude a label. A label with more keeps its recorded order in
+/// a replay.
 const RIVALS_MAX: usize = 16;
 
-/// The event that ends a stretch of waiting.
+/// Event that ends a wait.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Releaser {
-    /// The last of these segments.
+    /// The last end of segments with these labels.
     Segments(LabelSet),
-    /// The last end before it, of any segment.
+    /// The last end of any segment before the stretch's own end.
     Next,
-    /// A timer, counted from the request's start.
+    /// A timer that expires at a fixed time after the request's start.
     Timer,
 }
 
-/// The end of a stretch that waits.
+/// A learned wait at the end of a stretch.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wait {
     pub(super) releaser: Releaser,
-    /// Median time from the release to the end of the stretch.
+    /// Median time from the releasing event to the end of the stretch, in nanoseconds.
     pub(super) usual_gap_ns: u64,
-    /// Shortest wait: work before it took no longer.
+    /// Shortest time from the start of the stretch to the releasing event, in nanoseconds. Work
+    /// before the wait took no longer.
     pub(super) least_ns: u64,
-    /// Mean time that a segment works before it waits inside, if requests show it.
+    /// Mean time that a segment works before it waits, in nanoseconds; `None` if requests do not
+    /// show it.
     pub(super) work_before_ns: Option<u64>,
 }
 
@@ -68,23 +70,25 @@ pub(super) struct Wait {
 #[derive(Clone, Debug)]
 pub(super) struct Waits {
     pub(super) relations: Relations,
-    /// Wait at the end of each label's segments.
+    /// Wait at the end of each label's segments; `None` if they do not wait.
     pub(super) ends: Vec<Option<Wait>>,
-    /// Wait before each label's segments.
+    /// Wait before each label's segments; `None` if there is none.
     pub(super) starts: Vec<Option<Wait>>,
-    /// For the label of a span's first segment, the label of its parent's own time that leads to
-    /// it.
+    /// For the label of a span's first segment, the label of the parent's own time that leads to
+    /// the span. For own time that a child may hide, its own label. `None` for other labels.
     pub(super) leads: Vec<Option<SegmentId>>,
-    /// Calls that each label follows.
+    /// Calls that each label's segments wait for; `None` unless they join several calls.
     pub(super) joins: Vec<Option<Join>>,
-    /// Labels that exclude each label, and may come first where they came second.
+    /// Labels that exclude each label because of a lock. In a replay, their order may differ from
+    /// the recorded one.
     pub(super) rivals: Vec<Vec<SegmentId>>,
-    /// Statistics of each label's lengths.
+    /// Statistics of the lengths and ends of each label's segments.
     pub(super) shown: Vec<LabelTimes>,
 }
 
 impl Waits {
-    /// Creates waits from the relations alone: a replay keeps all lengths.
+    /// Creates an empty set of waits, from the relations alone. A replay then keeps the lengths of
+    /// all unchanged segments.
     pub(super) fn unknown(relations: &Relations) -> Waits {
         let nothing = vec![None; relations.labels()];
         let (ends, starts, leads) = (nothing.clone(), nothing, vec![None; relations.labels()]);
@@ -99,8 +103,8 @@ impl Waits {
         }
     }
 
-    /// Learns from a sample of requests, which must be cut with the labels that the relations refer
-    /// to.
+    /// Learns waits from a sample of requests. The sample must be cut with the labels that the
+    /// relations refer to.
     pub(super) fn learn(sample: &WaitingSample, relations: &Relations, labels: &Labels) -> Waits {
         let mut waits = Waits::unknown(relations);
         let orders = Orders::of(sample, relations.labels());
@@ -114,7 +118,7 @@ impl Waits {
         waits.take_rivals(sample);
         for (label, seen) in seen.iter().enumerate() {
             waits.ends[label] = seen.end(relations.labels());
-            // A child whose end only makes its parent's own time visible causes no wait.
+            // This own time only becomes visible when a child ends; it does not wait for the child.
             let shows = waits.leads[label].is_some_and(|lead| lead.index() == label);
             waits.starts[label] = if shows { None } else { seen.start() };
         }
@@ -124,7 +128,7 @@ impl Waits {
         waits
     }
 
-    /// Removes the wait of a label at this place, and the calls that the label follows.
+    /// Removes the wait of a label at this place, and the calls that the label's segments wait for.
     pub(super) fn forget(&mut self, id: SegmentId, place: WaitPlace) {
         let waits = match place {
             WaitPlace::Before => &mut self.starts,
@@ -138,8 +142,8 @@ impl Waits {
         }
     }
 
-    /// Moves exclusions out of the relations. If they are due to a lock, or follow one, each replay
-    /// decides the order anew; others are chance.
+    /// Removes mutual exclusions from the relations. Exclusions due to a lock become rivals, whose
+    /// order each replay decides anew. The others count as chance.
     fn take_rivals(&mut self, sample: &WaitingSample) {
         let pairs = self
             .relations
@@ -168,9 +172,9 @@ impl Waits {
         self.rivals = rivals;
     }
 
-    /// Estimates the work before a wait. A segment whose release had come before it started shows
-    /// its whole work; segments that waited long show the work after the wait. The difference is
-    /// the work before it.
+    /// Estimates the work of segments before they wait. A segment shows its whole work if the
+    /// awaited event occurred before it started. Segments that waited long show the work after the
+    /// wait. The difference is the work before the wait.
     fn tell_work_before(&mut self, sample: &WaitingSample) {
         let mut never_waited = vec![(0.0, 0usize); self.ends.len()];
         for trace in sample.spread() {
@@ -200,7 +204,8 @@ impl Waits {
         }
     }
 
-    /// Removes relations that only show when a segment occurs; see the [module](self).
+    /// Removes relations that only reflect in which requests a segment occurs, see the
+    /// [module](self).
     fn leave_out_what_only_occurs_after(
         &mut self,
         orders: &Orders,
@@ -222,8 +227,8 @@ impl Waits {
                     .relations
                     .drop_predecessors(id, &orders.ends_after_start[child.index()])
                 {
-                    // The time before it belongs to its span as well, hidden by the child that
-                    // still runs.
+                    // The time before this segment is also own time of its span; a child that still
+                    // runs hides it.
                     self.leads[id.index()] = Some(id);
                 }
             }
@@ -297,7 +302,8 @@ impl Waits {
     }
 }
 
-/// First segments of the spans below a task, by that task and the span's component.
+/// Returns the labels of the first segments of spans below a task, by that task and the span's
+/// component.
 fn children(labels: &Labels) -> FxHashMap<(&str, &str), Vec<SegmentId>> {
     let mut children: FxHashMap<(&str, &str), Vec<SegmentId>> = FxHashMap::default();
     for (id, label) in labels.iter().filter(|(_, label)| &*label.start == "start") {
@@ -336,7 +342,7 @@ fn leads(
             }
         }
     }
-    // Own time of the parent that another child always hides.
+    // If another child always hides the parent's own time, take any label of the parent's task.
     let mut of_task: FxHashMap<&str, SegmentId> = FxHashMap::default();
     for (id, label) in labels.iter() {
         of_task.entry(&*label.task).or_insert(id);
@@ -351,12 +357,14 @@ fn leads(
     leads
 }
 
-/// Observations of one label. For each instance, y is its length, or the time between its
-/// predecessors and its start, and x is the time from the same instant to the end of something
-/// else.
+/// Observations of one label, as points (x, y) in nanoseconds. For `ends_*` and `single`, y is the
+/// length of an instance. For `starts_*`, y is the time from the end of its predecessors to its
+/// start. x is the time from the start of y to the end of another segment. For `*_timed`, x is the
+/// negative time from the request's start to the start of y.
 #[derive(Clone, Default)]
 struct LabelObservations {
-    /// Number of times that each label was the last of those that never end after this one.
+    /// Number of times that each label was the last to end, among the labels that never end after
+    /// this label.
     times_last: FxHashMap<usize, usize>,
     single: FxHashMap<usize, Vec<(f64, f64)>>,
     ends_last: Vec<(f64, f64)>,
@@ -378,7 +386,7 @@ impl LabelObservations {
                 best = Some((found, releaser()));
             }
         };
-        // Order of labels makes the choice among equals deterministic.
+        // The order of labels makes the choice among equal fits deterministic.
         let mut single: Vec<_> = self.single.iter().collect();
         single.sort_unstable_by_key(|(label, _)| **label);
         let sure = |points: &[(f64, f64)]| {
@@ -412,8 +420,8 @@ impl LabelObservations {
 }
 
 impl Wait {
-    /// Segment that ended last among those that are waited for, in a stretch from the first instant
-    /// to the second.
+    /// Returns the index of the awaited segment that ended last within a stretch, given by its
+    /// start and end. Returns `None` if no awaited segment ended in it.
     pub(super) fn released_by(
         &self,
         trace: &SegmentedTrace,
@@ -443,7 +451,7 @@ impl Wait {
     }
 }
 
-/// Accepts exact timers only; others are indistinguishable from coincidence.
+/// Fits a timer. Only exact timers are accepted, because others look like coincidence.
 fn timed(points: &[(f64, f64)]) -> Option<Fit> {
     fit(points).filter(|fit| fit.is_exact())
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use stroboscope_otlp::typed::{UnstoredValue, nullable};
 
-/// Any element of a document: a trace, a span, or a list of either.
+/// A trace. A single span parses as a trace without `spans`.
 #[derive(Deserialize)]
 pub(super) struct Trace<'a> {
     #[serde(rename = "traceID", alias = "traceId", borrow, default)]
@@ -40,7 +40,7 @@ pub(super) struct Process<'a> {
     pub(super) service_name: Cow<'a, str>,
     #[serde(borrow)]
     pub(super) tags: Option<Vec<Tag<'a>>>,
-    /// Tags as fields, with `@` for points (Elasticsearch).
+    /// Tags as members of an object, with `@` for dots, as Elasticsearch stores them.
     pub(super) tag: Option<Map<String, Value>>,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Tag<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Reference<'a> {
-    /// Protobuf omits the first value of an enumeration, here a child reference.
+    /// Type of the reference. Protobuf omits the first value of an enumeration, here `CHILD_OF`.
     #[serde(borrow, default = "child_of")]
     pub(super) ref_type: Cow<'a, str>,
     #[serde(rename = "traceID", alias = "traceId", borrow)]
@@ -106,7 +106,7 @@ pub(super) struct Span<'a> {
     pub(super) references: Option<Vec<Reference<'a>>>,
     #[serde(borrow)]
     pub(super) start_time: &'a RawValue,
-    /// The start time in ms, as Elasticsearch needs it.
+    /// Start time in ms, which Elasticsearch needs.
     #[serde(rename = "startTimeMillis", default)]
     #[expect(dead_code, reason = "known, and said by the start time")]
     start_time_ms: UnstoredValue,
@@ -114,7 +114,7 @@ pub(super) struct Span<'a> {
     pub(super) duration: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) tags: Option<Vec<Tag<'a>>>,
-    /// Tags as fields, with `@` for points (Elasticsearch).
+    /// Tags as members of an object, with `@` for dots, as Elasticsearch stores them.
     pub(super) tag: Option<Map<String, Value>>,
     #[serde(borrow)]
     pub(super) logs: Option<Vec<Log<'a>>>,

@@ -1,4 +1,4 @@
-//! Lines of CSV; the first names the columns.
+//! Reads lines of CSV. The first line names the columns.
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
@@ -11,7 +11,7 @@ pub(crate) struct Csv {
     reader: Reader,
     header: Vec<String>,
     values: Vec<String>,
-    /// Beginning of an unfinished record; `begun_on` is its line.
+    /// Beginning of an unfinished record; `begun_on` is the number of its first line.
     begun: Vec<u8>,
     begun_on: u64,
     output: Vec<u8>,
@@ -21,11 +21,11 @@ pub(crate) struct Csv {
 /// Result of reading a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CsvLine {
-    /// The names of the columns.
+    /// The line names the columns.
     Header,
-    /// A part of a record.
+    /// The line is part of a record that continues on the next line.
     Part,
-    /// The end of a record that began on this line.
+    /// The line ends a record. The value is the number of the line on which the record began.
     Record(u64),
 }
 
@@ -81,7 +81,7 @@ impl Csv {
         Ok(CsvLine::Record(self.begun_on))
     }
 
-    /// Returns the line on which an unfinished record began.
+    /// Returns the line on which an unfinished record began; `None` if there is none.
     pub(crate) fn unfinished(&self) -> Option<u64> {
         (!self.begun.is_empty()).then_some(self.begun_on)
     }

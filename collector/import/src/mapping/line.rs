@@ -1,4 +1,4 @@
-//! Parses one record by a mapping.
+//! Parses one record with a mapping.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use stroboscope_store::limits::Limits;
 /// Result of reading a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MappedLine {
-    /// One event, or an interval's two, or a span.
+    /// The record was passed on: as an event, as the two events of an interval, or as a span.
     Taken,
     /// The mapping skips this record.
     Ignored,
@@ -34,7 +34,7 @@ pub(crate) struct Scratch {
 pub(crate) enum RawRecord<'a> {
     /// A line without its end, or a JSON object.
     Text(&'a [u8]),
-    /// Columns.
+    /// Columns of a CSV record.
     Csv(&'a Csv),
 }
 

@@ -11,11 +11,11 @@ use crate::time::TimeUnit;
 pub(super) enum KeptAttributes {
     None,
     These(Vec<String>),
-    /// Every attribute except these fields.
+    /// Keeps each field except these.
     AllBut(Vec<String>),
 }
 
-/// Interval of a line that describes a beginning and an end.
+/// Interval that a line describes by its time and its duration.
 #[derive(Clone, Debug)]
 pub(super) struct EventInterval {
     pub(super) duration: Template,

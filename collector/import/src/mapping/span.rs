@@ -1,4 +1,4 @@
-//! Builds spans by a mapping.
+//! Builds spans with a mapping.
 
 use std::borrow::Cow;
 
@@ -28,7 +28,7 @@ pub(super) struct SpanTable {
     duration_unit: Option<Spanned<String>>,
 }
 
-/// Two of start, end and duration.
+/// Templates for two of a span's start, end and duration.
 #[derive(Clone, Debug)]
 enum SpanInterval {
     StartEnd(Template, Template),

@@ -1,4 +1,4 @@
-//! Texts with fields in braces.
+//! Templates: texts with fields in braces.
 
 use std::borrow::Cow;
 
@@ -27,7 +27,8 @@ pub(super) fn no_group(field: &str, groups: &[String]) -> String {
     )
 }
 
-/// Converts a path of a mapping file to points: `$.spans[0].id` becomes `spans.0.id`.
+/// Converts a path of a mapping file to names separated by dots: `$.spans[0].id` becomes
+/// `spans.0.id`.
 pub(super) fn plain_path(path: &str) -> String {
     let path = path
         .strip_prefix("$.")

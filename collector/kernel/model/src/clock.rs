@@ -12,10 +12,9 @@ pub struct ClockSample {
     pub wall_offset_ns: i64,
     /// TAI minus wall time, as the kernel keeps it, ns; 0 on machines where it was never set.
     pub tai_offset_ns: i64,
-    /// Time since boot, including suspended time, minus monotonic time, which stands still while
-    /// suspended, ns.
+    /// Time since boot minus monotonic time, ns: the time for which the machine was suspended.
     pub boot_offset_ns: i64,
-    /// Uncertainty of the offset, ns.
+    /// Uncertainty of the wall time's offset, ns.
     pub uncertainty_ns: u64,
 }
 
@@ -25,8 +24,8 @@ pub struct ClockLog {
     samples: Vec<ClockSample>,
 }
 
-/// Maximum number of samples: more than an hour at ten a second. Beyond it, every second sample is
-/// dropped.
+/// Maximum number of samples: more than an hour at ten a second. When it is reached, every second
+/// sample is dropped.
 const SAMPLES_MAX: usize = 1 << 16;
 
 impl ClockLog {
@@ -42,13 +41,13 @@ impl ClockLog {
         self.samples.push(sample);
     }
 
-    /// Returns every sample.
+    /// Returns the samples, in order of time.
     #[must_use]
     pub fn samples(&self) -> &[ClockSample] {
         &self.samples
     }
 
-    /// Returns the samples that hold between two moments.
+    /// Returns the samples whose offsets apply between two instants (monotonic ns).
     #[must_use]
     pub fn between(&self, from_ns: u64, to_ns: u64) -> Self {
         let first = self
@@ -64,8 +63,8 @@ impl ClockLog {
         }
     }
 
-    /// Returns wall time minus monotonic time at a moment, ns: the offset of the last sample before
-    /// it, or of the first sample.
+    /// Returns wall time minus monotonic time at an instant, ns. The last sample before the instant
+    /// gives the offset, or else the first sample. Without samples, the offset is 0.
     #[must_use]
     pub fn wall_offset_ns(&self, at_ns: u64) -> i64 {
         let after = self.samples.partition_point(|sample| sample.at_ns <= at_ns);
@@ -74,7 +73,7 @@ impl ClockLog {
             .map_or(0, |sample| sample.wall_offset_ns)
     }
 
-    /// Returns the wall time of a moment, ns since the Unix epoch.
+    /// Returns the wall time of an instant on the monotonic clock, ns since the Unix epoch.
     #[must_use]
     pub fn wall_ns(&self, at_ns: u64) -> i64 {
         at_ns
@@ -82,8 +81,8 @@ impl ClockLog {
             .saturating_add(self.wall_offset_ns(at_ns))
     }
 
-    /// Returns the windows of a config between two moments, on the monotonic clock. It uses the
-    /// same offsets as the gate in the kernel: each sample's from its moment to the next sample's.
+    /// Returns the windows of a config between two instants, in monotonic ns. It uses the same
+    /// offsets as the gate in the kernel: each sample's offset applies until the next sample.
     #[must_use]
     pub fn windows(&self, config: BurstConfig, from_ns: u64, to_ns: u64) -> Vec<Window> {
         if config == BurstConfig::ALWAYS_ON {
@@ -104,7 +103,7 @@ impl ClockLog {
         windows
     }
 
-    /// Adds the windows between two moments that have no sample between them.
+    /// Adds the windows between two instants that have no sample between them.
     fn windows_by_one_offset(
         &self,
         config: BurstConfig,

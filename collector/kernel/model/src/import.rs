@@ -1,13 +1,13 @@
-//! Imports of the text of other tools, for machines where nothing may be loaded.
+//! Imports the text output of other tools, for machines on which no recorder may be loaded.
 //!
 //! | tool | command line | imported |
 //! |---|---|---|
 //! | `perf script` | `perf record -a -e 'raw_syscalls:*,sched:sched_switch,sched:sched_waking,task:*'`, then `perf script --ns -F comm,pid,tid,cpu,time,event,trace` | everything |
 //! | `strace` | `strace -f -ttt -T` | system calls; no scheduling, no wake-ups |
 //!
-//! `strace` does not show arguments of `getpid`. For it, a marker is a write that fails, with the
-//! same words in text: `write(-1, "STROBE 1 c0ffee 0 0 0 0", 23)`: kind, trace, span, thread,
-//! object, extra, in hexadecimal.
+//! `strace` does not show arguments of `getpid`. So in its output, a marker is a failing `write`
+//! whose text contains the same words: `write(-1, "STROBE 1 c0ffee 0 0 0 0", 23)`: kind, trace,
+//! span, thread, object, extra, in hexadecimal.
 
 mod perf_script;
 mod strace;
@@ -22,7 +22,7 @@ use stroboscope_analysis::kernel::timeline::Timeline;
 pub use perf_script::perf_script;
 pub use strace::strace;
 
-/// Problem of a line.
+/// Problem in a line of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Line number, from 1.
@@ -34,18 +34,18 @@ pub struct Problem {
 /// Maximum number of problems kept in full; all are counted.
 const PROBLEMS_MAX: usize = 100;
 
-/// Events from text. A bad line costs that line only.
+/// Events read from text. A line that cannot be read is counted and skipped.
 #[derive(Clone, Debug, Default)]
 pub struct ImportedEvents {
     /// The events.
     pub events: Vec<Event>,
-    /// Lines read.
+    /// Number of lines read.
     pub lines: u64,
-    /// Lines of events that are not used here.
+    /// Number of lines without a usable event: blank lines, comments, and events of other kinds.
     pub skipped: u64,
-    /// Lines that could not be read.
+    /// Number of lines that could not be read.
     pub problem_count: u64,
-    /// First problems, in full.
+    /// First 100 problems.
     pub problems: Vec<Problem>,
     /// True if there are context switches; otherwise it is unknown which threads were on a
     /// processor.
@@ -56,7 +56,7 @@ pub struct ImportedEvents {
     pub architecture: Architecture,
 }
 
-/// Parsed line.
+/// Content of a parsed line.
 enum Line {
     Events(Vec<Event>),
     Skipped,
@@ -98,7 +98,8 @@ impl ImportedEvents {
         Ok(imported)
     }
 
-    /// Finds the owner of everything, in one window from the first event to the last.
+    /// Finds the owners of all system calls and intervals, in one window from the first event to
+    /// the last.
     #[must_use]
     pub fn timeline(&self) -> Timeline {
         let first_ns = self.events.iter().map(|event| event.ts_ns).min();

@@ -5,10 +5,10 @@
 //! the events and their meaning.
 //!
 //! - [`Settings`]: the settings of a recording.
-//! - [`Recording`]: its result, with its [`ClockLog`] from the kernel's monotonic clock to wall
-//!   time.
-//! - [`import`]: the text of `perf script` and `strace`, instead of a recorder's events.
-//! - [`export`]: timelines as text, JSON and Perfetto's protobufs.
+//! - [`Recording`]: the result of a recording, with a [`ClockLog`] that converts the kernel's
+//!   monotonic time to wall time.
+//! - [`import`]: reads the text of `perf script` and `strace`, instead of a recorder's events.
+//! - [`export`]: writes timelines as text, JSON and Perfetto's protobufs.
 
 mod clock;
 pub mod export;

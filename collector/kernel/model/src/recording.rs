@@ -10,9 +10,9 @@ use crate::clock::ClockLog;
 /// A finished recording.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
-    /// Every event; in order of time per processor only.
+    /// Events in order of time for each processor, but not across processors.
     pub events: Vec<Event>,
-    /// The windows, monotonic ns.
+    /// Windows in which the kernel recorded, in monotonic ns.
     pub windows: Vec<Window>,
     /// Conversion from monotonic to wall time.
     pub clocks: ClockLog,
@@ -21,12 +21,13 @@ pub struct Recording {
     /// Events that the kernel did not pass to the recorder's programs, because the same program was
     /// still running on that processor.
     pub skipped: LossCounts,
-    /// Events of kinds that this version does not know; 0 unless program and recorder do not match.
+    /// Number of events of unknown kinds; 0 unless the eBPF programs and the recorder do not match.
     pub unknown_events: u64,
 }
 
 impl Recording {
-    /// Finds the owner of everything, for system calls of this machine's architecture.
+    /// Finds the owners of all system calls and intervals, by the system-call numbers of this
+    /// machine's architecture.
     #[must_use]
     pub fn timeline(&self) -> Timeline {
         attribute(&self.events, &self.windows, Architecture::native())

@@ -11,10 +11,10 @@ pub enum Processes {
     /// Every process of the machine.
     #[default]
     All,
-    /// These processes and all that they start from now on.
+    /// The processes with these ids, their descendants, and all that they start later.
     Trees(Vec<u32>),
-    /// Processes of these names (of the program's file, up to 15 bytes), running or started later,
-    /// and all that they start.
+    /// Processes with these names (as in `/proc/PID/comm`, up to 15 bytes), running or started
+    /// later, and all that they start.
     Named(Vec<String>),
     /// The processes of a control group (its directory below `/sys/fs/cgroup`) and of those below
     /// it, and all that they start.
@@ -29,8 +29,8 @@ pub enum Facility {
     Best,
     /// eBPF only.
     Ebpf,
-    /// tracefs only. It needs root, costs its full price between windows as well, and does not find
-    /// by name processes that start later.
+    /// tracefs only. It needs root, costs as much between windows as in them, and does not find
+    /// processes by name that start later.
     Tracefs,
 }
 
@@ -41,20 +41,21 @@ pub struct Settings {
     pub burst_config: BurstConfig,
     /// Processes to record.
     pub processes: Processes,
-    /// Events per processor's buffer; rounded up to a power of two, at least 64. One event takes 64
-    /// bytes.
+    /// Capacity of each processor's buffer, in events; rounded up to a power of two, at least 64.
+    /// One event takes 64 bytes.
     pub events_per_cpu: u32,
-    /// True to record the ends of system calls as well: their lengths and results. Without them,
-    /// recording costs about half.
+    /// True to record the ends of system calls as well, and thus their durations and results.
+    /// Without the ends, recording costs about half.
     pub exits: bool,
     /// Facility that records.
     pub facility: Facility,
-    /// File whose lock shows services that a recorder runs; see [`recorder_path`].
+    /// File whose lock tells services that a recorder is running; see [`recorder_path`].
     pub announced_by: PathBuf,
 }
 
 impl Default for Settings {
-    /// Records 32,768 events (2 MiB) per processor.
+    /// Returns settings for all processes, with a buffer of 32,768 events (2 MiB) for each
+    /// processor.
     fn default() -> Self {
         Self {
             burst_config: BurstConfig::DEFAULT,
@@ -68,8 +69,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Returns [`events_per_cpu`](Self::events_per_cpu) as a recorder takes it: a power of two
-    /// within bounds.
+    /// Returns [`events_per_cpu`](Self::events_per_cpu) limited to 64 through 16,777,216, and
+    /// rounded up to a power of two.
     #[must_use]
     pub fn slots_per_cpu(&self) -> u32 {
         self.events_per_cpu.clamp(64, 1 << 24).next_power_of_two()

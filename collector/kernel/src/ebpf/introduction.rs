@@ -1,4 +1,5 @@
-//! Keeps the introduction of a thread ahead of the event that an interrupt introduced it in.
+//! Keeps a thread's introduction before the event that it precedes in the ring, even if an
+//! interrupt gave it a later time.
 
 use stroboscope_analysis::kernel::event::{Body, Event};
 
@@ -13,7 +14,8 @@ pub(super) struct LastIntroduction {
 }
 
 impl LastIntroduction {
-    /// Moves an event of the ring to a time no earlier than that of the introductions before it.
+    /// Returns an event of the ring with a time no earlier than that of the introductions before
+    /// it.
     pub(super) fn in_order(&mut self, event: Event) -> Event {
         let ts_ns = event.ts_ns.max(self.ts_ns);
         if matches!(event.body, Body::Thread { .. }) {

@@ -2,16 +2,18 @@
 
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Name};
 
-/// `struct control`.
+/// Words of `struct control`.
 pub(super) mod control {
     /// Low half: mode; high half: the recorder's own process.
     pub(in crate::ebpf) const MODE_SELF: usize = 0;
     pub(in crate::ebpf) const CONFIG: usize = 1;
     pub(in crate::ebpf) const WALL_OFFSET_NS: usize = 2;
     pub(in crate::ebpf) const HELLO: usize = 3;
-    /// Low half: trailing zeros of the config; high half: gaps closed, which the programs count.
+    /// Low half: trailing zeros of the config. High half: epoch, which the programs increment when
+    /// a gap closes, and the recorder to have all threads introduced again.
     pub(in crate::ebpf) const SHIFT_EPOCH: usize = 4;
-    /// Low half: changes of `chosen`; high half: threads born, which the programs count.
+    /// Low half: number of changes of `chosen`. High half: number of threads started and programs
+    /// executed, which the programs count.
     pub(in crate::ebpf) const GENERATION_BIRTHS: usize = 5;
     /// Low half: true if a pair of markers was begun. High half: true if processes are chosen by
     /// name.
@@ -23,23 +25,23 @@ pub(super) mod control {
     pub(in crate::ebpf) const MODE_DOZE: u32 = 3;
 }
 
-/// `struct cpu`.
+/// Words of `struct cpu`.
 pub(super) mod cpu {
     pub(in crate::ebpf) const GAP_FIRST_NS: usize = 8;
-    /// Four of them.
+    /// First of four words: events lost in the open gap, by kind.
     pub(in crate::ebpf) const GAP_KINDS: usize = 9;
-    /// Four of them.
+    /// First of four words: events lost since the start, by kind.
     pub(in crate::ebpf) const LOST: usize = 16;
     pub(in crate::ebpf) const TAIL: usize = 24;
     pub(in crate::ebpf) const WORDS: usize = 32;
 }
 
-/// `struct slot`.
+/// Words of `struct slot`.
 pub(super) mod slot {
     pub(in crate::ebpf) const WORDS: usize = 8;
 
-    /// Returns the number of the pass over the ring in which a slot was written; the programs write
-    /// it last.
+    /// Returns the number of the pass over the ring in which a slot was written. The programs write
+    /// this number last.
     pub(in crate::ebpf) fn lap(head: u64) -> u8 {
         (head >> 56) as u8
     }

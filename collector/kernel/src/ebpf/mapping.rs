@@ -7,8 +7,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-/// Values of a map in memory. Both the programs and the recorder use them as words that change at
-/// any time.
+/// Mapped memory of an eBPF map, as words of 8 bytes. The programs and the recorder may change a
+/// word at any time.
 #[derive(Debug)]
 pub(super) struct MapMemory {
     start: NonNull<AtomicU64>,

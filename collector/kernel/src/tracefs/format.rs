@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use stroboscope_analysis::kernel::event::{Body, Name};
 
-/// Recorded events, in the order of [`Kind`].
+/// Recorded events. `Formats` refers to an event by its place in this list.
 pub(super) const EVENTS: [&str; 8] = [
     "raw_syscalls/sys_enter",
     "raw_syscalls/sys_exit",
@@ -17,14 +17,14 @@ pub(super) const EVENTS: [&str; 8] = [
     "task/task_rename",
 ];
 
-/// One event's fields: name → (offset, size).
+/// Fields of one event: the offset and size of each, in bytes, by name.
 #[derive(Debug, Default)]
 struct Format {
     event: usize,
     fields: HashMap<String, (usize, usize)>,
 }
 
-/// Formats of all recorded events, by the kernel's number.
+/// Formats of all recorded events, by the kernel's number of the event.
 #[derive(Debug, Default)]
 pub(super) struct Formats {
     by_id: HashMap<u16, Format>,

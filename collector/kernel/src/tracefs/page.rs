@@ -1,11 +1,11 @@
 //! Parses pages of the kernel's ring buffer, as `trace_pipe_raw` returns them.
 
-/// Item of a page, in order.
+/// Item of a page, which contains items in order of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Item<'a> {
-    /// Events are missing before this page; 0 if their number is unknown.
+    /// Number of events lost before this page; 0 if the number is unknown.
     Missed(u64),
-    /// A record and its time, ns.
+    /// Time of a record, in ns, and the record's bytes.
     Record(u64, &'a [u8]),
 }
 

@@ -1,4 +1,4 @@
-//! Search of Jaeger: a service, an operation, tags and durations, all of one span.
+//! Jaeger's search: by service, operation, tags and duration, which one span must match together.
 
 use std::collections::BTreeMap;
 
@@ -45,13 +45,13 @@ impl FindQuery {
             operation: text("operation").filter(|name| name != "all"),
             tags,
             duration_ns: durations(given, &["minDuration"], &["maxDuration"])?,
-            // Include the whole last microsecond.
+            // The range includes the whole last microsecond.
             begins_ns: from_ns..=to_ns.saturating_add(999),
             traces_max: limit(given.number(&["limit"])?)?,
         })
     }
 
-    /// Parses the parameters of v3, with times in RFC 3339 and names in either case.
+    /// Parses the parameters of v3, with times in RFC 3339 and names in camel case or snake case.
     pub(super) fn of_v3(given: &Parameters) -> Result<Self, Refusal> {
         if let Some(filter) = given.text(&["query.filter"]) {
             return Err(Refusal::Bad(format!(
@@ -122,7 +122,8 @@ impl FindQuery {
     }
 }
 
-/// Names under which a tag may be stored: of the span, of its process, of its scope.
+/// Returns the names under which a tag may be stored: as an attribute of the span, of its resource,
+/// or of its scope.
 fn names_of(key: &str) -> [String; 3] {
     [
         key.to_owned(),

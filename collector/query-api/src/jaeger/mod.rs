@@ -18,7 +18,7 @@ use crate::store::Traces;
 const NO_ROUTE: &str = "Jaeger's query API is below /api/: services, operations, traces, dependencies, and v3/ of these; this \
                         port serves no pages\n";
 
-/// Routes for a separate port; other paths get a 404 with a hint.
+/// Returns the routes for a separate port. Other paths get a 404 with a hint.
 pub fn alone(traces: &Traces) -> Router {
     router(traces).fallback(async || (StatusCode::NOT_FOUND, NO_ROUTE))
 }

@@ -1,4 +1,4 @@
-//! Summary of a trace in lists of v3.
+//! Summary of a trace for the lists of Jaeger's API version 3.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::trace::StoredTrace;
 
-/// Counts of a trace and of its services; 64-bit integers as texts.
+/// Returns the root, the times, and the counts of spans of a trace and of each of its services.
+/// 64-bit integers are texts.
 #[must_use]
 pub fn summary_json(trace: &StoredTrace) -> Value {
     let (from_ns, to_ns) = trace.times_ns();

@@ -1,10 +1,12 @@
-//! Version 1 of the API, in its envelope: `errors` has the error, and the status matches it.
+//! Version 1 of the API. Each response has an envelope: `errors` contains the error, and the HTTP
+//! status matches it.
 
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
+use stroboscope_store::flush::now_ns;
 use stroboscope_store::memory::QueryShare;
 
 use super::find::FindQuery;
@@ -16,7 +18,7 @@ use crate::store::Traces;
 use crate::trace::{StoredTrace, trace_id};
 use crate::written::ResponseBuffer;
 
-/// Default lookback before now, in nanoseconds.
+/// Default lookback of dependencies before `endTs`, in ns.
 const LOOKBACK_NS: i64 = 86_400_000_000_000;
 
 pub(super) fn routes() -> Router<Door> {
@@ -42,7 +44,7 @@ fn envelope(answer: Result<Value, Refusal>) -> Response {
     refusal.response(Json(body))
 }
 
-/// Puts traces into the same envelope.
+/// Returns a response with traces, which [`written`] has put into the envelope, or an error.
 fn of_traces(answer: Result<ResponseBuffer, Refusal>) -> Response {
     match answer {
         Ok(written) => ([JSON], written.into_body()).into_response(),
@@ -93,7 +95,8 @@ async fn operations(State(door): State<Door>, RawQuery(query): RawQuery) -> Resp
     envelope(answer.await)
 }
 
-/// Returns the operations of a service, or of all; of a kind, or of any.
+/// Returns the operations of the requested service, or of all services. They have the requested
+/// span kind, or any kind.
 pub(super) fn operations_json(traces: &Traces, given: &Parameters) -> Value {
     let service = given.text(&["service"]);
     let kind = given.text(&["spanKind", "span_kind"]);
@@ -142,8 +145,8 @@ async fn one(
         let given = Parameters::of(query.as_deref())?;
         let number = trace_id(&id).map_err(Refusal::Bad)?;
         let spans_max = given.spans_max()?;
-        // Ignore the times: they are hints, which some clients give in other units, and the id is
-        // sufficient.
+        // The requested times are ignored: they are hints, which some clients give in other units,
+        // and the id is sufficient.
         let found = if given.text(&["raw"]) == Some("true") {
             traces.by_id(number, spans_max, &mut share)?
         } else {
@@ -158,7 +161,7 @@ async fn one(
 async fn dependencies(State(door): State<Door>, RawQuery(query): RawQuery) -> Response {
     let answer = door.answer(move |traces, _| {
         let given = Parameters::of(query.as_deref())?;
-        let to_ns = given.time_ns("endTs", 1_000_000)?.unwrap_or(i64::MAX);
+        let to_ns = given.time_ns("endTs", 1_000_000)?.unwrap_or_else(now_ns);
         let lookback_ns = given.time_ns("lookback", 1_000_000)?.unwrap_or(LOOKBACK_NS);
         let calls = calls(traces, &(to_ns.saturating_sub(lookback_ns)..=to_ns))?;
         let link = |((parent, child), count): ((String, String), u64)| {

@@ -1,5 +1,5 @@
-//! Version 3 of the API: services, operations, summaries, and traces as OTLP's JSON. Times of
-//! traces are as recorded.
+//! Version 3 of the API: services, operations, summaries, and traces as OTLP's JSON. Clocks are
+//! corrected in traces, unless the client requests raw ones, but not in summaries.
 
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
@@ -121,7 +121,7 @@ fn result(found: &[StoredTrace], share: QueryShare) -> Result<ResponseBuffer, Re
     }
     let mut written = ResponseBuffer::new(share);
     written.text(r#"{"result":{"resourceSpans":"#)?;
-    // Convert each trace separately: clients split traces by their order.
+    // Each trace is converted separately, as clients split traces by their order.
     let messages = found.iter().flat_map(StoredTrace::resource_spans);
     written.list(messages.map(|message| resource_spans_json(&message)))?;
     written.text("}}")?;

@@ -1,4 +1,4 @@
-//! Returns one trace, in protobuf or JSON. Times are as recorded.
+//! Returns one trace, in protobuf or JSON. Clocks are corrected if they are proven to differ.
 
 use axum::Router;
 use axum::extract::{Path, RawQuery, State};

@@ -52,7 +52,7 @@ fn answered(answer: Result<Value, Refusal>) -> Response {
     }
 }
 
-/// Returns the names of attributes of resources, and of spans.
+/// Returns the names of the attributes of resources, and the names of the attributes of spans.
 fn names(traces: &Traces) -> (BTreeSet<String>, BTreeSet<String>) {
     let (mut resource, mut span) = (BTreeSet::new(), BTreeSet::new());
     resource.insert("service.name".to_owned());

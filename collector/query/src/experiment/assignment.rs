@@ -8,12 +8,12 @@ use stroboscope_analysis::record::{SpanRecord, TraceRecords};
 /// Name that selects the process instead of an attribute.
 const PROCESS: &str = "process";
 
-/// Property of a request that determines its side.
+/// Property of a request that determines the request's side.
 #[derive(Clone, Debug)]
 pub(super) enum Assignment {
     /// Attribute of the request as a whole.
     Attribute(Attribute),
-    /// Process or host that served the request: of this service, or of the root span.
+    /// Process or host that served the request in the service `of`; `None`: that of the root span.
     Instance {
         is_process: bool,
         of: Option<String>,
@@ -30,7 +30,8 @@ pub(super) enum AssignmentReading {
 }
 
 impl Assignment {
-    /// Assigns by this attribute, or by the instance of a service.
+    /// Assigns by the process or host of a service if `by` is `process`, or if it is `host` and a
+    /// service is given. Otherwise assigns by the attribute `by`.
     pub(super) fn of(by: &str, service: Option<&str>) -> Assignment {
         let attribute = Attribute::named(by);
         let is_process = by == PROCESS;
@@ -87,7 +88,7 @@ impl Assignment {
     }
 }
 
-/// Returns the part of an incarnation that distinguishes it from others.
+/// Returns the first eight hexadecimal digits of an incarnation's id, as a short name.
 fn process_name(process: u128) -> String {
     format!("{:08x}", process >> 96)
 }

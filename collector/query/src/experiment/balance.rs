@@ -8,43 +8,45 @@ use stroboscope_analysis::statistics::{benjamini_hochberg, student_two_sided};
 
 use super::gathered::SeenRequest;
 
-/// Part of one root operation in the requests of either side.
+/// Share of one root operation in the requests of each side, 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MixOf {
     /// `service:name`.
     pub root: String,
-    /// Part of the control's requests.
+    /// Share of the control's requests.
     pub control: f64,
-    /// Part of the test's requests.
+    /// Share of the test's requests.
     pub test: f64,
-    /// Probability of such a difference if users of both sides make the same requests, corrected
-    /// for the number of operations.
+    /// Probability of a difference at least as large if users of both sides make the same requests.
+    /// It is corrected for the number of operations.
     pub q_value: f64,
 }
 
 /// Comparison of the units found with the units assigned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UserBalance {
-    /// Part that was assigned to the test.
+    /// Share of the units that was assigned to the test.
     pub assigned: f64,
-    /// Part that was found in the test.
+    /// Share of the units that was found in the test.
     pub found: f64,
-    /// Probability of such a difference by chance.
+    /// Probability of a difference between `assigned` and `found` that is at least as large by
+    /// chance.
     pub p_value: f64,
 }
 
-/// Request rates of units.
+/// Comparison of the numbers of requests per unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadBalance {
     /// Geometric mean of the requests per unit of the control.
     pub control: f64,
     /// Geometric mean of the requests per unit of the test.
     pub test: f64,
-    /// Probability of such a difference if both make requests equally often.
+    /// Probability of a difference at least as large if the units of both sides make requests
+    /// equally often.
     pub p_value: f64,
 }
 
-/// Degrees of freedom at which Student's t distribution is normal.
+/// Degrees of freedom at which Student's t distribution is practically normal.
 const AS_NORMAL: f64 = 1e7;
 
 impl UserBalance {
@@ -95,8 +97,8 @@ impl LoadBalance {
     }
 }
 
-/// Compares the operations that users of both sides request: each operation's part, treated as a
-/// latency of 0 or 1.
+/// Compares how often users of both sides request each operation. A request counts as a latency of
+/// 1 if it is of the operation, and of 0 otherwise.
 pub(super) fn mix(
     seen: &[SeenRequest],
     names: &[String],

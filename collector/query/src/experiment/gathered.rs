@@ -16,7 +16,7 @@ use crate::source::{Selection, Source};
 /// Maximum number of values that an error lists.
 const VALUES_MAX: usize = 12;
 
-/// Request with the number of its root operation.
+/// Request with its start in ns and the index of its root operation in [`PartRequests::roots`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SeenRequest {
     pub(super) at_ns: i64,
@@ -24,7 +24,7 @@ pub(super) struct SeenRequest {
     pub(super) observed: ExperimentRequest,
 }
 
-/// Requests of a part of the store.
+/// Requests of both sides in one part of the store, with counts of the requests that were left out.
 #[derive(Debug, Default)]
 pub(super) struct PartRequests {
     pub(super) seen: Vec<SeenRequest>,
@@ -33,7 +33,7 @@ pub(super) struct PartRequests {
     values: BTreeMap<Arc<str>, u64>,
     pub(super) of_no_side: u64,
     pub(super) of_several: u64,
-    /// Requests of control and of test whose unit is not known.
+    /// Number of requests of the control and of the test whose unit is unknown.
     pub(super) without_unit: [u64; 2],
     is_by_said: bool,
     is_unit_said: bool,
@@ -135,7 +135,7 @@ impl PartRequests {
         self.is_unit_said |= other.is_unit_said;
     }
 
-    /// Reports an error if the requested attributes or values do not occur.
+    /// Returns an error if the requested attributes or values do not occur.
     pub(super) fn check(
         &self,
         source: &Source,
@@ -163,8 +163,8 @@ impl PartRequests {
     }
 }
 
-/// Returns the time from the root's start to its end, or from the first to the last event of an
-/// event log.
+/// Returns the start and end of the root span in ns. An event log has no root, so its first and
+/// last events count instead. Returns `None` for a trace with neither.
 fn request_time_ns(records: &TraceRecords) -> Option<(i64, i64)> {
     if let Some(root) = records.root() {
         return Some((root.start_ns, root.end_ns));

@@ -12,12 +12,13 @@ use super::gathered::{PartRequests, SeenRequest};
 use super::{ComparedMetric, ComparedPart, ExperimentReport, ExperimentSettings};
 use crate::notes::Notes;
 
-/// Maximum number of root operations that are compared separately; those with the most requests.
+/// Maximum number of root operations that are compared separately. Those with the most requests are
+/// chosen.
 const OPERATIONS_MAX: usize = 8;
 /// Number of equal blocks of time that replace bursts if nothing was recorded in bursts.
 const BLOCKS: i64 = 200;
 const HOUR_NS: i64 = 3_600_000_000_000;
-/// Hours of a week. The Unix epoch was on a Thursday, but any day may begin the week.
+/// Hours of a week. The week begins on a Thursday, like the Unix epoch, which does not matter here.
 const HOURS_OF_WEEK: i64 = 168;
 
 /// Metrics that are compared.
@@ -93,7 +94,7 @@ impl PartRequests {
         }
     }
 
-    /// Assigns requests to the recorded bursts, or to equal blocks of time.
+    /// Assigns requests to the recorded bursts; without bursts, to [`BLOCKS`] equal blocks of time.
     fn number_bursts(&mut self, bursts: &[(i64, i64)]) {
         let first_ns = self.seen.first().map_or(0, |seen| seen.at_ns);
         let last_ns = self.seen.last().map_or(0, |seen| seen.at_ns);
@@ -163,8 +164,8 @@ impl PartRequests {
         roots.into_iter().map(|(_, root)| root).collect()
     }
 
-    /// Returns the metrics by hour of the day, if there are several hours. A change may cost only
-    /// where load is high.
+    /// Returns the metrics by hour of the day; empty if all requests are of one hour. A change may
+    /// add latency only in the hours with high load.
     fn hours(&self, alpha: f64) -> Vec<ComparedMetric> {
         let mut by_hour: BTreeMap<u8, Vec<ExperimentRequest>> = BTreeMap::new();
         for seen in &self.seen {
@@ -184,8 +185,8 @@ impl PartRequests {
         hours
     }
 
-    /// Returns the noise while both sides were treated alike, or else that of the control by
-    /// itself.
+    /// Returns the noise measured while both sides were treated alike. Without such requests,
+    /// returns the noise within the control.
     fn noise(&self, equal: &[SeenRequest]) -> Vec<Noise> {
         let found = match equal.is_empty() {
             false => noise(equal.iter().map(|seen| seen.observed), &METRICS),
@@ -212,7 +213,8 @@ fn compared(
     })
 }
 
-/// Corrects the p-values, because several metrics are several chances to be wrong.
+/// Corrects the p-values for the number of metrics (Benjamini and Hochberg), because each
+/// comparison is a further chance of a false positive.
 fn correct(metrics: &mut [ComparedMetric]) {
     let p_values: Vec<f64> = metrics
         .iter()

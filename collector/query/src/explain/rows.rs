@@ -1,4 +1,4 @@
-//! Attributes of all requests of both sides of a change, as far as trees ask about them.
+//! Pass that evaluates decision trees on the attributes of all requests on both sides of a change.
 
 use std::sync::Arc;
 use stroboscope_analysis::attribute::Attribute;
@@ -13,7 +13,7 @@ use super::super::notes::Notes;
 use super::super::query_error::QueryError;
 use super::super::study::{Question, StudyInput};
 
-/// Asks for the attributes of a period's requests that trees ask about.
+/// Asks for the attribute values that decision trees need, from all requests of a period.
 pub(super) struct RowsQuestion<'a> {
     pub(super) contrast: &'a Contrast,
     pub(super) is_later: bool,
@@ -24,7 +24,7 @@ pub(super) struct RowsQuestion<'a> {
     pub(super) only: Option<&'a (Attribute, String)>,
 }
 
-/// Rows of each tree.
+/// Pass that collects the rows of each tree.
 pub(super) struct RowsPass<'a> {
     question: &'a RowsQuestion<'a>,
     finder: FlowFinder<'a>,

@@ -1,4 +1,5 @@
-//! Table of the attributes of requests on both sides of a change, kept in the data directory.
+//! Table of the attributes of sampled requests on both sides of a change, cached in the data
+//! directory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +14,10 @@ use super::super::compare::PeriodOf;
 use super::super::notes::Notes;
 use super::super::query_error::QueryError;
 
-/// Kind of the cache entries that hold tables.
+/// Kind of the cache entries that hold tables of attributes.
 pub(super) const SAID: &str = "said-4";
 
-/// Table in its stored form.
+/// Table of attributes, in the form that is stored in the cache.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct StatedAttributes {
     pub(super) what: String,
@@ -31,9 +32,9 @@ pub(super) struct StatedAttributes {
     rows: Vec<Row>,
 }
 
-/// Request: its id, its start, whether it is on the changed side, whether it is beyond a partial
-/// change, the number of requests that it stands for, its latency, and its attributes by their
-/// indexes in the lists.
+/// One request of the table. `is_mutation` is true on the changed side, and `is_beyond` is true if
+/// a later request shows a partial change. `weight` is the number of requests that it represents.
+/// `said` holds its attributes as indexes into the lists of parameters and of texts.
 #[derive(Debug, Serialize, Deserialize)]
 struct Row {
     id: u128,
@@ -46,7 +47,7 @@ struct Row {
 }
 
 impl StatedAttributes {
-    /// Reads the attributes of the requests, of each period from its source.
+    /// Reads the attributes of the sampled requests of each period from its source.
     pub(super) fn read(
         periods: [&PeriodOf; 2],
         contrast: &Contrast,
@@ -121,7 +122,8 @@ impl StatedAttributes {
         of.filter_map(move |number| parameters.get(*number as usize).cloned())
     }
 
-    /// Returns the requests, each with its position relative to a partial change.
+    /// Returns the requests. The flag is true if a later request shows the partial change, and
+    /// `None` if the request is not part of that comparison.
     pub(super) fn requests(&self) -> Vec<(ExplainedRequest, Option<bool>)> {
         let texts: Vec<Arc<str>> = self.texts.iter().map(|text| text.as_str().into()).collect();
         let parameters = self.parameters();
@@ -216,7 +218,7 @@ fn requests(
         };
         found.requests.push((request, contrasted.is_beyond));
     };
-    // The comparison of the periods has already noted everything.
+    // Ignores the notes, because the comparison of the periods has already taken the same ones.
     let (found, _) = period.source.fold(
         "reading attributes",
         period.selection,

@@ -1,9 +1,10 @@
 //! Attributes that distinguish failed requests from others of the same root operation, by a
 //! decision tree as in `explain`.
 //!
-//! The reading that counts failures keeps a sample of the ids of both. The attributes of these
-//! requests are read afterwards. Attributes that are part of a failure or of a response explain
-//! nothing and are left out, and so are attributes of events, which may describe the failure.
+//! The pass that counts failures keeps a sample of the ids of failed requests and of others. The
+//! attributes of these requests are read afterwards. Attributes that describe a failure or a
+//! response are left out, because they explain nothing. Attributes of events are left out, because
+//! they may describe the failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,16 +26,16 @@ use super::super::source::{Selection, Source};
 
 /// Maximum number of requests of one outcome and root operation that are kept.
 const KEPT_MAX: usize = 2_048;
-/// Maximum number of kept requests that are read.
+/// Maximum number of kept requests of one outcome and root operation whose attributes are read.
 const READ_MAX: usize = 512;
-/// Maximum number of root operations whose failed requests are compared with others; those with the
-/// most failed requests.
+/// Maximum number of root operations whose failed requests are compared with others. Those with the
+/// most failed requests are chosen.
 const ROOTS_MAX: usize = 3;
 
-/// Random sample of requests: those whose ids have the smallest hashes.
+/// Pseudo-random sample of requests: the [`KEPT_MAX`] requests whose ids have the smallest hashes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RequestSample {
-    /// Weight and start of each kept request.
+    /// Weight and start in ns of each kept request, by the hash of its id and the id.
     kept: BTreeMap<(u64, TraceId), (Weight, i64)>,
     requests: u64,
 }
@@ -58,8 +59,8 @@ impl RequestSample {
         }
     }
 
-    /// Returns the kept requests that began at this time or later, at most [`READ_MAX`], and the
-    /// number of requests that each of them stands for.
+    /// Returns at most [`READ_MAX`] of the kept requests that began at `from_ns` or later, and the
+    /// number of requests that each of them represents.
     fn since(&self, from_ns: i64) -> (Vec<(TraceId, Weight)>, f64) {
         let later = self
             .kept
@@ -78,23 +79,24 @@ impl RequestSample {
 #[derive(Clone, Debug)]
 pub struct FailedApart {
     pub root: String,
-    /// Explanation, whose mutation is the failure of requests.
+    /// Explanation in which failed requests are the changed side.
     pub explanation: Explanation,
 }
 
-/// Request to read.
+/// Sampled request whose attributes are read.
 struct WantedRequest {
-    /// Index of its root among those explained.
+    /// Index of the request's root operation among those that are explained.
     root: usize,
     has_failed: bool,
     weight: f64,
 }
 
-/// Root operation, samples of its other requests and of its failed ones, and the start of the time
-/// in question.
+/// Root operation, the samples of its successful and its failed requests, and the time in ns from
+/// which requests count.
 type RootSamples<'a> = (&'a str, &'a [RequestSample; 2], i64);
 
-/// Finds the differences between failed requests and others. Reads only the sampled requests.
+/// Finds the differences between failed requests and others. Reads only the files' rows of the
+/// sampled requests, unless requests were split from connections.
 pub(super) fn tell_apart<'a>(
     source: &Source,
     selection: Selection,
@@ -124,7 +126,7 @@ pub(super) fn tell_apart<'a>(
         return Ok(Vec::new());
     }
     let mut parts = source.parts(selection, &AttributeKeys::all())?;
-    // A request of a connection has an id that no stored trace has.
+    // A request of a connection has an id of its own, by which the store cannot find it.
     if source.connections().is_empty() {
         parts = parts.only(wanted.keys().map(|id| id.0).collect());
     }
@@ -149,7 +151,7 @@ pub(super) fn tell_apart<'a>(
     Ok(apart)
 }
 
-/// Returns the attributes of a request except those of its failure.
+/// Returns a request with the attributes of its spans, except those that describe its failure.
 fn explained(records: &mut TraceRecords, wanted: &WantedRequest) -> ExplainedRequest {
     records
         .attributes

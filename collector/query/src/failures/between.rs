@@ -16,14 +16,15 @@ use super::origins::{FailureGroup, GroupedFailures};
 use super::rate::{Outcomes, differ};
 use super::{FALSE_ALARMS_MAX, ROOTS_SEARCHED, RootFailures, Worker, failure_keys};
 
-/// Failed requests of one root operation in two periods. The first of each pair is the earlier one.
+/// Failed requests of one root operation in two periods. The first element of each pair is of the
+/// earlier period.
 #[derive(Clone, Debug)]
 pub struct FailureShift {
     pub root: String,
     pub outcomes: [Outcomes; 2],
     /// Probability of so large a difference if nothing changed.
     pub p_value: f64,
-    /// True if the difference is more than chance, and large enough to matter.
+    /// True if the difference is significant and large enough to matter.
     pub is_change: bool,
     /// Origins of failures, largest increase first. Failures from which the request recovered are
     /// excluded.
@@ -35,12 +36,12 @@ pub struct FailureShift {
 pub struct OriginShift {
     pub group: FailureGroup,
     pub failures: [GroupedFailures; 2],
-    /// Increase of its part of the requests.
+    /// Increase of the origin's share of the root operation's requests, -1 to 1.
     pub gain: f64,
 }
 
-/// Compares the failures of two periods. Reads both once, including incomplete requests. Returns no
-/// rows if there are no failures; changed rows come first.
+/// Compares the failures of two periods, by root operation. Reads both once, including incomplete
+/// requests. Returns changed root operations first, and none if there are no failures.
 ///
 /// # Errors
 /// Fails if a store cannot be read.

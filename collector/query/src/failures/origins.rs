@@ -7,38 +7,39 @@ use stroboscope_analysis::failure::{FailureTrail, StatedFailure};
 use stroboscope_analysis::record::{SpanRecord, TraceId, TraceRecords};
 use stroboscope_analysis::sampling::WeightedCount;
 
-/// Maximum number of groups. Requests of other groups are only counted.
+/// Maximum number of groups. Requests of further groups are only counted.
 const GROUPS_MAX: usize = 1_024;
-/// Maximum number of operations of a trail, including the origin and the root.
+/// Maximum number of operations that an example lists, including the origin and the root.
 const TRAIL_MAX: usize = 24;
 
 /// Key of a group of failed requests.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FailureGroup {
     pub root: String,
-    /// False if these requests recovered.
+    /// True if the root span failed as well; false if the requests recovered.
     pub has_reached_root: bool,
     /// Operation that failed first, `service:name`.
     pub origin: String,
     pub stated: StatedFailure,
 }
 
-/// Requests of a group.
+/// Number, times and example of the requests of a group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupedFailures {
     pub requests: WeightedCount,
-    /// Ends of the first and the last failure, in ns since the Unix epoch.
+    /// Ends of the origin's spans that failed first and last, in ns since the Unix epoch; `None` if
+    /// no request is in the group.
     pub times_ns: Option<(i64, i64)>,
-    /// Request with the first failure, and the operations through which the failure travelled, the
-    /// origin first.
+    /// Request with the first failure, and the operations that the failure passed through, origin
+    /// first.
     pub example: Option<(TraceId, Vec<String>)>,
 }
 
-/// Every group of failed requests.
+/// Groups of failed requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct FailuresByOrigin {
     pub(super) groups: BTreeMap<FailureGroup, GroupedFailures>,
-    /// Requests of groups for which there was no room.
+    /// Number of requests that are in no group, because the limit on groups was reached.
     pub(super) others: WeightedCount,
 }
 
@@ -64,7 +65,7 @@ impl FailuresByOrigin {
         grouped.widen((origin.end_ns, origin.end_ns));
     }
 
-    /// Returns `None` if there is no room.
+    /// Returns the entry of a group; `None` if it is new and the limit on groups is reached.
     fn group(&mut self, group: FailureGroup) -> Option<&mut GroupedFailures> {
         let has_room = self.groups.len() < GROUPS_MAX || self.groups.contains_key(&group);
         has_room.then(|| self.groups.entry(group).or_default())
@@ -82,8 +83,8 @@ impl FailuresByOrigin {
 }
 
 impl GroupedFailures {
-    /// Returns true for a failure before all known ones. Of failures at the same time, the request
-    /// with the least id is the example.
+    /// Reports whether a failure is earlier than the example. Of failures at the same time, the
+    /// request with the lowest id is the example.
     fn is_earlier(&self, end_ns: i64, id: TraceId) -> bool {
         match (&self.times_ns, &self.example) {
             (Some((first_ns, _)), Some((known, _))) => (end_ns, id) < (*first_ns, *known),
@@ -107,8 +108,8 @@ impl GroupedFailures {
     }
 }
 
-/// Returns the operations of spans, with repetitions in a row merged. A long list keeps its first
-/// and last operations.
+/// Returns the operations of spans, with consecutive repetitions merged. A list longer than
+/// [`TRAIL_MAX`] keeps its first and last operations.
 fn operations(spans: &[&SpanRecord]) -> Vec<String> {
     let mut operations: Vec<String> = spans.iter().map(|span| span.operation()).collect();
     operations.dedup();

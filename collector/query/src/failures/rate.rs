@@ -1,8 +1,8 @@
 //! Error rates: the share of failed requests, and its last change.
 //!
-//! Requests are counted by columns of time, which are cut into
-//! [blocks](super::super::time_blocks::blocks) like latencies. [A
-//! change](stroboscope_analysis::statistics::last_change) of the failed share is searched among the
+//! Requests are counted in columns of time, which are grouped into
+//! [blocks](super::super::time_blocks::blocks). The search for
+//! [changes](stroboscope_analysis::statistics::last_change) of the failed share compares these
 //! blocks.
 
 use std::ops::Range;
@@ -15,14 +15,14 @@ use stroboscope_analysis::statistics::{Block, Scores, Share, last_change};
 use super::super::time_blocks::blocks;
 use super::super::time_columns::{Limit, OfColumn, TimeColumns};
 
-/// Maximum number of columns with requests in them.
+/// Maximum number of columns that contain requests.
 const COLUMNS_MAX: usize = 512;
-/// Minimum factor by which the share of failed or of other requests changes.
+/// Minimum factor by which the share of failed or of successful requests must change.
 const RATIO_MIN: f64 = 1.5;
-/// Minimum number of failed requests on the side with more of them. Fewer may be an accident.
+/// Minimum number of failed requests on the side with the higher error rate. Fewer may be chance.
 const FAILED_MIN: u64 = 5;
 
-/// Number of requests, and number of those that failed.
+/// Number of requests, and number of failed requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcomes {
     pub requests: WeightedCount,
@@ -51,7 +51,7 @@ impl OfColumn for Outcomes {
     }
 }
 
-/// Outcomes over time of requests of one root operation.
+/// Outcomes of one root operation's requests over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OutcomesOverTime(TimeColumns<Outcomes>);
 
@@ -61,23 +61,23 @@ impl Default for OutcomesOverTime {
     }
 }
 
-/// Change of the share of failed requests. The first of each pair is before the change.
+/// Change of the share of failed requests. The first element of each pair is before the change.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RateChange {
     /// Root operation whose requests fail more or less often.
     pub root: String,
-    /// Start of the time before the change: the first request, or the preceding change; in ns since
+    /// Start of the time before the change: the first request or the preceding change, in ns since
     /// the Unix epoch.
     pub before_from_ns: i64,
-    /// Time of the change, to a block of requests, in ns since the Unix epoch.
+    /// Start of the first block after the change, in ns since the Unix epoch.
     pub at_ns: i64,
-    /// Time after the last request, in ns since the Unix epoch.
+    /// End of the column with the last request, in ns since the Unix epoch.
     pub until_ns: i64,
     /// Shares of failed requests, 0 to 1.
     pub rates: [f64; 2],
     pub requests: [u64; 2],
     pub failed: [u64; 2],
-    /// Probability of so clear a change anywhere if there is none.
+    /// Probability of finding so clear a change if the rate is constant.
     pub p_value: f64,
 }
 
@@ -90,7 +90,7 @@ impl OutcomesOverTime {
         self.0.merge(other.0);
     }
 
-    /// Returns the failed part of the requests in each column of time.
+    /// Returns the share of failed requests in each column of time.
     pub(super) fn shares(&self) -> Vec<Share> {
         let shares = self.0.columns.values().map(|of| Share {
             part: of.failed.recorded(),
@@ -99,8 +99,8 @@ impl OutcomesOverTime {
         shares.collect()
     }
 
-    /// Finds the last change of the failed share. Returns `None` if no change is less probable than
-    /// `p_max` by chance.
+    /// Finds the last change of the error rate. Returns `None` if no change has a p-value of at
+    /// most `p_max`.
     pub(super) fn last_change(&self, root: &str, p_max: f64) -> Option<RateChange> {
         let (starts, outcomes): (Vec<i64>, Vec<Outcomes>) = self.0.columns.iter().unzip();
         let recorded = outcomes.iter().map(|of| of.requests.recorded());

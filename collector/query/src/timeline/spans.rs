@@ -1,4 +1,4 @@
-//! Data of the store about the spans and requests that the kernel worked for.
+//! Spans and requests of the store that the kernel worked for.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use stroboscope_store::tables::TraceReader;
 use crate::query_error::QueryError;
 use crate::source::Source;
 
-/// Data of the store about the spans and requests that the kernel worked for.
+/// Spans and requests of the store that the kernel worked for.
 #[derive(Default)]
 pub(super) struct Spans {
     operations: HashMap<RequestId, KnownSpan>,
-    /// First start and last end of each request, and whether it is cut.
+    /// First start and last end of each request in ns, and true if any of its spans is cut.
     bounds: HashMap<u64, (i64, i64, bool)>,
-    /// Whole id of each request.
+    /// Trace id of each request, by its low half.
     pub(super) ids: HashMap<u64, u128>,
-    /// Number of requests that are too large for the memory.
+    /// Number of requests that were left out because they are too large for the memory.
     pub(super) large_traces: u64,
 }
 
@@ -49,7 +49,8 @@ impl Spans {
         }
     }
 
-    /// Returns the requests that lie in one window.
+    /// Returns the requests that lie in one of the windows from start to end, by the low half of
+    /// their trace ids.
     pub(super) fn whole(&self, windows: &[(i64, i64)]) -> HashSet<u64> {
         let is_whole = |&(start_ns, end_ns, is_cut): &(i64, i64, bool)| {
             let after = windows.partition_point(|window| window.0 <= start_ns);
@@ -66,7 +67,7 @@ impl Spans {
     }
 }
 
-/// Reads the requests whose ids have these lower halves, and the wanted spans of them.
+/// Reads the requests whose trace ids have one of these low halves, and their wanted spans.
 pub(super) fn spans(
     source: &Source,
     requests: &HashSet<u64>,

@@ -24,10 +24,11 @@ impl SimulatedPublisher {
         Rounds::of(settings, runtime, flushed, Arc::default()).map(Self)
     }
 
-    /// Publishes the files that are ready; returns true if none is left. Blocks.
+    /// Publishes the files that are ready. Returns true if none is left. Blocks until it is done.
     ///
     /// # Errors
-    /// Fails if a round fails. After [`RemoteError::Fenced`], a publisher begins no further round.
+    /// Returns an error if the round fails. After [`RemoteError::Fenced`], a publisher begins no
+    /// further round.
     pub fn round(&mut self) -> Result<bool, RemoteError> {
         Ok(self.0.round(&|| true)? == Round::Complete)
     }

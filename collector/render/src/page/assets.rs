@@ -59,9 +59,9 @@ macro_rules! asset {
 }
 
 impl Asset {
-    /// Number of modules.
+    /// Number of the modules.
     pub const COUNT: usize = 13;
-    /// Every module.
+    /// List of the modules.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Timeline,
         Self::TimelineColumns,
@@ -96,7 +96,7 @@ impl Asset {
         }
     }
 
-    /// Returns the source text.
+    /// Returns the JavaScript source of the module.
     #[must_use]
     pub fn text(self) -> &'static str {
         self.file().1

@@ -8,9 +8,9 @@ const BEFORE: &str = "before";
 const AFTER: &str = "after";
 /// Pages that compare two periods. Links to all other pages take the later period as their range.
 const COMPARING: [&str; 2] = ["/compare", "/explain"];
-/// Alternative names for the ends of a link's range.
+/// Alternative names of the parameters for the ends of a range, with the usual names.
 const OTHER_NAMES: [(&str, &str); 2] = [("from", "since"), ("to", "until")];
-/// Attributes that hold an address.
+/// Beginnings of HTML attributes whose value is an address.
 const ATTRIBUTES: [&str; 5] = [
     "href=\"",
     "data-live=\"",
@@ -18,7 +18,8 @@ const ATTRIBUTES: [&str; 5] = [
     "data-compare=\"",
     "data-explain=\"",
 ];
-/// Paths and suffixes of addresses that are not pages.
+/// Prefixes of paths that are not pages, without the leading slash; `NO_PAGE_ENDS` has suffixes of
+/// such paths.
 const NO_PAGES: [&str; 1] = ["assets/"];
 const NO_PAGE_ENDS: [&str; 2] = ["/perfetto", "/columns"];
 
@@ -29,7 +30,8 @@ const VALUE_BYTES_MAX: usize = 1_024;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CarriedParameters {
     given: Vec<Parameter>,
-    /// Parameters for links to pages that do not compare two periods.
+    /// Parameters for links to pages that do not compare two periods; `given` has those for pages
+    /// that do.
     elsewhere: Vec<Parameter>,
 }
 
@@ -75,7 +77,7 @@ impl CarriedParameters {
         parameter.map_or("", |parameter| &parameter.value)
     }
 
-    /// Returns the parameters that a page takes.
+    /// Returns the parameters that a link to the page at `path` carries.
     fn taken_by(&self, path: &str) -> &[Parameter] {
         match COMPARING.contains(&path) {
             true => &self.given,

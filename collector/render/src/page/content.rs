@@ -12,7 +12,7 @@ const CONTENTS_FROM: usize = 4;
 /// high then.
 const GRAPH_FITS_PX: u32 = 1_500;
 
-/// Renders a document as the content of a site's page, with the shown rows of its tables.
+/// Renders a document as the content of a site's page. Each table has its default number of rows.
 #[must_use]
 pub fn body(doc: &Doc) -> Html {
     body_of(doc, None)

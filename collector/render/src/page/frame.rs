@@ -26,7 +26,8 @@ pub struct NavLink {
     pub path: String,
     /// Name of the page.
     pub name: String,
-    /// Links of one group stand together, in order; the first group has no heading.
+    /// Heading of the group of links to which this one belongs; empty for a group without a
+    /// heading. Links of one group are adjacent.
     pub group: &'static str,
 }
 
@@ -35,7 +36,7 @@ pub struct NavLink {
 pub struct PageHead<'a> {
     /// Headline, and title of the window.
     pub title: &'a str,
-    /// Description in one line; none if empty.
+    /// Description of the page in one line; not shown if empty.
     pub about: &'a str,
     /// Data directory that the pages show.
     pub of: &'a str,

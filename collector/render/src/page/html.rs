@@ -37,7 +37,7 @@ impl Html {
         self
     }
 
-    /// Appends a value with `Display`, such as a number; escapes it all the same.
+    /// Appends a value that implements `Display`, such as a number, and escapes it.
     pub fn shown(&mut self, shown: impl Display) -> &mut Self {
         self.text(&shown.to_string())
     }

@@ -11,14 +11,14 @@ use crate::show::Doc;
 /// One of several documents on a page.
 #[derive(Debug)]
 pub struct Section {
-    /// Anchor of links to it.
+    /// Id that links use as the anchor of the section.
     pub id: &'static str,
-    /// Content.
+    /// Document in the section.
     pub doc: Doc,
 }
 
-/// The only module of files: it sorts tables and moves graphs, and the page is complete without it.
-/// Its text is CDATA, for readers that parse the page as XML.
+/// The only script of pages in files. It sorts tables and moves graphs; without it, the page still
+/// shows everything. It is wrapped in CDATA for readers that parse the page as XML.
 static SCRIPT: LazyLock<String> =
     LazyLock::new(|| format!("//<![CDATA[\n{}\n//]]>", Asset::Tables.text()));
 

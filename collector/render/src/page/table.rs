@@ -79,7 +79,7 @@ pub(super) fn write_table(html: &mut Html, table: &Table, reader: Reader<'_>, nu
     }
     html.markup("<thead><tr>");
     let shown = &table.rows[..shown_count];
-    // A column without any value is omitted, as in a text.
+    // Omit columns without any value, as the text output does.
     let is_empty = |at: usize, kind| {
         let cells = shown.iter().filter_map(|row| row.get(at));
         !shown.is_empty()
@@ -200,7 +200,7 @@ fn write_cell(
         }
         (Cell::Real(share), Kind::Share) => {
             html.markup("<span>").text(&real(*share, Kind::Share));
-            // A decrease is not a part of a whole.
+            // A negative share, such as a decrease, gets no bar.
             if *share >= 0.0 {
                 write_meter(html, *share);
             }
@@ -238,7 +238,7 @@ fn write_breakable(html: &mut Html, text: &str) {
     html.text(&text[from..]);
 }
 
-/// Writes a request's id as short as on a terminal, and on a site as a link.
+/// Writes a request's id in the short form of the terminal; on a site, as a link.
 fn write_request(html: &mut Html, id: &str, reader: Reader<'_>) {
     let short = crate::show::short_request(id);
     if reader == Reader::OfFile {

@@ -3,7 +3,8 @@
 use crate::humanise::duration_tick;
 use crate::show::{Axis, Kind, axis_text};
 
-/// Returns the end of an axis, given its highest number.
+/// Returns the position of the end of an axis: 1 for shares, else that of the highest number, which
+/// `headroom` multiplies on a linear axis.
 pub(super) fn end(axis: &Axis, highest: f64, headroom: f64) -> f64 {
     let end = match axis.kind {
         Kind::Share => 1.0,
@@ -18,8 +19,8 @@ pub(super) fn end(axis: &Axis, highest: f64, headroom: f64) -> f64 {
     }
 }
 
-/// Returns round numbers up to the end of an axis, with their positions: 1, 2, 5, 10 … or 0, 1, 10,
-/// 100 …
+/// Returns the positions and labels of the marks on an axis. On a linear axis, the marks are about
+/// `wanted` multiples of a round number, from 0; on a logarithmic axis, they are 0, 1, 10, 100 …
 pub(super) fn ticks(axis: &Axis, end: f64, wanted: usize) -> Vec<(f64, String)> {
     if axis.is_logarithmic {
         let powers = (0..=end.floor() as i32).map(|power| 10f64.powi(power));

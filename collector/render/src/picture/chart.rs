@@ -11,7 +11,8 @@ const WIDTH_PX: f64 = 720.0;
 const LEFT_PX: f64 = 74.0;
 const RIGHT_PX: f64 = 20.0;
 const PLOT_PX: f64 = 230.0;
-/// Heights below a plot: marks with the axis's title, and a line of the legend.
+/// Height of the marks and the axis's title below a plot; `LEGEND_PX` is that of one line of the
+/// legend.
 const BELOW_PX: f64 = 46.0;
 const LEGEND_PX: f64 = 24.0;
 /// Factor between the highest line and the end of an axis that has no natural end.
@@ -73,7 +74,8 @@ fn draw_lines((x, y): (&Axis, &Axis), lines: &[Line]) -> Picture {
     sketch.into_picture(WIDTH_PX, bottom + BELOW_PX)
 }
 
-/// Draws names with their colours, in as many lines as they need, and returns the height.
+/// Draws the names of series with their colours, in as many lines as necessary. Returns the height
+/// of the legend in px.
 fn legend(sketch: &mut Sketch, names: &[(&str, usize)], are_lines: bool) -> f64 {
     let (mut x, mut y) = (LEFT_PX, 8.0);
     for (name, style) in names {
@@ -171,7 +173,8 @@ fn draw_bars(bars: &[Bar]) -> Picture {
     sketch.into_picture(BARS_PX, bars.len() as f64 * ROW_PX + 8.0)
 }
 
-/// Draws vertical bars of shares, with names below as far as there is room, and marks above.
+/// Draws vertical bars of shares. Names are below the bars, as far as there is room; the bars'
+/// texts are above them.
 fn draw_columns(bars: &[Bar]) -> Picture {
     const MARK_PX: f64 = 22.0;
     let largest = bars.iter().map(|bar| bar.share).fold(0.0, f64::max);

@@ -73,7 +73,8 @@ fn node_box(sketch: &mut Sketch, corner: Px, number: usize, node: &GraphNode) {
     sketch.close_node(path);
 }
 
-/// Writes the label of an edge next to it, at a position that overlaps no box and no other label.
+/// Writes the label of an edge on the edge, at a position where it overlaps no box and no other
+/// label. Omits the label if there is no such position.
 fn edge_label(sketch: &mut Sketch, route: &[Px], label: &[String], taken: &mut Vec<(Px, Px)>) {
     let (width, height) = LABEL_PX;
     let curves = route.windows(4).step_by(3);

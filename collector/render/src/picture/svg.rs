@@ -8,7 +8,7 @@ use crate::show::shortened;
 /// Stylesheet of the palette; a part of every page, and of every picture in a file of its own.
 const PALETTE: &str = include_str!("../../assets/palette.css");
 
-/// A picture could not be drawn.
+/// Error for a picture that cannot be drawn.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot draw {what}: {reason}")]
 pub struct PictureError {
@@ -57,7 +57,7 @@ impl Picture {
 #[derive(Debug, Default)]
 pub(super) struct Sketch(String);
 
-/// Point of a text that lies at its position.
+/// Point of a text that is placed at its coordinates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
     Start,
@@ -154,8 +154,8 @@ impl Sketch {
         );
     }
 
-    /// Opens a box of a graph, by its number; the shapes of the box follow, up to
-    /// [`close_node`](Self::close_node). With a path, the box is a link.
+    /// Opens the box of a graph's node. The shapes of the box follow, up to
+    /// [`close_node`](Self::close_node). If there is a path, the box is a link to it.
     pub(super) fn open_node(&mut self, number: usize, name: &str, path: Option<&str>) {
         let name = escaped(name);
         let _ = match path {

@@ -10,7 +10,7 @@ pub enum Part {
     Heading(String),
     /// One or more sentences.
     Sentence(String),
-    /// A page of the site with more, or the command that shows the same on a terminal.
+    /// Reference to more data: on pages a link to `path`, on terminals the command that shows it.
     Link {
         text: String,
         path: String,
@@ -50,7 +50,7 @@ impl Doc {
         self
     }
 
-    /// Adds a link to a page with more.
+    /// Adds a reference to more data: a link on pages, a command on terminals.
     pub fn link(
         &mut self,
         text: impl Into<String>,
@@ -116,7 +116,8 @@ impl Doc {
         })
     }
 
-    /// Returns the tables, in order; merges tables of one name that people see separately.
+    /// Returns the tables, in order. Merges tables of one name, which pages and terminals show
+    /// separately.
     #[must_use]
     pub fn tables(&self) -> Vec<Table> {
         let mut tables: Vec<Table> = Vec::new();

@@ -19,11 +19,11 @@ pub struct Figure {
 /// Content of a picture.
 #[derive(Clone, Debug)]
 pub enum Drawing {
-    /// Numbers.
+    /// A chart of numbers.
     Chart(Chart),
-    /// Intervals over time.
+    /// A timeline of intervals.
     Timeline(Timeline),
-    /// Relations between nodes.
+    /// A graph of nodes and edges.
     Graph(Graph),
 }
 
@@ -72,7 +72,7 @@ impl From<Graph> for Drawing {
     }
 }
 
-/// Numbers.
+/// A chart of numbers.
 #[derive(Clone, Debug)]
 pub enum Chart {
     /// Lines over one plane, from (0, 0).
@@ -91,12 +91,12 @@ pub enum Chart {
     Stacks { axis: Axis, stacks: Vec<Stack> },
 }
 
-/// Meaning of the numbers along an edge.
+/// One axis of a chart.
 #[derive(Clone, Debug)]
 pub struct Axis {
     /// Text along the axis.
     pub title: String,
-    /// Kind of its numbers.
+    /// Kind of the numbers along the axis.
     pub kind: Kind,
     /// True if a position is the logarithm of the number plus 1, so that 0 is visible.
     pub is_logarithmic: bool,
@@ -134,7 +134,7 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Place of the line names in a chart of lines, at the right edge.
+/// Vertical position of the legend in a chart of lines, at the right edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LegendPlace {
     Upper,
@@ -147,11 +147,11 @@ pub enum LegendPlace {
 pub struct Bar {
     pub name: String,
     pub share: f64,
-    /// Text after its share.
+    /// Additional text, such as a duration; in a histogram, a mark above the bar.
     pub beside: String,
 }
 
-/// A bar of several parts.
+/// A horizontal bar of several parts.
 #[derive(Clone, Debug)]
 pub struct Stack {
     pub name: String,
@@ -169,18 +169,18 @@ pub struct StackPart {
 }
 
 impl Stack {
-    /// Returns the total length.
+    /// Returns the sum of the parts' lengths.
     #[must_use]
     pub fn length(&self) -> f64 {
         self.parts.iter().map(|part| part.length).sum()
     }
 }
 
-/// Intervals of one request over time. Times count from its begin, in ns.
+/// Intervals of one request over time. Times count from the request's start, in ns.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     pub length_ns: u64,
-    /// Named moments.
+    /// Marked moments, in ns, with their names.
     pub marks: Vec<(u64, String)>,
     /// Rows from top to bottom.
     pub rows: Vec<TimelineRow>,
@@ -238,7 +238,7 @@ pub struct TimelineRow {
     pub intervals: Vec<Interval>,
 }
 
-/// A time in which something ran.
+/// Interval in which a task or an operation ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interval {
     pub from_ns: u64,
@@ -251,14 +251,14 @@ pub struct Interval {
     pub slack_ns: u64,
 }
 
-/// Relations between nodes.
+/// Nodes, and the edges between them.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     pub nodes: Vec<GraphNode>,
     pub edges: Vec<GraphEdge>,
 }
 
-/// A box.
+/// A node of a graph, drawn as a box.
 #[derive(Clone, Debug, Default)]
 pub struct GraphNode {
     /// Name of the node in one line.
@@ -273,7 +273,7 @@ pub struct GraphNode {
     pub path: Option<String>,
 }
 
-/// An arrow.
+/// An edge of a graph, drawn as an arrow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GraphEdge {
     /// Index of the node at its start.

@@ -7,11 +7,11 @@ use super::table::Kind;
 use super::wrap;
 use crate::humanise::{duration, percent};
 
-/// Width of pictures if the output is not a terminal.
+/// Width of pictures if the output is not a terminal, in characters.
 const WIDTH: usize = 100;
-/// Minimum width of the drawing.
+/// Minimum width of the drawing next to the names, in characters.
 const DRAWN_MIN: usize = 10;
-/// Eighths of a character, from empty to full: from the left, and from below.
+/// Eighths of a character, filled from the left; those of `LEVELS` are filled from below.
 const EIGHTHS: [char; 9] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
 const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Fill characters of a bar's parts, in order.
@@ -23,7 +23,7 @@ const WAITED: char = '─';
 const SLACK: char = '·';
 const MARK: char = '│';
 
-/// Returns a picture as lines.
+/// Draws a picture as lines of text. `None` for `width` uses [`WIDTH`].
 pub(super) fn lines(drawing: &Drawing, width: Option<usize>) -> Vec<String> {
     let width = width.unwrap_or(WIDTH);
     match drawing {
@@ -283,7 +283,7 @@ fn timeline_lines(timeline: &Timeline, width: usize) -> Vec<String> {
     said
 }
 
-/// Lists the edges, and the nodes without any.
+/// Lists the edges, and the nodes without an edge.
 fn graph_lines(graph: &Graph) -> Vec<String> {
     let name = |at: usize| {
         graph.nodes.get(at).map_or_else(String::new, |node| {

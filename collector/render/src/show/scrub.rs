@@ -1,4 +1,4 @@
-//! Removes characters from untrusted texts that a terminal would obey, and shortens texts.
+//! Replaces control characters in untrusted texts, which a terminal would obey, and shortens texts.
 
 use std::fmt::Write as _;
 
@@ -29,8 +29,8 @@ fn is_bidirectional(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Replaces such characters in a text of this program, which may have several lines and contain
-/// untrusted words.
+/// Replaces characters that a terminal would obey, except line feeds, in a text of this program
+/// that may contain untrusted words.
 #[must_use]
 pub fn scrubbed_lines(text: &str) -> String {
     text.split('\n')

@@ -1,4 +1,4 @@
-//! Typed tables.
+//! Tables with typed columns, for people and for machines.
 
 use std::borrow::Cow;
 
@@ -28,7 +28,7 @@ pub enum Kind {
     /// A number that cannot be negative, such as a mean of counts, shown with three digits and no
     /// sign; `Float64`.
     Mean,
-    /// A probability, in powers of ten; `Float64`.
+    /// A probability, shown in scientific notation; `Float64`.
     Probability,
     /// A flag, shown only if true; `Boolean`.
     Flag,
@@ -67,7 +67,7 @@ impl Column {
     }
 }
 
-/// Levels of nesting that are shown by indentation.
+/// Maximum number of nesting levels that indentation shows.
 const LEVELS_INDENTED: usize = 24;
 
 /// Returns the indentation of a nested text. Deeper levels than [`LEVELS_INDENTED`] have a number
@@ -80,7 +80,7 @@ pub(crate) fn indentation(depth: usize) -> String {
     }
 }
 
-/// One value.
+/// One value of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     /// An unknown value.
@@ -209,7 +209,7 @@ macro_rules! rows {
     };
 }
 
-/// A table with its rows.
+/// A table: its definition, title and rows.
 #[derive(Clone, Debug)]
 pub struct Table {
     /// Name and columns.

@@ -10,16 +10,16 @@ use super::table::{Cell, Kind, Table, indentation};
 use super::wrap;
 use crate::humanise::instant;
 
-/// Head of the column that gives a segment's part of its task.
+/// Head of the column for a segment's first and last event.
 const PART_HEAD: &str = "from … to";
 const BOLD: &str = "\u{1b}[1m";
 const PLAIN: &str = "\u{1b}[0m";
 
-/// Options of rendering.
+/// Options for rendering documents as text.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TextView {
-    /// Maximum width of lines, in columns of the terminal. Without it, lines are not broken and no
-    /// column is hidden, as programs that read the text need it.
+    /// Maximum width of lines, in columns of the terminal. If it is `None`, lines are not broken
+    /// and no column is hidden, for programs that read the text.
     pub width: Option<usize>,
     /// True if segments are named by their full path.
     pub full_names: bool,
@@ -130,7 +130,7 @@ impl TextView {
         columns
     }
 
-    /// Returns a segment's task and the segment's part of it, which are separate columns.
+    /// Returns the cells of a segment's two columns: its task, and the segment's events.
     fn task_and_part(&self, cell: &Cell) -> (String, String) {
         match cell {
             Cell::Segment(name) => {

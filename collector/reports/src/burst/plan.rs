@@ -87,25 +87,26 @@ impl PlanVerb {
     }
 }
 
-/// Bursts that reach a goal.
+/// Plan of bursts for a goal, and the data that the plan is based on.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BurstPlanSays {
     #[serde(flatten)]
     notes: Notes,
-    /// Longest requests of interest, in ns.
+    /// Latency of the longest requests of interest, in ns.
     longest_ns: f64,
     /// Maximum share of time that may be recorded: the stricter bound of duty and overhead.
     duty_max: f64,
     /// Number of whole requests per hour that the goal asks for.
     whole_per_hour_wanted: f64,
-    /// Number of whole requests that the plan is based on, and the time in which they were
-    /// recorded.
+    /// Number of whole requests that the plan is based on; `recorded_ns` is the time in which they
+    /// were recorded.
     requests: u64,
     recorded_ns: u64,
-    /// True if that time is the time of bursts; otherwise it runs from the first request to the
+    /// True if `recorded_ns` is the time of bursts; otherwise it runs from the first request to the
     /// last.
     is_of_bursts: bool,
-    /// Number of requests that begin per hour, and number of those of interest.
+    /// Number of requests that begin per hour; `of_interest_per_hour` counts those up to the
+    /// longest of interest.
     begin_per_hour: f64,
     of_interest_per_hour: f64,
     busiest: Option<Busiest>,
@@ -132,7 +133,7 @@ struct Busiest {
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct PlanRow {
-    /// Mask.
+    /// Burst-config as a mask.
     config: u64,
     config_binary: String,
     burst_ms: u64,
@@ -145,19 +146,21 @@ struct PlanRow {
     /// Number of whole requests of interest per hour, if requests that enter during a burst are
     /// recorded to their end, which is the SDK's default.
     followed_per_hour: f64,
-    /// Share of the requests of interest in bursts that are cut.
+    /// Share of the requests of interest in bursts that the edges of bursts cut.
     cut_share: f64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct GivesWay {
-    /// `whole_requests`, `duty` or `longest`.
+    /// Part of the goal to relax: `whole_requests`, `duty` or `longest`.
     part: &'static str,
     said: String,
     plan: Option<PlanRow>,
 }
 
 impl BurstPlanSays {
+    /// Plans bursts for the goal `wanted`; `record_ns` is the cost of a record.
+    ///
     /// # Errors
     /// Returns an error if the goal bounds the overhead, and the store has no data on it.
     fn of(basis: BurstBasis, wanted: &GoalArguments, record_ns: f64) -> Result<Self, String> {
@@ -255,7 +258,7 @@ impl PlanRow {
     }
 }
 
-/// Formats a percentage; small shares keep their digits.
+/// Formats a share as a percentage, with three decimals below 1 %.
 fn percent_of(share: f64) -> String {
     match share < 0.01 {
         true => format!("{:.3}%", share * 100.0),

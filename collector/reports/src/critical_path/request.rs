@@ -64,7 +64,7 @@ struct Timing {
     from_ns: u64,
     #[serde(skip)]
     duration_ns: u64,
-    /// True if the segment is on the path of its part: of the request, or of the work after its
+    /// True if the segment is on the critical path, of the request or of the work after its
     /// response.
     #[serde(skip)]
     is_on_path: bool,
@@ -117,7 +117,7 @@ impl Request {
         }
     }
 
-    /// Adds a picture to the request.
+    /// Adds a timeline of the request's segments.
     pub fn with_timeline(self, answer: &TraceAnswer, known: NamedInference<'_>) -> Self {
         let labels = known.inference.model.labels();
         Self {

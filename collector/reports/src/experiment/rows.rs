@@ -19,23 +19,23 @@ pub(super) struct SideOf {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct MetricRow {
-    /// Root operation; none for all requests, or those of the hour.
+    /// Root operation; null for all requests, or for those of the hour.
     pub root: Option<String>,
-    /// Hour of the day in UTC in which requests began; none for any hour.
+    /// Hour of the day in UTC in which requests began; null for any hour.
     pub hour: Option<u8>,
-    /// `mean`, `p50`, `p95` or `p99`.
+    /// Name of the metric: `mean`, `p50`, `p95` or `p99`.
     pub metric: String,
     pub control_ns: Option<f64>,
     pub test_ns: Option<f64>,
     /// Ratio of test to control, minus 1.
     pub difference: Option<f64>,
-    /// Interval of the difference; null where it is unbounded.
+    /// Lower and upper (`high`) bound of the difference; null where it is unbounded.
     pub low: Option<f64>,
     pub high: Option<f64>,
     /// p-value corrected for the number of metrics: among the metrics with at most q, a share q is
     /// chance.
     pub q_value: Option<f64>,
-    /// True if it differs, with the given certainty.
+    /// True if test and control differ, with the given certainty.
     pub differs: bool,
     /// Number of equal units or bursts that would vary as much as these do.
     pub effective_clusters: Option<f64>,
@@ -44,24 +44,26 @@ pub(super) struct MetricRow {
     pub times_for_1_percent: Option<f64>,
     pub times_for_5_percent: Option<f64>,
     pub times_for_20_percent: Option<f64>,
-    /// Reason that there is no result.
+    /// Reason why there is no result; null if there is one.
     pub why_not: Option<String>,
 }
 
 /// Difference between equal sides by chance.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct NoiseRow {
-    /// `mean`, `p50`, `p95` or `p99`.
+    /// Name of the metric: `mean`, `p50`, `p95` or `p99`.
     pub metric: String,
     /// Number of units and of requests on each side: half of the requests that were treated alike.
     pub units: usize,
     pub requests: usize,
-    /// Differences that half of such sides exceed, and that one in twenty exceeds, as parts.
+    /// Difference, as a part, that half of such pairs of sides exceed; one in twenty exceeds
+    /// `twentieth`.
     pub half: f64,
     pub twentieth: f64,
-    /// Difference at as many units as this experiment has: nineteen of twenty lie within ± this.
+    /// Difference that nineteen of twenty pairs of equal sides stay within, with as many units as
+    /// this experiment has.
     pub here: f64,
-    /// Ratio of the experiment's own interval to that, which should be about 1; null if it has no
+    /// Ratio of the experiment's own interval to `here`, which should be about 1; null if it has no
     /// interval.
     pub interval_to_noise: Option<f64>,
 }
@@ -72,7 +74,7 @@ pub(super) struct NeededRow {
     pub metric: String,
     /// Difference as a part; 0.05 is 5 %.
     pub difference: f64,
-    /// Multiple of the data of this experiment.
+    /// Required data, as a multiple of this experiment's data.
     pub times: f64,
     /// Number of requests on both sides together.
     pub requests: f64,
@@ -84,14 +86,14 @@ pub(super) struct NeededRow {
 /// Balance of the sides in one respect.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct BalanceRow {
-    /// `users`, `load` or `mix`.
+    /// Respect in which the sides are compared: `users`, `load` or `mix`.
     pub what: &'static str,
     /// Expected value: for users, the share assigned to the test; for load, the control's requests
-    /// by unit.
+    /// per unit.
     pub expected: Option<f64>,
     pub found: Option<f64>,
-    /// Probability of such a difference by chance; for the mix, the smallest among its operations,
-    /// corrected for their number.
+    /// Probability that chance alone makes the sides differ this much; for the mix, the smallest
+    /// among its operations, corrected for their number.
     pub p_value: f64,
     pub is_balanced: bool,
 }
@@ -99,7 +101,7 @@ pub(super) struct BalanceRow {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct SideMixRow {
     pub root: String,
-    /// Shares of the requests of each side.
+    /// Share of the control's requests, and in `test` of the test's.
     pub control: f64,
     pub test: f64,
     pub q_value: f64,
@@ -107,7 +109,7 @@ pub(super) struct SideMixRow {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct LeftOutRow {
-    /// Beginning, ns since the Unix epoch.
+    /// Beginning of the time that was left out, ns since the Unix epoch.
     pub from_ns: i64,
     pub to_ns: i64,
     pub requests: usize,
@@ -186,7 +188,7 @@ pub(super) fn percent(part: Option<f64>) -> String {
 }
 
 impl MetricRow {
-    /// Describes the requests of the row.
+    /// Describes which requests the row is about.
     fn part(&self) -> String {
         match (&self.root, self.hour) {
             (Some(root), _) => root.clone(),

@@ -12,17 +12,18 @@ pub struct FailureLeafRow {
     pub(super) root: String,
     /// Conditions that all of these requests satisfy.
     conditions: Vec<String>,
-    /// True if most of them failed.
+    /// True if most of these requests failed.
     pub(super) failed: bool,
-    /// Share of these requests that have the outcome.
+    /// Share of these requests that failed or, if `failed` is false, that did not.
     precision: f64,
-    /// Share of all requests with the outcome that satisfy the conditions.
+    /// Share of all failed requests that satisfy the conditions; if `failed` is false, of all
+    /// others.
     recall: f64,
     /// Number of requests that satisfy the conditions.
     requests: u64,
     /// Number of requests in the held-out sample that satisfy the conditions.
     held_out: u64,
-    /// Probability of such a separation by chance.
+    /// Probability that chance alone separates the requests this clearly.
     p_value: f64,
     #[serde(skip)]
     pub(super) sentence: String,

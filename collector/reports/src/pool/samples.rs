@@ -22,7 +22,7 @@ struct Sample {
 /// Reads a file of CSV or JSON lines.
 ///
 /// # Errors
-/// Returns a description of the problem, with the number of the line.
+/// Returns a description of the problem, with the number of the line if one is wrong.
 pub(super) fn read_samples(file: &Path, range: TimeRange) -> Result<UsesByService, String> {
     let cannot = |error: std::io::Error| format!("cannot read {}: {error}", file.display());
     let length = std::fs::metadata(file).map_err(cannot)?.len();

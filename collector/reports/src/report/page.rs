@@ -26,7 +26,7 @@ use stroboscope_render::show::Doc;
 /// Maximum number of root operations in the table.
 const ROOTS_SHOWN: usize = 50;
 
-/// Parts of the page.
+/// Results that the page shows.
 pub(super) struct PageInput<'a> {
     pub known: NamedInference<'a>,
     pub overview: &'a Overview,

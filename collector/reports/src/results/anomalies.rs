@@ -189,8 +189,8 @@ impl AnomalyRow {
 }
 
 impl Anomalies {
-    /// Describes the segment on which slow requests spend the most more of their critical path than
-    /// others; `None` if there is none.
+    /// Describes the segment whose share of the critical path is most increased in slow requests;
+    /// `None` if no share is increased.
     fn most_text(&self) -> Option<String> {
         let rows = self.segments.rows.iter().filter(|row| row.tells());
         let difference = |row: &&AnomalyRow| row.critical_share.difference;
@@ -204,7 +204,8 @@ impl Anomalies {
         })
     }
 
-    /// Explains which segments the table leaves out, and why.
+    /// Explains which segments the table leaves out, and why. `told` is the number of informative
+    /// rows.
     fn rest(&self, told: usize) -> String {
         let (all, shown) = (self.segments.rows.len() as u64, self.shown(told) as u64);
         let unsure = self.segments.rows.iter().filter(|row| !row.significant);
@@ -230,7 +231,7 @@ impl Anomalies {
         }
     }
 
-    /// Number of rows of the table, the informative ones first.
+    /// Returns the number of rows that the table shows; `told` is the number of informative ones.
     fn shown(&self, told: usize) -> usize {
         match self.segments.top {
             0 => self.segments.rows.len(),

@@ -8,7 +8,7 @@ use crate::clock_words::{name, verdict};
 use stroboscope_render::rows;
 use stroboscope_render::show::Doc;
 
-/// Two hosts between which requests go.
+/// Relation between the clocks of two hosts that requests connect.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ClockPair {
     client: String,

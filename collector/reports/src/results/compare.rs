@@ -29,7 +29,7 @@ pub struct ComparisonReport {
     verdict: Verdict,
     /// Change of the mean latency, in ns.
     change_ns: f64,
-    /// Part of it due to other shares of root operations, in ns.
+    /// Part of the change that is due to other shares of root operations, in ns.
     workload_ns: f64,
     /// Share of the change that the causes make up; above 1 or below 0 if other changes are in the
     /// opposite direction, null if nothing changed.
@@ -50,11 +50,11 @@ pub struct ComparisonReport {
     leaves_not_asked: bool,
     /// Root operations, largest change of the share of requests first.
     mix: Vec<MixRow>,
-    /// Variation of requests of one category.
+    /// Variation of latency within categories, in both periods.
     variation: VariationSays,
     /// Changes outside of the services.
     surroundings: Vec<String>,
-    /// Requests of the first cause, before and after.
+    /// Picture of requests of the first cause, before and after.
     #[serde(skip)]
     flow: Option<Figure>,
 }
@@ -71,7 +71,7 @@ enum Verdict {
     TooFew,
 }
 
-/// Requests of one period.
+/// Figures of the requests of one period.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct PeriodSummary {
     requests: u64,
@@ -118,7 +118,7 @@ impl PeriodSummary {
     }
 }
 
-/// Minimum number of requests on each side to conclude that nothing changed.
+/// Minimum number of requests in each period to conclude that nothing changed.
 const REQUESTS_MIN: u64 = 20;
 /// Maximum number of operations with too few requests to name.
 const TOO_FEW_SHOWN: usize = 3;
@@ -190,7 +190,8 @@ impl ComparisonReport {
         }
     }
 
-    /// Adds the failures of both periods. A changed share of failed requests changes the verdict.
+    /// Adds the failures of both periods. Sets the verdict to `Changed` if a share of failed
+    /// requests changed.
     pub fn with_failures(self, shifts: &[FailureShift]) -> Self {
         let failures: Vec<FailureShiftRow> = shifts.iter().map(FailureShiftRow::of).collect();
         let verdict = match failures.iter().any(FailureShiftRow::has_changed) {

@@ -46,8 +46,8 @@ pub struct Aggregate {
     categories: Vec<CategoryShare>,
     operations: Vec<OperationShare>,
     operations_by_root: Vec<RootOperations>,
-    /// Largest waits of requests, by time on the critical path: of all requests, or by root if
-    /// these differ.
+    /// Operations that requests wait for most, by time on the critical path: for all requests, or
+    /// for each root operation if these differ.
     bottlenecks: Vec<Bottleneck>,
     /// Circumstances that make these figures misleading.
     circumstances: Vec<String>,
@@ -73,7 +73,7 @@ pub struct SegmentShare {
     slack: Latency,
     #[serde(skip)]
     critical_share: f64,
-    /// Request that waited longest for it.
+    /// Id of the request that waited longest for the segment.
     #[serde(skip)]
     example: Option<String>,
 }
@@ -189,7 +189,7 @@ impl SegmentShare {
     }
 }
 
-/// Converts a sum to JSON's integers, which hold sums over many requests up to 584 years.
+/// Converts a sum in ns to an integer for JSON; saturates above 584 years.
 fn to_json_ns(sum_ns: u128) -> u64 {
     u64::try_from(sum_ns).unwrap_or(u64::MAX)
 }
@@ -209,7 +209,7 @@ impl CategoryShare {
     }
 }
 
-/// Operations with their mean share of the critical path, largest first.
+/// Returns the operations with their mean share of the critical path, largest first.
 fn operations(paths: &PathAggregate, labels: &Labels) -> Vec<OperationShare> {
     let mean = |sum_ns: u128| paths.traces().mean(sum_ns as f64);
     let of = paths
@@ -296,8 +296,8 @@ impl Aggregate {
         self.operations_by_root.len() > 1
     }
 
-    /// One sentence each for circumstances that make the figures misleading, and for what requests
-    /// wait for most.
+    /// Returns sentences about circumstances that make the figures misleading, then about the
+    /// operations that requests wait for most.
     pub fn headlines(&self) -> impl Iterator<Item = String> {
         let waits = self
             .bottlenecks
@@ -339,7 +339,8 @@ impl Aggregate {
         doc.figure(Figure::new(title, alternative, Chart::Stacks { axis, stacks }).on_pages_only());
     }
 
-    /// Builds one part for each category; those past [`PARTS_MAX`] are merged into one.
+    /// Builds one part for each category. If there are more than [`PARTS_MAX`], the last part is
+    /// the sum of the rest.
     fn stack(&self, name: &str, sum_ns: fn(&CategoryShare) -> u64) -> Stack {
         let mut parts: Vec<StackPart> = Vec::new();
         for (place, category) in self.categories.iter().enumerate() {

@@ -38,7 +38,7 @@ pub struct ExplainedSays {
     counted: Sides,
     /// Number of requests from which the tree was grown.
     learned_from: Sides,
-    /// Number of requests that judged the tree.
+    /// Number of other requests, by which the tree was judged.
     held_out: Sides,
     /// Parameters that were excluded from the search.
     left_out: Vec<LeftOutRow>,
@@ -55,11 +55,11 @@ struct AmongLaterSays {
     /// Time in ns at the changed place that these requests exceed or, if they became faster, stay
     /// below.
     boundary_ns: u64,
-    /// True if they take longer.
+    /// True if these requests became slower, false if they became faster.
     slower: bool,
-    /// Share of the earlier requests that do the same.
+    /// Share of the earlier requests that exceed or stay below the boundary.
     earlier_share: f64,
-    /// Share of the later requests that do.
+    /// Share of the later requests that exceed or stay below the boundary.
     later_share: f64,
     /// Number of later requests with the change, and number of the other later ones.
     requests: Sides,
@@ -67,7 +67,7 @@ struct AmongLaterSays {
     counted: Sides,
     /// Number of requests from which the tree was grown.
     learned_from: Sides,
-    /// Number of requests that judged the tree.
+    /// Number of other requests, by which the tree was judged.
     held_out: Sides,
 }
 
@@ -86,7 +86,7 @@ impl AmongLaterSays {
         }
     }
 
-    /// Describes these requests in a sentence.
+    /// Describes the two shares in a sentence.
     fn sentence(&self) -> String {
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
         format!(
@@ -113,7 +113,7 @@ fn sides(partial: &PartialChange) -> [String; 2] {
     }
 }
 
-/// Number of requests with the change, and of those they are distinguished from.
+/// Number of requests with the change, and of the requests that they are distinguished from.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Sides {
     changed: u64,
@@ -135,7 +135,7 @@ impl Sides {
 pub struct LeafRow {
     /// Conditions that all of these requests satisfy.
     conditions: Vec<String>,
-    /// True if they belong to the changed side.
+    /// True if these requests belong to the changed side.
     changed: bool,
     /// True if both sides are of the later period: requests that show the change, and the others.
     /// Otherwise the sides are those of the change; if times changed, these are all requests of the
@@ -149,7 +149,7 @@ pub struct LeafRow {
     requests: u64,
     /// Number of requests in the held-out sample that satisfy the conditions.
     held_out: u64,
-    /// Probability of such a separation by chance.
+    /// Probability that chance alone separates the requests this clearly.
     p_value: f64,
     /// Share of these requests that have the change.
     changed_share: f64,
@@ -166,7 +166,7 @@ pub struct LeafRow {
     tests: Vec<ParameterCondition>,
 }
 
-/// Latency of requests.
+/// Median and 95th percentile of the latency of some requests.
 #[derive(Debug, Serialize, JsonSchema)]
 struct TypicalSays {
     p50_ns: u64,
@@ -180,8 +180,8 @@ impl From<Typical> for TypicalSays {
 }
 
 impl LeafRow {
-    /// Converts all leaves; those among later requests come first, because the set of affected
-    /// requests is closer to the reason than the time of the change.
+    /// Converts all leaves. Leaves among later requests come first, because they distinguish
+    /// affected requests, and not only the time of the change.
     pub fn all(telling: &Distinction) -> Vec<Self> {
         let among_later = telling.among_later.iter().flat_map(|found| {
             let [others, changed] = sides(&found.partial);
@@ -218,7 +218,8 @@ impl LeafRow {
         }
     }
 
-    /// Describes the requests in short, and their behaviour if later ones are `slower`, or faster.
+    /// Describes the requests and their behaviour in short. `slower` is true if affected later
+    /// requests are slower, false if they are faster.
     fn headline(&self, slower: Option<bool>) -> String {
         let does = match (slower.filter(|_| self.among_later), self.changed) {
             (Some(true), true) => "are slower",

@@ -20,7 +20,7 @@ use crate::model_focus::focus_path;
 /// Maximum number of segments in a graph, for readability.
 const SEGMENTS_MAX: usize = 80;
 
-/// Distribution of requests' latency. A table next to it has the same numbers.
+/// Draws the distribution of requests' latency. A table next to the picture has the same numbers.
 pub fn latency_figure(latency: &Distribution) -> Figure {
     let p50 = duration(latency.percentiles().p50_ns as f64);
     let alternative = format!("Half of the requests take up to {p50}.");
@@ -32,7 +32,8 @@ pub fn latency_figure(latency: &Distribution) -> Figure {
     .on_pages_only()
 }
 
-/// Distribution of the slack of requests' servers. A table next to it has the same numbers.
+/// Draws the distribution of the slack of requests' last server segments. A table next to the
+/// picture has the same numbers.
 pub fn slack_figure(slack: &Distribution) -> Figure {
     let title = "Slack of a request's last server segment, cumulative";
     let p50 = duration(slack.percentiles().p50_ns as f64);
@@ -44,8 +45,8 @@ pub fn slack_figure(slack: &Distribution) -> Figure {
     .on_pages_only()
 }
 
-/// Distribution of shares of categories, with their names in order of their numbers. A table next
-/// to it has the same numbers.
+/// Draws the distribution of each category's share of the critical path. `names` are the names of
+/// the categories, in order of their numbers. A table next to the picture has the same numbers.
 pub fn shares_figure(names: &[String], breakdown: &Breakdown) -> Figure {
     let title = "Categories' shares of the critical path, cumulative";
     Figure::new(
@@ -56,7 +57,8 @@ pub fn shares_figure(names: &[String], breakdown: &Breakdown) -> Figure {
     .on_pages_only()
 }
 
-/// Convergence of the model, if it has more than one point. A table has the same numbers.
+/// Draws the convergence of the model. Returns nothing if it has fewer than two points. A table has
+/// the same numbers.
 pub fn convergence_figures(points: &[ConvergencePoint]) -> Vec<Figure> {
     let [_, .., last] = points else {
         return Vec::new();
@@ -80,7 +82,7 @@ pub fn convergence_figures(points: &[ConvergencePoint]) -> Vec<Figure> {
     figures.map(Figure::on_pages_only).into()
 }
 
-/// Timeline of one request.
+/// Draws the timeline of one request.
 pub fn request_figure(title: &str, path: &TracePath, labels: &Labels) -> Figure {
     let (timeline, left_out) = request_timeline(path, labels);
     let critical = path.critical().count();
@@ -112,8 +114,8 @@ pub struct ModelGraph<'a> {
 
 impl ModelGraph<'_> {
     /// Draws the segments with the largest shares, with the happens-before relations among them
-    /// that do not follow from others. `which` describes the share. None if there are no segments.
-    /// Terminals show a table instead.
+    /// that do not follow from others. `which` describes the shares. Returns `None` if there are no
+    /// segments. Terminals show a table instead.
     pub fn figure(&self, mut segments: Vec<(SegmentId, f64)>, which: &str) -> Option<Figure> {
         // A stable sort keeps equal segments in order of their numbers.
         segments.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -180,7 +182,7 @@ impl ModelGraph<'_> {
     }
 }
 
-/// Lines of a segment's box: its component, its boundaries, and its share.
+/// Returns the lines of a segment's box: its component, its boundaries, and its share.
 fn box_lines(segment: &SegmentLabel, share: f64) -> Vec<String> {
     let (outer, component) = segment
         .task

@@ -8,10 +8,11 @@ use stroboscope_analysis::flow::{EdgeTable, FlowCategory, Operation, Repeats, Sh
 use stroboscope_render::humanise::duration;
 use stroboscope_render::show::{Graph, GraphEdge, GraphNode};
 
-/// Maximum number of operations to draw: those that take most time, and their callers.
+/// Maximum number of operations to draw. Changed operations come first, then those that take most
+/// time; callers are drawn, too.
 const DRAWN_MAX: usize = 40;
 
-/// Colours of unchanged and changed operations.
+/// Colour of unchanged operations; `CHANGED` is that of changed ones.
 const SAME: usize = 0;
 const CHANGED: usize = 1;
 
@@ -72,7 +73,8 @@ impl DrawnFlow {
         self.calls.iter().map(named).collect()
     }
 
-    /// Selects the operations that take most time, and their callers.
+    /// Selects up to [`DRAWN_MAX`] operations: the changed ones, then those that take most time,
+    /// each with its callers.
     fn drawn(&self, changed: &BTreeSet<Operation>) -> BTreeSet<usize> {
         let time_ns = |number: usize| {
             let time_ns = self.times_ns.get(&self.operations[number]);

@@ -43,7 +43,7 @@ impl Report for FlowsSay {
     }
 }
 
-/// Order of the categories.
+/// Figure by which categories are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     Count,
@@ -66,13 +66,13 @@ pub struct FlowList {
     others: u64,
     /// Number of requests beyond the limit of categories, whose structure is not distinguished.
     uncategorised: u64,
-    /// Number of categories.
+    /// Number of all categories, including those that are not listed.
     category_count: u64,
     density: Option<LatencyDensity>,
     categories: Top<CategoryRow>,
 }
 
-/// Requests of one structure.
+/// Figures of the requests of one category.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CategoryRow {
     rank: u64,
@@ -94,7 +94,7 @@ pub struct CategoryRow {
     total_share: f64,
     /// Number of operations; repeated parts count once.
     operations: u64,
-    /// True if something in them failed.
+    /// True if an operation in these requests failed.
     fails: bool,
     example: Option<String>,
 }

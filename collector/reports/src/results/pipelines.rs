@@ -6,7 +6,7 @@ use stroboscope_render::rows;
 
 pub struct PipelineRow<'a>(&'a Pipeline);
 
-/// The pipelines of a model.
+/// Returns the pipelines of a model as rows of a table.
 pub fn pipeline_rows(relations: &Relations) -> Vec<PipelineRow<'_>> {
     relations.all_pipelines().iter().map(PipelineRow).collect()
 }

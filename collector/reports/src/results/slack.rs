@@ -34,7 +34,7 @@ pub struct SegmentSlack {
     critical_share: f64,
     slack: Latency,
     duration: Latency,
-    /// Request in which it has the most slack.
+    /// Id of the request in which the segment has the most slack.
     #[serde(skip)]
     example: Option<String>,
 }
@@ -54,8 +54,8 @@ impl SlackList {
     pub fn of(paths: &Paths, known: NamedInference<'_>, top: usize) -> Self {
         let aggregate = &paths.aggregate;
         let traces = aggregate.traces();
-        // A segment that only continues after the response has none: the request does not wait for
-        // it.
+        // A segment that only runs after the response has no slack, because the request does not
+        // wait for it.
         let with_slack = aggregate
             .segments()
             .filter(|(_, statistics)| statistics.slack.count() > 0);

@@ -46,7 +46,7 @@ pub struct BrokenDown {
     cdf_figures: Vec<Figure>,
 }
 
-/// Strata of an attribute.
+/// Strata of requests by the values or quantiles of an attribute.
 #[derive(Debug, Serialize, JsonSchema)]
 struct By {
     attribute: String,
@@ -82,8 +82,8 @@ struct CategoryTime {
     mean_summed_delay_ns: f64,
 }
 
-/// Cumulative distributions of latency, and of each category's share of the critical path (figure
-/// 6).
+/// Cumulative distributions of latency, and of each category's share of the critical path (Chow et
+/// al., OSDI 2014, figure 6).
 #[derive(Debug, Serialize, JsonSchema)]
 struct Cdfs {
     latency_ns: Vec<CdfPoint>,
@@ -190,7 +190,9 @@ fn cdfs(report: &BreakdownReport) -> Cdfs {
     }
 }
 
-/// Rows in steps of 5 %: share of requests, latency, and each category's share.
+/// Returns rows in steps of 5 % of the requests. Each row has the share of requests, and the
+/// latency and the categories' shares of the critical path that this share of the requests does not
+/// exceed.
 fn cdf_rows(report: &BreakdownReport) -> Vec<Vec<Cell>> {
     let names = report.categories.names();
     let cdfs: Vec<Vec<f64>> = (0..names.len())
@@ -216,8 +218,8 @@ fn cdf_rows(report: &BreakdownReport) -> Vec<Vec<Cell>> {
 }
 
 impl BrokenDown {
-    /// One row for each stratum: requests, latency, and mean time of each category on the critical
-    /// path (figure 7).
+    /// Builds one row for each stratum: requests, latency, and mean time of each category on the
+    /// critical path (Chow et al., OSDI 2014, figure 7).
     fn strata_table(&self, by: &By) -> Table {
         let mut columns = vec![
             Column::new("stratum", "stratum", Kind::Text),
@@ -274,7 +276,8 @@ impl BrokenDown {
         }
     }
 
-    /// The largest strata as stacked bars (figure 7). The table next to it has the same numbers.
+    /// Draws the strata with most requests as stacked bars (Chow et al., OSDI 2014, figure 7). The
+    /// table next to the picture has the same numbers.
     fn strata_figure(&self, by: &By) -> Figure {
         let mut strata: Vec<(usize, &Stratum)> = by.strata.iter().enumerate().collect();
         // Select the largest, then restore their own order.

@@ -34,15 +34,15 @@ pub fn read_policy(path: &Path) -> Result<Policy, Failure> {
     Ok(policy)
 }
 
-/// Report of `tradeoffs`.
+/// Report of a subcommand of `tradeoffs`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum TradeoffsSay {
-    /// Models: `learn`, `show`.
+    /// Models, for `learn` and `show`.
     Policy(Box<PolicySays>),
-    /// Planned decisions: `plan`.
+    /// Planned decisions, for `plan`.
     Plan(Box<PlanSays>),
-    /// Log of omissions: `log`.
+    /// Log of omissions, for `log`.
     Log(Box<LogSays>),
 }
 
@@ -74,7 +74,7 @@ pub struct PolicySays {
     learned_ns: u64,
     /// Validity in ns; 0 for unlimited.
     valid_for_ns: u64,
-    /// Names of the points.
+    /// Names of the tradeoff points in the policy.
     points: Vec<String>,
     /// Latency by load and tradeoff rate.
     curves: Vec<CurveRow>,
@@ -91,12 +91,12 @@ pub struct PolicySays {
 #[derive(Debug, Serialize, JsonSchema)]
 struct CurveRow {
     point: String,
-    /// Share that was left out.
+    /// Share of items that was left out.
     tradeoff_rate: f64,
     requests_per_second: f64,
     /// Latency at the model's quantile, in ns.
     latency_ns: f64,
-    /// Half of the 95 % interval.
+    /// Half of the width of the latency's 95 % interval, in ns.
     error_ns: f64,
     requests: u64,
 }
@@ -108,7 +108,7 @@ struct WeightRow {
     /// Value of a discrete feature; null for a weight per unit.
     value: Option<String>,
     weight: f64,
-    /// 95 % interval.
+    /// Lower bound of the 95 % interval; `high` is the upper bound.
     low: f64,
     high: f64,
 }
@@ -117,7 +117,7 @@ struct WeightRow {
 struct DropRow {
     point: String,
     tradeoff_rate: f64,
-    /// Share of answers that were worse at all.
+    /// Share of answers that were worse than without tradeoffs.
     share_with_drop: f64,
     mean_drop: f64,
     /// Share of worse answers and mean drop with a random choice.

@@ -19,7 +19,7 @@ pub(super) struct Item {
     pub end_ns: Option<i64>,
     pub thread: String,
     pub what: String,
-    /// Processor on which the thread ran; none for other activities.
+    /// Processor on which the thread ran; `None` for other activities.
     pub on_processor: Option<u16>,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn took(ns: u64) -> String {
     duration(ns as f64)
 }
 
-/// Kind of a lock.
+/// Returns the kind of a lock in words.
 pub(super) fn lock_kind(key: &LockKey) -> &'static str {
     if key.is_marked {
         "marked lock"
@@ -44,7 +44,7 @@ pub(super) fn lock_kind(key: &LockKey) -> &'static str {
     }
 }
 
-/// Full id of a request, if the store has it, else its low half.
+/// Returns the full id of a request if the store has the request, else the low half of the id.
 pub(super) fn whole_id(ids: &HashMap<u64, u128>, low: u64) -> String {
     ids.get(&low)
         .map_or_else(|| format!("{low:016x}"), |&id| TraceId(id).to_string())
@@ -87,7 +87,7 @@ pub(super) fn summary_text(summary: &RequestSummary, architecture: Architecture)
     parts.join(", ")
 }
 
-/// Returns the activities for one request, or for all of them (`0`).
+/// Returns the activities for the request whose id has this low half.
 pub(super) fn items_of(part: &KernelPart, low: u64) -> Vec<Item> {
     let (timeline, clocks, architecture) = (&part.timeline, &part.clocks, part.architecture);
     let thread = |tid: u32| {

@@ -17,7 +17,7 @@ pub(super) struct LockJson<'a> {
     /// `marked lock`, or `futex`, which may be something other than a lock.
     kind: &'static str,
     host: &'a str,
-    /// Service that waits there longest.
+    /// Service that waits longest at the lock.
     service: Option<&'a str>,
     /// Process id in the kernel.
     process: Option<u32>,

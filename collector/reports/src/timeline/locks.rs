@@ -26,10 +26,11 @@ fn holder(holder: &LockHolder) -> &str {
     }
 }
 
-/// A lock as a row.
+/// A lock as a row of a table. The map has full ids of requests by their low halves.
 struct LockRow<'a>(&'a LockSum, &'a HashMap<u64, u128>);
 
-/// Names the largest entry with its share, and the number of others.
+/// Names the first entry with its share of `total_ns`, and the number of others. The largest entry
+/// must come first.
 fn named<'a>(all: impl Iterator<Item = (&'a str, WaitSum)>, total_ns: u64) -> Cell {
     let all: Vec<(&str, WaitSum)> = all.filter(|(_, sum)| sum.waits > 0).collect();
     let named = all.first().map(|(what, sum)| match all.len() {
@@ -78,7 +79,7 @@ rows! {
     cut: Count, "" = row.cut;
 }
 
-/// Explanation of futexes.
+/// Sentence that explains futexes.
 const FUTEX: &str = "A futex without a marker may be a lock, a condition variable, or a thread that waits for \
                      another's result: its wakers are known, its holders are not.";
 
@@ -163,7 +164,8 @@ fn summary(overview: &KernelOverview) -> String {
     said
 }
 
-/// An operation at a lock.
+/// An operation that waits at a lock or holds it, as a row of a table. The last value is the lock's
+/// total wait, in ns.
 struct PartRow<'a>(&'a str, WaitSum, u64);
 
 rows! {
@@ -177,7 +179,7 @@ rows! {
     waits: Count, "waits" = sum.waits;
 }
 
-/// A wait at a lock.
+/// A wait at a lock, as a row of a table. The map has full ids of requests by their low halves.
 struct WaitRow<'a>(&'a LockExample, &'a HashMap<u64, u128>);
 
 rows! {

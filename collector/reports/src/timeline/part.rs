@@ -31,7 +31,8 @@ pub(super) fn part_text(part: &KernelPart) -> String {
     )
 }
 
-/// Warning if services recorded by another burst-config than the kernel's recorder.
+/// Returns a warning if services recorded by another burst-config than the kernel's recorder, else
+/// an empty text.
 fn other_configs(part: &KernelPart) -> String {
     if part.services_configs.is_empty() {
         return String::new();

@@ -52,7 +52,7 @@ pub(super) fn sum_up(items: Vec<&Item>) -> Vec<Item> {
             took(SHORT_NS),
             took(sum.last_ns.abs_diff(item.start_ns))
         );
-        // Show their total time.
+        // Show the total time of the merged intervals.
         item.end_ns = Some(item.start_ns.saturating_add_unsigned(sum.total_ns));
     }
     shown

@@ -28,7 +28,7 @@ const CALLS_SHOWN: usize = 6;
 pub struct Sums {
     overview: KernelOverview,
     notes: Notes,
-    /// Maximum number of rows.
+    /// Maximum number of rows of each table.
     top: usize,
 }
 
@@ -146,7 +146,7 @@ impl<'a> OperationJson<'a> {
     }
 }
 
-/// Time of one request.
+/// Time of one request by state, as a row of a table.
 struct RequestRow<'a>(&'a RequestSummary, Architecture);
 
 rows! {
@@ -169,7 +169,7 @@ rows! {
     most_blocked_in: Text, "most blocked in" = most.as_deref();
 }
 
-/// One system call over many requests.
+/// One system call over many requests, as a row of a table.
 struct CallRow<'a>(&'a CallPerRequest, Architecture);
 
 rows! {
@@ -186,7 +186,7 @@ rows! {
     failed: Count, "failed" = row.sum.failed;
 }
 
-/// One operation over many requests.
+/// Kernel's work for one operation, as a row of a table.
 struct OperationRow<'a>(&'a OperationSum, Architecture);
 
 rows! {

@@ -38,9 +38,10 @@ impl TimelineReport {
     }
 }
 
-/// `burst`, if one was requested, with the shown part; `requests` with their `spans` and
-/// `segments`; `kernel`, one element for each recording: everything recorded, each with its owner
-/// (the trace's low half) and its span.
+/// JSON of a request or a burst. `burst` has the times of the burst and of the shown part; it is
+/// null for a request. `requests` have their `spans` and `segments`. `kernel` has one element for
+/// each kernel recording, with all its activities. Each activity names its owner, which is the low
+/// half of a trace id, and its span.
 #[derive(Serialize, JsonSchema)]
 struct SeenJson<'a> {
     burst: Option<BurstJson>,
@@ -91,9 +92,9 @@ struct PartJson<'a> {
     recording: String,
     events: usize,
     lost: u64,
-    /// Burst-config of the recording.
+    /// Burst-config of the recording, as a mask.
     burst_config: u64,
-    /// Other burst-configs by which services of the host recorded meanwhile.
+    /// Other burst-configs by which services of the host recorded at the time.
     services_burst_configs: &'a [u64],
 }
 
@@ -159,7 +160,7 @@ impl<'a> RequestJson<'a> {
     }
 }
 
-/// Name of a request, as in its source.
+/// Returns the name that its source gave a request, else its id.
 fn name(records: &TraceRecords) -> String {
     records
         .name
@@ -186,7 +187,7 @@ impl Report for TimelineReport {
     }
 }
 
-/// Shows the part of a burst that is displayed.
+/// Shows the times of a burst, and of the part of it in the report.
 fn show_burst(part: BurstPart, doc: &mut Doc) {
     let at = |at_ns: i64| {
         format!(
@@ -248,7 +249,7 @@ rows! {
     start_ns: Count, "" = u64::try_from(row.start_ns).ok();
 }
 
-/// Rows of one request.
+/// Rows of a table with a request's spans, segments and kernel activities.
 struct Happenings<'a> {
     trace: &'a str,
     origin_ns: i64,
@@ -287,7 +288,7 @@ impl<'a> Happenings<'a> {
         });
     }
 
-    /// Adds activities of the kernel.
+    /// Adds rows for activities of the kernel.
     fn items<'i>(&mut self, items: impl Iterator<Item = &'i Item>, depth: usize) {
         for item in sum_up(items.collect()) {
             let takes_ns = item.end_ns.map(|end_ns| end_ns.abs_diff(item.start_ns));
@@ -448,7 +449,7 @@ fn show_others(view: &TimelineView, doc: &mut Doc) {
                 part.host,
                 summary_text(summary, part.architecture)
             ));
-            // A request for one id shows all activities.
+            // With --trace, show all activities of the request.
             if view.burst.is_none() {
                 let name = format!("{:016x}", summary.trace);
                 let mut rows = Happenings::of(&name, part.clocks.wall_ns(summary.first_ns));

@@ -19,7 +19,7 @@ const KINDS: [&str; 6] = [
     "unspecified",
 ];
 const STATUSES: [&str; 3] = ["error", "ok", "unset"];
-/// Fields of formulas that TraceQL does not have.
+/// Fields that formulas accept, but TraceQL does not, for error messages.
 const MORE_FIELDS: &str = "; `service`, `host` or `kernel`";
 const TRACEQL: &str = "what TraceQL has: `&&`, `||`, `!`, `resource.service.name` and attributes with a dot, such as `.host`";
 
@@ -38,7 +38,7 @@ impl Parser {
         Ok(field)
     }
 
-    /// Parses a field that the language has.
+    /// Parses a field. In TraceQL, rejects fields that TraceQL does not have.
     pub(super) fn field(&mut self) -> ParseResult<Field> {
         let more = if self.is_traceql { "" } else { MORE_FIELDS };
         let Kind::Word(word) = &self.peek().kind else {
@@ -59,7 +59,8 @@ impl Parser {
         Ok(field)
     }
 
-    /// Accepts a word that formulas use in place of one of TraceQL's signs. Rejects it in TraceQL.
+    /// Accepts a word that formulas allow instead of a sign, such as `and` for `&&`. In TraceQL,
+    /// returns an error for such a word.
     fn take_own_word(&mut self, word: &str) -> ParseResult<bool> {
         if self.is_traceql && self.is_word(word) {
             return Err(self.expected(TRACEQL));

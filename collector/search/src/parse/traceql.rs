@@ -1,5 +1,5 @@
-//! Parser of the part of TraceQL that Grafana's Explore writes: selectors of spans, counts of them,
-//! `select` and hints. It accepts none of this language's own operators (`then`, `always` …).
+//! Parser of the part of TraceQL that Grafana's Explore writes: selectors of spans, `count()`,
+//! `select` and hints. It rejects the operators that only formulas have (`then`, `always` …).
 
 use super::{CHARACTERS_MAX, ParseResult, Parser};
 use crate::field::Field;
@@ -13,19 +13,20 @@ pub(super) const STAGES: &str =
 
 type Relate = fn(Box<Selector>, Box<Selector>) -> Selector;
 
-/// Query in TraceQL.
+/// A parsed TraceQL query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceQl {
-    /// Formula that a trace has to satisfy.
+    /// Formula that a trace must satisfy.
     pub formula: Formula,
-    /// Fields to list for each span.
+    /// Fields that the query's `select` asks to list for each span.
     pub select: Vec<Field>,
 }
 
-/// Parses TraceQL. An empty text selects every trace.
+/// Parses a TraceQL query. An empty text selects every trace.
 ///
 /// # Errors
-/// Returns the first place that does not match TraceQL's grammar, or that is not supported.
+/// Returns the first position at which the text does not match TraceQL's grammar, or is not
+/// supported.
 pub fn parse_traceql(text: &str) -> Result<TraceQl, SyntaxError> {
     let text = if text.trim().is_empty() { "{}" } else { text };
     if text.chars().count() > CHARACTERS_MAX {
@@ -70,8 +71,8 @@ pub fn parse_traceql(text: &str) -> Result<TraceQl, SyntaxError> {
     }
 }
 
-/// Returns the formula of the spans to count: those of both sides of `&&` if each side has any, and
-/// those of either side of `||`.
+/// Returns a formula that holds for the spans to count. For `&&`, these are the spans of both
+/// sides, if each side has any. For `||`, they are the spans of either side.
 fn spanset_of(formula: Formula) -> Formula {
     match formula {
         Formula::And(a, b) => {
@@ -105,7 +106,7 @@ impl Parser {
         Ok(left)
     }
 
-    /// Parses `{…} >> {…} > {…}`, from the left.
+    /// Parses selectors such as `{…} >> {…} > {…}`. The operators are left-associative.
     fn related(&mut self) -> ParseResult<Formula> {
         let mut left = self.spanset()?;
         let signs: [(&str, Relate); 3] = [
@@ -154,8 +155,8 @@ impl Parser {
         Ok(fields)
     }
 
-    /// Parses `with (most_recent=true)`, and ignores it because every search returns the most
-    /// recent traces.
+    /// Parses the hint `with (most_recent=true)`. It is ignored, because every search returns the
+    /// most recent traces.
     fn hints(&mut self) -> ParseResult<()> {
         if !self.take_word("with") {
             return Ok(());

@@ -1,6 +1,6 @@
 //! Settings that the collector sends to the fleet. Processes that join get the burst-config at
 //! once, and a change takes effect in all of them at the same future instant. Each process applies
-//! the policy of its tradeoffs on receipt.
+//! a tradeoff policy on receipt.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::Arc;
@@ -19,10 +19,10 @@ struct Setting {
     at_ns: u64,
 }
 
-/// Maximum collectors on a route. Each hop adds a delay, and nobody needs this many.
+/// Maximum number of collectors on a route. Each hop adds a delay, and real fleets have one or two.
 const ROUTE_MAX: usize = 16;
 
-/// Control of the fleet. Clones share it.
+/// Control of the fleet's burst-config and tradeoff policy. Clones share it.
 #[derive(Clone, Debug)]
 pub struct BurstControl {
     setting: watch::Sender<Option<Setting>>,
@@ -34,8 +34,8 @@ pub struct BurstControl {
 }
 
 impl BurstControl {
-    /// Creates a control with the config for joining processes. With none, each process keeps its
-    /// own until one is set.
+    /// Creates a control that sends `config` to joining processes. With `None`, each process keeps
+    /// its own until one is set.
     #[must_use]
     pub fn new(config: Option<BurstConfig>) -> Self {
         let setting = config.map(|config| Setting { config, at_ns: 0 });
@@ -115,14 +115,14 @@ impl BurstControl {
         })
     }
 
-    /// Returns the config set last; none if none ever was.
+    /// Returns the burst-config that was set last; `None` if there never was one.
     #[must_use]
     pub fn current(&self) -> Option<BurstConfig> {
         self.setting.borrow().map(|setting| setting.config)
     }
 
-    /// Makes all processes switch one second from now. Returns that instant, in ns since the Unix
-    /// epoch.
+    /// Makes all processes switch to a burst-config one second from now. Returns the instant of the
+    /// switch, in ns since the Unix epoch.
     #[must_use]
     pub fn set(&self, config: BurstConfig) -> u64 {
         let at_ns = now_ns() + u64::try_from(LEAD.as_nanos()).unwrap_or(0);
@@ -130,8 +130,8 @@ impl BurstControl {
         at_ns
     }
 
-    /// Makes all processes apply this policy of tradeoffs from now on. A policy without points
-    /// means full fidelity.
+    /// Makes all processes apply this tradeoff policy from now on. A policy without points means
+    /// full fidelity.
     pub fn set_tradeoffs(&self, policy: impl Into<TradeoffPolicy>) {
         self.tradeoffs.send_replace(Some(policy.into()));
     }
@@ -165,7 +165,7 @@ pub(super) struct Directives {
 }
 
 impl Directives {
-    /// Returns the next directive; none once the control is dropped.
+    /// Returns the next directive; `None` once the control is dropped.
     pub(super) async fn next(&mut self) -> Option<Directive> {
         loop {
             let kind = tokio::select! {

@@ -10,7 +10,7 @@ use tonic::Status;
 /// Maximum length of a service or host name in a message, in characters.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Sender on a stream: a process, once a batch has identified it; an address before that.
+/// Sender of a stream. It is known by its address until a batch identifies its process.
 #[derive(Debug, Default)]
 pub(super) struct Sender {
     pub(super) peer: Option<SocketAddr>,
@@ -88,9 +88,9 @@ impl fmt::Display for Sender {
     }
 }
 
-/// Returns the cause if a stream failed because its peer is gone: killed, ended without closing, or
-/// cut off. That is a normal end of a process, not an error of it. A violation of the protocol or
-/// of a limit is one.
+/// Returns the cause if a stream failed because its peer is gone: killed, ended without closing the
+/// stream, or cut off. Returns `None` for an error of the peer, which violates the protocol or a
+/// limit.
 pub(super) fn cause_if_gone(failed: &Status) -> Option<String> {
     let mut cause: Option<&(dyn Error + 'static)> = failed.source();
     while let Some(error) = cause {

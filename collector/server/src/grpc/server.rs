@@ -27,7 +27,7 @@ use crate::otlp::{Door, LogsService, TraceService};
 use crate::redact::Redaction;
 use stroboscope_store::limits::Limits;
 
-/// Maximum time for streams to end when the collector stops.
+/// Maximum time for connections to end when the collector stops; the server then cuts them.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// Path prefix of our own service's methods.
 const OURS: &str = "/stroboscope.v1.";
@@ -46,7 +46,7 @@ pub struct ListenAddresses {
 /// Reason why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
-    /// It cannot listen on the TCP address.
+    /// The server cannot listen on the TCP address.
     #[error(
         "cannot listen on {address}: {source}; is another collector running? --listen takes another address"
     )]
@@ -54,7 +54,7 @@ pub enum IngestError {
         address: SocketAddr,
         source: std::io::Error,
     },
-    /// It cannot listen on the unix socket.
+    /// The server cannot listen on the unix socket.
     #[error("cannot listen on {path}: {source}")]
     Unix {
         /// The socket's path.
@@ -119,7 +119,7 @@ impl Server {
         })
     }
 
-    /// Serves the connections of a simulated network until it is dropped.
+    /// Serves the connections of a simulated network until the server is dropped.
     #[cfg(feature = "simulation")]
     pub async fn simulated(
         intake: Intake,
@@ -149,7 +149,7 @@ impl Server {
         self.address
     }
 
-    /// Rejects new streams, answers what is in flight, and ends all streams.
+    /// Rejects new streams, answers the messages in flight, and ends all streams.
     pub async fn stop(self) {
         self.stop.send_replace(true);
         let unix = async {

@@ -92,7 +92,7 @@ impl Arrival for ForwardRequest {
     }
 }
 
-/// End of a stream: with a status, or none if the client is gone.
+/// Status that ends a stream; `None` if the client closed the stream or is gone.
 type StreamEnd = Option<Status>;
 
 impl ShipStream {
@@ -160,7 +160,8 @@ impl ShipStream {
         self.sender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Logs and counts the failure of a stream. Returns how to end our side of it.
+    /// Logs the failure of a stream, and counts it unless the client is gone. Returns the status
+    /// that ends our side of the stream.
     fn broken(&self, status: Status) -> StreamEnd {
         let sender = self.sender();
         if let Some(cause) = cause_if_gone(&status) {
@@ -297,7 +298,8 @@ fn refused(sequence: u64, refusal: &impl ToString) -> ShipReply {
     }
 }
 
-/// Returns the gRPC status of a failure. Each of these means: keep the batch and retry later.
+/// Returns the gRPC status of a failure. Every such status tells the sender to keep the batch and
+/// retry later.
 fn status_of(error: &IntakeError) -> Status {
     match error {
         IntakeError::Wal(WalError::Full { .. })

@@ -1,4 +1,4 @@
-//! Answers unknown gRPC methods with a hint; logs once per client.
+//! Answers unknown gRPC methods with a hint; logs the first call of each client.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +15,8 @@ use stroboscope_store::flush::Counters;
 
 /// Path prefix of OTLP's services.
 const OTLP: &str = "/opentelemetry.proto.collector.";
-/// Maximum number of distinct clients in the log. Calls of further clients are only counted.
+/// Maximum number of logged calls. Each client is logged once for OTLP and once for other methods;
+/// further calls are only counted.
 const CALLERS_MAX: usize = 256;
 /// Maximum length of a `user-agent` in the log, in characters.
 const AGENT_CHARS_MAX: usize = 100;
@@ -27,7 +28,7 @@ pub(super) struct Strangers {
     said: Arc<Mutex<HashSet<Knock>>>,
 }
 
-/// Client address, and true if it speaks OTLP.
+/// Address of a client (`None` on the unix socket), and true for a call of OTLP.
 type Knock = (Option<IpAddr>, bool);
 
 impl Strangers {
@@ -38,7 +39,8 @@ impl Strangers {
         }
     }
 
-    /// Reports whether to log a call of this kind from this client: only the first.
+    /// Reports whether to log a call: it must be the client's first OTLP call, or its first other
+    /// call.
     fn is_news(&self, caller: Option<IpAddr>, is_otlp: bool) -> bool {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         said.len() < CALLERS_MAX && said.insert((caller, is_otlp))
@@ -81,7 +83,8 @@ pub(super) async fn answer(State(strangers): State<Strangers>, request: Request)
     refusal(Status::unimplemented(message))
 }
 
-/// Returns the hint for an OpenTelemetry exporter.
+/// Returns the hint for an OpenTelemetry exporter that sends `signal` to the wrong address or sends
+/// an unsupported signal.
 pub(crate) fn otlp_message(signal: &str) -> String {
     let today = match signal {
         "trace" | "traces" => {

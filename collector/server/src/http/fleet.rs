@@ -1,4 +1,4 @@
-//! `/fleet`: the collector itself, and the processes that ship to it.
+//! Page `/fleet`: the state of the collector, and the processes that ship to it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,13 +18,13 @@ use stroboscope_burst::BurstConfig;
 
 /// Maximum root operations shown.
 const ROOTS_SHOWN: usize = 20;
-/// Maximum processes shown; JSON has more.
+/// Maximum processes shown; `/api/processes` lists more.
 const PROCESSES_SHOWN: usize = 50;
 /// Path of the page.
 const PATH: &str = "/fleet";
 
-/// Renders the page, whose links pass `carried` on. `set` is the result of setting the
-/// burst-config, if this request did.
+/// Renders the page. Its links contain the parameters `carried`. `set` is the result of changing
+/// the burst-config, if the request asked for a change.
 pub(super) fn answer(
     pages: &Pages,
     carried: &CarriedParameters,
@@ -193,7 +193,7 @@ fn services(pages: &Pages, doc: &mut Doc) {
     doc.table("Batches refused", &refused, usize::MAX);
 }
 
-/// A label with its count or a list of names.
+/// Row of a table of rejections: a cause and its count, or a port and its counts by cause.
 struct RejectionRow(String, String);
 
 rows! {
@@ -202,7 +202,8 @@ rows! {
     count: Text, "number, by cause" = &*row.1;
 }
 
-/// Adds the wait times and latencies of recent requests to the page.
+/// Adds the live model to the page: its counts, the latencies of root operations, and the recent
+/// critical path.
 fn live(pages: &Pages, doc: &mut Doc) {
     let Some(live) = pages.intake.live() else {
         return;

@@ -16,7 +16,7 @@ use url::form_urlencoded::{Serializer, parse};
 use crate::net::{LOGIN_PATH, LOGOUT_PATH, PortName, Ports, Rejection};
 use crate::pool::Peer;
 
-/// Returns the routes; none if the collector asks for no tokens.
+/// Returns the routes of login and logout. There are no routes if the collector asks for no tokens.
 pub(super) fn routes(doors: &Arc<Ports>) -> Router {
     if !doors.asks_for_tokens() {
         return Router::new();
@@ -27,8 +27,8 @@ pub(super) fn routes(doors: &Arc<Ports>) -> Router {
         .with_state(doors.clone())
 }
 
-/// Redirects a browser that requests a page to the login, which leads back afterwards. Returns none
-/// for programs, which get an error instead.
+/// Redirects a browser that lacks a valid token to the login, which then leads back to the
+/// requested page. Returns `None` for programs and for other rejections.
 pub(super) fn lead(parts: &Parts, denied: &Rejection) -> Option<Response> {
     let accepted = parts.headers.get(header::ACCEPT)?.to_str().ok()?;
     let is_page = parts.method == Method::GET && accepted.contains("text/html");
@@ -39,7 +39,7 @@ pub(super) fn lead(parts: &Parts, denied: &Rejection) -> Option<Response> {
     Some(see_other(&address(page)))
 }
 
-/// Returns the address of the login that leads to a page.
+/// Returns the address of the login that then leads to `page`.
 fn address(page: &str) -> String {
     let query = Serializer::new(String::new())
         .append_pair("to", page)
@@ -47,8 +47,8 @@ fn address(page: &str) -> String {
     format!("{LOGIN_PATH}?{query}")
 }
 
-/// Returns the page that a login leads to. It is always one of this site, whatever the address
-/// contains.
+/// Returns the page that a login leads to, from the query of the login's address. It is always a
+/// page of this site, even if the query names another site.
 fn page(query: Option<&str>) -> String {
     let mut pairs = parse(query.unwrap_or_default().as_bytes());
     let page = pairs.find(|(name, _)| name == "to");
@@ -97,7 +97,7 @@ async fn log_in(
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
     let page = page(query.as_deref());
-    // No token exceeds the body limit.
+    // A body that exceeds the limit counts as empty, as no token is that long.
     let body = body.unwrap_or_default();
     let token = parse(&body).find(|(name, _)| name == "token");
     let token = token.map_or_else(String::new, |(_, token)| token.trim().to_owned());

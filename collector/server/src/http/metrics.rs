@@ -14,7 +14,7 @@ use crate::live::LiveModel;
 struct Text(String);
 
 impl Text {
-    /// Writing to a String cannot fail.
+    /// Writes the help and the type of a metric. Writing to a `String` cannot fail.
     fn family(&mut self, name: &str, kind: &str, help: &str) {
         let _ = write!(
             self.0,

@@ -1,5 +1,5 @@
 //! `/model`: the live model, as JSON in the format of `infer --json`. It uses timestamps as
-//! recorded; `clocks_differ` reports whether that matters.
+//! recorded. If `clocks_differ` is true, orders across hosts may be wrong.
 
 use serde_json::{Value, json};
 use stroboscope_analysis::model::Relation;
@@ -7,7 +7,7 @@ use stroboscope_analysis::model::Relation;
 use crate::live::{LiveCounts, LiveModel, Snapshot};
 use stroboscope_render::roots::roots_json;
 
-/// Renders the document. Takes some milliseconds.
+/// Renders the document. Takes some milliseconds, so async code must not call it.
 pub(super) fn render(live: &LiveModel) -> Value {
     let Snapshot {
         model,

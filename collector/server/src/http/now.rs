@@ -1,5 +1,5 @@
-//! Current state: the critical path of recent requests, processes and ports. Served as JSON under
-//! `/api/` and on the page.
+//! Current state: the critical path of recent requests, processes and ports. The collector serves
+//! it as JSON under `/api/` and on the page `/fleet`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,30 +21,30 @@ const OPERATIONS_SHOWN: usize = 500;
 /// Maximum processes listed, the most recently seen first; the total is given as well.
 const PROCESSES_SHOWN: usize = 1_000;
 
-/// A segment's share of what requests waited for.
+/// A segment's share of the critical paths of recent requests.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PathShare {
     pub(super) segment: SegmentName,
     pub(super) mean_share: f64,
-    /// Mean share of the waits before the segment, in which nothing was logged; part of
-    /// `mean_share`.
+    /// Mean share of the waits before the segment, which no segment explains; part of `mean_share`.
     pub(super) mean_wait_share: f64,
     pub(super) mean_ns: f64,
 }
 
-/// An operation's share of what requests waited for, and the time of its own work.
+/// An operation's share of the critical paths of recent requests, and the durations of its
+/// segments.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct OperationNow {
     operation: String,
-    /// Number of instances of its segments in these requests.
+    /// Number of instances of the operation's segments in complete requests.
     occurrences: u64,
     mean_share: f64,
     mean_wait_share: f64,
-    /// Duration of one segment instance.
+    /// Durations of the operation's segment instances, in ns.
     duration: Percentiles,
-    /// Slack; none if all of the operation runs after the response.
+    /// Slack of the segment instances, in ns; `None` if all of them ended after the answer.
     slack: Option<Percentiles>,
-    /// Outcomes of its spans in all requests, including incomplete ones.
+    /// Outcomes of the operation's spans in all requests, including incomplete ones.
     spans: Outcomes,
 }
 
@@ -62,7 +62,7 @@ impl OperationNow {
         }
     }
 
-    /// Returns an operation that no complete request contains.
+    /// Returns the entry of an operation that only incomplete requests contain.
     fn of_incomplete(operation: String, spans: Outcomes) -> Self {
         Self {
             operation,
@@ -191,10 +191,10 @@ pub(super) struct Process {
     pub(super) records: u64,
     pub(super) missing_batches: u64,
     pub(super) lost: BTreeMap<String, u64>,
-    /// Recording windows; none if the process has reported none since the collector started, or if
-    /// there is no live model.
+    /// Recording windows; `None` if the process has reported none since the collector started, or
+    /// if there is no live model.
     pub(super) windows: Option<ProcessWindows>,
-    /// Resolution of its host's clock; none if there is no live model.
+    /// Resolution of the clock of the process's host; `None` if there is no live model.
     pub(super) clock: Option<Resolution>,
 }
 

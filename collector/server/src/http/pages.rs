@@ -1,4 +1,4 @@
-//! State behind the pages: the collector's own parts, and a site for the store.
+//! State that the pages show: the parts of the collector, and the site of the store.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::ingest::Intake;
 use crate::net::Ports;
 use crate::redact::Redaction;
 
-/// A site of pages about the store, served next to the collector's own.
+/// Site of pages about the store, which the collector serves in addition to its own pages.
 #[derive(Clone, Debug)]
 pub struct ServedSite {
     /// Router of all its pages; it answers the paths that no route of the collector matches.
@@ -23,18 +23,18 @@ pub struct ServedSite {
     pub navigation: Vec<NavLink>,
     /// Name of the store or data set that the pages show.
     pub name: String,
-    /// Services with ports of their own, behind the same access control.
+    /// Services with ports of their own, under the access control of the pages.
     pub ports: Vec<ServedPort>,
-    /// Memory that their responses hold.
+    /// Memory quota of the responses to Jaeger and Tempo queries.
     pub memory: QueryMemory,
 }
 
-/// A service with a port of its own, in the form that its clients expect.
+/// Service with a port of its own, such as the query API that clients of Jaeger expect.
 #[derive(Clone, Debug)]
 pub struct ServedPort {
-    /// Name of its purpose, in one word.
+    /// One word that names the service.
     pub name: &'static str,
-    /// The flag that sets its address.
+    /// Command-line flag that sets the address, for error messages.
     pub flag: &'static str,
     /// Address; port 0 picks a free port.
     pub address: SocketAddr,
@@ -45,13 +45,13 @@ pub struct ServedPort {
 /// The parts of a collector that its pages show.
 #[derive(Clone, Debug)]
 pub struct Pages {
-    /// Pages of the store; with none, only the collector's own are served.
+    /// Pages of the store; with `None`, the collector serves only its own pages.
     pub(crate) site: Option<ServedSite>,
     pub(crate) intake: Intake,
     pub(crate) control: BurstControl,
     pub(crate) doors: Arc<Ports>,
     pub(crate) redaction: Option<Arc<Redaction>>,
-    /// Port for gRPC, named to callers who use gRPC at this port.
+    /// Port for gRPC, for the error message to gRPC calls at the port of the pages.
     pub(crate) grpc_port: u16,
     pub(crate) publishing: Option<Arc<PublishCounters>>,
     /// Counters of forwarding, in an agent.

@@ -20,7 +20,7 @@ use super::{fleet, login, metrics, model, now};
 use crate::grpc::otlp_message;
 use crate::net::{Answer, Listener, ListenerSetup, PortName, Ports, Rejection, wrong_port};
 
-/// Maximum length of a burst-config's text, in bytes.
+/// Maximum length of a request's body, in bytes: enough for a burst-config or a token.
 const BODY_BYTES_MAX: usize = 1_024;
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -69,7 +69,7 @@ impl HttpServer {
         Self::listen_with_login(address, doors, router).await
     }
 
-    /// Listens and serves the pages of a store alone, without a collector's.
+    /// Listens and serves only the pages of a store, without those of a collector.
     ///
     /// # Errors
     /// Returns an error if it cannot listen on the address.
@@ -152,7 +152,7 @@ async fn fleet_page(State(shared): State<Pages>, RawQuery(query): RawQuery) -> R
     }
 }
 
-/// Handles the page's form, and renders the page with the result.
+/// Sets the burst-config from the form of `/fleet`, and renders the page with the result.
 async fn set_from_form(
     State(shared): State<Pages>,
     RawQuery(query): RawQuery,
@@ -244,7 +244,7 @@ async fn set_burst_config(State(shared): State<Pages>, body: String) -> (StatusC
     }
 }
 
-/// Sets the burst-config. Returns the config and its start as text, or the error.
+/// Sets the burst-config. Returns the config and the instant of the switch as text, or the error.
 fn set_config(shared: &Pages, text: &str) -> Result<String, String> {
     if let Some(upstream) = shared.control.upstream() {
         return Err(format!(
@@ -262,8 +262,9 @@ fn set_config(shared: &Pages, text: &str) -> Result<String, String> {
     ))
 }
 
-/// Passes the request to the store's site if there is one; otherwise returns an error that names
-/// the right port or existing pages.
+/// Handles a request that matches no route. A gRPC call or an OTLP request gets an error that names
+/// the right port. The store's site answers any other request; without a site, the error lists the
+/// existing pages.
 async fn no_page(State(shared): State<Pages>, request: Request) -> Response {
     let path = request.uri().path();
     if let Some(answer) = wrong_port(&request, "pages and metrics", shared.grpc_port) {

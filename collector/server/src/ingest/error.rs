@@ -8,7 +8,7 @@ pub enum IntakeError {
     /// The log cannot be written.
     #[error(transparent)]
     Wal(#[from] WalError),
-    /// The store does not keep up.
+    /// Too many bytes of the log wait to be put into the store.
     #[error(
         "{bytes} bytes of log wait to be put into the store; it is too slow, or failing: see the collector's log"
     )]
@@ -19,7 +19,7 @@ pub enum IntakeError {
          slow, or cannot be reached; see the agent's log"
     )]
     Unforwarded { bytes: u64 },
-    /// The received bytes that are not written yet exceed their limit.
+    /// Too many received bytes wait to be written to the log.
     #[error("{bytes} bytes wait to be written to the log: the disk is too slow")]
     Busy { bytes: usize },
     /// The collector is stopping.

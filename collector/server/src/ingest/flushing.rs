@@ -12,9 +12,9 @@ use crate::self_tracing::span_if;
 use stroboscope_store::data_dir::Lock;
 use stroboscope_store::flush::{FlushError, Flusher, Forwarder, now_ns};
 
-/// Number of flushes that a segment without news waits for. It is durable, and Parquet files
-/// without news cost more than they are worth. The first batch of a process is news, so each
-/// process becomes known.
+/// Number of flush intervals after which a segment without news (see `Ledger::is_news`) is flushed
+/// too. The log already keeps it durably, and a Parquet file without news costs more than it is
+/// worth. The first batch of a process is news, so the store soon knows every process.
 const QUIET_FLUSHES: u32 = 60;
 
 /// Number of flushes that a segment without news waits for in an agent. Its interval is shorter,
@@ -56,9 +56,9 @@ pub(super) struct FlushThread {
     pub(super) committer: mpsc::WeakSender<Command>,
     pub(super) commands: std_mpsc::Receiver<FlushCommand>,
     pub(super) interval: Duration,
-    /// Flushes since the last one that included quiet segments.
+    /// Number of timed flushes since the last one that included segments without news.
     pub(super) quiet_flushes: u32,
-    /// Set once something other than our own traces was flushed.
+    /// Set once data other than a collector's own traces was flushed.
     pub(super) others_flushed: Arc<AtomicBool>,
     /// Lock of the data directory, held as long as this thread may write.
     pub(super) _lock: Arc<Lock>,
@@ -88,7 +88,7 @@ impl FlushThread {
     }
 
     /// Flushes everything received so far. Unless `even_if_quiet`, an open segment without news
-    /// stays open, as if it were empty.
+    /// stays open and is not flushed.
     fn flush_all(&mut self, even_if_quiet: bool) -> Result<(), String> {
         let now_ns = now_ns();
         self.rotate(even_if_quiet);
@@ -112,7 +112,8 @@ impl FlushThread {
         }
     }
 
-    /// Flushes closed segments in order. A failed one is retried next time.
+    /// Flushes closed segments in order, and stops at the first failure. The next call retries the
+    /// failed segment.
     pub(super) fn flush_closed(&mut self) -> Result<(), String> {
         loop {
             let Some(segment) = self

@@ -24,7 +24,8 @@ use stroboscope_store::maintenance::MaintenanceCounters;
 use stroboscope_store::tables::Store;
 use stroboscope_store::wal::{Payload, PayloadKind, Writer};
 
-/// Capacity of the command channel, in appends. The effective limit is in bytes.
+/// Capacity of the command channel, in commands. In practice, the limit of bytes in flight applies
+/// first.
 pub(super) const QUEUE: usize = 4_096;
 
 /// Quiet time after which the live model considers a trace complete. Services send within seconds,
@@ -34,19 +35,19 @@ const LIVE_QUIET: Duration = Duration::from_secs(30);
 /// Options of an intake.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Maximum interval between flushes of the open segment. A segment without news is flushed a
-    /// sixtieth as often.
+    /// Maximum interval between flushes of the open segment. A segment without news (see
+    /// `Ledger::is_news`) is flushed every 60 intervals.
     pub flush_interval: Duration,
-    /// Maximum size of a segment, in bytes; a larger one is flushed.
+    /// Size of a log segment, in bytes, above which it is closed and flushed.
     pub segment_bytes: u64,
     /// Maximum bytes that are received but not durable yet.
     pub in_flight_bytes_max: usize,
-    /// Quiet time after which the live model considers a trace complete; none disables the live
+    /// Quiet time after which the live model considers a trace complete; `None` disables the live
     /// model.
     pub live_quiet: Option<Duration>,
-    /// Options of store maintenance; none leaves the files as they were flushed.
+    /// Options of store maintenance; with `None`, files stay as they were flushed.
     pub care: Option<MaintenanceOptions>,
-    /// Maximum records of traces that are still arriving, in the live model.
+    /// Maximum number of records that the live model holds of traces that are still arriving.
     pub live_records_max: usize,
     /// Maximum size of the log that waits to be forwarded, in bytes, in an agent.
     pub backlog_bytes_max: u64,
@@ -86,7 +87,7 @@ pub(super) struct Inner {
     pub(super) state: Arc<IntakeState>,
     /// Pool of bytes in flight.
     pub(super) in_flight: Pool,
-    /// Channels to the threads; none once stopping.
+    /// Channels to the threads; `None` once the intake is stopping.
     pub(super) channels: Mutex<Option<Channels>>,
     pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
     pub(super) live: Option<LiveModel>,
@@ -287,8 +288,9 @@ impl Intake {
         self.inner.in_flight.lent()
     }
 
-    /// Submits an OTLP request, whose checked content is `taken`. Rejects it at once under
-    /// overload: the client keeps the request and waits for the given delay.
+    /// Submits an OTLP request; `taken` counts its checked content. Under overload, rejects the
+    /// request at once: the client keeps it, and retries after the delay that the response
+    /// specifies.
     ///
     /// # Errors
     /// Returns an error if too many bytes are in flight, or if the collector is stopping.
@@ -353,10 +355,12 @@ impl Intake {
         done.await.map_err(|_| stopping())?
     }
 
-    /// Answers what is in flight and ends the threads. Afterwards it rejects everything.
+    /// Answers the batches in flight and ends the threads. Afterwards the intake rejects every
+    /// batch.
     ///
     /// # Errors
-    /// Returns an error if the last flush failed. Everything is then still in the log.
+    /// Returns an error if the last flush failed or a thread panicked. Acknowledged batches are
+    /// then still in the log.
     pub async fn stop(&self, how: Stop) -> Result<(), String> {
         let flushed = match how {
             Stop::Flush => self.flush().await,

@@ -19,7 +19,7 @@ use stroboscope_store::tables::Store;
 /// Hooks with which a simulation runs the work of an intake's threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Ways {
-    /// Runs a blocking function in a context that allows it.
+    /// Runs a blocking function in a context that allows blocking.
     pub apart: fn(&mut (dyn FnMut() + Send)),
     /// Returns the time that the disk takes for a group of commits now.
     pub commit_takes: fn() -> Duration,

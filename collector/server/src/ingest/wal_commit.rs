@@ -31,16 +31,16 @@ pub(super) struct Append {
     pub(super) incoming: NewItem,
     pub(super) payload: Payload,
     pub(super) answer: oneshot::Sender<Result<CommitOutcome, IntakeError>>,
-    /// Trace context of the batch; none if it is not traced.
+    /// Trace context of the batch; `None` if the batch is not traced.
     pub(super) context: Option<CapturedContext>,
     /// Share of the bytes in flight, released with the answer.
     pub(super) _share: Share,
 }
 
-/// Data to store, as far as its outcome depends on it.
+/// Checked content of an append, which decides its outcome and its counts.
 pub(super) enum NewItem {
     Batch(Box<CheckedBatch>),
-    /// Always new: its protocol has no sequence numbers.
+    /// An OTLP request, which is always new: OTLP has no sequence numbers.
     Otlp(OtlpTaken),
 }
 
@@ -70,7 +70,7 @@ pub(super) enum Command {
 pub(super) struct Rotate {
     /// True if a segment that holds only quiet batches is closed as well.
     pub(super) even_if_quiet: bool,
-    /// Answered when done.
+    /// Channel that is answered when the segment is closed.
     pub(super) answer: oneshot::Sender<()>,
 }
 
@@ -97,7 +97,7 @@ pub(super) struct IntakeState {
     pub(super) closed: Mutex<BTreeMap<u64, u64>>,
     pub(super) counters: Arc<Counters>,
     pub(super) failing: Mutex<CommitFailures>,
-    /// Closed segments that hold more than our own traces.
+    /// Closed segments whose flush is traced: they hold data other than a collector's own traces.
     pub(super) traced: Mutex<BTreeSet<u64>>,
 }
 
@@ -162,13 +162,13 @@ pub(super) struct Committer {
     commands: mpsc::Receiver<Command>,
     flusher: std_mpsc::Sender<FlushCommand>,
     segment_bytes: u64,
-    /// Quiet batches.
+    /// Quiet batches, which wait for the next sync.
     waiting: CommitGroup,
     /// Time of the last commit.
     committed: Option<Instant>,
-    /// True if the open segment contains news.
+    /// True if the open segment contains a batch with news, or an OTLP request.
     has_news: bool,
-    /// True if the open segment contains more than our own traces.
+    /// True if the open segment contains data other than a collector's own traces.
     is_traced: bool,
     /// Size in bytes and time of the next probe, if the log has failed.
     probe: Option<(usize, Instant)>,
@@ -275,7 +275,8 @@ impl Committer {
                 .any(|append| append.incoming.is_news(&ledger))
     }
 
-    /// Decides, appends and answers one group.
+    /// Decides the outcome of each append in a group, writes the new ones to the log, and answers
+    /// all.
     pub(super) fn commit(&mut self, group: Vec<Append>) {
         if group.is_empty() {
             return;

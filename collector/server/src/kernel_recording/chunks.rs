@@ -36,8 +36,8 @@ impl ChunkCutter {
         )
     }
 
-    /// Returns the last chunk, and the counts of events that the recorder's programs were not
-    /// called for.
+    /// Returns the last chunk, and the counts of events for which the kernel did not call the
+    /// recorder's programs.
     pub(super) fn finish(mut self, recorder: Recorder) -> (KernelChunk, LossCounts) {
         let Recording {
             events,

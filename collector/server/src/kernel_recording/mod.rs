@@ -6,8 +6,8 @@
 //! since the previous chunk (`RecordingSettings::chunk`). If the disk cannot keep up, the kernel's
 //! buffers fill, and events that do not fit are counted as lost.
 //!
-//! On systems other than Linux a recording does not start and returns the reason; the rest of the
-//! crate is the same. The cfg `stroboscope_portable` makes the compiler check that half on Linux.
+//! On systems other than Linux, starting a recording returns an error; the rest of the crate is
+//! unchanged. With the cfg `stroboscope_portable`, the compiler checks that variant on Linux.
 
 #[cfg(all(target_os = "linux", not(stroboscope_portable)))]
 mod chunks;

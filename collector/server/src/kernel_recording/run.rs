@@ -18,18 +18,18 @@ use super::settings::{RecordingSettings, RecordingSummary};
 use crate::capabilities::{self, CapabilitySet};
 use stroboscope_store::tables::{KernelChunk, Store, StoreError, write_kernel};
 
-/// Event count at which a chunk is written early. At most three chunks are in memory (72 bytes per
-/// event).
+/// Number of drained events at which draining pauses; half of it ends a chunk early. In addition to
+/// these events, at most three chunks are in memory (72 bytes per event).
 const EVENTS_MAX: usize = 1 << 20;
 /// Interval between drains of the kernel's buffers.
 const DRAIN_EVERY: Duration = Duration::from_millis(5);
-/// Time after which all events before a moment have been drained.
+/// Delay after the end of a chunk by which all its events have been drained.
 const SETTLED: Duration = Duration::from_millis(50);
 
 /// A recording that is not started yet: a thread that waits.
 ///
-/// The thread has the capabilities of the thread that prepared it, which may then drop its own. It
-/// drops them too, after loading its programs into the kernel.
+/// The waiting thread inherits the capabilities of the thread that creates it, which may then drop
+/// its own. The waiting thread drops them too, after it has loaded its programs into the kernel.
 #[derive(Debug)]
 pub struct PreparedRecording {
     stop: Arc<AtomicBool>,
@@ -111,8 +111,8 @@ fn no_thread(source: std::io::Error) -> StartError {
 fn record(settings: &Settings) -> Result<Recorder, StartError> {
     let opened = Recorder::open(settings)?;
     let needed = match settings.processes {
-        // It adds new processes of the group: before Linux 5.19, changing maps needs this
-        // capability.
+        // The recorder adds new processes of the cgroup to a map. Before Linux 5.19, changing maps
+        // needs this capability.
         Processes::Cgroup(_) => capabilities::bpf(),
         _ => CapabilitySet::empty(),
     };
@@ -120,8 +120,8 @@ fn record(settings: &Settings) -> Result<Recorder, StartError> {
     opened.begin()
 }
 
-/// A running recording, until it is [`stop`](Self::stop)ped or dropped; both keep the recorded
-/// events.
+/// Running recording. It ends when it is dropped or [`stop`](Self::stop) is called. Both write the
+/// recorded events to the store.
 #[derive(Debug)]
 pub struct KernelRecording {
     stop: Arc<AtomicBool>,
@@ -152,8 +152,7 @@ impl KernelRecording {
         self.memory_bytes
     }
 
-    /// Stops recording and writes the rest to the store. Blocks for as long as it takes to write a
-    /// chunk.
+    /// Stops recording and writes the remaining events to the store. Blocks until they are written.
     #[must_use]
     pub fn stop(mut self) -> RecordingSummary {
         let skipped = self.end();
@@ -171,7 +170,8 @@ impl KernelRecording {
             return LossCounts::default();
         };
         drain.thread().unpark();
-        // The panic of that thread was printed; the writer keeps what it has.
+        // If the thread panicked, the panic was printed. The writer keeps the chunks that it
+        // received.
         drain.join().unwrap_or_default()
     }
 }
@@ -207,8 +207,8 @@ impl Drain {
         }
     }
 
-    /// Runs until `stop` is set. Returns the counts of events that the recorder's programs were not
-    /// called for.
+    /// Runs until `stop` is set. Returns the counts of events for which the kernel did not call the
+    /// recorder's programs.
     fn run(self, mut recorder: Recorder, stop: &AtomicBool) -> LossCounts {
         let mut cutter = ChunkCutter::new(self.about, recorder.started_ns());
         let mut began = Instant::now();

@@ -7,14 +7,14 @@ use stroboscope_analysis::kernel::event::LossCounts;
 /// Settings of a recording.
 #[derive(Clone, Debug)]
 pub struct RecordingSettings {
-    /// Events to record, and times to record them.
+    /// Settings that select the events to record and the times to record them.
     pub kernel: stroboscope_kernel_model::Settings,
     /// Maximum interval between chunks.
     pub chunk: Duration,
 }
 
 impl Default for RecordingSettings {
-    /// Chunks of 5 s.
+    /// Returns settings with chunks of 5 s.
     fn default() -> Self {
         Self {
             kernel: stroboscope_kernel_model::Settings::default(),

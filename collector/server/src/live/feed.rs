@@ -67,7 +67,7 @@ impl LiveModel {
         (live.counts(), live.segments())
     }
 
-    /// Returns the current requests by root operation.
+    /// Returns the statistics of requests by root operation, as of now.
     #[must_use]
     pub fn roots(&self) -> ByRoot {
         self.live().roots().clone()
@@ -80,7 +80,8 @@ impl LiveModel {
         self.live().recent(now_ns)
     }
 
-    /// Returns the windows and clock resolutions of these processes on these hosts, in their order.
+    /// Returns the windows of each process and the clock resolution of its host, in the order of
+    /// `processes`.
     #[must_use]
     pub fn of_processes<'a>(
         &self,

@@ -1,15 +1,14 @@
 //! The live model: inference over the collector's traces while it runs.
 //!
-//! This is a third driver of the same analysis, besides the batch query and SQL. Everything that
-//! has reached the store (once, and durably) is passed to it as well, and assembled into whole
-//! traces:
+//! The live model uses the same analysis as the batch query and SQL. It receives everything that
+//! has reached the store, once and durably, and assembles the records into whole traces:
 //!
 //! - *Quiet.* A trace counts as fully arrived once none of its records has come for the quiet time,
-//!   by the collector's clock. It is then judged and observed. Until then its records may come in
-//!   any order.
+//!   by the collector's clock. The model then judges whether the trace is complete, and observes
+//!   it. Until then the records may come in any order.
 //! - *Late.* Records of a trace that was already observed are counted and left out. Observed traces
-//!   are remembered for five to ten minutes (less if a million traces close in less time). Records
-//!   that come even later form a trace without a root, which is incomplete.
+//!   are remembered for five to ten minutes (less if more than half a million traces close in that
+//!   time). Records that come even later form a trace without a root, which is incomplete.
 //! - *Bounded.* If open traces hold more than [`RECORDS_OPEN_MAX`] records, the one that has been
 //!   quiet longest is observed early, and counted. If the model's thread cannot keep up, arriving
 //!   records are skipped, and counted.
@@ -23,8 +22,9 @@
 //! are computed on demand. Failed requests and spans of the last minutes are counted over all
 //! requests.
 //!
-//! The model starts and ends with the collector. `infer` reads the store, and is right if the two
-//! differ. If nothing is late, skipped or early, and clocks agree, they do not differ.
+//! The model starts and ends with the collector. `infer` reads the store. If its result differs
+//! from the live model, `infer` is right. They agree if clocks agree, no record is late or skipped,
+//! and no trace is observed early.
 
 mod assembly;
 mod feed;

@@ -24,7 +24,7 @@ use stroboscope_store::tables::{
     AttributeKeys, AttributeValues, LeftOut, add_span, event_read, parse_attributes, span_record,
 };
 
-/// Maximum losses remembered. The oldest are dropped first, once no open trace is that old.
+/// Maximum losses remembered. The oldest are dropped first.
 const LOSSES_MAX: usize = 4_096;
 /// Maximum interned texts; beyond it, all are dropped at once.
 const TEXTS_MAX: usize = 65_536;
@@ -32,7 +32,7 @@ const TEXTS_MAX: usize = 65_536;
 /// Counts of arrived traces and records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveCounts {
-    /// Number of traces that have fully arrived, and were observed.
+    /// Number of traces that were observed. A connection counts once for each of its requests.
     pub traces: u64,
     /// Number of observed traces that are complete, and in the model.
     pub complete_traces: u64,
@@ -40,7 +40,7 @@ pub struct LiveCounts {
     pub incomplete: BTreeMap<&'static str, u64>,
     /// Number of traces that are still open.
     pub open_traces: usize,
-    /// Number of their records.
+    /// Number of records of the open traces.
     pub open_records: usize,
     /// Number of records that came after their trace was observed.
     pub late_records: u64,
@@ -57,7 +57,7 @@ pub struct LiveCounts {
 pub struct Snapshot {
     /// The model; its segments are numbered in the order of their labels, as in `infer`.
     pub model: Model,
-    /// Counts of the traces and records it was made of.
+    /// Counts of the traces and records from which the model was made.
     pub counts: LiveCounts,
     /// Latency and number of complete requests, by root operation.
     pub roots: ByRoot,

@@ -1,5 +1,5 @@
-//! Outcomes of recent spans and requests, with their failures. Incomplete requests count as well: a
-//! request that fails often ends before it is fully recorded.
+//! Counts recent requests and spans, and the failed ones among them. Incomplete requests count as
+//! well: a request that fails often ends before it is fully recorded.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

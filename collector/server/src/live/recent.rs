@@ -14,7 +14,7 @@ use super::outcomes::{OutcomeSlices, RECENT, RecentOutcomes};
 use stroboscope_store::limits::INCARNATIONS_MAX;
 use stroboscope_store::record::BatchRow;
 
-/// Maximum recent requests kept; the latest are.
+/// Maximum recent requests kept. The oldest are dropped first.
 pub const RECENT_TRACES_MAX: usize = 1_024;
 /// Maximum segments of all recent requests together.
 pub const RECENT_SEGMENTS_MAX: usize = 65_536;
@@ -81,8 +81,8 @@ impl RecentRequests {
         &self.outcomes
     }
 
-    /// Computes their critical paths by segment. Takes some milliseconds, so async code must not
-    /// call it.
+    /// Computes the critical paths of the requests, aggregated by segment. Takes some milliseconds,
+    /// so async code must not call it.
     #[must_use]
     pub fn paths(&self) -> (PathAggregate, &Labels) {
         let mut aggregate = PathAggregate::new();
@@ -124,8 +124,8 @@ impl Windows {
         }
     }
 
-    /// Evicts a sixteenth of the maximum at once, so that a flood of processes costs little per
-    /// process.
+    /// Evicts the processes whose latest windows are oldest. It evicts a sixteenth of the maximum
+    /// at once, so that a flood of processes costs little per process.
     fn forget_longest_ago(&mut self) {
         let mut closes: Vec<i64> = self.0.values().map(|of| of.last_close_ns).collect();
         let (_, from_ns, _) = closes.select_nth_unstable(INCARNATIONS_MAX / 16);

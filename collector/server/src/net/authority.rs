@@ -16,7 +16,7 @@ const STATIC_INDEX: usize = 1;
 const PREFACE_BYTES: usize = 24;
 const HEAD_BYTES: usize = 9;
 
-/// Filter for one direction of a connection, from its first byte on.
+/// Filter for the bytes that a client sends on a connection, from the first byte on.
 #[derive(Debug)]
 pub(super) struct AuthorityFilter {
     head: [u8; HEAD_BYTES],
@@ -94,7 +94,7 @@ impl AuthorityFilter {
     }
 }
 
-/// Takes up to `most` of the count `left`, and returns how many it took.
+/// Reduces the count `left` by at most `most`, and returns the reduction.
 fn take(left: &mut usize, most: usize) -> usize {
     let taken = most.min(*left);
     *left -= taken;
@@ -181,7 +181,7 @@ impl Block {
         }
     }
 
-    /// Reads the first byte of an integer, which has the given number of low bits.
+    /// Reads the first byte of an integer, whose low `bits` bits belong to the integer.
     fn begin(&mut self, of: Integer, first: u8, bits: u32) -> HeaderPart {
         let most = (1 << bits) - 1;
         match usize::from(first) & most {

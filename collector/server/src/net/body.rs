@@ -17,8 +17,8 @@ use super::rejections::{PortName, RejectionCause};
 use super::revocation::Withdrawal;
 use crate::pool::{Lack, Share};
 
-/// Share of the bytes that requests may hold while they arrive; it is released with its last clone.
-/// Each request carries one in its extensions.
+/// A request's share of the pool of bytes that arriving requests may hold. Each request carries its
+/// share in its extensions. The share is released with its last clone.
 #[derive(Clone, Debug)]
 pub(crate) struct BodyShare {
     share: Arc<Mutex<Share>>,
@@ -32,7 +32,8 @@ impl BodyShare {
         Self { share, doors, door }
     }
 
-    /// Reserves at least this many bytes. A compressed body holds more than has arrived.
+    /// Reserves at least this many bytes, such as the size of a decompressed body, which exceeds
+    /// the bytes that arrived.
     pub(crate) fn at_least(&self, bytes: usize) -> Result<(), Rejection> {
         let held = self.share().held();
         if bytes > held {
@@ -60,9 +61,9 @@ impl BodyShare {
 /// Mode in which a body is counted.
 #[derive(Debug)]
 pub(super) enum BodyAccounting {
-    /// The whole body, until its request is answered.
+    /// Counts the whole body until its request is answered.
     Whole,
-    /// A gRPC stream: only the messages that the handler has not taken yet.
+    /// Counts only those messages of a gRPC stream that the handler has not taken yet.
     Messages(Messages),
 }
 
@@ -110,10 +111,10 @@ pub(super) struct BoundedBody {
     reading: BodyShare,
     counting: BodyAccounting,
     timeout: Duration,
-    /// Deadline for the body or the current message; none if neither is in progress.
+    /// Deadline for the body or the current message; `None` if neither is in progress.
     deadline: Option<Pin<Box<Sleep>>>,
     arrived: usize,
-    /// Future that ends the body when it resolves.
+    /// Future that ends the body with an error when it resolves.
     withdrawal: Option<Withdrawal>,
 }
 

@@ -64,7 +64,7 @@ pub(super) struct Visits {
 #[derive(Clone, Debug)]
 pub(super) struct Visitor {
     pub(super) peer: Peer,
-    /// TCP addresses; none on a unix socket.
+    /// TCP addresses; `None` on a unix socket.
     pub(super) tcp: Option<TcpConnectInfo>,
 }
 
@@ -90,7 +90,7 @@ struct Activity {
     head_ms: AtomicU64,
 }
 
-/// Action that a timeout calls for.
+/// Timeout that a connection has exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Due {
     Nothing,
@@ -170,7 +170,8 @@ impl Drop for OpenRequest {
     }
 }
 
-/// Body of a response; the request ends with it. It ends early if the request's token is withdrawn.
+/// Body of a response. The request counts as open until this body is dropped. The body ends early
+/// if the request's token is withdrawn.
 struct ResponseBody {
     body: Body,
     ending: Option<ResponseEnd>,
@@ -205,7 +206,7 @@ impl http_body::Body for ResponseBody {
 /// Stream that reports arriving bytes to `activity`.
 struct ActivityStream<S> {
     stream: S,
-    /// Filter for authorities, on a unix socket.
+    /// Filter for the header `:authority`; `None` unless the connection is on a unix socket.
     authorities: Option<AuthorityFilter>,
     activity: Arc<Activity>,
 }
@@ -322,9 +323,10 @@ impl Visits {
         if self.is_grpc() {
             builder = builder.http2_only();
         }
-        // A head may be twice as large as the limit that gets a worded rejection.
+        // The limits of hyper exceed `HEAD_BYTES_MAX`, so that `admit` can reject a large head with
+        // a message.
         let head_bytes_max = 2 * HEAD_BYTES_MAX;
-        // We time heads ourselves: this timeout would close idle connections.
+        // `Activity` times heads: hyper's timeout would close idle connections.
         let mut http1 = builder.http1();
         let http1 = http1.timer(TokioTimer::new()).header_read_timeout(None);
         http1.max_buf_size(READ_AHEAD_BYTES as usize);
@@ -412,7 +414,7 @@ impl Visits {
 }
 
 /// Tells browsers not to guess the content type, and to load nothing for a response without a
-/// policy of its own.
+/// content security policy of its own.
 fn put_browser_headers(headers: &mut HeaderMap) {
     for (name, value) in [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -426,7 +428,7 @@ fn put_browser_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// Returns the cause of a failed connection; none if its peer disconnected.
+/// Returns the cause of a failed connection; `None` if its peer disconnected.
 fn cause_of(error: &(dyn Error + 'static)) -> Option<RejectionCause> {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -446,9 +448,9 @@ fn cause_of(error: &(dyn Error + 'static)) -> Option<RejectionCause> {
     None
 }
 
-/// Resolves when the flag is set.
+/// Resolves when the flag is set or its sender is dropped.
 pub(crate) async fn until_true(mut flag: watch::Receiver<bool>) {
-    // A dropped sender means the same.
+    // A dropped sender counts as a set flag.
     let _ = flag.wait_for(|flag| *flag).await;
 }
 

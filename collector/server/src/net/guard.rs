@@ -16,7 +16,8 @@ use crate::pool::Lack;
 
 /// Retry delay sent with rejections for lack of capacity.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// Maximum size of a request's head, in bytes. As in HTTP/2, each header counts 32 bytes more.
+/// Maximum size of a request's head, in bytes. As in HTTP/2, each header counts 32 bytes in
+/// addition to its name and value.
 pub(super) const HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// A rejected request.
@@ -32,7 +33,8 @@ impl Rejection {
         Self { cause, message }
     }
 
-    /// Rejects for lack of capacity, in bytes or in requests.
+    /// Creates a rejection for lack of capacity. The last argument names the unit for the message,
+    /// bytes or requests.
     pub(super) fn lack(lack: Lack, [of_pool, of_peer]: [RejectionCause; 2], what: &str) -> Self {
         let (cause, message) = match lack {
             Lack::Pool => (
@@ -88,7 +90,8 @@ impl Rejection {
         }
     }
 
-    /// Adds the headers that belong to the HTTP response.
+    /// Adds the header that an HTTP response to this rejection needs: `WWW-Authenticate` or
+    /// `Retry-After`, or none.
     pub(crate) fn put_headers(&self, headers: &mut HeaderMap) {
         match self.http() {
             StatusCode::UNAUTHORIZED => {
@@ -108,15 +111,15 @@ impl Rejection {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     pub(super) door: PortName,
-    /// True if the port listens on loopback only: the client is on this machine, or is a local
-    /// browser that a foreign page made send the request.
+    /// True if only this machine reaches the port. A request then comes from a local program, or
+    /// from a local browser on behalf of a foreign page.
     pub(super) is_loopback: bool,
 }
 
 impl Ports {
     /// Checks that a request may proceed.
     ///
-    /// Returns the role whose token it needed, if the collector asks for tokens.
+    /// Returns the role that its token had to have; `None` if the request needs no token.
     pub(super) fn admit(&self, way: Way, parts: &Parts) -> Result<Option<Role>, Rejection> {
         if head_bytes(parts) > HEAD_BYTES_MAX {
             let message = format!("the head of the request is larger than {HEAD_BYTES_MAX} bytes");
@@ -143,7 +146,7 @@ impl Ports {
         self.check(role, bearer(headers), login_cookie(headers))
     }
 
-    /// Checks that a token, or else a login, has a role.
+    /// Checks that the token has a role; without a token, checks the login.
     pub(super) fn check(
         &self,
         role: Role,
@@ -182,13 +185,14 @@ impl Ports {
         }
     }
 
-    /// Counts a request that was rejected behind a port.
+    /// Counts a request that a handler rejected. The last argument describes the origin for the
+    /// log.
     pub(crate) fn refuse(&self, door: PortName, denied: &Rejection, who: &str) {
         self.refused.count(door, denied.cause, &who);
     }
 
-    /// Checks the host name. A foreign page whose name resolves to this machine (DNS rebinding)
-    /// uses that name.
+    /// Checks the host name that a request uses. This rejects requests of a foreign page whose name
+    /// resolves to this machine (DNS rebinding): they use the foreign name.
     fn check_host(&self, parts: &Parts) -> Result<(), Rejection> {
         let host = host_of(parts).map(|(host, _)| host).unwrap_or_default();
         if self.is_allowed(host) {
@@ -249,7 +253,8 @@ impl Ports {
     }
 }
 
-/// Returns true for pages that need no token: those for probes, the login, and its modules.
+/// Returns true for paths that need no token: the probes, the login, the logout, and the assets of
+/// pages.
 fn is_open(path: &str, is_change: bool) -> bool {
     let is_login = [LOGIN_PATH, LOGOUT_PATH].contains(&path);
     let is_asked = ["/healthz", "/readyz"].contains(&path) || path.starts_with("/assets/");
@@ -283,12 +288,12 @@ fn head_bytes(parts: &Parts) -> usize {
     of_headers.sum::<usize>() + of_target
 }
 
-/// Returns the host and port that a request names.
+/// Returns the host and port that a request names; `None` if they are missing or malformed.
 fn host_of(parts: &Parts) -> Option<(&str, Option<&str>)> {
     if let Some(authority) = parts.uri.authority() {
         return split_port(authority.as_str());
     }
-    // Rejects several hosts: a proxy may use another one than we do.
+    // Several `Host` headers count as none: a proxy may use another of them than we do.
     let mut hosts = parts.headers.get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
         (Some(host), None) => split_port(host.to_str().ok()?),

@@ -56,7 +56,7 @@ impl<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> SimulatedCo
 
 #[cfg(feature = "simulation")]
 pub type SimulatedStream = Box<dyn SimulatedConnection>;
-/// Connections, with the addresses of their peers.
+/// Receiver of simulated connections, with the addresses of their peers.
 #[cfg(feature = "simulation")]
 pub type SimulatedListener = tokio::sync::mpsc::Receiver<(SimulatedStream, SocketAddr)>;
 
@@ -159,7 +159,8 @@ async fn accept(mut socket: Socket, visits: Visits, stopped: watch::Receiver<boo
     while visiting.join_next().await.is_some() {}
 }
 
-/// Reports whether the error concerns one client that is gone; the next accept may follow at once.
+/// Reports whether an error of `accept` concerns only one client, which is gone. The next `accept`
+/// may then follow at once.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -183,8 +184,8 @@ async fn visit(
         Stream::Simulated(stream) => return visits.serve(stream, visitor, stopped).await,
         Stream::Tcp(stream) => stream,
     };
-    // Responses are small: without this, each waits up to 40 ms for the acknowledgement of the
-    // packet before it. A failure only costs speed.
+    // Responses are small. Without TCP_NODELAY, each waits up to 40 ms for the acknowledgement of
+    // the previous packet. A failure only costs speed.
     let _ = stream.set_nodelay(true);
     let Some(config) = visits.tls() else {
         return visits.serve(stream, visitor, stopped).await;
@@ -241,8 +242,8 @@ impl Socket {
     }
 }
 
-/// Binds a unix socket. Replaces a socket that a dead process left behind, but not one that
-/// answers.
+/// Binds a unix socket. Replaces the socket file that a dead process left behind. Returns an error
+/// if a process listens on it.
 async fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(in_use) if in_use.kind() == io::ErrorKind::AddrInUse => {

@@ -1,8 +1,8 @@
-//! Browser logins: a cookie that grants what its token grants, for a limited time.
+//! Browser logins: a cookie that grants the roles of its token, except `write`, for a limited time.
 //!
 //! The cookie holds its expiry time, signed with a key derived from the token. So it does not
 //! contain the token, and no process keeps a list of logins. Every collector that has the token
-//! accepts it, and it expires when the token is removed from the file.
+//! accepts the cookie. The cookie becomes invalid when the token is removed from the file.
 
 use std::time::SystemTime;
 
@@ -41,7 +41,7 @@ impl Login {
         Some(login)
     }
 
-    /// Looks up the token that signed this login.
+    /// Looks up the token that signed this login. An expired login matches no token.
     pub(super) fn known(&self, tokens: &Tokens, role: Role) -> TokenMatch {
         if self.ends_s <= now_s() {
             return TokenMatch::Unknown;
@@ -50,7 +50,7 @@ impl Login {
     }
 }
 
-/// Returns a login signed with a token, as text.
+/// Returns a login signed with a token, as the cookie's value.
 pub(super) fn signed(ends_s: u64, token: &[u8]) -> String {
     let signature = sign(token, &message(ends_s));
     let signature = signature.as_ref().iter().map(|byte| format!("{byte:02x}"));
@@ -68,7 +68,8 @@ pub(super) fn now_s() -> u64 {
     since_epoch.map_or(0, |since| since.as_secs())
 }
 
-/// Returns the login in a request's cookies: the first cookie that is a valid one.
+/// Returns the login in a request's cookies: the first login cookie that is well-formed. Its
+/// signature is not checked here.
 pub(super) fn login_cookie(headers: &HeaderMap) -> Option<Login> {
     let values = headers.get_all(header::COOKIE).iter();
     let texts = values.filter_map(|value| value.to_str().ok());

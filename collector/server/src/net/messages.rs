@@ -14,15 +14,15 @@ use super::body::BodyShare;
 use super::unpack::{ContentCoding, UnpackError, unpack_beside};
 
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
-/// Length of a message's prefix: a flag and the message's length.
+/// Length in bytes of a message's prefix: a flag and the message's length.
 const HEAD_BYTES: usize = 5;
 const IS_PACKED: u8 = 1;
 /// A message that decompresses to at most this many bytes is decompressed in place, which costs
 /// less than another thread.
 const IN_PLACE_BYTES_MAX: usize = 256 << 10;
 
-/// Decompresses the messages of a request as they arrive, each to at most `limit` bytes. Leaves an
-/// unknown encoding to tonic, which lists the supported ones.
+/// Decompresses the messages of a request as they arrive, each to at most `limit` bytes. Messages
+/// in an unknown encoding pass unchanged: tonic rejects them and lists the supported encodings.
 pub(crate) fn unpack_messages(mut request: Request<Body>, limit: usize) -> Request<Body> {
     let name = request.headers().get(ENCODING);
     let Some(packing) = name.and_then(|name| ContentCoding::of_name(name.as_bytes())) else {
@@ -92,14 +92,15 @@ impl Messages {
         held.map_err(|denied| denied.status())
     }
 
-    /// Returns a frame made of the bytes that have arrived, or starts decompressing a message.
-    /// Returns none if more bytes have to arrive.
+    /// Returns the next frame, made of the bytes that have arrived. Returns `None` if more bytes
+    /// have to arrive, or if it has started to decompress a message on another thread.
     fn next(&mut self) -> Option<NextFrame> {
         let head: &[u8; HEAD_BYTES] = self.arrived.first_chunk()?;
         let [flag, length @ ..] = *head;
         let length = u32::from_be_bytes(length) as usize;
         if flag != IS_PACKED {
-            // Passes it on as it is, even if it is invalid: tonic reports the error.
+            // Passes an uncompressed message on unchanged, even if it is invalid: tonic reports the
+            // error.
             let here = self.arrived.len().min(HEAD_BYTES + length);
             let is_whole = here == HEAD_BYTES + length || flag != 0 || length > self.limit;
             return is_whole.then(|| Some(Ok(Frame::data(self.arrived.split_to(here).freeze()))));

@@ -4,9 +4,11 @@
 //! one and closes it if it is slow or idle. `authority` repairs the headers of clients on unix
 //! sockets. `guard` admits requests, by tokens (`tokens`) and by the host names they use. `login`
 //! is the cookie of a browser, `session` issues it for a token, and `attempts` counts wrong tokens.
-//! `body` counts bytes while they arrive, and `unpack` those that it decompresses, for gRPC on
-//! behalf of `messages`. `revocation` ends requests whose token has become invalid. `ports`
-//! holds what all ports share, and reloads changed files. `rejections` counts rejections by cause.
+//! `body` counts the bytes of requests while they arrive. `unpack` decompresses bodies and counts
+//! the result, and `messages` applies it to gRPC messages. `revocation` ends requests whose token
+//! has become invalid. `ports` contains the state that all ports share, and reloads changed files.
+//! `rejections` counts rejections by cause, and `wrong_port` answers gRPC calls at ports that do
+//! not serve gRPC.
 
 mod attempts;
 mod authority;

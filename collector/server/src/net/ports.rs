@@ -1,4 +1,5 @@
-//! State that all ports of a collector share; reloads its files when they change.
+//! State that all ports of a collector share. Reloads the files of certificates and tokens when
+//! they change.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -18,24 +19,26 @@ use crate::pool::Pool;
 
 /// Interval between checks of the files.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum size of each file, in bytes.
+/// Maximum bytes read of each file; the rest of a larger file is ignored.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Maximum open requests of a port, per allowed connection. A process with our SDK has two.
+/// Maximum open requests of a port, per allowed connection. A process with our SDK has two: its
+/// ship stream and its control stream.
 const REQUESTS_PER_CONNECTION: usize = 4;
 
 /// Access control and limits of the ports.
 #[derive(Clone, Debug)]
 pub struct NetSettings {
-    /// TLS files of all TCP ports; none disables TLS.
+    /// TLS files of all TCP ports; `None` disables TLS.
     pub tls: Option<TlsFiles>,
-    /// File of tokens; none disables authentication.
+    /// File of tokens; `None` disables authentication.
     pub tokens: Option<PathBuf>,
-    /// Names of this collector, besides `localhost` and addresses.
+    /// Host names under which requests may reach this collector, in addition to `localhost` and IP
+    /// addresses.
     pub allowed_hosts: Vec<String>,
     /// Maximum connections of each port.
     pub connections_max: usize,
-    /// Maximum time for each of: a handshake, the head of a request, and its body (or one message
-    /// of a stream).
+    /// Maximum time for a TLS handshake, for the head of a request, and for its body (or one
+    /// message of a stream).
     pub request_timeout: Duration,
     /// Maximum bytes of requests that are arriving or being checked.
     pub reading_bytes_max: usize,
@@ -54,7 +57,7 @@ impl Default for NetSettings {
     }
 }
 
-/// Error in the files that the ports need.
+/// Error in the files of certificates or tokens.
 #[derive(Debug, thiserror::Error)]
 pub enum DoorError {
     #[error("cannot read {path}: {source}")]
@@ -68,7 +71,7 @@ pub enum DoorError {
     Tls(#[from] BadTls),
 }
 
-/// Parsed content of the files.
+/// Parsed certificates and tokens.
 #[derive(Default)]
 pub(super) struct Secrets {
     pub(super) tls: Option<TlsConfigs>,
@@ -188,8 +191,8 @@ impl Drop for Ports {
     }
 }
 
-/// Reloads the files when they change. It compares contents instead of modification times: a second
-/// is too coarse, and mounted files are symbolic links that get replaced.
+/// Reloads the files when they change. It compares contents instead of modification times. Those
+/// may have a resolution of a second, and mounted files are symbolic links that get replaced.
 async fn look(doors: std::sync::Weak<Ports>, settings: NetSettings, mut last: u64) {
     let settings = Arc::new(settings);
     let mut interval = tokio::time::interval(LOOK_INTERVAL);
@@ -222,9 +225,9 @@ async fn look(doors: std::sync::Weak<Ports>, settings: NetSettings, mut last: u6
     }
 }
 
-/// Contents of the files.
+/// Contents of the files of certificates and tokens.
 struct Contents {
-    /// Certificate and key.
+    /// Texts of the certificate and its key.
     tls: Option<(Vec<u8>, Vec<u8>)>,
     client_ca: Option<Vec<u8>>,
     tokens: Option<Vec<u8>>,
@@ -276,8 +279,12 @@ fn read(path: &Path) -> Result<Vec<u8>, DoorError> {
     use std::io::Read as _;
     let mut bytes = Vec::new();
     let opened = std::fs::File::open(path);
-    let read = opened.and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
-    read.map(|_| bytes).map_err(|source| DoorError::File {
+    let read = opened.and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
+    let read = read.and_then(|read| match read as u64 > FILE_BYTES_MAX {
+        true => Err(std::io::Error::other("it is larger than 1 MiB")),
+        false => Ok(bytes),
+    });
+    read.map_err(|source| DoorError::File {
         path: path.to_owned(),
         source,
     })

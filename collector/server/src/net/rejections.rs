@@ -33,9 +33,10 @@ pub enum RejectionCause {
     Connections,
     /// This peer has its share of the connections.
     PeerConnections,
-    /// The system has no sockets left.
+    /// The system cannot accept a connection, for example because it has no sockets left.
     Accept,
-    /// The first bytes are not TLS, or no supported version of it.
+    /// The handshake failed, but not because of the client certificate. For example, the first
+    /// bytes are not TLS.
     TlsHandshake,
     /// The handshake took too long.
     TlsTimeout,
@@ -125,8 +126,8 @@ impl RejectionCause {
 pub struct RejectionCounters(Arc<[[AtomicU64; RejectionCause::ALL.len()]; PortName::ALL.len()]>);
 
 impl RejectionCounters {
-    /// Counts a rejection and logs the first, second, fourth, … of them, so that clients cannot
-    /// fill the log.
+    /// Counts a rejection. Logs the first, second, fourth, eighth, … rejection of each cause at
+    /// each port, so that clients cannot fill the log.
     pub(crate) fn count(&self, door: PortName, cause: RejectionCause, who: &dyn std::fmt::Display) {
         let count = self.0[door as usize][cause as usize].fetch_add(1, Relaxed) + 1;
         if count.is_power_of_two() {

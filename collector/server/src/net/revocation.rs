@@ -17,7 +17,8 @@ use super::ports::Ports;
 use super::rejections::{PortName, RejectionCause};
 use super::tokens::Role;
 
-/// Time in which accepted messages are still answered; then the response ends as well.
+/// Delay between the end of a request and the end of its response, in which accepted messages are
+/// still answered.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Future that resolves when the token that admitted a request becomes invalid. Clones share it.
@@ -25,7 +26,7 @@ const GRACE: Duration = Duration::from_secs(1);
 pub(super) struct Withdrawal(Shared<BoxFuture<'static, Rejection>>);
 
 impl fmt::Debug for Withdrawal {
-    /// Prints no field: there is a token inside.
+    /// Prints no field, as the future contains a token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Withdrawal")
     }
@@ -70,8 +71,8 @@ impl Future for Withdrawal {
     }
 }
 
-/// End of the response to such a request: with a status over gRPC, by an abort over HTTP, whose
-/// status was sent long before.
+/// Ends the response to a request whose token has become invalid. Over gRPC it sends a status. Over
+/// HTTP, whose status was sent before, it aborts the body.
 pub(super) struct ResponseEnd {
     due: BoxFuture<'static, Rejection>,
     is_grpc: bool,
@@ -92,7 +93,7 @@ impl ResponseEnd {
         }
     }
 
-    /// Returns the last frame when it is due, and none after it.
+    /// Returns the last frame when it is due, and `None` from then on.
     pub(super) fn poll(
         &mut self,
         context: &mut Context<'_>,

@@ -15,7 +15,7 @@ use crate::pool::Peer;
 const VALID: Duration = Duration::from_secs(12 * 3_600);
 
 impl Ports {
-    /// Returns true if pages ask for a token.
+    /// Reports whether the ports require tokens.
     pub(crate) fn asks_for_tokens(&self) -> bool {
         self.settings.tokens.is_some()
     }
@@ -24,7 +24,8 @@ impl Ports {
     /// its login.
     ///
     /// # Errors
-    /// Returns the reason for a rejection: the token is wrong, or too many were.
+    /// Returns a rejection if the token is wrong or lacks the role, or if the peer has sent too
+    /// many wrong tokens.
     pub(crate) fn log_in(&self, peer: Peer, token: &[u8]) -> Result<String, Rejection> {
         let now = Instant::now();
         if !self.attempts.take(peer, now) {
@@ -36,12 +37,12 @@ impl Ports {
         Ok(self.cookie(&signed(now_s() + VALID.as_secs(), token), VALID))
     }
 
-    /// Returns the cookie that replaces a login's when it ends.
+    /// Returns the value of the `Set-Cookie` header that deletes a login's cookie.
     pub(crate) fn log_out(&self) -> String {
         self.cookie("", Duration::ZERO)
     }
 
-    /// Returns true if a request has a login that is valid.
+    /// Reports whether a request has a valid login.
     pub(crate) fn is_logged_in(&self, headers: &HeaderMap) -> bool {
         login_cookie(headers).is_some() && self.check_token(Role::Read, headers).is_ok()
     }

@@ -8,24 +8,24 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use tokio_rustls::rustls::{Error, RootCertStore, ServerConfig, crypto};
 
-/// PEM files.
+/// Paths of the PEM files for TLS.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
     /// The certificate and its intermediates.
     pub certificate: PathBuf,
     pub key: PathBuf,
-    /// Authorities of client certificates; with none, clients need no certificate.
+    /// Authorities of client certificates; with `None`, clients need no certificate.
     pub client_ca: Option<PathBuf>,
 }
 
-/// Contents of the files.
+/// Contents of the PEM files.
 pub(super) struct TlsTexts<'a> {
     pub(super) certificate: &'a [u8],
     pub(super) key: &'a [u8],
     pub(super) client_ca: Option<&'a [u8]>,
 }
 
-/// Error in the files. It never contains the key.
+/// Error in the PEM files. It never contains the key.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BadTls {
     #[error("the file of --tls-cert contains no PEM certificate")]
@@ -41,9 +41,9 @@ pub enum BadTls {
 /// TLS configurations, one for each set of protocols.
 #[derive(Clone, Debug)]
 pub(super) struct TlsConfigs {
-    /// HTTP/1.1 and HTTP/2.
+    /// Configuration that offers HTTP/1.1 and HTTP/2.
     pub(super) http: Arc<ServerConfig>,
-    /// HTTP/2 only, for gRPC.
+    /// Configuration that offers only HTTP/2, for gRPC.
     pub(super) http2: Arc<ServerConfig>,
 }
 
@@ -87,7 +87,8 @@ fn config(texts: &TlsTexts<'_>, protocols: &[&[u8]]) -> Result<ServerConfig, Bad
         .with_single_cert(chain, key)
         .map_err(|error| unusable(error.to_string()))?;
     config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-    // A resumed session would not present its certificate again, which may have expired since.
+    // A client that resumes a session does not present its certificate again, which may have
+    // expired since.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)

@@ -12,12 +12,12 @@ pub enum Role {
     Write,
     /// Reading pages, metrics and the model.
     Read,
-    /// Changing the fleet's behaviour: `POST /burst-config`.
+    /// Changing the fleet's behaviour: `POST /burst-config`, or the form of `/fleet`.
     Control,
 }
 
 impl Role {
-    /// Every role.
+    /// List of all roles.
     pub const ALL: [Self; 3] = [Self::Write, Self::Read, Self::Control];
 
     #[must_use]
@@ -138,7 +138,7 @@ impl Tokens {
 
     fn known(&self, role: Role, is_it: impl Fn(&TokenOfRole) -> bool) -> TokenMatch {
         let mut known = TokenMatch::Unknown;
-        // Always checks all of them, so that the time reveals nothing.
+        // Checks all tokens even after a match, so that the time reveals nothing.
         for token in &self.tokens {
             if is_it(token) {
                 known = if token.role == role || known == TokenMatch::Good {

@@ -9,7 +9,8 @@ use super::guard::Rejection;
 
 /// Minimum step, in bytes; larger steps are a quarter of the decompressed size so far.
 const STEP_BYTES_MIN: usize = 64 << 10;
-/// Maximum window of zstd, as a power of two. 32 MiB is what Go's library writes at its best level.
+/// Maximum window of zstd, as a power of two. Go's library writes windows of 32 MiB at its best
+/// level.
 const ZSTD_WINDOW_LOG_MAX: u32 = 25;
 /// Memory of a decoder's state, in bytes.
 const DECODER_BYTES: usize = 256 << 10;
@@ -21,15 +22,15 @@ pub(crate) enum ContentCoding {
     Zstd,
 }
 
-/// Reason why something is not decompressed.
+/// Reason why a body or a message is not decompressed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UnpackError {
-    /// It becomes larger than a request may be.
+    /// The decompressed size exceeds the limit of a request, in bytes.
     #[error("it unpacks to more than {limit} bytes")]
     TooLarge { limit: usize },
     #[error("{0}")]
     Damaged(#[from] io::Error),
-    /// There is no memory for it now.
+    /// The pool of request bytes has no room for it now.
     #[error("{}", .0.message)]
     Full(Rejection),
 }
@@ -44,8 +45,8 @@ impl ContentCoding {
         }
     }
 
-    /// Decompresses up to `limit` bytes. Calls `hold` to reserve all memory for this before it is
-    /// allocated.
+    /// Decompresses up to `limit` bytes. Before each allocation, calls `hold` with the total of
+    /// bytes to reserve for it. Returns an error if the result is larger than `limit`.
     pub(crate) fn unpack(
         self,
         packed: &[u8],

@@ -12,7 +12,7 @@ use super::signal::Signal;
 use crate::ingest::IntakeError;
 use crate::net::UnpackError;
 
-/// Default retry delay: a flush or two.
+/// Delay after which clients may retry a request that was rejected for now.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// `ExportTraceServiceResponse`, and the identical response for logs.
@@ -75,7 +75,7 @@ pub(super) enum Refusal {
     /// The request is too large, possibly only after decompression.
     #[error("the request is larger than {limit} bytes: send smaller ones")]
     TooLarge { limit: usize },
-    /// The body did not arrive in time.
+    /// The body did not arrive in time. The port has counted it.
     #[error("{0}")]
     Slow(String),
     /// Too many bytes are arriving at the same time. The port has counted it.
@@ -115,7 +115,8 @@ impl Refusal {
         }
     }
 
-    /// Returns the counter's label; none if the refusal is already counted.
+    /// Returns the label for the counter of refusals; `None` if the port has already counted this
+    /// one.
     pub(super) fn cause(&self) -> Option<&'static str> {
         match self {
             Self::Invalid(_) => Some("otlp_invalid"),
@@ -134,7 +135,7 @@ impl Refusal {
         )
     }
 
-    /// Returns the gRPC status. Statuses that allow a retry carry a delay.
+    /// Returns the gRPC status. The status for overload carries a retry delay.
     pub(super) fn status(&self) -> Status {
         let message = self.to_string();
         match self {

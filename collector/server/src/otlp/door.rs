@@ -1,4 +1,5 @@
-//! Common path of OTLP requests: a request is checked, logged, and answered once it is durable.
+//! Common path of OTLP requests over gRPC and HTTP. It redacts and checks a request, appends it to
+//! the write-ahead log, and answers once the request is durable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,7 +22,8 @@ use crate::pool::Peer;
 use crate::redact::Redaction;
 use crate::self_tracing::{is_on, span_if};
 
-/// Requests with more bytes are checked on a blocking thread, not on those that serve connections.
+/// Maximum size, in bytes, of a request that is checked on a thread that serves connections. Larger
+/// requests are checked on a blocking thread.
 const CHECKED_IN_PLACE_BYTES_MAX: usize = 64 << 10;
 
 /// Handler that stores requests. Clones share it.
@@ -99,7 +101,7 @@ impl Door {
         })
     }
 
-    /// Counts a request that is not stored.
+    /// Counts a request that is not stored. Logs some of the permanent rejections.
     pub(super) fn refuse(&self, refusal: &Refusal) {
         let Some(cause) = refusal.cause() else {
             return;
@@ -116,7 +118,8 @@ impl Door {
         }
     }
 
-    /// Redacts and checks a request. Returns the bytes to log, and the counts of their content.
+    /// Redacts and checks a request. Returns the bytes for the write-ahead log, and the counts of
+    /// the records in them.
     fn check(&self, kind: PayloadKind, request: Vec<u8>) -> Result<(Vec<u8>, OtlpTaken), Refusal> {
         let is_redacted = self.redaction.is_some() && is_on();
         let redacting = span_if(is_redacted, || span!("redact")).entered();
@@ -171,7 +174,7 @@ impl Door {
     }
 }
 
-/// Counts the content that decoding will later find in the log.
+/// Counts the records that decoding will later find in the logged request.
 fn taken_of(kind: PayloadKind, request: &[u8], limits: &Limits) -> Result<OtlpTaken, Refusal> {
     let found = match kind {
         PayloadKind::OtlpJson => otlp_json(request, limits, &mut Rows::default()),

@@ -1,4 +1,5 @@
-//! `opentelemetry.proto.collector.trace.v1.TraceService`, and `LogsService`.
+//! The gRPC services `opentelemetry.proto.collector.trace.v1.TraceService` and
+//! `opentelemetry.proto.collector.logs.v1.LogsService`.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
@@ -24,8 +25,8 @@ const GRPC_STATUS: &str = "grpc-status";
 const TRACES: u8 = 0;
 const LOGS: u8 = 1;
 
-/// A service on the gRPC port for the signal of this number. The number is a type parameter, as
-/// tonic takes a service's name from its type.
+/// Service on the gRPC port for one signal, which the number `SIGNAL` selects. The number is a
+/// const parameter, as tonic derives a service's name from its type.
 #[derive(Clone, Debug)]
 pub(crate) struct ExportService<const SIGNAL: u8>(Door);
 
@@ -79,9 +80,10 @@ impl<const SIGNAL: u8> Service<Request<Body>> for ExportService<SIGNAL> {
     }
 }
 
-/// Counts and converts rejections by tonic, which come before the service. tonic rejects a message
-/// that is too large with OUT_OF_RANGE, which OTLP's clients retry, and one that decompresses to
-/// too much with RESOURCE_EXHAUSTED.
+/// Counts and converts rejections by tonic, which happen before the service is called. tonic
+/// rejects a message that is too large with OUT_OF_RANGE, which OTLP clients retry. It rejects a
+/// message that decompresses to too much with RESOURCE_EXHAUSTED. Clients get RESOURCE_EXHAUSTED
+/// without a retry delay for both, and do not retry.
 fn as_otlp_has_it(response: Response<Body>, door: &Door) -> Response<Body> {
     let code = response.headers().get(GRPC_STATUS);
     match code.map(|code| Code::from_bytes(code.as_bytes())) {

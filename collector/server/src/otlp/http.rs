@@ -80,7 +80,7 @@ impl OtlpHttpServer {
         self.address
     }
 
-    /// Answers what is in flight, and closes all connections.
+    /// Answers the requests in flight, and closes all connections.
     pub async fn stop(self) {
         let _ = self.listening.stop(STOP_PATIENCE).await;
     }
@@ -116,7 +116,7 @@ impl Encoding {
         response
     }
 
-    /// Returns a response with a `google.rpc.Status`, the body of every unsuccessful response.
+    /// Returns an unsuccessful response, whose body is a `google.rpc.Status`.
     fn error(self, http: StatusCode, code: Code, message: &str) -> Response<Body> {
         let status = tonic_types::Status {
             code: code as i32,
@@ -245,7 +245,7 @@ fn success(signal: Signal, encoding: Encoding, response: &ExportResponse) -> Res
     encoding.response(StatusCode::OK, response.encode_to_vec(), &json)
 }
 
-/// Returns the compression of a body, if any.
+/// Returns the compression of a body; `None` if it is not compressed.
 fn packing(headers: &HeaderMap) -> Result<Option<ContentCoding>, Refusal> {
     let Some(coding) = headers.get(header::CONTENT_ENCODING) else {
         return Ok(None);

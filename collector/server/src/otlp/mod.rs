@@ -2,14 +2,15 @@
 //! version 1.11 of the specification. Log records are kept if their trace id assigns them to a
 //! request.
 //!
-//! A request is checked span by span, and logged as it came. It is acknowledged once it is durable.
-//! The response names invalid spans (partial success), and the valid ones are kept. Overload is
-//! UNAVAILABLE (503) with a retry delay. RESOURCE_EXHAUSTED (413) is a request that is too large,
-//! which a retry cannot fix.
+//! The collector checks a request span by span, and appends it to the write-ahead log as it came,
+//! except for redacted values. It acknowledges the request once it is durable. The response names
+//! the first invalid span (partial success); the valid spans are kept. Overload is answered with
+//! UNAVAILABLE (503) and a retry delay. A request that is too large is answered with
+//! RESOURCE_EXHAUSTED (413), as a retry cannot fix it.
 //!
-//! The protocol has no sequence numbers that identify a retry. A request that was stored, and whose
-//! response was lost, comes twice and is stored twice. The analysis uses one of several identical
-//! spans.
+//! The protocol has no sequence numbers that identify a retry. If the response to a stored request
+//! is lost, the client sends the request again, and it is stored twice. The analysis uses one of
+//! several identical spans.
 //!
 //! `door` is the common path, `signal` distinguishes spans from log records, `answer` builds
 //! responses, and `grpc` and `http` are the transports.

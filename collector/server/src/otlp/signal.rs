@@ -1,8 +1,8 @@
-//! Signals: spans or log records. Their requests and responses differ in names only.
+//! Signals of OTLP: traces and logs. Their requests and responses differ in names only.
 
 use stroboscope_store::wal::PayloadKind;
 
-/// A kind of telemetry that is accepted.
+/// Kind of telemetry that the collector accepts over OTLP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     Traces,
@@ -42,7 +42,7 @@ impl Signal {
         }
     }
 
-    /// Returns the JSON key of the count in a partial success.
+    /// Returns the JSON key of the count of rejected items in a partial success.
     pub(super) fn rejected_key(self) -> &'static str {
         match self {
             Self::Traces => "rejectedSpans",

@@ -10,8 +10,8 @@ pub(super) fn redacted(redaction: &Redaction, request: &[u8]) -> Result<Vec<u8>,
     serde_json::to_vec(&request).map_err(|_| NotWalked)
 }
 
-/// Redacts a value and everything in it. Attributes are in the list `attributes` of the object they
-/// belong to.
+/// Redacts a value and everything in it. Attributes are in lists named `attributes`. `of` is the
+/// prefix of their keys in the store.
 fn walk(redaction: &Redaction, value: &mut Value, of: &'static str) {
     match value {
         Value::Array(elements) => {
@@ -68,7 +68,7 @@ fn body(redaction: &Redaction, members: &mut Map<String, Value>) {
     }
 }
 
-/// Redacts a member that is stored as an attribute.
+/// Redacts the member `name` of an object, which the store keeps as the attribute `key`.
 fn text(redaction: &Redaction, members: &mut Map<String, Value>, name: &str, key: &str) {
     let Some(value) = members.get_mut(name) else {
         return;
@@ -115,7 +115,7 @@ fn pairs(redaction: &Redaction, list: &mut Value, place: Place<'_>) {
     });
 }
 
-/// Redacts the contents of an `AnyValue` that itself is kept.
+/// Redacts the lists and maps inside an `AnyValue` that is itself kept.
 fn inside(redaction: &Redaction, any: &mut Value, place: Place<'_>) {
     let Value::Object(any) = any else {
         return;
@@ -136,7 +136,8 @@ fn inside(redaction: &Redaction, any: &mut Value, place: Place<'_>) {
     }
 }
 
-/// Returns a value as text, identical to that of other encodings.
+/// Returns a value as text. For strings, integers and booleans, the text is identical to that in
+/// other encodings.
 fn any_text(any: &Value) -> Vec<u8> {
     any.as_object()
         .and_then(|any| any.values().next())

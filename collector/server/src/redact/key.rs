@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-/// Name of the key's file in the data directory; no other file uses it.
+/// Name of the key's file in the data directory.
 const NAME: &str = "redact.key";
 /// Minimum length of a key, in bytes; a shorter one could be guessed.
 const BYTES_MIN: usize = 16;
@@ -25,8 +25,8 @@ pub enum KeyError {
     Make { path: PathBuf, source: io::Error },
 }
 
-/// Reads the key from a file. Without a file, reads the one in the data directory, and creates it
-/// if missing.
+/// Reads the key from `file`. If `file` is `None`, reads the key in the directory `data`, and
+/// creates it if it is missing.
 pub(crate) fn key(file: Option<&Path>, data: &Path) -> Result<Vec<u8>, KeyError> {
     let path = file.map_or_else(|| data.join(NAME), Path::to_owned);
     let mut key = Vec::new();

@@ -1,9 +1,10 @@
-//! Redaction: drops or hashes attributes by their keys before anything of them is written to the
-//! log or the store.
+//! Redaction: drops or hashes attributes by their keys before they are written to the log or the
+//! store.
 //!
 //! `rules` holds the rules. `native` applies them to batches of our protocol, `protobuf` and `json`
-//! to OTLP requests. Without rules, none of this runs. Rules match any form of a key: as it was
-//! sent; inside of a map also as `KEY.INNER`; and as it is stored (`resource.KEY`, `scope.KEY`).
+//! to OTLP requests. Without rules, requests are not parsed for redaction. A rule matches an
+//! attribute if it matches one form of its key: the key as it was sent, the path `KEY.INNER` inside
+//! a map, or the key in the store (`resource.KEY`, `scope.KEY`).
 
 mod json;
 mod key;
@@ -36,12 +37,13 @@ pub struct Redaction {
 pub struct RedactSettings {
     /// Rules; the first that matches applies, and attributes that match none are kept.
     pub rules: Vec<Rule>,
-    /// File of the key for hashing values; with none, one is created in the data directory.
+    /// File of the key for hashing values; with `None`, the key is in the data directory, and is
+    /// created if missing.
     pub key: Option<PathBuf>,
 }
 
 impl RedactSettings {
-    /// Reads or creates the key. Returns none without rules.
+    /// Reads or creates the key if a rule hashes. Returns `None` if there are no rules.
     pub(crate) fn open(self, data: &Path) -> Result<Option<Arc<Redaction>>, KeyError> {
         let is_hashing = self.rules.iter().any(|rule| rule.action == Action::Hash);
         let key = if is_hashing {
@@ -53,7 +55,8 @@ impl RedactSettings {
     }
 }
 
-/// A request that cannot be walked. It is rejected, as it might contain something to redact.
+/// Error: the request cannot be parsed for redaction. The collector rejects it, as it might contain
+/// a value to redact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a request of OTLP: it is damaged, or nested too deeply to be redacted")]
 pub struct NotWalked;
@@ -67,7 +70,7 @@ impl std::fmt::Debug for Redaction {
 /// Position of an attribute.
 #[derive(Clone, Copy, Debug)]
 struct Place<'a> {
-    /// Prefix of its key in the store.
+    /// Prefix of the attribute's key in the store.
     of: &'static str,
     /// Keys of the enclosing maps, each followed by a dot.
     inside: &'a str,
@@ -79,7 +82,7 @@ impl Place<'_> {
 }
 
 impl Redaction {
-    /// Creates a redaction; `key` is for hashing. Returns none without rules.
+    /// Creates a redaction; `key` is for hashing. Returns `None` if there are no rules.
     #[must_use]
     pub fn new(rules: Vec<Rule>, key: &[u8]) -> Option<Arc<Self>> {
         (!rules.is_empty()).then(|| {
@@ -91,8 +94,8 @@ impl Redaction {
         })
     }
 
-    /// Returns the action for an attribute, by the first rule that matches its key: as it was sent,
-    /// with the enclosing maps' keys, or with the prefix in the store.
+    /// Returns and counts the action for an attribute. The first rule applies that matches its key
+    /// as it was sent, with the enclosing maps' keys, or with the prefix in the store.
     fn action(&self, place: Place<'_>, key: &str) -> Action {
         let action = self.look_up(place, key);
         self.count(action);
@@ -116,10 +119,10 @@ impl Redaction {
         rule.map_or(Action::Keep, |rule| rule.action)
     }
 
-    /// Returns the replacement of a value: the same for equal values, as long as the key stays the
-    /// same.
+    /// Returns the replacement of a value: `hmac:` and 32 hexadecimal digits. Equal values have
+    /// equal replacements as long as the key does not change.
     fn hash(&self, value: &[u8]) -> String {
-        /// Bytes kept of SHA-256's 32.
+        /// Number of bytes kept of the hash's 32.
         const BYTES: usize = 16;
         let tag = hmac::sign(&self.key, value);
         let digits = tag.as_ref().iter().take(BYTES);
@@ -130,7 +133,7 @@ impl Redaction {
     /// Redacts a batch that is not checked yet.
     ///
     /// # Errors
-    /// Returns an error if the batch cannot be walked.
+    /// Returns an error if the columns of the batch are inconsistent.
     pub fn batch(&self, batch: &mut Batch) -> Result<(), Refusal> {
         native::redact(self, batch)
     }
@@ -138,7 +141,7 @@ impl Redaction {
     /// Redacts a request of traces in protobuf.
     ///
     /// # Errors
-    /// Returns an error if the request cannot be walked.
+    /// Returns an error if the request cannot be parsed.
     pub fn traces(&self, request: &[u8]) -> Result<Vec<u8>, NotWalked> {
         protobuf::redacted(self, request, protobuf::TRACES)
     }
@@ -146,7 +149,7 @@ impl Redaction {
     /// Redacts a request of logs in protobuf.
     ///
     /// # Errors
-    /// Returns an error if the request cannot be walked.
+    /// Returns an error if the request cannot be parsed.
     pub fn logs(&self, request: &[u8]) -> Result<Vec<u8>, NotWalked> {
         protobuf::redacted(self, request, protobuf::LOGS)
     }
@@ -154,7 +157,7 @@ impl Redaction {
     /// Redacts a request of traces or logs in JSON.
     ///
     /// # Errors
-    /// Returns an error if the request cannot be walked.
+    /// Returns an error if the request cannot be parsed.
     pub fn json(&self, request: &[u8]) -> Result<Vec<u8>, NotWalked> {
         json::redacted(self, request)
     }

@@ -9,7 +9,8 @@ use stroboscope_store::decode::Refusal;
 
 use super::{Action, Place, Redaction};
 
-/// Redacts a batch. Empties texts that are no longer referenced, as they may be redacted values.
+/// Redacts a batch. If a value was redacted, empties the texts that are no longer referenced, as
+/// they may be redacted values.
 pub(super) fn redact(redaction: &Redaction, batch: &mut Batch) -> Result<(), Refusal> {
     let Batch {
         strings,

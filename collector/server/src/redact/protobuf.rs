@@ -1,9 +1,9 @@
-//! Redacts OTLP requests in protobuf: walks them, and rewrites those that contain something to
-//! redact. Unknown fields are kept as they are.
+//! Redacts OTLP requests in protobuf: copies a request field by field, and replaces or omits the
+//! values to redact. Unknown fields are copied unchanged.
 
 use super::{Action, NotWalked, Place, Redaction};
 
-/// Content of a field, as far as the walk needs to know it.
+/// Kind of a field's content, which decides how the field is redacted.
 #[derive(Clone, Copy)]
 pub(super) enum Inside {
     Message(&'static [(u64, Inside)]),
@@ -57,7 +57,7 @@ const DOUBLE: u64 = 4;
 const ARRAY: u64 = 5;
 const KVLIST: u64 = 6;
 const BYTES: u64 = 7;
-/// Maximum nesting depth; prost reads no deeper.
+/// Maximum nesting depth; prost rejects messages that are nested deeper.
 const DEPTH_MAX: usize = 100;
 
 pub(super) fn redacted(
@@ -187,7 +187,7 @@ fn message(
     Ok(())
 }
 
-/// Redacts a `KeyValue`. Returns false if it is dropped.
+/// Redacts a `KeyValue` into `out`. Returns false if the attribute is dropped.
 fn attribute(
     redaction: &Redaction,
     pair: &[u8],
@@ -243,7 +243,7 @@ fn attribute(
     Ok(true)
 }
 
-/// Redacts the contents of an `AnyValue` that itself is kept.
+/// Redacts the lists and maps inside an `AnyValue` that is itself kept.
 fn any(
     redaction: &Redaction,
     mut rest: &[u8],
@@ -278,8 +278,8 @@ fn any(
     Ok(())
 }
 
-/// Returns the value of a pair as text, identical to that of other encodings; for lists and maps,
-/// returns their bytes.
+/// Returns the value of a pair as text; for lists and maps, returns their bytes. For strings,
+/// integers and booleans, the text is identical to that in other encodings.
 fn text_of(pair: &[u8]) -> Result<Vec<u8>, NotWalked> {
     let (mut rest, mut text) = (pair, Vec::new());
     while let Some(field) = next(&mut rest)? {

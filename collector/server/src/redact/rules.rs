@@ -20,7 +20,7 @@ pub struct Rule {
     pattern: String,
 }
 
-/// The text is not a rule.
+/// Error: the text is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write drop:PATTERN, hash:PATTERN or keep:PATTERN, such as drop:http.request.header.*")]
 pub struct BadRule;
@@ -45,8 +45,8 @@ impl FromStr for Rule {
 }
 
 impl Rule {
-    /// Reports whether the rule matches a key. Case does not matter, as header names are written in
-    /// both.
+    /// Reports whether the rule matches a key. It ignores case, as header names occur in upper and
+    /// lower case.
     pub(super) fn fits(&self, key: &str) -> bool {
         let (pattern, key) = (self.pattern.as_bytes(), key.as_bytes());
         let (mut at, mut in_pattern) = (0, 0);

@@ -10,7 +10,7 @@ use stroboscope_render::show::{scrubbed, shortened};
 use super::snapshot::{LatestPath, Operation, Snapshot};
 use super::state::{SortKey, TopState};
 
-/// Style of a line.
+/// Style of a line on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     Plain,
@@ -34,9 +34,9 @@ pub(super) struct Size {
     pub rows: usize,
 }
 
-/// Width of a column of numbers, with its separator.
+/// Width of a column of numbers with its separator, in characters.
 const NUMBERS: usize = 8;
-/// Number of columns of numbers.
+/// Number of table columns that hold numbers.
 const NUMBER_COLUMNS: usize = 7;
 /// Minimum number of table rows, however small the screen is.
 const ROWS_MIN: usize = 1;
@@ -57,8 +57,8 @@ const HELP: [&str; 11] = [
     "FAILED  the part of its spans that failed; of a collector also in incomplete requests",
 ];
 
-/// Renders the screen, never with more lines than it has rows. Sets `page_rows` of the state to the
-/// number of table rows.
+/// Renders the screen, with at most as many lines as it has rows. Sets `page_rows` of the state to
+/// the number of table rows that fit.
 pub(super) fn picture(state: &mut TopState, size: Size, now: Duration) -> Vec<ScreenLine> {
     let mut lines = head(state, size.columns, now);
     let foot = foot(state);
@@ -84,7 +84,8 @@ pub(super) fn picture(state: &mut TopState, size: Size, now: Duration) -> Vec<Sc
     lines
 }
 
-/// Renders the same content as plain text in full length, without the parts about keys.
+/// Renders the head and all rows of the table as plain text, without the line and the help about
+/// keys. `None` for `columns` does not limit the length of lines.
 pub(super) fn text(state: &TopState, columns: Option<usize>, now: Duration) -> String {
     let columns = columns.unwrap_or(usize::MAX);
     let mut lines = head(state, columns, now);
@@ -196,7 +197,7 @@ fn rates_text(state: &TopState, snapshot: &Snapshot) -> String {
     format!("seen:      {rates}")
 }
 
-/// Line about failed requests, if there are any.
+/// Renders the line about failed requests; `None` if no request failed.
 fn failed_line(path: &LatestPath) -> Option<ScreenLine> {
     let failed = path.failed_requests;
     (failed > 0).then(|| ScreenLine {
@@ -210,7 +211,7 @@ fn failed_line(path: &LatestPath) -> Option<ScreenLine> {
     })
 }
 
-/// Line that describes the requests behind the table.
+/// Describes in one line which requests and operations the table covers.
 fn path_text(snapshot: &Snapshot) -> String {
     let Some(path) = &snapshot.path else {
         return "no operations: the collector has no live model (--no-live-model)".to_owned();
@@ -253,7 +254,7 @@ fn bursts_text(snapshot: &Snapshot) -> String {
     format!("bursts:    {}; {set}", told.join("; "))
 }
 
-/// Lines of all causes of loss, up to [`LOSS_LINES_MAX`].
+/// Renders the causes of loss, largest count first, on up to [`LOSS_LINES_MAX`] lines.
 fn losses_lines(snapshot: &Snapshot, columns: usize) -> Vec<ScreenLine> {
     let lost = &snapshot.totals.lost;
     if lost.is_empty() {
@@ -285,7 +286,7 @@ fn losses_lines(snapshot: &Snapshot, columns: usize) -> Vec<ScreenLine> {
     texts.into_iter().map(line).collect()
 }
 
-/// Heads, and the rows around the marked one.
+/// Renders the column heads, and up to `room` rows that include the marked one.
 fn table(state: &TopState, room: usize, columns: usize) -> Vec<ScreenLine> {
     let rows = state.rows();
     let heads: String = SortKey::ALL
@@ -331,8 +332,8 @@ fn marked_head(state: &TopState, key: SortKey) -> String {
     format!("{}{mark}", key.head())
 }
 
-/// Shortens names to at most `room` characters. If different names would read alike, shows each
-/// from where it differs.
+/// Shortens names to at most `room` characters. Names that differ but would be shortened to equal
+/// texts lose their beginning instead, so that their differences remain visible.
 fn short_names(names: &[String], room: usize) -> Vec<String> {
     let short: Vec<String> = names.iter().map(|name| shortened(name, room)).collect();
     let of_each = names.iter().zip(&short).map(|(name, text)| {

@@ -7,14 +7,14 @@ use serde::Deserialize;
 /// Time for which a process counts as sending after its last message, in nanoseconds.
 const SENDING_NS: i64 = 60_000_000_000;
 
-/// Percentiles of durations, as in the JSON.
+/// Percentiles of durations in ns, in the format of `/api/critical-path`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(super) struct Spread {
     pub p50_ns: u64,
     pub p99_ns: u64,
 }
 
-/// An operation, and its share of the time that requests waited.
+/// Statistics of one operation in the latest requests. Shares are of the critical path, 0 to 1.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub(super) struct Operation {
     pub operation: String,
@@ -22,11 +22,12 @@ pub(super) struct Operation {
     pub occurrences: u64,
     pub mean_share: f64,
     pub mean_wait_share: f64,
-    /// Durations of its own work at a time.
+    /// Durations of its own work between two of its events.
     pub duration: Spread,
-    /// Slack; none if all of its work continues after the response.
+    /// Slack; `None` if all of its work runs after the response.
     pub slack: Option<Spread>,
-    /// Number of its spans in all requests, including incomplete ones, and number of failed spans.
+    /// Number of its spans, and in `failed` the number of those that failed. A collector also
+    /// counts spans of incomplete requests.
     pub spans: u64,
     pub failed: u64,
 }
@@ -42,7 +43,8 @@ impl Operation {
 pub(super) struct LatestPath {
     pub last_seconds: u64,
     pub requests: u64,
-    /// Number of all requests, including incomplete ones, and number of failed requests.
+    /// Number of requests, and in `failed_requests` the number of those that failed. A collector
+    /// also counts incomplete requests.
     pub all_requests: u64,
     pub failed_requests: u64,
     pub mean_tail_share: f64,
@@ -50,7 +52,7 @@ pub(super) struct LatestPath {
     pub operations: Vec<Operation>,
 }
 
-/// Processes that ship.
+/// Processes that have shipped data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Senders {
     pub processes: usize,
@@ -58,7 +60,7 @@ pub(super) struct Senders {
     pub hosts: usize,
     /// Time of the latest message of any of them, ns since the Unix epoch.
     pub last_ns: Option<i64>,
-    /// Number of processes by mask in force.
+    /// Number of processes that currently send, by the mask of their burst-config.
     pub masks: BTreeMap<u64, usize>,
 }
 
@@ -101,14 +103,14 @@ impl Senders {
     }
 }
 
-/// Counters of a collector since its start, from its metrics.
+/// Counters of a collector since its start, or of the selected part of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub records: u64,
     /// Number of finished requests, complete or not.
     pub requests: u64,
-    /// Counts of everything that was lost, rejected or left out, by cause; causes that never
-    /// occurred are absent.
+    /// Number of records, requests or batches that were lost, rejected or left out, by cause.
+    /// Causes that never occurred are absent.
     pub lost: BTreeMap<String, u64>,
 }
 
@@ -167,22 +169,23 @@ impl Totals {
     }
 }
 
-/// Returns the value of the label `cause`. We choose the causes, except those that processes name.
+/// Returns the value of the label `cause`, up to the next quotation mark; `None` without that
+/// label.
 fn cause_of(labels: &str) -> Option<&str> {
     let (_, rest) = labels.rsplit_once("cause=\"")?;
     rest.split_once('"').map(|(cause, _)| cause)
 }
 
-/// Everything that was read at one moment.
+/// State of a collector or a store at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Snapshot {
-    /// Critical path; none if the collector has no live model.
+    /// Critical path; `None` if the collector has no live model.
     pub path: Option<LatestPath>,
     pub senders: Senders,
     pub totals: Totals,
-    /// True for a running collector, which knows more than its store.
+    /// True if the source is a running collector, false if it is a store.
     pub is_live: bool,
-    /// Burst-config that the collector distributes.
+    /// Burst-config that the collector distributes; `None` for a store.
     pub burst_config: Option<String>,
     /// Time of the snapshot, ns since the Unix epoch.
     pub at_ns: i64,

@@ -17,12 +17,12 @@ use stroboscope_reports::study::{NamedStudy, Reader};
 use stroboscope_store::flush::now_ns;
 use stroboscope_store::progress::silent;
 
-/// Timeout of a request.
+/// Timeout of a request to the collector.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum length of a response, in bytes.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 
-/// Source to watch.
+/// Collector or store that `top` watches.
 #[derive(Clone, Debug)]
 pub(super) enum TopSource {
     Collector(SocketAddr),
@@ -34,7 +34,7 @@ pub(super) enum TopSource {
 }
 
 impl TopSource {
-    /// Name for the user.
+    /// Returns the name of the source, as shown to the user.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Collector(address) => format!("collector at {address}"),
@@ -112,7 +112,8 @@ fn spread(of: &Distribution) -> Spread {
     }
 }
 
-/// Counts spans and failed spans by operation, named as segments are.
+/// Counts spans and failed spans by operation. Normalises the operations' names, as the names of
+/// segments are.
 fn outcomes(timed: &Operations) -> BTreeMap<String, (u64, u64)> {
     let mut outcomes = BTreeMap::<String, (u64, u64)>::new();
     for (operation, times) in &timed.of {
@@ -127,7 +128,7 @@ fn outcomes(timed: &Operations) -> BTreeMap<String, (u64, u64)> {
     outcomes
 }
 
-/// Takes a snapshot of the requests that began within `last`, from the current files.
+/// Takes a snapshot of the requests in the store that began within the time `last` before now.
 fn of_store(data: &DataArguments, last: Duration, runtime: &Handle) -> Result<Snapshot, Failure> {
     let at_ns = now_ns();
     let last_ns = i64::try_from(last.as_nanos()).unwrap_or(i64::MAX);

@@ -12,7 +12,7 @@ const RATE_OVER: Duration = Duration::from_secs(10);
 /// Maximum length of a filter, in characters.
 const FILTER_MAX: usize = 200;
 
-/// Sort order of the table.
+/// Column by which the table's rows are sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SortKey {
     #[default]
@@ -38,7 +38,7 @@ impl SortKey {
         Self::Name,
     ];
 
-    /// Head of the column.
+    /// Returns the head of the column.
     pub(super) fn head(self) -> &'static str {
         match self {
             Self::Share => "SHARE",
@@ -58,7 +58,7 @@ impl SortKey {
     }
 }
 
-/// Actions of a key beyond the state.
+/// Action that a key requests from the caller, besides the change of the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyAsks {
     Nothing,
@@ -66,7 +66,7 @@ pub(super) enum KeyAsks {
     Suspend,
 }
 
-/// Counters at one moment, for rates.
+/// Counters at one moment, from which rates are computed.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: Duration,
@@ -74,28 +74,28 @@ struct Sample {
     requests: u64,
 }
 
-/// State of the screen.
+/// State of the screen: the latest snapshot, and what the user has selected.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TopState {
-    /// Name of the source.
+    /// Name of the collector or store, as shown to the user.
     pub name: String,
-    /// Latest snapshot; none before the first.
+    /// Latest snapshot; `None` before the first.
     pub snapshot: Option<Snapshot>,
-    /// Time of the latest snapshot, by the clock of the loop.
+    /// Time of the latest snapshot, since the loop began.
     taken: Duration,
-    /// Reason that there is no newer snapshot.
+    /// Error of the latest attempt to take a snapshot; `None` if it succeeded.
     pub trouble: Option<String>,
     pub paused: bool,
     pub sort: SortKey,
     pub reversed: bool,
     pub filter: String,
-    /// True while keys go into the filter.
+    /// True while keys edit the filter.
     pub is_filtering: bool,
     pub has_help: bool,
     /// Index of the marked row among the visible rows.
     pub row: usize,
     samples: VecDeque<Sample>,
-    /// Number of rows of a page, as of the last picture.
+    /// Number of table rows that fitted into the last picture.
     pub page_rows: usize,
 }
 
@@ -107,7 +107,7 @@ impl TopState {
         }
     }
 
-    /// Takes a snapshot or an error. An error keeps the previous snapshot.
+    /// Takes a snapshot or an error. After an error, and while paused, the previous snapshot stays.
     pub(super) fn take(&mut self, seen: Result<Snapshot, String>, now: Duration) {
         match seen {
             Err(trouble) => self.trouble = Some(trouble),
@@ -141,7 +141,7 @@ impl TopState {
         }
     }
 
-    /// Requests and records per second; none before the second snapshot.
+    /// Returns requests and records per second; `None` before the second snapshot.
     pub(super) fn rates(&self) -> Option<(f64, f64)> {
         let (first, last) = (self.samples.front()?, self.samples.back()?);
         let seconds = last.at.saturating_sub(first.at).as_secs_f64();
@@ -154,12 +154,12 @@ impl TopState {
         })
     }
 
-    /// Age of the snapshot.
+    /// Returns the age of the snapshot.
     pub(super) fn age(&self, now: Duration) -> Duration {
         now.saturating_sub(self.taken)
     }
 
-    /// Operations that pass the filter, in order.
+    /// Returns the operations that pass the filter, in the selected order.
     pub(super) fn rows(&self) -> Vec<&Operation> {
         let path = self.snapshot.as_ref().and_then(|of| of.path.as_ref());
         let wanted = self.filter.to_lowercase();
@@ -190,7 +190,7 @@ impl TopState {
         rows
     }
 
-    /// Handles a key.
+    /// Changes the state as a key demands, and returns what the caller has to do.
     pub(super) fn press(&mut self, key: KeyEvent) -> KeyAsks {
         let with_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
@@ -243,7 +243,7 @@ impl TopState {
     }
 }
 
-/// Sort order of a letter; the same letters as `top` where it has them.
+/// Returns the sort order that a letter selects; `None` for other letters.
 fn sort_of(letter: char) -> Option<SortKey> {
     Some(match letter {
         'P' => SortKey::Share,

@@ -1,4 +1,4 @@
-//! Takes over the terminal while pictures are on it, and restores it.
+//! Takes over the terminal to show pictures, and restores it afterwards.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::picture::{Look, ScreenLine, Size};
 
-/// True while the terminal has to be restored.
+/// True while the terminal is in raw mode, and has to be restored.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 static HOOK: Once = Once::new();
 
@@ -44,7 +44,8 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Suspends the process as a job of the shell, and takes the terminal again when it resumes.
+    /// Restores the terminal and suspends the process group. Takes the terminal again when the
+    /// shell resumes it.
     #[cfg(unix)]
     pub(super) fn suspend(&self) -> io::Result<()> {
         put_back();
@@ -79,7 +80,7 @@ impl Screen {
         out.flush()
     }
 
-    /// Sets the style. Bold and reversed are no colours.
+    /// Sets the style of a line. Bold and reversed text are used even without colours.
     fn begin(&self, look: Look, out: &mut impl io::Write) -> io::Result<()> {
         match look {
             Look::Plain => Ok(()),
@@ -110,11 +111,11 @@ fn enter() -> io::Result<()> {
     )
 }
 
-/// Time that the loop has to end by itself.
+/// Time within which the loop may still end the process in order.
 const ENDING: Duration = Duration::from_millis(500);
 
-/// Ends the process, unless it ends by itself within [`ENDING`]. crossterm reads the end of file of
-/// a closed terminal for ever, and never returns to its caller.
+/// Ends the process after [`ENDING`], unless the loop has ended it before. This is necessary
+/// because crossterm reads the end of file of a closed terminal forever, and does not return.
 pub(super) fn end_soon() -> ! {
     std::thread::sleep(ENDING);
     put_back();
@@ -140,7 +141,8 @@ pub(super) fn wait_for_hangup() -> io::Result<()> {
     }
 }
 
-/// Restores the terminal. Ignores errors, because no one could see them.
+/// Restores the terminal if it was taken. Ignores errors, because there is no way left to show
+/// them.
 fn put_back() {
     if TAKEN.swap(false, SeqCst) {
         let _ = execute!(io::stdout(), EnableLineWrap, Show, LeaveAlternateScreen);

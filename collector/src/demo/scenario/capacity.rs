@@ -15,10 +15,10 @@ use super::story::Story;
 /// Time that scoring a candidate takes on the accelerator, in µs. Each ranker has its own
 /// accelerator, so two rankers on one machine carry twice the load.
 const ACCELERATOR_US: u64 = 800;
-/// Duration of each load, in seconds.
+/// Duration of the usual load, in seconds; `RUSH_S` is that of the higher load.
 const CALM_S: f64 = 10.0;
 const RUSH_S: f64 = 25.0;
-/// Cost of an instance per second.
+/// Cost of an instance per second, in units of the utility.
 const INSTANCE: f64 = 8.0;
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -133,8 +133,8 @@ struct Run {
 }
 
 impl Rush<'_> {
-    /// Runs the load, and returns after how many seconds of it the ranker asked for another
-    /// instance.
+    /// Runs the load. Returns its answers, and after how many seconds the ranker asked for another
+    /// instance; `None` if it did not ask.
     async fn run(
         &self,
         stage: &mut Stage,

@@ -19,18 +19,18 @@ const FIRST_BUSY: f64 = 0.4;
 /// Duration for which a level is held before it is checked again, in seconds.
 const CHUNK_S: f64 = 2.0;
 
-/// Learned models of the ranker's point.
+/// Learned models of the ranker's tradeoff point.
 #[derive(Clone)]
 pub(super) struct LearningResult {
     pub(super) point: LearnedPoint,
-    /// Observations from which they were learned.
+    /// Observations from which the models were learned.
     observed: TradeoffObservations,
     /// Latency beyond which the ranker is past its knee, in nanoseconds.
     pub(super) limit_ns: f64,
 }
 
 impl LearningResult {
-    /// Learns again for another quantile of latency: half of all requests exceed a median.
+    /// Learns the models again, to predict this quantile of latency instead of the median.
     pub(super) fn at_quantile(mut self, quantile: f64) -> Result<Self, DemoError> {
         let mut settings = LearnSettings::default();
         settings.performance.quantile = quantile;
@@ -56,7 +56,8 @@ impl LearningResult {
         }
     }
 
-    /// Number of requests per second that the ranker carries at the knee, at this tradeoff rate.
+    /// Returns the requests per second at which latency reaches the knee, at the learned tradeoff
+    /// rate nearest to this one.
     pub(super) fn knee(&self, tradeoff_rate: f64) -> f64 {
         let curves = &self.point.performance.curves;
         let near = |rate: f64| (rate - tradeoff_rate).abs();
@@ -68,7 +69,8 @@ impl LearningResult {
     }
 }
 
-/// Models learned by the scenarios, by the rankers' accelerator.
+/// Models that the scenarios have learned, each with the accelerator's scoring time (µs) that they
+/// are for.
 #[derive(Default)]
 pub(super) struct Lessons(Vec<(Option<u64>, LearningResult)>);
 
@@ -105,7 +107,8 @@ async fn sweep(stage: &mut Stage) -> Result<LearningResult, DemoError> {
     );
     for rate in RATES {
         let mut sweep = LoadSweep::new(SweepSettings {
-            // With less work per request, the interesting loads start higher.
+            // At a higher tradeoff rate, a request takes less work, so the sweep starts at a higher
+            // load.
             first_per_second: busy / (1.0 - 0.7 * rate),
             factor: 1.3,
             limit_ns: limit_ns * 1.5,
@@ -135,7 +138,7 @@ async fn sweep(stage: &mut Stage) -> Result<LearningResult, DemoError> {
     })
 }
 
-/// Holds a level until it has settled.
+/// Applies a load until its latencies have settled, and returns them.
 async fn hold(
     stage: &mut Stage,
     per_second: f64,

@@ -1,5 +1,5 @@
-//! Scenario: the same overload with tradeoffs decided in advance, and with tradeoffs that timeouts
-//! force (Chow, dissertation, §4.5.4).
+//! Scenario: compares tradeoffs decided in advance with tradeoffs that timeouts force, under equal
+//! overload (Chow, dissertation, §4.5.4).
 
 use stroboscope_newsfeed::RankResponse;
 use stroboscope_tradeoff::Goal;
@@ -23,7 +23,8 @@ pub(super) async fn tell(
     let learned = lessons.of(stage).await?;
     super::quality::performance(&learned, told);
     let (overload, limit_ns) = (OVERLOAD * learned.knee(0.0), learned.limit_ns);
-    // A timeout bounds the latency of nearly all requests, so the goal does the same.
+    // A timeout bounds the latency of nearly all requests, so the goal must also bound a high
+    // quantile.
     let learned = learned.at_quantile(QUANTILE)?;
     let limit_ms = learned.limit_ns / 1e6;
     let per_second = overload;

@@ -1,5 +1,5 @@
-//! Scenario: requests wait in order of their slack (Chow et al., OSDI 2014, §5.2). Shows the gain
-//! of requests without slack, and the cost to the others.
+//! Scenario: requests wait in order of their slack (Chow et al., OSDI 2014, §5.2). Shows how much
+//! faster requests without slack become, and how much slower the others.
 
 use stroboscope::baggage::{Baggage, SlackPrediction};
 

@@ -1,5 +1,5 @@
-//! Scenario: the ranker runs in parallel to a slower source, and leaves out less while the answer
-//! does not wait for the ranker (Chow, dissertation, §4.5.5.2).
+//! Scenario: the ranker runs in parallel to a slower source. It leaves out less for requests whose
+//! answer does not wait for the ranker (Chow, dissertation, §4.5.5.2).
 
 use std::collections::HashMap;
 
@@ -33,7 +33,8 @@ pub(super) async fn tell(
             100.0 * DEFAULT_RATE
         ),
     );
-    // Work that has to fit into slack has to fit nearly always.
+    // The ranker's work has to fit into the slack nearly always, so predict a high quantile of
+    // latency.
     let learned = learned.at_quantile(0.95)?;
     let goal = Goal::Slack {
         component: "ranker".to_owned(),
@@ -98,7 +99,8 @@ pub(super) async fn tell(
     Ok(())
 }
 
-/// Time that the other source takes, in ms: by user, with a little random variation.
+/// Returns the time that the other source takes, in ms: 5 to 80 by user, varied at random by up to
+/// 5 %.
 fn other_ms(user: u64, request: u64) -> f64 {
     let unit = |x: u64| (x.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1_u64 << 53) as f64;
     (5.0 + 75.0 * unit(user + 1)) * (0.95 + 0.1 * unit(request ^ user << 20))
@@ -114,7 +116,7 @@ fn baggage(slack_ms: f64) -> String {
 struct Run {
     share_with_drop: f64,
     ranker_ms: Vec<f64>,
-    /// Times of the later of the ranker and the other source, in ms.
+    /// Time of each answer in ms: the longer of the ranker's time and the other source's.
     answers_ms: Vec<f64>,
 }
 

@@ -9,7 +9,7 @@ use super::learning::Lessons;
 use super::stage::{LoadOmission, RankerSettings, Stage, latencies_ms, quantile};
 use super::story::Story;
 
-/// Duration before, after and within the spike, in seconds.
+/// Duration of the load before the spike, in seconds; after the spike, the load lasts half as long.
 const CALM_S: f64 = 8.0;
 const SPIKE_S: f64 = 20.0;
 /// Quantile of latency to predict.
@@ -26,7 +26,7 @@ pub(super) async fn tell(
     super::quality::performance(&learned, told);
     let goal_ms = learned.limit_ns / 1e6;
     let calm = CALM_LOAD * learned.knee(0.0);
-    // To keep half of each second's requests in time, predict more than half of them to be.
+    // The goal is a median within each second. Predicting a higher quantile leaves a margin.
     let learned = learned.at_quantile(QUANTILE)?;
     told.say(
         "load",
@@ -97,11 +97,11 @@ pub(super) async fn tell(
     Ok(())
 }
 
-/// Latency over the run.
+/// Latencies of one run, in ms, and answers to judge.
 struct Course {
     spike_ms: f64,
     by_second: Vec<f64>,
-    /// Sample of the spike's requests, and their answers.
+    /// Sample of the spike's requests; `stories` has their answers.
     numbers: Vec<u64>,
     stories: Vec<Vec<u64>>,
 }

@@ -1,4 +1,4 @@
-//! Test bed of the scenarios: a collector, and a store and a ranker under load.
+//! Test bed of the scenarios: a collector, and the newsfeed's store and ranker under load.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,7 +21,7 @@ use stroboscope_server::ingest::Stop;
 /// Tradeoff point of the newsfeed's ranker.
 pub(super) const POINT: &str = "ranker.candidates";
 
-/// Timeout of a request.
+/// Timeout of a request to the ranker.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Running processes of a scenario.
@@ -37,7 +37,7 @@ pub(super) struct Stage {
     accelerator_us: Option<u64>,
 }
 
-/// Seed of loads that are repeated.
+/// Seed of a load that follows [`Stage::repeat_users`].
 const REPEATED: u64 = 7_000_000_000;
 
 /// Settings with which a ranker starts.
@@ -66,14 +66,14 @@ impl Users {
     }
 }
 
-/// Treatment that a load's requests ask for.
+/// Omission of candidates that a load's requests ask the ranker for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LoadOmission {
     /// Leaves the decision to the policy in force.
     Nothing,
     /// Leaves out this share, at random.
     Random(f64),
-    /// Leaves out this share, by the model in force.
+    /// Leaves out this share, chosen by the model in force.
     ByModel(f64),
 }
 
@@ -136,7 +136,7 @@ impl Stage {
         &self.data
     }
 
-    /// Sets the policy of the ranker; without one, it answers in full fidelity.
+    /// Sets the policy of the ranker. Without a policy, the ranker answers in full fidelity.
     pub(super) async fn decide_by(&self, policy: Option<&Policy>) {
         let none = Policy::default();
         let control = self.collector.control();
@@ -145,7 +145,7 @@ impl Stage {
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
 
-    /// Runs an open loop against the ranker.
+    /// Runs an open-loop load against the ranker, whose requests ask for this omission.
     pub(super) async fn load(
         &mut self,
         per_second: f64,
@@ -157,7 +157,7 @@ impl Stage {
             .await
     }
 
-    /// Runs an open loop like [`load`](Self::load), with separate baggage for each request.
+    /// Runs an open-loop load, with the baggage that `baggage` returns for each request's number.
     pub(super) async fn load_with(
         &mut self,
         per_second: f64,
@@ -173,7 +173,7 @@ impl Stage {
         Ok(run.await?)
     }
 
-    /// Makes the next load repeat the requests of the other loads that this call precedes.
+    /// Gives the next load a fixed seed. All loads that follow such a call have the same users.
     pub(super) fn repeat_users(&mut self) {
         (self.seed, self.is_fixed) = (REPEATED, true);
     }
@@ -189,20 +189,20 @@ impl Stage {
         self.seed.wrapping_add(ranked.number)
     }
 
-    /// Asks for one ranking for a number's user.
+    /// Requests one ranking for the user that derives from `number`, and returns its stories.
     pub(super) async fn ask(&self, number: u64, told: LoadOmission) -> Result<Vec<u64>, DemoError> {
         let asked = self.load.ask(number, &told.baggage(), PATIENCE).await;
         asked.map_err(DemoError::Ranking)
     }
 
-    /// Returns the seed for a load that runs outside of the stage; the next load then uses other
-    /// requests.
+    /// Returns the seed for a load that runs outside of the stage. The next load on the stage uses
+    /// another seed.
     pub(super) fn number_of_first(&mut self) -> u64 {
         self.is_fixed = false;
         self.seed
     }
 
-    /// Returns the full rankings of these numbers' users, two at a time.
+    /// Returns the full ranking for each number's user. Requests two rankings at a time.
     pub(super) async fn full(&self, numbers: &[u64]) -> Result<HashMap<u64, Vec<u64>>, DemoError> {
         let mut full = HashMap::new();
         for pair in numbers.chunks(2) {
@@ -297,7 +297,7 @@ pub(super) fn quantile(values: &[f64], share: f64) -> f64 {
     percentile(&sorted, share).unwrap_or_default()
 }
 
-/// Returns latencies in ms; failed requests count with the time that they took.
+/// Returns latencies in ms. A failed request counts with the time until it failed.
 pub(super) fn latencies_ms(ranked: &[RankResponse]) -> Vec<f64> {
     ranked
         .iter()

@@ -7,18 +7,18 @@ use clap::ValueEnum as _;
 
 use super::Scenario;
 
-/// One figure of a scenario.
+/// One measured figure of a scenario, with its verdict.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Label of the figure.
+    /// Text that names the figure.
     pub what: String,
-    /// Value as text.
+    /// Value of the figure as text.
     pub value: String,
-    /// Value as a number, if it is one.
+    /// Value as a number; `None` for figures without a goal.
     pub number: Option<f64>,
-    /// The paper's value.
+    /// Value that the paper or dissertation reports; `None` if it reports none.
     pub paper: Option<String>,
-    /// Verdict on the figure, if it has a goal.
+    /// Verdict on the figure; `None` if it has no goal.
     pub verdict: Option<Verdict>,
 }
 

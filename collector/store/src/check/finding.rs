@@ -7,11 +7,11 @@ use crate::tables::StoreTable;
 pub enum FindingKind {
     /// A file of the store is unreadable or truncated, or its order or statistics are wrong.
     DamagedFile,
-    /// A file comes from a later version of this program.
+    /// A later version of this program wrote a file.
     NewerFile,
-    /// A file in a table's directory does not belong to the store.
+    /// A file in a table's directory is not one that the store writes.
     StrangeFile,
-    /// A crash left files of a compaction, which readers ignore.
+    /// A crash interrupted a compaction and left files that readers ignore.
     InterruptedCompaction,
     /// The write-ahead log is damaged.
     DamagedLog,
@@ -21,13 +21,13 @@ pub enum FindingKind {
     DamagedCheckpoint,
     /// The store has segments that neither the checkpoint nor the log contains.
     CheckpointBehind,
-    /// A batch is in the store twice.
+    /// A batch is in the store more than once.
     DoubledBatch,
-    /// A batch that was stored is missing.
+    /// A batch is missing that the ledger lists as stored.
     MissingBatch,
-    /// The store has a batch that the ledger does not know: a retry would be stored again.
+    /// The store has a batch that the ledger does not list, so a retry would be stored again.
     UnknownBatch,
-    /// The number of a process's spans in the store differs from the sum in its batches.
+    /// The number of a process's spans in the store differs from the sum that its batches state.
     SpanCount,
 }
 
@@ -52,16 +52,16 @@ impl FindingKind {
     }
 }
 
-/// One problem.
+/// Problem that a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Kind of the problem.
     pub kind: FindingKind,
-    /// Affected file or process.
+    /// Path of the affected file, or id of the affected process.
     pub at: String,
-    /// Details for people.
+    /// Description of the problem.
     pub detail: String,
-    /// Repair that was done, if any.
+    /// Description of the repair; `None` if the problem was not repaired.
     pub repair: Option<String>,
 }
 
@@ -76,16 +76,16 @@ impl Finding {
     }
 }
 
-/// Size of a table's readable part.
+/// Size of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableSize {
-    /// The table.
+    /// Table that was read.
     pub table: StoreTable,
-    /// Number of its files.
+    /// Number of the table's files.
     pub files: u64,
-    /// Number of its readable rows.
+    /// Number of the table's readable rows.
     pub rows: u64,
-    /// Size of its files, in bytes.
+    /// Size of the table's files, in bytes.
     pub bytes: u64,
 }
 
@@ -94,10 +94,10 @@ pub struct TableSize {
 pub struct CheckReport {
     /// Sizes of the tables that were read.
     pub tables: Vec<TableSize>,
-    /// Number of log segments that are not in the store.
+    /// Number of log segments that are not flushed to the tables.
     pub log_segments: u64,
-    /// Number of batches that never arrived from processes in the ledger. These are counted losses,
-    /// not findings.
+    /// Number of holes in the ledger: batches that never arrived although later ones did. They
+    /// count as losses, not as findings.
     pub holes: u64,
     /// True if a collector is running.
     pub is_in_use: bool,
@@ -106,7 +106,7 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    /// Reports whether no problem is left unrepaired.
+    /// Reports whether all problems were repaired.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.findings.iter().all(|finding| finding.repair.is_some())

@@ -8,23 +8,24 @@ use super::finding::{Finding, FindingKind};
 use crate::ledger::{Checkpoint, Ledger, LedgerEntry, Verdict};
 use crate::tables::{BatchRead, Segments, Store, StoreError, StoreTable, read_batches_of};
 
-/// Maximum findings of one kind and process that are listed individually; the rest is only counted.
+/// Maximum number of batches that a finding lists by their numbers. Further batches are only
+/// counted.
 const TOLD_MAX: u64 = 8;
 
-/// Reports whether a file belongs to segments below `next`. Compacted files always do, even if a
-/// lost checkpoint disagrees.
+/// Reports whether all log segments in a file are below `next`. Returns true for any compacted
+/// file, because `next` is too low if the checkpoint was lost, and for files without log segments.
 pub(super) fn is_below(path: &Path, next: u64) -> bool {
     Segments::of(path).is_none_or(|of| of.is_compacted() || of.last < next)
 }
 
-/// Batches of the store, by process and sequence number, with the number of copies.
+/// Batches of the store by process and sequence number, each with its number of copies.
 #[derive(Debug)]
 pub(super) struct StoredBatches {
     rows: BTreeMap<(u128, u64), (u32, BatchRead)>,
 }
 
 impl StoredBatches {
-    /// Reads the batches of segments below `next`.
+    /// Reads the batches of log segments below `next`.
     pub(super) fn read_below(store: &Store, next: u64) -> Result<Self, StoreError> {
         let mut files = store.list(StoreTable::Batches)?;
         files.retain(|(path, _)| is_below(path, next));
@@ -63,9 +64,9 @@ impl StoredBatches {
             .collect()
     }
 
-    /// Returns batches that only the store or only the ledger has. `is_whole` states that no file
-    /// is damaged and no hour was ever deleted; otherwise batches may be missing before the first
-    /// one present.
+    /// Returns findings for batches that only the store or only the ledger has. `is_whole` states
+    /// that no file is damaged and no hour was ever deleted. Otherwise, batches before the first
+    /// stored one of a process may be missing without a finding.
     pub(super) fn compare(
         &self,
         checkpoint: &Checkpoint,
@@ -128,7 +129,7 @@ impl StoredBatches {
     }
 }
 
-/// Sequence numbers of batches by process: the first few, and their total number.
+/// Batches by process: the first few sequence numbers, and the number of all batches.
 #[derive(Default)]
 struct BatchNumbers(BTreeMap<u128, (Vec<u64>, u64)>);
 

@@ -17,7 +17,7 @@ const DAMAGED: &str = "damaged";
 impl Check {
     /// Moves damaged files to `damaged/`, and restores the files that they replaced, if those still
     /// exist. Completes interrupted compactions. Rebuilds a missing, damaged or outdated checkpoint
-    /// from the table of batches. The caller holds the lock of the data directory.
+    /// from the table of batches. The caller must hold the lock of the data directory.
     ///
     /// # Errors
     /// Returns an error if the store or the disk fails.
@@ -71,11 +71,13 @@ impl Check {
             .for_each(|finding| finding.repair = Some(done.to_owned()));
     }
 
-    /// Moves a damaged file away and restores its inputs. Returns a description of the repair.
+    /// Moves a damaged file to `damaged/`, and restores the files from which it was compacted.
+    /// Returns a description of the repair.
     fn set_aside(&self, table: StoreTable, path: &Path) -> Result<String, CheckError> {
         let back = self.store.replaced_by(path)?;
         self.store.announce(table)?;
-        // Moves the file away first: it covers the files that come back.
+        // Moves the damaged file first, because it covers the restored files as long as it is
+        // there.
         let aside = Path::from(format!("{DAMAGED}/{path}"));
         self.store.rename(path, &aside)?;
         for from in &back {
@@ -92,10 +94,12 @@ impl Check {
         Ok(done)
     }
 
-    /// Rebuilds the checkpoint. Returns the number of the next segment.
+    /// Rebuilds the checkpoint from the table of batches. Returns the number of the next log
+    /// segment.
     ///
-    /// Segments that are still in the log are flushed again under the same names. Their batches are
-    /// not in the ledger, except those in a compacted file, which stays.
+    /// The collector flushes segments that are still in the log again, to files of the same names.
+    /// The ledger therefore omits their batches, except those in compacted files, which are not
+    /// written again.
     fn rebuild_checkpoint(&self) -> Result<u64, CheckError> {
         let mut after = 0;
         for table in StoreTable::ALL {

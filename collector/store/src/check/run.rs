@@ -1,4 +1,4 @@
-//! Check of a data directory: reads its parts in a safe order.
+//! Reads all parts of a data directory in a safe order, and collects findings.
 
 use std::collections::HashMap;
 
@@ -23,25 +23,26 @@ pub enum CheckError {
     Checkpoint(#[from] CheckpointError),
     #[error(transparent)]
     Care(#[from] MaintenanceError),
-    /// The log or the checkpoint failed.
+    /// The log or the checkpoint cannot be read or written: its path, and the error.
     #[error("cannot use {0}: {1}")]
     Disk(String, std::io::Error),
 }
 
-/// Check of a data directory.
+/// Check of a data directory, with the findings so far.
 #[derive(Debug)]
 pub struct Check {
     pub(super) data: DataDir,
     pub(super) store: Store,
     pub(super) report: CheckReport,
-    /// The checkpoint, if it is readable.
+    /// Checkpoint; `None` if it is not readable.
     pub(super) checkpoint: Option<Checkpoint>,
     pub(super) damaged: Vec<(StoreTable, Path)>,
     pub(super) log: Vec<u64>,
 }
 
 impl Check {
-    /// Reads everything. `is_in_use` states that a collector is running.
+    /// Reads the checkpoint, the log and all tables. `is_in_use` states that a collector is
+    /// running.
     ///
     /// # Errors
     /// Returns an error if the log or the store cannot be listed.
@@ -57,8 +58,8 @@ impl Check {
             damaged: Vec::new(),
             log: Vec::new(),
         };
-        // Reads the checkpoint before the tables, so that batches stored meanwhile are not reported
-        // missing.
+        // Reads the checkpoint before the tables, so that batches that are stored during the check
+        // are not reported as missing.
         check.read_checkpoint()?;
         check.read_log()?;
         let mut spans = HashMap::new();
@@ -126,7 +127,7 @@ impl Check {
                         );
                     }
                 }
-                // The segment was flushed meanwhile.
+                // The collector flushed and deleted the segment in the meantime.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => return Err(CheckError::Disk(path.display().to_string(), error)),
             }
@@ -186,8 +187,8 @@ impl Check {
         self.checkpoint.as_ref().map_or(0, |of| of.next_segment)
     }
 
-    /// Returns the segment up to which batches are compared with the ledger. All are compared if
-    /// there is no usable checkpoint or a collector is running.
+    /// Returns the log segment below which batches are compared with the ledger. Without a usable
+    /// checkpoint, or while a collector is running, all batches are compared.
     fn next_known(&self) -> u64 {
         match self.next_segment() {
             0 => u64::MAX,
@@ -196,7 +197,8 @@ impl Check {
         }
     }
 
-    /// Reports a segment in the store that is neither below the checkpoint nor in the log.
+    /// Adds a finding for a segment in the store that is neither below the checkpoint's next
+    /// segment nor in the log.
     fn find_unknown_segment(&mut self, table: StoreTable, segment: u64) {
         if self.report.is_in_use || self.checkpoint.is_none() {
             return;
@@ -259,7 +261,7 @@ impl Check {
         spans: &HashMap<u128, u64>,
     ) -> Result<(), CheckError> {
         let stored = StoredBatches::read_below(&self.store, self.next_known())?;
-        // An unreadable file is reported once, without its missing batches.
+        // If a file is unreadable, its missing batches are no findings of their own.
         let is_whole = self.damaged.is_empty()
             && !self.has_found(FindingKind::NewerFile)
             && !self.store.has_deleted()?;

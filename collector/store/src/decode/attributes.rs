@@ -1,4 +1,5 @@
-//! Attribute columns: checked as a whole, then read record by record as JSON objects.
+//! Attribute columns of a batch: checks them as a whole, then reads them record by record as JSON
+//! objects.
 
 use std::fmt::Write as _;
 
@@ -8,10 +9,10 @@ use stroboscope_proto::v1::{AttributeKind, Attributes};
 use super::Refusal;
 use crate::limits::Limits;
 
-/// Maximum bytes of a number or bool when written out.
+/// Maximum size of a number or bool as JSON, in bytes.
 const SCALAR_BYTES: usize = 24;
 
-/// The attribute columns of spans, or of events.
+/// Attribute columns of spans, or of events.
 pub(super) struct AttributeColumns<'a> {
     pub(super) counts: &'a [u32],
     pub(super) attributes: Option<&'a Attributes>,
@@ -21,7 +22,8 @@ pub(super) struct AttributeColumns<'a> {
 }
 
 impl AttributeColumns<'_> {
-    /// Checks all attributes of `records` records; `spent_bytes` accumulates over spans and events.
+    /// Checks all attributes of `records` records. Adds their size to `spent_bytes`, which counts
+    /// spans and events of a batch together.
     pub(super) fn check(
         &self,
         records: usize,
@@ -110,7 +112,7 @@ impl AttributeColumns<'_> {
         Ok(())
     }
 
-    /// Returns a reader of the checked columns, at their beginning.
+    /// Returns a reader that starts at the first record of the checked columns.
     pub(super) fn reader(&self) -> AttributeReader<'_> {
         AttributeReader {
             columns: self,
@@ -182,7 +184,7 @@ fn take<T: Copy + Default>(column: &[T], cursor: &mut usize) -> T {
 }
 
 impl AttributeReader<'_> {
-    /// Returns the next record's attributes as a JSON object; none if it has no attributes.
+    /// Returns the next record's attributes as a JSON object; `None` if it has no attributes.
     pub(super) fn next_json(&mut self) -> Option<Box<str>> {
         let count = take(self.columns.counts, &mut self.record) as usize;
         let attributes = self.columns.attributes?;
@@ -217,7 +219,7 @@ impl AttributeReader<'_> {
             }
             AttributeKind::Double => match take(&attributes.double_values, &mut self.double) {
                 value if value.is_finite() => write!(json, "{}", serde_json::Value::from(value)),
-                // JSON has no such numbers; as text they are at least not lost.
+                // JSON has no infinities and no NaN, so these are written as texts.
                 value => write!(json, "\"{value}\""),
             },
             AttributeKind::String => {
@@ -237,7 +239,8 @@ fn push_json_text(json: &mut String, text: &str) {
     json.push_str(&serde_json::Value::from(text).to_string());
 }
 
-/// Attribute with links to other spans. The SDK has no lists, and sends one as text.
+/// Attribute with links to other spans. The SDK has no list attributes, so it sends the list as
+/// JSON text.
 const LINKS: &str = "links";
 
 #[derive(Deserialize, Serialize)]
@@ -247,7 +250,8 @@ struct Link<'a> {
     span_id: &'a str,
 }
 
-/// Parses a text as a list of links. Returns them in the form in which OTLP's links are stored.
+/// Parses a text as a list of links. Returns the list in the form in which links of OTLP spans are
+/// stored; `None` if it is none.
 fn links_of(text: &str) -> Option<String> {
     let links: Vec<Link<'_>> = serde_json::from_str(text).ok()?;
     let is_id =

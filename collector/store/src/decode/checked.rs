@@ -1,4 +1,4 @@
-//! A batch that was checked.
+//! Checks of batches.
 
 use stroboscope_proto::v1::{Batch, Events, Process, Spans};
 
@@ -6,7 +6,7 @@ use super::Refusal;
 use super::attributes::{AttributeColumns, check_indexes, check_length};
 use crate::limits::Limits;
 
-/// A batch that passed all checks: its conversion to rows cannot fail.
+/// Batch that passed all checks, so that its conversion to rows cannot fail.
 #[derive(Clone, Debug)]
 pub struct CheckedBatch {
     pub(super) batch: Batch,
@@ -17,7 +17,7 @@ impl CheckedBatch {
     /// Decodes and checks the protobuf of a batch.
     ///
     /// # Errors
-    /// Returns the reason for a rejection.
+    /// Returns the reason if the batch is refused.
     pub fn from_bytes(bytes: &[u8], limits: &Limits) -> Result<Self, Refusal> {
         use prost::Message as _;
         let batch =
@@ -195,7 +195,7 @@ fn check_events(events: &Events, strings: usize) -> Result<(), Refusal> {
     check_times("events.time_ns", events.base_ns, &events.time_ns)
 }
 
-/// Checks that delta-coded times stay within [0, 2^63).
+/// Checks that delta-coded times stay at least 0 and below 2^63.
 fn check_times(column: &'static str, base_ns: u64, deltas_ns: &[i64]) -> Result<(), Refusal> {
     let mut time_ns = i64::try_from(base_ns).map_err(|_| Refusal::Time { column, at: 0 })?;
     for (at, &delta_ns) in deltas_ns.iter().enumerate() {
@@ -207,11 +207,11 @@ fn check_times(column: &'static str, base_ns: u64, deltas_ns: &[i64]) -> Result<
     Ok(())
 }
 
-/// Rejects numbers that a process of this age cannot have reached. Added to the totals of all
-/// processes, they would distort the counts permanently.
+/// Refuses a sequence number or count of losses that a process of this age cannot have reached. It
+/// would distort the totals of all processes permanently.
 fn check_plausible(batch: &Batch, process: &Process) -> Result<(), Refusal> {
-    /// Maximum in a process's first seconds, above the rate of any SDK; and maximum per second
-    /// after that.
+    /// Maximum number of batches: a base value, and the increase per second of the process's age.
+    /// Both are above the rate of any SDK.
     const BATCHES: (u64, u64) = (1 << 24, 10_000);
     const RECORDS: (u64, u64) = (1 << 32, 1_000_000_000);
     let age_s = batch.to_ns.saturating_sub(process.started_ns) / 1_000_000_000;

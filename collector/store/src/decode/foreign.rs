@@ -1,11 +1,12 @@
-//! Converts spans of other systems to rows.
+//! Converts spans of other systems, such as OpenTelemetry, to rows.
 
 use serde_json::Value;
 use stroboscope_otlp::{Attributes, ForeignEvent, ForeignSpan, trace_id, trace_label};
 
 use crate::record::{EventRow, SpanRow, Strings};
 
-/// Returns the rows of a span and of the events in it. Foreign spans have no process incarnation.
+/// Returns the row of a span and the rows of its events. The incarnation is 0, because foreign
+/// spans have none.
 pub fn rows_of_span(span: ForeignSpan, strings: &mut Strings) -> (SpanRow, Vec<EventRow>) {
     let id = trace_id(&span.trace);
     let row = SpanRow {

@@ -1,10 +1,10 @@
-//! Names of the causes of loss.
+//! Causes of loss: their names, and the loss of records or only of values.
 
 use stroboscope_proto::v1::LossCause;
 
-/// Returns the name of a cause: its name in the protocol without the prefix, in lower case, such as
-/// `ring_full`. All unknown causes, from newer SDKs, share the name `unknown`, so that no client
-/// can create four billion of them.
+/// Returns the name of a cause of loss: its name in the protocol without the prefix, in lower case,
+/// such as `ring_full`. All unknown causes share the name `unknown`, so that no client can create
+/// names without limit.
 #[must_use]
 pub fn loss_cause_name(cause: i32) -> String {
     match LossCause::try_from(cause) {
@@ -16,8 +16,8 @@ pub fn loss_cause_name(cause: i32) -> String {
     }
 }
 
-/// Reports whether a cause loses records. A cut string, an oversize field and dropped baggage lose
-/// values, but the record is kept.
+/// Reports whether a cause of loss means lost records. A cut string, an oversize field and dropped
+/// baggage lose values, but the record is kept.
 #[must_use]
 pub fn loses_records(cause_name: &str) -> bool {
     !["string_cut", "oversize", "baggage_dropped"].contains(&cause_name)

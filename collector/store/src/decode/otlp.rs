@@ -27,17 +27,17 @@ pub struct OtlpTaken {
     pub without_trace: u64,
     /// Number of texts with invalid UTF-8 that was replaced.
     pub replaced_texts: u64,
-    /// Problem of the first rejected span or log record.
+    /// Problem of the first rejected span or log record; `None` if none was rejected.
     pub reason: Option<BadSpan>,
 }
 
-/// No part of a request is usable.
+/// Error for a request without any usable part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a request of OTLP: {0}")]
 pub struct NotOtlp(pub(super) String);
 
-/// Checks a request in protobuf like [`otlp_protobuf`], without producing rows; uses the fast path
-/// if the request is plainly valid.
+/// Checks a request in protobuf like [`otlp_protobuf`], without returning rows. Uses a fast path if
+/// the request has only spans of the common form.
 ///
 /// # Errors
 /// Returns an error if the bytes are not a request of OTLP.
@@ -59,8 +59,8 @@ pub fn otlp_protobuf(bytes: &[u8], limits: &Limits, rows: &mut Rows) -> Result<O
     read_protobuf(bytes, limits, rows, true)
 }
 
-/// Converts the spans of a request without the fast path: the reference implementation for tests
-/// and benchmarks.
+/// Converts the spans of a request without the fast path. This is the reference implementation for
+/// tests and benchmarks.
 ///
 /// # Errors
 /// Returns an error if the bytes are not a request of OTLP.
@@ -99,8 +99,8 @@ fn read_protobuf(
     Ok(taker.found)
 }
 
-/// Decodes a message. If it contains invalid UTF-8, replaces that, so that the valid texts are not
-/// lost.
+/// Decodes a message. Replaces and counts texts with invalid UTF-8, so that the rest of the message
+/// is not lost.
 pub(super) fn decoded<M: HasTexts + prost::Message + Default>(
     bytes: &[u8],
     taken: &mut OtlpTaken,
@@ -121,8 +121,8 @@ pub fn otlp_json(bytes: &[u8], limits: &Limits, rows: &mut Rows) -> Result<OtlpT
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Request<'a> {
-        // The names of protobuf are accepted as well, here and everywhere inside: ignored members
-        // would be lost silently.
+        // Accepts the protobuf name of the member as well, because an ignored member would be lost
+        // silently. All nested members do the same.
         #[serde(default, borrow, alias = "resource_spans")]
         resource_spans: Option<Vec<&'a RawValue>>,
     }
@@ -211,6 +211,6 @@ impl TakeSpans for Taker<'_> {
         }
     }
 
-    // Unknown keys are ignored, as the protocol requires.
+    // Ignores unknown keys, as the protocol requires.
     fn not_taken(&mut self, _line: u64, _name: &str, _count: u64) {}
 }

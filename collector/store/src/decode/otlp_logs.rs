@@ -1,4 +1,4 @@
-//! OTLP requests with log records.
+//! OTLP requests with log records, as received from the network or read from the log.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,7 +13,8 @@ use crate::record::{EventRow, Rows};
 /// `ExportLogsServiceRequest.resource_logs`.
 const RESOURCE_LOGS: u32 = 1;
 
-/// Converts the log records of a request in protobuf to rows, if they belong to a trace.
+/// Converts the log records of a request in protobuf to rows. Rejects and counts records that
+/// belong to no trace.
 ///
 /// # Errors
 /// Returns an error if the bytes are not a request of OTLP. Some rows may have been added by then.
@@ -38,7 +39,8 @@ pub fn otlp_logs_protobuf(
     Ok(taker.taken)
 }
 
-/// Converts the log records of a request in JSON to rows, if they belong to a trace.
+/// Converts the log records of a request in JSON to rows. Rejects and counts records that belong to
+/// no trace.
 ///
 /// # Errors
 /// Returns an error if the bytes are not a request of OTLP. Some rows may have been added by then.
@@ -96,9 +98,11 @@ impl<'a> LogTaker<'a> {
 
     fn push(&mut self, log: ForeignLog, seq: u32) {
         let strings = &mut self.rows.strings;
-        // Positions in several requests do not order the lines of a task: their times do.
+        // Lines without a span are ordered by their times only, because they may come in several
+        // requests.
         let seq = if log.span_id == 0 { 0 } else { seq };
-        // A row with a task is a log line: it belongs to no span, or does not cut its span.
+        // A row with a task is a log line, which has no span or does not cut its span into
+        // segments.
         let is_line = log.span_id == 0 || !log.is_event;
         let row = EventRow {
             trace_id: log.trace_id,

@@ -1,6 +1,6 @@
-//! Reasons for rejecting a batch permanently.
+//! Reasons for refusing a batch permanently.
 
-/// A batch that exceeds a limit or is malformed. A retry is useless.
+/// Reason for refusing a batch permanently. A retry is useless.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The bytes are not the protobuf of a batch.
@@ -15,35 +15,35 @@ pub enum Refusal {
     /// The incarnation is not 16 bytes, or all zero.
     #[error("process.incarnation has {0} bytes, or is zero; it must be 16 random bytes")]
     Incarnation(usize),
-    /// A column's length does not fit the others.
+    /// A column's length does not match that of the others.
     #[error("column {column} has {got} elements, expected {expected}")]
     ColumnLength {
         /// The column's name in the protocol.
         column: &'static str,
-        /// Elements it has.
+        /// Number of elements that the column has.
         got: usize,
-        /// Elements it should have.
+        /// Number of elements that the column should have.
         expected: usize,
     },
     /// A string index points past the list of strings.
     #[error("{column}[{at}] names string {index}, but there are {strings}")]
     StringIndex {
         column: &'static str,
-        /// Element of the column.
+        /// Index of the element in the column.
         at: usize,
-        /// The index.
+        /// Invalid index.
         index: u32,
-        /// Strings in the batch.
+        /// Number of strings in the batch.
         strings: usize,
     },
-    /// String 0 must be the empty one.
+    /// String 0 is not empty, as the protocol requires.
     #[error("string 0 must be empty")]
     FirstString,
-    /// A time or duration is outside what 63 bits of ns since the Unix epoch can hold.
+    /// A time or duration does not fit into 63 bits of ns.
     #[error("{column}[{at}] is out of range: times are ns since the Unix epoch, in 63 bits")]
     Time {
         column: &'static str,
-        /// Element of the column.
+        /// Index of the element in the column.
         at: usize,
     },
     /// An interval ends before it begins.
@@ -52,7 +52,7 @@ pub enum Refusal {
     /// An attribute's kind is unknown.
     #[error("attribute kind {kind} is unknown; the sender may be newer than this collector")]
     AttributeKind {
-        /// The kind.
+        /// Number of the kind.
         kind: i32,
     },
     /// A string is too long.
@@ -61,7 +61,7 @@ pub enum Refusal {
     /// A record has too many attributes.
     #[error("a record has {count} attributes, the limit is {limit}")]
     TooManyAttributes { count: usize, limit: usize },
-    /// The attributes take too many bytes once written out.
+    /// The attributes take too many bytes as JSON.
     #[error(
         "the batch's attributes take {bytes} bytes or more when written out, the limit is {limit}"
     )]
@@ -70,10 +70,10 @@ pub enum Refusal {
         bytes: usize,
         limit: usize,
     },
-    /// Too many spans and events.
+    /// The batch has too many spans and events.
     #[error("the batch has {count} records, the limit is {limit}")]
     TooManyRecords { count: usize, limit: usize },
-    /// Too many windows, losses or clock steps.
+    /// The batch has too many windows, losses, clock steps or loads.
     #[error("the batch has {count} {what}, the limit is {limit}")]
     TooManyNotes {
         /// Name of the counted items.
@@ -81,20 +81,21 @@ pub enum Refusal {
         count: usize,
         limit: usize,
     },
-    /// A number is larger than a process of that age can come to.
+    /// A number is larger than a process of that age can have reached.
     #[error("{what} is {value}, more than the {limit} that a process of its age can reach")]
     Implausible {
         what: &'static str,
         value: u64,
         limit: u64,
     },
-    /// The batch belongs to a gap that the ledger no longer tracks, so it may or may not be stored.
+    /// The batch is so old that the ledger no longer tracks its number, so it may or may not be
+    /// stored.
     #[error("sequence {0} is older than the batches that the collector still tracks")]
     TooOld(u64),
 }
 
 impl Refusal {
-    /// Returns a short name for counters.
+    /// Returns a short name of the reason, for counters.
     #[must_use]
     pub fn cause(&self) -> &'static str {
         match self {

@@ -8,8 +8,8 @@ use crate::record::{
 };
 
 impl CheckedBatch {
-    /// Appends the batch, its spans and its events to `rows`. `received_ns` is the collector's own
-    /// time.
+    /// Appends the batch, its spans and its events to `rows`. `received_ns` is the time of arrival
+    /// by the collector's clock, in ns since the Unix epoch.
     pub fn append_to(&self, received_ns: u64, rows: &mut Rows) {
         let names: Vec<StringId> = self
             .batch
@@ -85,7 +85,7 @@ impl CheckedBatch {
         let mut start_ns = time(spans.base_ns);
         let (trace_ids, _) = spans.trace_ids.as_chunks::<16>();
         for (i, trace_id) in trace_ids.iter().enumerate() {
-            // The columns were checked to have equal lengths and sums within range.
+            // The check has ensured that columns have equal lengths and that times fit.
             start_ns = start_ns.saturating_add(spans.start_ns[i]);
             rows.spans.push(SpanRow {
                 trace_id: u128::from_be_bytes(*trace_id),
@@ -136,7 +136,7 @@ impl CheckedBatch {
     }
 }
 
-/// Converts a checked time, which fits.
+/// Converts a checked time in ns, which fits into 63 bits.
 fn time(ns: u64) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Counters of intake and flushing, for people and for Prometheus.
+//! Counters of intake and flushing, for the status display and for Prometheus.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -10,67 +10,67 @@ use crate::wal::PayloadKind;
 /// Counters of one collector, since it started.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Batches stored.
+    /// Number of batches stored.
     pub stored: AtomicU64,
-    /// Batches that were stored already.
+    /// Number of received batches that were stored already.
     pub duplicate: AtomicU64,
-    /// Batches rejected for now, which the sender retries.
+    /// Number of batches rejected temporarily, which the sender retries.
     pub pushed_back: AtomicU64,
-    /// Spans and events stored.
+    /// Number of spans and events stored.
     pub records: AtomicU64,
-    /// Group commits.
+    /// Number of group commits to the log.
     pub commits: AtomicU64,
-    /// Bytes appended to the log.
+    /// Number of bytes appended to the log.
     pub wal_bytes_written: AtomicU64,
-    /// Bytes of the log that are not in the store yet.
+    /// Number of bytes in the log that are not flushed to the tables yet.
     pub wal_bytes: AtomicU64,
-    /// Bytes of Parquet written.
+    /// Number of bytes written to Parquet files by flushes.
     pub parquet_bytes: AtomicU64,
-    /// Segments flushed to the store.
+    /// Number of log segments flushed to the tables.
     pub flushes: AtomicU64,
-    /// Flushes that failed.
+    /// Number of flushes that failed.
     pub flush_failures: AtomicU64,
-    /// Segment below which all segments are durable in the store, from the checkpoint.
+    /// Next segment of the checkpoint: all segments below it are durable in the tables.
     pub checkpoint_segment: AtomicU64,
     /// Time of the last successful flush, in ns since the Unix epoch; 0 for never.
     pub last_flush_ns: AtomicI64,
-    /// Damaged places found in the log.
+    /// Number of damaged places found in the log.
     pub wal_damage: AtomicU64,
-    /// Batches in the log that could not be decoded.
+    /// Number of records in the log that could not be decoded.
     pub wal_undecodable: AtomicU64,
-    /// OTLP requests stored.
+    /// Number of OTLP requests stored.
     pub otlp_requests: AtomicU64,
-    /// OTLP spans rejected from requests whose other spans were stored.
+    /// Number of OTLP spans rejected from requests that were accepted.
     pub otlp_rejected_spans: AtomicU64,
-    /// OTLP log records that were invalid.
+    /// Number of OTLP log records rejected because they were invalid.
     pub otlp_rejected_logs: AtomicU64,
-    /// OTLP log records left out because they belong to no request.
+    /// Number of OTLP log records left out because they belong to no trace.
     pub otlp_logs_without_trace: AtomicU64,
-    /// OTLP texts in which invalid UTF-8 was replaced.
+    /// Number of OTLP texts in which invalid UTF-8 was replaced.
     pub otlp_replaced_texts: AtomicU64,
     refused: Mutex<BTreeMap<&'static str, u64>>,
 }
 
-/// Copy of the counters of batch outcomes.
+/// Snapshot of the outcomes of batches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Totals {
-    /// Batches by outcome.
+    /// Number of batches by outcome.
     pub batches: BTreeMap<&'static str, u64>,
-    /// Refused batches by cause.
+    /// Number of refused batches by cause.
     pub refused: BTreeMap<&'static str, u64>,
-    /// Spans and events stored.
+    /// Number of spans and events stored.
     pub records: u64,
 }
 
 impl Counters {
-    /// Counts a rejected batch.
+    /// Counts a refused batch by its cause.
     pub fn refuse(&self, cause: &'static str) {
         if let Ok(mut refused) = self.refused.lock() {
             *refused.entry(cause).or_default() += 1;
         }
     }
 
-    /// Counts records left out of an OTLP request, and replaced texts.
+    /// Counts the records that an accepted OTLP request lost, and its replaced texts.
     pub fn leave_out(&self, kind: PayloadKind, taken: &OtlpTaken) {
         let rejected = match kind {
             PayloadKind::OtlpLogsProtobuf | PayloadKind::OtlpLogsJson => &self.otlp_rejected_logs,

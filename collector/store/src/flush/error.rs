@@ -4,10 +4,10 @@ use crate::data_dir::DataDirError;
 use crate::ledger::CheckpointError;
 use crate::tables::StoreError;
 
-/// Reason why a segment is not in the store yet.
+/// Reason why a log segment was not flushed.
 #[derive(Debug, thiserror::Error)]
 pub enum FlushError {
-    /// The segment cannot be read or deleted.
+    /// The log cannot be listed, or a segment cannot be read or deleted.
     #[error("WAL segment {segment}: {source}")]
     Wal {
         segment: u64,

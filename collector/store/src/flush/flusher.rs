@@ -1,4 +1,4 @@
-//! Flushes closed segments to Parquet: the steps of [`super`], one method each.
+//! Flushes closed segments to Parquet. Each step of the [module](super) is a method.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,17 +16,18 @@ use crate::record::Rows;
 use crate::tables::{PartitionRule, Segments, Store, StoreTable, write_rows};
 use crate::wal::{Payload, PayloadKind, remove_segment, segment_path};
 
-/// Observer of data that has become durable in the store, such as a live model. Its methods must
-/// not wait.
+/// Observer of data that has become durable in the tables, such as a live model. Its methods must
+/// not block.
 pub trait Arrivals: std::fmt::Debug + Send {
-    /// Receives rows; the last one was received at `received_ns`.
+    /// Receives the new rows of a segment. The collector received the last of them at
+    /// `received_ns`.
     fn arrived(&self, rows: Box<Rows>, received_ns: i64);
 
-    /// Moves the watermark: everything received before `now_ns` has arrived.
+    /// Moves the watermark: all data that the collector received before `now_ns` have arrived here.
     fn all_arrived_until(&self, now_ns: i64);
 }
 
-/// Flusher of segments to the store, in order.
+/// Flushes segments of the log to the tables, in order.
 #[derive(Debug)]
 pub struct Flusher {
     data: DataDir,
@@ -34,24 +35,25 @@ pub struct Flusher {
     checkpoint: Checkpoint,
     counters: Arc<Counters>,
     live: Option<Box<dyn Arrivals>>,
-    /// Segment whose flush this process began, and may have failed in the middle.
+    /// Segment whose flush began in this process and has not succeeded yet.
     begun: Option<u64>,
-    /// Segment that is durable in the store, but whose checkpoint could not be saved.
+    /// Segment that is durable in the tables, but whose checkpoint could not be saved.
     unsaved: Option<ConvertedSegment>,
 }
 
-/// A segment whose Parquet is written, but not yet durable.
+/// Segment whose Parquet files are written.
 #[derive(Debug)]
 pub struct ConvertedSegment {
     segment: u64,
     ledger: Ledger,
     paths: Vec<Path>,
-    /// New rows for the observer, and the time when the last of them was received.
+    /// New rows for the observer, and the time of arrival of the last one in ns; `None` without an
+    /// observer.
     arrived: Option<(Box<Rows>, i64)>,
 }
 
 impl Flusher {
-    /// Loads the checkpoint. The caller holds the lock of the data directory.
+    /// Loads the checkpoint. The caller must hold the lock of the data directory.
     ///
     /// # Errors
     /// Returns an error if the checkpoint is damaged or cannot be read.
@@ -68,7 +70,7 @@ impl Flusher {
         })
     }
 
-    /// Sets the observer of data that becomes durable in the store.
+    /// Sets the observer of data that becomes durable in the tables.
     pub fn feed(&mut self, live: Box<dyn Arrivals>) {
         self.live = Some(live);
     }
@@ -80,23 +82,23 @@ impl Flusher {
         }
     }
 
-    /// Returns the ledger of the batches in the store.
+    /// Returns the ledger of the batches in the tables.
     #[must_use]
     pub fn ledger(&self) -> &Ledger {
         &self.checkpoint.ledger
     }
 
-    /// Returns the number of the next segment: above all in the log, the checkpoint and the store.
-    /// It includes the store, so that a lost checkpoint never lets a new segment overwrite an old
-    /// one's objects.
+    /// Returns the number of the next segment, which is above all segments in the log, the
+    /// checkpoint and the tables. The tables are included so that a new segment never overwrites
+    /// the objects of an old one, even if the checkpoint was lost.
     ///
     /// # Errors
-    /// Returns an error if the log or the store cannot be listed.
+    /// Returns an error if the log or the tables cannot be listed.
     pub fn next_segment(&self) -> Result<u64, FlushError> {
         let mut next = self.checkpoint.next_segment;
         let listed = list_closed(&self.data)?;
         next = listed.last().map_or(next, |&last| next.max(last + 1));
-        // Checks all tables: an OTLP segment has no batches.
+        // Checks all tables, because a segment of OTLP requests has no batches.
         for table in StoreTable::ALL {
             let files = self.store.list(table)?;
             let found = files.iter().filter_map(|(path, _)| Segments::of(path));
@@ -105,17 +107,17 @@ impl Flusher {
         Ok(next)
     }
 
-    /// Flushes everything in the log to the store; only for a log without a writer. Returns the
-    /// number of segments flushed.
+    /// Flushes all segments of a log that has no writer any more. Returns the number of segments
+    /// flushed.
     ///
     /// # Errors
-    /// Returns an error at the first segment that fails. Those before it are in the store.
+    /// Returns the error of the first segment that fails. The segments before it are flushed.
     pub fn recover(&mut self) -> Result<usize, FlushError> {
         let first = self.checkpoint.next_segment;
         let listed = list_closed(&self.data)?;
         let (done, waiting): (Vec<u64>, Vec<u64>) =
             listed.into_iter().partition(|&number| number < first);
-        // A crash came between checkpoint and deletion.
+        // A crash may have prevented the deletion of segments that the checkpoint covers.
         done.into_iter()
             .try_for_each(|segment| self.remove(segment))?;
         let mut left = self.objects_of(&waiting)?;
@@ -125,7 +127,7 @@ impl Flusher {
         Ok(waiting.len())
     }
 
-    /// Does all steps for one closed segment.
+    /// Flushes one closed segment, in all steps.
     ///
     /// # Errors
     /// Returns an error from the step that fails. The segment then still exists and may be flushed
@@ -138,11 +140,10 @@ impl Flusher {
         self.put(segment, left.unwrap_or_default())
     }
 
-    /// Flushes like [`Flusher::flush`]; `left` are objects of an earlier attempt.
+    /// Flushes like [`Flusher::flush`]. `left` are the objects that an earlier attempt wrote.
     fn put(&mut self, segment: u64, left: Vec<Path>) -> Result<(), FlushError> {
-        // A segment that is in the store already, but could not be deleted, must not be converted
-        // again. All its batches would count as duplicates, and the remaining rows would replace
-        // its objects.
+        // Skips the conversion of a segment that is flushed but could not be deleted. All its
+        // batches would count as duplicates, and the rest of its rows would replace its objects.
         if segment >= self.checkpoint.next_segment {
             self.begun = Some(segment);
             let converted = match self.unsaved.take_if(|unsaved| unsaved.segment == segment) {
@@ -157,9 +158,9 @@ impl Flusher {
         self.remove(segment)
     }
 
-    /// Does steps 2 and 3, and then removes objects of an earlier attempt that were not
-    /// overwritten. The segment may have lost data that was never synced, and its senders will send
-    /// that data again.
+    /// Performs steps 2 and 3, and then removes the objects of an earlier attempt that were not
+    /// overwritten. The segment may now lack data that was never synced, which its senders will
+    /// send again.
     fn convert_anew(&self, segment: u64, left: Vec<Path>) -> Result<ConvertedSegment, FlushError> {
         let converted = self.convert(segment)?;
         self.make_durable(&converted)?;
@@ -176,7 +177,7 @@ impl Flusher {
         Ok(converted)
     }
 
-    /// Returns the objects in the store of each of these segments.
+    /// Returns the objects of these segments in the tables, by segment.
     fn objects_of(&self, segments: &[u64]) -> Result<BTreeMap<u64, Vec<Path>>, FlushError> {
         let mut found: BTreeMap<u64, Vec<Path>> = BTreeMap::new();
         if segments.is_empty() {
@@ -192,7 +193,7 @@ impl Flusher {
         Ok(found)
     }
 
-    /// Writes the segment's batches that are not in the store yet as objects (step 2).
+    /// Writes the data of a segment as objects, without batches that are stored already (step 2).
     ///
     /// # Errors
     /// Returns an error if the segment cannot be read or an object cannot be written.
@@ -244,15 +245,15 @@ impl Flusher {
     /// Saves the checkpoint (step 4).
     ///
     /// # Errors
-    /// Returns an error if the disk fails. The old checkpoint then remains in force.
+    /// Returns an error if the disk fails. The flusher then keeps using the old checkpoint.
     pub fn save(&mut self, mut converted: ConvertedSegment) -> Result<(), FlushError> {
         let next = Checkpoint {
             next_segment: converted.segment + 1,
             ledger: std::mem::take(&mut converted.ledger),
         };
         if let Err(error) = next.save(&**self.data.disk(), self.data.root()) {
-            // The new checkpoint may be durable nevertheless. So nothing of the segment may change
-            // any more, and a retry continues from here.
+            // The new checkpoint may be durable nevertheless. The objects of the segment must
+            // therefore not change any more, and a retry only saves the checkpoint.
             self.unsaved = Some(ConvertedSegment {
                 ledger: next.ledger,
                 ..converted
@@ -263,7 +264,7 @@ impl Flusher {
         self.counters
             .checkpoint_segment
             .store(self.checkpoint.next_segment, Relaxed);
-        // Runs once per segment: from here on it is never converted again.
+        // Notifies the observer once per segment, because the segment is never converted again.
         if let (Some(live), Some((rows, received_ns))) = (&self.live, converted.arrived) {
             live.arrived(rows, received_ns);
         }
@@ -283,21 +284,22 @@ impl Flusher {
 /// Tables that segments are converted to.
 const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
 
-/// Returns the segment that this object was converted from; none for compacted objects.
+/// Returns the segment from which this object was converted; `None` for compacted objects.
 fn segment_of(path: &Path) -> Option<u64> {
     let segments = Segments::of(path).filter(|segments| !segments.is_compacted());
     segments.map(|segments| segments.first)
 }
 
-/// Converts a record of the log to rows, unless they exist already. The log contains checked data,
-/// under the limits of its time.
+/// Converts a record of the log to rows, unless it is a batch that is stored already. Returns a
+/// description if the record cannot be decoded.
 fn take(payload: &Payload, ledger: &mut Ledger, rows: &mut Rows) -> Result<(), String> {
     let limits = Limits::default();
     let taken = match payload.kind {
         PayloadKind::Batch => {
             let batch = CheckedBatch::from_bytes(&payload.bytes, &limits)
                 .map_err(|refusal| refusal.to_string())?;
-            // Leaves out only a certain duplicate: acknowledged data is kept when in doubt.
+            // Leaves out only certain duplicates, because acknowledged data must be kept when in
+            // doubt.
             if ledger.verdict(batch.incarnation(), batch.sequence()) != Verdict::Duplicate {
                 batch.append_to(payload.received_ns, rows);
                 ledger.enter(&batch, payload.received_ns);

@@ -1,16 +1,17 @@
-//! Flushes closed segments of the log to Parquet. The flush of a segment has five steps, and a
-//! crash between any two of them is repaired by repeating them:
+//! Flushes closed segments of the log to Parquet. The flush of a segment has five steps. After a
+//! crash between any two of them, repeating all steps completes the flush:
 //!
 //! 1. The segment is closed (or found closed, after a crash).
 //! 2. Its batches become Parquet objects, named after the segment, so that a repetition overwrites
 //!    them.
-//! 3. The objects are made durable.
-//! 4. The checkpoint records this, with the ledger of exactly these segments.
+//! 3. The objects are synced, which makes them durable.
+//! 4. The checkpoint advances past the segment. Its ledger has the batches of exactly the flushed
+//!    segments.
 //! 5. The segment is deleted.
 //!
-//! There are two ledgers. The live one answers senders and covers everything in the log; the
-//! checkpoint's covers only what is in Parquet. If the live one were saved, replaying the log after
-//! a crash would treat its batches as duplicates.
+//! There are two ledgers. The live ledger answers senders, and includes all batches in the log. The
+//! checkpoint's ledger includes only batches in Parquet. If the live ledger were saved, a replay of
+//! the log after a crash would treat its batches as duplicates.
 //!
 //! An agent has no store. Its [`Forwarder`] sends each closed segment to another collector instead.
 

@@ -1,4 +1,4 @@
-//! The checkpoint: the ledger on disk, with the position up to which the WAL is in Parquet. The two
+//! Checkpoint: the ledger on disk, and the position up to which the log is flushed to Parquet. Both
 //! must change in one step, so they share one JSON file, which is replaced atomically.
 
 use std::collections::BTreeMap;
@@ -12,12 +12,12 @@ use crate::disk::{Disk, IfThere};
 const VERSION: u32 = 1;
 const FILE_NAME: &str = "checkpoint.json";
 
-/// State that is durable in the store.
+/// State of the data that are durable in the tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// First segment of the WAL that is not in Parquet yet.
+    /// First segment of the log that is not in Parquet yet.
     pub next_segment: u64,
-    /// Ledger of exactly the batches in the segments before.
+    /// Ledger of exactly the batches in the segments before `next_segment`.
     pub ledger: Ledger,
 }
 
@@ -58,10 +58,10 @@ struct ProcessForm {
 }
 
 impl Checkpoint {
-    /// Reads the checkpoint of the data directory. A missing one is empty.
+    /// Reads the checkpoint of the data directory. Returns an empty checkpoint if there is none.
     ///
     /// # Errors
-    /// Returns an error if it cannot be read, or is damaged.
+    /// Returns an error if the checkpoint cannot be read or is damaged.
     pub fn load(disk: &dyn Disk, directory: &Path) -> Result<Self, CheckpointError> {
         let path = directory.join(FILE_NAME);
         let text = match disk.read(&path) {
@@ -103,7 +103,7 @@ impl Checkpoint {
     /// Replaces the checkpoint of the data directory, durably.
     ///
     /// # Errors
-    /// Returns an error if the disk fails. The old checkpoint then still exists.
+    /// Returns an error if the disk fails. The file is then either the old or the new checkpoint.
     pub fn save(&self, disk: &dyn Disk, directory: &Path) -> Result<(), CheckpointError> {
         let path = directory.join(FILE_NAME);
         let replace = || -> std::io::Result<()> {

@@ -1,4 +1,4 @@
-//! The ledger: an account of each process.
+//! Ledger: record of the stored batches of each process.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,46 +8,46 @@ use super::Ranges;
 use crate::decode::{CheckedBatch, loss_cause_name};
 use crate::limits::{INCARNATION_IDLE_NS_MAX, INCARNATIONS_MAX, RANGES_PER_INCARNATION_MAX};
 
-/// Result of looking up a batch.
+/// Result of looking up a batch in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The batch is not stored, and must be.
+    /// The batch is not stored yet.
     New,
-    /// The batch is stored.
+    /// The batch is stored already.
     Duplicate,
-    /// The batch belongs to a gap that is no longer tracked, so it may or may not be stored.
+    /// The batch is so old that its number is no longer tracked, so it may or may not be stored.
     TooOld,
 }
 
-/// Account of one process incarnation.
+/// Entry of one process incarnation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerEntry {
-    /// Name of its service.
+    /// Name of the process's service.
     pub service: String,
-    /// Name of its host.
+    /// Name of the process's host.
     pub host: String,
-    /// Its process id on the host.
+    /// Process id on the host; 0 if unknown.
     pub pid: u32,
-    /// Arrival of its latest batch, in ns since the Unix epoch.
+    /// Arrival of the process's latest batch, in ns since the Unix epoch.
     pub last_seen_ns: i64,
     /// Number of spans and events stored.
     pub records: u64,
-    /// Records lost by cause since the process started, by its latest report.
+    /// Number of records lost since the process started, by cause, according to its reports.
     pub losses: BTreeMap<String, u64>,
-    /// Sequence numbers of the batches stored.
+    /// Sequence numbers of the stored batches.
     pub stored: Ranges,
 }
 
-/// Accounts of all processes.
+/// Entries of all known processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     pub(super) entries: HashMap<u128, LedgerEntry>,
-    /// Losses of forgotten processes, by service and cause: totals never decrease.
+    /// Losses of forgotten processes by service and cause, so that totals never decrease.
     pub(super) past_losses: BTreeMap<(String, String), u64>,
 }
 
 impl Ledger {
-    /// Looks up whether batch `sequence` of `incarnation` is stored.
+    /// Looks up batch `sequence` of `incarnation`.
     #[must_use]
     pub fn verdict(&self, incarnation: u128, sequence: u64) -> Verdict {
         match self.entries.get(&incarnation) {
@@ -57,8 +57,8 @@ impl Ledger {
         }
     }
 
-    /// Reports whether a batch that is not entered yet contains news: a record, a loss, a clock
-    /// step, or an unknown process. A batch without news only reports windows in which nothing was
+    /// Reports whether a batch that is not entered yet has new information: a record, a loss, a
+    /// clock step, or an unknown process. Other batches report only windows in which nothing was
     /// recorded.
     #[must_use]
     pub fn is_news(&self, batch: &CheckedBatch) -> bool {
@@ -79,7 +79,7 @@ impl Ledger {
             || batch_said.losses.iter().any(is_more)
     }
 
-    /// Enters a batch that is stored now.
+    /// Enters a batch that is being stored. `received_ns` is its time of arrival.
     pub fn enter(&mut self, batch: &CheckedBatch, received_ns: u64) {
         if !self.entries.contains_key(&batch.incarnation())
             && self.entries.len() >= INCARNATIONS_MAX
@@ -100,15 +100,14 @@ impl Ledger {
             .stored
             .insert(batch.sequence(), RANGES_PER_INCARNATION_MAX);
         for loss in &batch.batch().losses {
-            // Totals only grow, and batches may come out of order.
+            // Keeps the larger total, because batches may come out of order.
             let total = entry.losses.entry(loss_cause_name(loss.cause)).or_default();
             *total = loss.records.max(*total);
         }
     }
 
-    /// Enters a batch that was stored earlier, by its row in the table. `said` is its report about
-    /// its process, with the number of its records. The process id stays unknown until the next
-    /// batch.
+    /// Enters a batch that was stored earlier, from its row in the table. `said` holds the data of
+    /// the row, with the number of records of this batch alone. The row has no process id.
     pub fn enter_stored(&mut self, incarnation: u128, sequence: u64, said: LedgerEntry) {
         let entry = self.entries.entry(incarnation).or_default();
         entry.service = said.service;
@@ -122,7 +121,8 @@ impl Ledger {
         }
     }
 
-    /// Adopts the losses of processes that another ledger has forgotten: totals never decrease.
+    /// Adopts the losses of processes that another ledger has forgotten, so that totals never
+    /// decrease.
     pub fn keep_forgotten_losses(&mut self, other: &Self) {
         self.past_losses.clone_from(&other.past_losses);
     }
@@ -142,8 +142,8 @@ impl Ledger {
             .for_each(|incarnation| self.forget(incarnation));
     }
 
-    /// Evicts a sixteenth of the maximum at once, so that a flood of processes costs little per
-    /// process.
+    /// Forgets the processes that have been idle longest: a sixteenth of the maximum at once, so
+    /// that a flood of processes costs little per process.
     fn forget_longest_idle(&mut self) {
         let mut by_age: Vec<(i64, u128)> = self
             .entries
@@ -169,20 +169,20 @@ impl Ledger {
         }
     }
 
-    /// Returns all known processes.
+    /// Iterates over all known processes, each with its incarnation and entry.
     pub fn entries(&self) -> impl Iterator<Item = (u128, &LedgerEntry)> {
         self.entries
             .iter()
             .map(|(&incarnation, entry)| (incarnation, entry))
     }
 
-    /// Returns the account of a process, if it is known.
+    /// Returns the entry of a process; `None` if it is not known.
     #[must_use]
     pub fn entry(&self, incarnation: u128) -> Option<&LedgerEntry> {
         self.entries.get(&incarnation)
     }
 
-    /// Returns the number of missing batches in gaps, over all processes.
+    /// Returns the number of missing batches between others, over all processes.
     #[must_use]
     pub fn holes(&self) -> u64 {
         self.entries
@@ -190,7 +190,8 @@ impl Ledger {
             .fold(0, |sum, entry| sum.saturating_add(entry.stored.holes()))
     }
 
-    /// Returns the lost records by service and cause, over all processes, including forgotten ones.
+    /// Returns the number of lost records by service and cause, including those of forgotten
+    /// processes.
     #[must_use]
     pub fn losses(&self) -> BTreeMap<(String, String), u64> {
         let mut totals = self.past_losses.clone();

@@ -1,15 +1,16 @@
-//! Finds when processes lost records, from the totals in their batches and the gaps between them.
+//! Finds the intervals in which processes lost records, from the totals in their batches and from
+//! missing batches.
 
 use std::collections::HashMap;
 
 use stroboscope_analysis::completeness::ProcessLoss;
 
-/// Losses reported by one batch.
+/// Total of losses that one batch reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLosses {
     /// Incarnation of the process.
     pub process: u128,
-    /// Sequence number of the batch within it.
+    /// Sequence number of the batch within the incarnation.
     pub sequence: u64,
     /// Start of the covered time, in ns since the Unix epoch.
     pub from_ns: i64,
@@ -19,12 +20,13 @@ pub struct BatchLosses {
     pub records: u64,
 }
 
-/// Detector of losses in batches, which come one by one in the order of each process's sequence.
+/// Detects losses in batches. The batches of each process must come in the order of their sequence
+/// numbers.
 ///
 /// A batch carries totals since its process started, so the loss between two batches is the
-/// difference. A missing batch is a loss of at least one record. A process that appears for the
-/// first time has lost nothing before its first batch, unless earlier batches are missing; the time
-/// of such a loss is unknown.
+/// difference of their totals. A missing batch counts as a loss of at least one record. If the
+/// first batch of a process has another number than 0, earlier batches are missing. The start of
+/// such a loss is unknown.
 #[derive(Clone, Debug, Default)]
 pub struct LossWatch {
     /// Previous batch of each process.
@@ -32,8 +34,8 @@ pub struct LossWatch {
 }
 
 impl LossWatch {
-    /// Returns the loss that a batch reveals, if any. A batch older than the previous one reveals
-    /// none.
+    /// Returns the loss that a batch reveals; `None` if it reveals none. Ignores a batch that is
+    /// older than the previous one of its process.
     pub fn take(&mut self, batch: BatchLosses) -> Option<ProcessLoss> {
         let before = self.before.get(&batch.process);
         if before.is_some_and(|before| batch.sequence < before.sequence) {

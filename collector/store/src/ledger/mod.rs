@@ -1,5 +1,5 @@
-//! Account of stored batches: the sequence numbers of each process incarnation. It recognizes
-//! retries and counts gaps.
+//! Record of the stored batches of each process incarnation, by sequence number. It recognises
+//! retries and counts missing batches.
 
 mod checkpoint;
 #[allow(clippy::module_inception)] // the module's main type

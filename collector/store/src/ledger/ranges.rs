@@ -1,13 +1,13 @@
-//! A set of sequence numbers as runs, with a bound on the number of runs.
+//! Set of sequence numbers, stored as a bounded number of runs.
 
 use std::collections::BTreeMap;
 
-/// Stored sequence numbers. Usually they form one run; each gap adds one.
+/// Sequence numbers of stored batches. They usually form one run, and each gap adds one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranges {
     /// First and last number of each run (inclusive, so that `u64::MAX` fits).
     runs: BTreeMap<u64, u64>,
-    /// Number below which gaps are no longer tracked, to stay within the bound.
+    /// Number below which the set no longer tracks numbers, to stay within the bound on runs.
     given_up_below: u64,
 }
 
@@ -34,8 +34,8 @@ impl Ranges {
             .is_some_and(|(_, &last)| last >= number)
     }
 
-    /// Adds `number`, unless it is in a gap that is no longer tracked. Keeps at most `runs_max`
-    /// runs by giving up the oldest gap.
+    /// Adds `number`, unless it is so low that it is no longer tracked. Keeps at most `runs_max`
+    /// runs: drops the lowest runs, and no longer tracks the numbers below the rest.
     pub fn insert(&mut self, number: u64, runs_max: usize) {
         if self.contains(number) || number < self.given_up_below {
             return;
@@ -61,8 +61,7 @@ impl Ranges {
         }
     }
 
-    /// Returns how many numbers below the highest stored one are missing, without those in gaps
-    /// that are no longer tracked.
+    /// Returns the number of tracked numbers below the highest one that are not in the set.
     #[must_use]
     pub fn holes(&self) -> u64 {
         let mut expected = self.given_up_below;
@@ -74,7 +73,7 @@ impl Ranges {
         holes
     }
 
-    /// Returns the number below which gaps are no longer tracked.
+    /// Returns the number below which the set no longer tracks numbers.
     #[must_use]
     pub fn given_up_below(&self) -> u64 {
         self.given_up_below

@@ -5,27 +5,27 @@ use std::sync::atomic::AtomicU64;
 /// Counters of one process, since it started.
 #[derive(Debug, Default)]
 pub struct MaintenanceCounters {
-    /// Merges whose files have become visible.
+    /// Number of merges whose files have become visible.
     pub compactions: AtomicU64,
-    /// Merges that failed.
+    /// Number of merges that failed.
     pub compaction_failures: AtomicU64,
-    /// Bytes of files that were merged.
+    /// Size of the files that were merged, in bytes.
     pub compaction_read_bytes: AtomicU64,
-    /// Bytes of merged files.
+    /// Size of the merged files, in bytes.
     pub compaction_written_bytes: AtomicU64,
-    /// Rows in merged files.
+    /// Number of rows in merged files.
     pub compacted_rows: AtomicU64,
-    /// Files that merged files replaced.
+    /// Number of files that merged files replaced.
     pub files_replaced: AtomicU64,
-    /// Dropped rows of OTLP retries. They were stored twice, as OTLP has no sequence numbers that
-    /// identify retries.
+    /// Number of rows of OTLP retries that merges dropped. Retries are stored again, because OTLP
+    /// has no sequence numbers that identify them.
     pub otlp_retries_dropped: AtomicU64,
-    /// Hours deleted because of their age.
+    /// Number of hours deleted because of their age.
     pub hours_deleted_for_age: AtomicU64,
-    /// Hours deleted because of the size limit.
+    /// Number of hours deleted because of the size limit.
     pub hours_deleted_for_size: AtomicU64,
-    /// Bytes of the files of deleted hours.
+    /// Size of the files of deleted hours, in bytes.
     pub deleted_bytes: AtomicU64,
-    /// Bytes in `replaced/`, which current readers may still read.
+    /// Size of the files in `replaced/`, which queries in progress may still read, in bytes.
     pub replaced_bytes: AtomicU64,
 }

@@ -10,8 +10,8 @@ use super::round::{Care, MaintenanceError};
 use crate::tables::{REPLACED, Store, StoreTable, is_part, is_readable};
 
 impl Care {
-    /// Completes what a crash interrupted: removes covered files, files whose deletion had begun,
-    /// and unfinished files.
+    /// Cleans up after a crash: removes covered files, files whose deletion had begun, and
+    /// unfinished files.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -24,11 +24,11 @@ impl Care {
                 }
             }
             let covered = self.store().covered(table)?.into_iter();
-            // Keeps the files that an unreadable file covers: they can still replace it.
+            // Keeps the files that an unreadable file covers, because they can still replace it.
             let readable = covered.filter(|of| is_readable(self.store(), table, &of.by));
             let (covered, by): (Vec<Path>, Vec<Path>) =
                 readable.map(|of| (of.file.0, of.by.0)).unzip();
-            // A crash may have followed their publication before it was durable.
+            // A crash may have made the covering files visible but not durable.
             self.store().make_durable(&by)?;
             self.replace(table, &covered)?;
         }
@@ -61,7 +61,7 @@ impl Care {
     }
 }
 
-/// Removes the directories of these files if they are empty.
+/// Removes the directories of these deleted files, if they are empty.
 pub(super) fn remove_empty_directories(store: &Store, files: &[Path]) {
     let Some(root) = store.local_root() else {
         return;
@@ -78,7 +78,8 @@ pub(super) fn remove_empty_directories(store: &Store, files: &[Path]) {
         };
         directories.extend(above.take_while(within).map(FsPath::to_owned));
     }
-    // Removes inner directories first. Removing one that still has files fails, as intended.
+    // Removes inner directories first. A directory that still has files is not removed, so errors
+    // are ignored.
     for directory in directories.iter().rev() {
         let _ = std::fs::remove_dir(directory);
     }

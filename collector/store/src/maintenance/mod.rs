@@ -1,19 +1,19 @@
-//! Maintenance of the store, in use and at rest: merges small files and deletes old ones without
-//! disturbing readers.
+//! Maintenance of the store: merges small files and deletes old ones without disturbing readers.
 //!
-//! Each flush leaves a file per table and hour, thousands a day, and a reader opens all of them.
-//! [`Care`] merges them (`policy.rs` chooses which), in steps between which a crash may come:
+//! Each flush writes a file per table and hour. That is thousands of files a day, and a query would
+//! have to open all of them. [`Care`] merges files (`policy.rs` chooses them). A crash may come
+//! between any two of the steps:
 //!
 //! 1. The merged file is written next to its inputs, under a name that readers ignore.
-//! 2. It is made durable and renamed. From that moment on it covers its inputs, see
-//!    [`Segments`](crate::tables::Segments).
+//! 2. The merged file is synced and renamed. From then on, it covers its inputs (see
+//!    [`Segments`](crate::tables::Segments)).
 //! 3. Listings in progress are invalidated ([`Store::announce`](crate::tables::Store::announce)).
-//! 4. The inputs are moved to `replaced/`, where readers that listed them before find them.
+//! 4. The inputs are moved to `replaced/`, where readers that listed them earlier find them.
 //! 5. After a grace period, they are deleted.
 //!
-//! A crash leaves covered files, which readers ignore, and files of step 1. The next round removes
-//! them. Only files of segments below the checkpoint are touched, as the flusher recreates the
-//! others after a crash.
+//! A crash leaves covered files, which readers ignore, or files of step 1. The first round after a
+//! start removes them. Maintenance touches only files of segments below the checkpoint, because the
+//! flusher may write the other files again after a crash.
 
 mod counters;
 mod disk;

@@ -1,29 +1,31 @@
-//! Merge policy: pure arithmetic over the names and sizes of files.
+//! Merge policy: chooses the files to merge by their names and sizes alone.
 //!
 //! Merging is size-tiered. Within an hour that still grows, [`FAN_IN`] neighbours of a tier become
-//! one file of the next. A file's tier is given by its number of segments, not by its bytes, so
-//! neighbours nearly always share a tier. Once the hour is over, the rest of it becomes one file,
-//! or few if it is large. Each row is thereby rewritten twice: once within its hour, once after it.
+//! one file of the next tier. The number of segments in a file determines its tier, so neighbours
+//! nearly always share a tier. Once the hour is over, its files become one file, or a few if it is
+//! large. Each row is thereby rewritten about twice: once within its hour, and once after it.
 
 use object_store::path::Path;
 
 use crate::tables::{Hour, Segments};
 
-/// Number of files of a tier in one merge. An hour of flushes every ten seconds takes 15 merges,
-/// whose files are not merged again before the hour is over. With 16, each row was written once
-/// more.
+/// Number of files of a tier in one merge. With a flush every ten seconds, an hour takes 15 merges,
+/// whose files are not merged again before the hour is over. With a fan-in of 16, each row was
+/// written once more.
 const FAN_IN: u64 = 24;
-/// Maximum files merged at a time once an hour is over: one batch of rows per file is in memory.
+/// Maximum number of files in one merge after an hour is over. A merge holds one batch of rows of
+/// each file in memory.
 const FILES_MAX: usize = 64;
 /// Maximum size of a merged file, in bytes.
 const BYTES_MAX: u64 = 512 << 20;
-/// Time after its end at which an hour counts as over. Services send within seconds, and retry for
-/// some more.
+/// Time after the end of an hour at which it counts as over, in ns. Services send within seconds,
+/// and retries take a few more.
 const QUIET_NS: i64 = 10 * 60 * 1_000_000_000;
-/// Time after its end at which no more records of an hour arrive: see `PartitionRule::received`.
+/// Time after the end of an hour from which on no more records of it arrive, in ns. See
+/// `PartitionRule::received`.
 const SETTLED_NS: i64 = 25 * 3_600 * 1_000_000_000;
 
-/// A merge of files of one directory.
+/// Merge of files of one directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// Paths and sizes in bytes, in the order of their segments.
@@ -32,23 +34,23 @@ pub struct Job {
     pub output: Path,
 }
 
-/// Returns the hour of a table's file, by its directory.
+/// Returns the hour of a table's file by its directory; `None` if it is in no hour's directory.
 #[must_use]
 pub fn hour_of(path: &Path) -> Option<Hour> {
     let directory = path.as_ref().split_once('/')?.1.rsplit_once('/')?.0;
     Hour::of_directory(directory)
 }
 
-/// Returns the next merge among visible files of one directory, given in the order of their
-/// segments. Neighbours in this slice are neighbours in the directory. `is_all` treats every hour
-/// as one for which no more records arrive.
+/// Returns the next merge of visible files of one directory; `None` if none is due. `files` must be
+/// in the order of their segments, without gaps between neighbours. `is_all` treats every hour as
+/// one for which no more records arrive.
 #[must_use]
 pub fn next_job(files: &[(Path, u64)], now_ns: i64, is_all: bool) -> Option<Job> {
     let (first, _) = files.first()?;
     let end_ns = hour_of(first)?.end_ns();
     let since_end_ns = now_ns.saturating_sub(end_ns);
-    // With many files, a tier comes first: otherwise, merged files would be merged again with each
-    // following group.
+    // If there are many files, full tiers are merged first. Otherwise, merged files would be merged
+    // again with each following group.
     let many = (files.len() > FILES_MAX).then(|| tier(files)).flatten();
     let group = if many.is_some() {
         many
@@ -73,7 +75,7 @@ pub fn next_job(files: &[(Path, u64)], now_ns: i64, is_all: bool) -> Option<Job>
     })
 }
 
-/// Splits neighbours into groups that fit into one file each, from the first on.
+/// Splits neighbours into groups that fit into one merged file each.
 fn groups(files: &[(Path, u64)]) -> impl Iterator<Item = &[(Path, u64)]> {
     let mut rest = files;
     std::iter::from_fn(move || {
@@ -89,7 +91,7 @@ fn groups(files: &[(Path, u64)]) -> impl Iterator<Item = &[(Path, u64)]> {
     })
 }
 
-/// Reports whether the late records of an hour justify rewriting all of it.
+/// Reports whether enough records arrived late to justify rewriting all files of a group.
 fn is_worth_it(group: &[(Path, u64)]) -> bool {
     let bytes = |(_, bytes): &(Path, u64)| *bytes;
     let (all, largest): (u64, u64) = (
@@ -100,7 +102,8 @@ fn is_worth_it(group: &[(Path, u64)]) -> bool {
         && (group.len() as u64 >= FAN_IN || (all - largest).saturating_mul(4) >= largest)
 }
 
-/// Returns the first neighbours of one tier, of the lowest tier that is full.
+/// Returns the first [`FAN_IN`] neighbours of the lowest tier that has so many; `None` if no tier
+/// has, or if they are too large for one file.
 fn tier(files: &[(Path, u64)]) -> Option<&[(Path, u64)]> {
     let level = |(path, _): &(Path, u64)| {
         let count = Segments::of(path).map_or(1, |of| of.last - of.first + 1);

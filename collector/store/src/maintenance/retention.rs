@@ -1,4 +1,5 @@
-//! Deletes data for its age or the size limit: whole hours of all tables, the oldest first.
+//! Deletes data because of their age or the size limit: whole hours of all tables, the oldest
+//! first.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,10 +12,10 @@ use super::round::{Care, MaintenanceError};
 use crate::tables::{Hour, Segments, StoreTable};
 
 impl Care {
-    /// Deletes hours that are too old, and then the oldest ones while the tables exceed the size
-    /// limit. It never deletes an hour that is not over, nor a file of segment `next_segment` or
-    /// later, which the flusher may be writing. An hour that waits to be published does not count
-    /// as too old. Current readers keep reading the deleted files, as with replaced ones.
+    /// Deletes hours that are too old, and the oldest hours while the tables exceed the size limit.
+    /// Never deletes an hour that is not over, nor a file of segment `next_segment` or later, which
+    /// the flusher may be writing. An hour that waits to be published does not count as too old.
+    /// Deleted files are moved to `replaced/`, so queries in progress can still read them.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -73,21 +74,23 @@ impl Care {
         Ok(())
     }
 
-    /// Moves away the files of a deletion in progress, begun by the caller or interrupted by a
-    /// crash. For readers they are already gone.
+    /// Moves the files of a deletion in progress to `replaced/`. The caller began this deletion, or
+    /// a crash interrupted it. Readers already ignore these files.
     pub(super) fn end_deletion(&self) -> Result<(), MaintenanceError> {
         let files = self.store().begun_deletion()?;
         if files.is_empty() {
             return Ok(());
         }
-        // Announces all tables: a listing of several is valid only if none of them has changed.
+        // Announces the change for all tables, because a listing of several tables is valid only if
+        // none of them has changed.
         StoreTable::ALL
             .into_iter()
             .try_for_each(|table| self.store().announce(table))?;
         for path in &files {
             self.store().retire_if_there(path)?;
         }
-        // Otherwise a power cut may restore some of them after their deletion is forgotten.
+        // Without this, a power cut might restore some of the files after the deletion is recorded
+        // as complete.
         self.store().make_absence_durable(&files)?;
         self.store().end_deletion()?;
         remove_empty_directories(self.store(), &files);

@@ -1,4 +1,4 @@
-//! Maintenance: the steps of [`super`], one method each, and a round of everything that is due.
+//! Maintenance rounds. Each step of a merge (see the [module](super)) is a method.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::tables::{
     MergeError, MergedFile, RetriedSpans, Segments, Store, StoreError, StoreTable, merge_files,
 };
 
-/// Time for which replaced files are kept: longer than a query takes.
+/// Default time for which replaced files are kept, which is longer than a query takes.
 const GRACE: Duration = Duration::from_secs(3_600);
-/// Maximum bytes of replaced files.
+/// Maximum size of all replaced files, in bytes.
 const REPLACED_BYTES_MAX: u64 = 4 << 30;
 
-/// Maximum retried spans that are remembered until their events come. The events of further ones
-/// stay duplicated.
+/// Maximum number of retried spans that are remembered after a round, to drop their events as well.
+/// If there are more, all are forgotten, and their events stay duplicated.
 const RETRIED_MAX: usize = 1 << 20;
-/// Tables whose files are merged, spans before events. Kernel chunks are not merged: each is found
-/// by its name and self-contained.
+/// Tables whose files are merged, spans before events. Kernel chunks are not merged, because each
+/// one is self-contained and found by its name.
 const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
 
 /// Settings of store maintenance.
@@ -31,17 +31,20 @@ const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTab
 pub struct MaintenanceSettings {
     /// True if small files are merged.
     pub compacts: bool,
-    /// True if every hour is treated as final, for a store at rest.
+    /// True to treat every hour as one for which no more records arrive, for a store without a
+    /// collector.
     pub is_at_rest: bool,
-    /// Maximum age of an hour since its end; older ones are deleted.
+    /// Maximum time since the end of an hour, after which it is deleted; `None` for no limit.
     pub keep: Option<Duration>,
-    /// State of publishing: with it, an hour is not deleted for its age before it is published.
+    /// State of publishing, if there is any. An hour is then not deleted because of its age before
+    /// it is published.
     pub publishing: Option<Arc<PublishCounters>>,
-    /// Maximum bytes of the tables; the oldest hours are deleted while they exceed it.
+    /// Maximum size of the tables in bytes, above which the oldest hours are deleted; `None` for no
+    /// limit.
     pub keep_bytes: Option<u64>,
-    /// Time for which replaced files are kept.
+    /// Time for which replaced files are kept for queries in progress.
     pub grace: Duration,
-    /// Maximum bytes of replaced files.
+    /// Maximum size of all replaced files, in bytes.
     pub replaced_bytes_max: u64,
 }
 
@@ -69,7 +72,7 @@ pub enum MaintenanceError {
     Merge(#[from] MergeError),
 }
 
-/// A finished merge whose file is not visible yet.
+/// Finished merge, whose file is not visible yet.
 #[derive(Debug)]
 pub struct MergeResult {
     table: StoreTable,
@@ -77,14 +80,14 @@ pub struct MergeResult {
     file: MergedFile,
 }
 
-/// Maintenance of a store. Its owner holds the lock of the data directory.
+/// Maintenance of a store. Its owner must hold the lock of the data directory.
 #[derive(Debug)]
 pub struct Care {
     store: Store,
     pub(super) settings: MaintenanceSettings,
     pub(super) counters: Arc<MaintenanceCounters>,
     retried: RetriedSpans,
-    /// Damaged files, which cannot be merged: no merge spans them.
+    /// Damaged files. No merge includes a damaged file, or files on both sides of a damaged file.
     damaged: BTreeSet<Path>,
     is_tidy: bool,
 }
@@ -117,12 +120,12 @@ impl Care {
         &self.damaged
     }
 
-    /// Does everything that is due. `next_segment` comes from the checkpoint; `goes_on` is polled
-    /// frequently.
+    /// Performs all maintenance that is due. `next_segment` is that of the checkpoint. Merging
+    /// stops when `goes_on` returns false.
     ///
     /// # Errors
-    /// Returns an error if the store fails. A damaged file is no error: it is left alone, counted
-    /// and logged.
+    /// Returns an error if the store fails. A damaged file is no error: it stays unchanged and is
+    /// counted and logged.
     pub fn round(
         &mut self,
         next_segment: u64,
@@ -147,7 +150,7 @@ impl Care {
         self.purge(now_ns)
     }
 
-    /// Returns the files of a table that may be merged, as runs of neighbours.
+    /// Returns the files of a table that may be merged, as runs of neighbours in one directory.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed.
@@ -175,7 +178,7 @@ impl Care {
         Ok(stretches)
     }
 
-    /// Merges the files of a table. Returns false if `goes_on` stopped it.
+    /// Performs all due merges of a table. Returns false if `goes_on` stopped it.
     fn compact_table(
         &mut self,
         table: StoreTable,
@@ -209,10 +212,10 @@ impl Care {
         Ok(true)
     }
 
-    /// Does all steps of one merge. Returns the size of the merged file, in bytes.
+    /// Performs all steps of one merge. Returns the size of the merged file, in bytes.
     ///
     /// # Errors
-    /// Returns an error from the step that fails. Every row then still exists exactly once.
+    /// Returns the error of the step that fails. Readers then still see every row exactly once.
     pub fn compact(
         &mut self,
         table: StoreTable,
@@ -230,7 +233,8 @@ impl Care {
     /// Writes the merged file (step 1).
     ///
     /// # Errors
-    /// Returns an error if an input is damaged or the store fails. There is no merged file then.
+    /// Returns an error if an input is damaged, if the store fails, or if `goes_on` returned false.
+    /// There is then no merged file.
     pub fn merge(
         &mut self,
         table: StoreTable,
@@ -255,7 +259,7 @@ impl Care {
         }
     }
 
-    /// Publishes the merged file (step 2). From here on it covers its inputs.
+    /// Publishes the merged file (step 2). From then on, it covers its inputs.
     ///
     /// # Errors
     /// Returns an error if the disk fails.
@@ -282,10 +286,11 @@ impl Care {
         Ok(())
     }
 
-    /// Replaces files that another file covers (steps 3 and 4).
+    /// Moves files that another file covers to `replaced/` (steps 3 and 4).
     ///
     /// # Errors
-    /// Returns an error if the disk fails. The files that remain are covered.
+    /// Returns an error if the disk fails. Readers ignore the files that were not moved, because
+    /// they are still covered.
     pub fn replace(&self, table: StoreTable, covered: &[Path]) -> Result<(), MaintenanceError> {
         self.move_away(table, covered)?;
         let count = covered.len() as u64;

@@ -1,4 +1,4 @@
-//! Attaches events and attributes to their places in a trace.
+//! Attaches events and attributes to the spans and events of a trace.
 
 use std::sync::Arc;
 
@@ -10,36 +10,37 @@ use stroboscope_analysis::record::{
 use super::attributes::{AttributeValues, ELEMENT};
 use super::left_out::LeftOut;
 
-/// Maximum events of a trace that find their spans by linear search; more use a map.
+/// Maximum number of events of a trace whose spans are found by linear search. For more events, a
+/// map is built.
 const EVENTS_WITHOUT_MAP: usize = 8;
 
-/// One row of events.
+/// Row of the events table as it is read.
 #[derive(Debug)]
 pub struct EventRead {
     pub trace_name: Option<Arc<str>>,
-    /// Id of its span; 0 for none.
+    /// Id of the event's span; 0 for none.
     pub span_id: u64,
     pub time_ns: i64,
     pub seq: u32,
     pub host: Arc<str>,
-    /// Task, in event logs.
+    /// Task of an event of an event log, or of a log line inside a span.
     pub task: Option<Arc<str>>,
     pub name: Arc<str>,
     pub attributes: AttributeValues,
 }
 
-/// Attacher of events to traces; reused to keep its memory.
+/// Attaches events to traces. It is reused for all traces, to keep its memory.
 #[derive(Debug, Default)]
 pub struct EventAttacher {
-    /// Index in the trace of each span id.
+    /// Index of each span in the trace, by span id.
     span_of: FxHashMap<u64, usize>,
-    /// Number of log lines inside spans of the trace so far.
+    /// Number of log lines inside spans that were attached to the trace so far.
     log_lines: u32,
 }
 
 impl EventAttacher {
-    /// Attaches the events, in their order, to a trace whose spans are complete, and empties
-    /// `events`.
+    /// Attaches the events in their order to a trace, which must already have all its spans.
+    /// Empties `events`.
     pub fn attach(
         &mut self,
         trace: &mut TraceRecords,
@@ -74,7 +75,7 @@ impl EventAttacher {
         }
         match (span_id, task) {
             (0, Some(task)) => {
-                // The owner is an index for now, see `tell_events_apart`.
+                // The owner refers to the event by index for now; see `tell_events_apart`.
                 attach_attributes(
                     trace,
                     RecordOwner::Event(trace.events.len() as u32),
@@ -97,7 +98,8 @@ impl EventAttacher {
                 };
                 match found {
                     Some(at) => {
-                        // A log line inside a span describes the span, but cuts nothing.
+                        // A log line inside a span describes the span, but does not cut it into
+                        // segments.
                         let number = if task.is_none() {
                             let element = take_element(&mut attributes);
                             trace.spans[at].events.push(PointEvent {
@@ -119,8 +121,8 @@ impl EventAttacher {
     }
 }
 
-/// Removes and returns the element that an event inside a span concerns; of several, the first in
-/// alphabetical order.
+/// Removes the attribute [`ELEMENT`] of an event inside a span, and returns its value. If it occurs
+/// several times, returns the first value in alphabetical order.
 fn take_element(attributes: &mut AttributeValues) -> Option<Arc<str>> {
     let mut element: Option<Arc<str>> = None;
     attributes.retain(|(key, value)| {
@@ -133,14 +135,15 @@ fn take_element(attributes: &mut AttributeValues) -> Option<Arc<str>> {
     element
 }
 
-/// Adds the attributes of one record to its trace; `element` becomes a separate record.
+/// Adds the attributes of one record to its trace. The attribute [`ELEMENT`] becomes a separate
+/// record.
 pub(super) fn attach_attributes(
     trace: &mut TraceRecords,
     owner: RecordOwner,
     values: AttributeValues,
 ) {
     for (key, value) in values {
-        // A log line inside a span is no work on an element.
+        // A log line inside a span does not process an element.
         if &*key == ELEMENT && !matches!(owner, RecordOwner::InSpan(..)) {
             trace.elements.push(ElementRecord {
                 owner,
@@ -177,8 +180,8 @@ fn tell_events_apart(trace: &mut TraceRecords) {
         .windows(2)
         .any(|pair| events[pair[0]].seq == events[pair[1]].seq)
     {
-        // Events that are equal in everything keep equal numbers: they were sent twice, and count
-        // once.
+        // Events that are equal in all fields keep equal numbers, because they were sent twice and
+        // count once.
         let mut alike: FxHashMap<EventRecord, u32> = FxHashMap::default();
         for (seq, at) in order.iter().enumerate() {
             let event = &mut events[*at];

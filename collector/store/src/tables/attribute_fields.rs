@@ -1,4 +1,4 @@
-//! Columns of attributes, for engines that read the store by themselves.
+//! Columns of attributes, for other engines that read the store's files.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use super::read_budget::ReadBudget;
 use super::reader::TableFile;
 use super::shredding::AttributeColumn;
 
-/// Returns the attribute columns in the files of a table, in the order of keys; each file has some
-/// of them. Skips files that cannot be opened.
+/// Returns the attribute columns that occur in the files of a table, in the order of keys. A file
+/// may lack some of them. Skips files that cannot be opened.
 ///
 /// # Errors
 /// Returns an error if the store cannot be listed.
@@ -27,7 +27,7 @@ pub fn attribute_fields(store: &Store, table: StoreTable) -> Result<Vec<Field>, 
     Ok(columns.iter().map(AttributeColumn::field).collect())
 }
 
-/// Returns the key of an attribute column and its storage field; none for other columns.
+/// Returns the key and the Arrow field of an attribute column; `None` for other columns.
 #[must_use]
 pub fn attribute_field(name: &str) -> Option<(String, Field)> {
     AttributeColumn::of_name(name).map(|column| (column.key.to_string(), column.field()))

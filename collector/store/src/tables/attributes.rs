@@ -11,7 +11,7 @@ pub const ELEMENT: &str = "element";
 /// Attribute that stores the W3C `tracestate` of a span.
 pub const TRACE_STATE: &str = "w3c.tracestate";
 
-/// Set of attributes to read. If it is empty, the column of attributes is not read at all.
+/// Set of attributes to read. If it is empty, the columns of attributes are not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AttributeKeys {
     keys: Arc<[Arc<str>]>,
@@ -36,8 +36,8 @@ impl AttributeKeys {
         }
     }
 
-    /// Changes values to JSON: texts are quoted, which distinguishes them from numbers, and nulls
-    /// are included.
+    /// Makes the reader return values as JSON: texts are quoted, which distinguishes them from
+    /// numbers, and nulls are included.
     #[must_use]
     pub fn as_json(self) -> Self {
         Self {
@@ -46,12 +46,12 @@ impl AttributeKeys {
         }
     }
 
-    /// Reports whether values are JSON.
+    /// Reports whether values are returned as JSON.
     pub(super) fn are_json(&self) -> bool {
         self.as_json
     }
 
-    /// Selects these attributes; duplicates are removed.
+    /// Selects the attributes with these keys. Removes duplicates.
     pub fn of<Key: AsRef<str>>(keys: impl IntoIterator<Item = Key>) -> Self {
         let mut keys: Vec<Arc<str>> = keys.into_iter().map(|key| key.as_ref().into()).collect();
         keys.sort_unstable();
@@ -62,7 +62,7 @@ impl AttributeKeys {
         }
     }
 
-    /// Adds [`ELEMENT`].
+    /// Returns the selection with [`ELEMENT`].
     #[must_use]
     pub fn with_elements(&self) -> Self {
         if self.all {
@@ -74,8 +74,9 @@ impl AttributeKeys {
         }
     }
 
-    /// Adds the sampling weight of each trace. For it, [`TRACE_STATE`] is read, but kept only if
-    /// selected. If no attributes are selected, it is read only from a column of its own.
+    /// Returns the selection with the sampling weights of traces. The reader computes them from
+    /// [`TRACE_STATE`], but returns this attribute only if it is selected. If no attributes are
+    /// selected, it reads weights only from files in which this attribute has its own column.
     #[must_use]
     pub fn with_weights(self) -> Self {
         Self {
@@ -89,7 +90,7 @@ impl AttributeKeys {
         self.weights
     }
 
-    /// Adds the selection of `others`.
+    /// Returns the union of both selections.
     #[must_use]
     pub fn and(&self, others: &Self) -> Self {
         let both = if self.all || others.all {
@@ -109,12 +110,12 @@ impl AttributeKeys {
         self.keys.is_empty() && !self.all
     }
 
-    /// Returns the attributes selected by name.
+    /// Returns the keys of the attributes that are selected by key.
     pub(super) fn names(&self) -> impl Iterator<Item = String> {
         self.keys.iter().map(ToString::to_string)
     }
 
-    /// Reports whether an attribute is read.
+    /// Reports whether an attribute is read, because it is selected or needed for weights.
     pub(super) fn has(&self, key: &str) -> bool {
         self.asks(key) || self.weights && key == TRACE_STATE
     }
@@ -124,13 +125,13 @@ impl AttributeKeys {
         self.all || self.keys.iter().any(|wanted| **wanted == *key)
     }
 
-    /// Reports whether an object written without escapes may have any of them.
+    /// Reports whether a JSON object without escapes may contain any attribute that is read.
     fn may_be_in(&self, json: &str) -> bool {
         self.keys.iter().any(|key| json.contains(&**key))
             || self.weights && json.contains(TRACE_STATE)
     }
 
-    /// Returns the key if it is read.
+    /// Returns the key if the attribute is read; otherwise `None`.
     pub(super) fn get(&self, key: &str, intern: impl FnOnce(&str) -> Arc<str>) -> Option<Arc<str>> {
         if self.all {
             return Some(intern(key));
@@ -140,18 +141,20 @@ impl AttributeKeys {
     }
 }
 
-/// Attributes by key, with values as text: numbers as they are written, booleans as `true` and
-/// `false`, lists and objects as JSON. Nulls are left out. With [`AttributeKeys::as_json`], all
-/// values are JSON.
+/// Keys and values of attributes. Values are texts: numbers as they were written, booleans as
+/// `true` and `false`, lists and objects as JSON. Nulls are left out. With
+/// [`AttributeKeys::as_json`], all values are JSON.
 pub type AttributeValues = Vec<(Arc<str>, Arc<str>)>;
 
-/// Parses the selected attributes from one JSON object; returns none if the text is not one.
+/// Parses the selected attributes from a JSON object. Returns `None` if the text is not a JSON
+/// object.
 pub fn parse_attributes(
     json: &str,
     keys: &AttributeKeys,
     intern: impl FnMut(&str) -> Arc<str>,
 ) -> Option<AttributeValues> {
-    // Most records have none of them, and a key written without escapes is found in the text.
+    // Most records have none of the selected attributes. A text without escapes contains the keys
+    // literally, so a search shows this.
     if !keys.all && !json.contains('\\') && !keys.may_be_in(json) {
         return Some(AttributeValues::new());
     }

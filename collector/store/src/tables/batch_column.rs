@@ -1,8 +1,8 @@
-//! One column of a batch, by its name and type.
+//! Finds a column of a record batch by its name and type.
 
 use arrow_array::{Array, RecordBatch};
 
-/// Returns column `name` of a batch as type `A`.
+/// Returns column `name` of a record batch as an array of type `A`.
 pub(super) fn column<A: Array + Clone + 'static>(
     batch: &RecordBatch,
     name: &str,
@@ -10,7 +10,7 @@ pub(super) fn column<A: Array + Clone + 'static>(
     optional_column(batch, name)?.ok_or_else(|| format!("it has no column {name}"))
 }
 
-/// Returns column `name` of a batch as type `A`; none if it does not exist.
+/// Returns column `name` of a record batch as an array of type `A`; `None` if it does not exist.
 pub(super) fn optional_column<A: Array + Clone + 'static>(
     batch: &RecordBatch,
     name: &str,

@@ -1,4 +1,4 @@
-//! Reads batches in the order of process and sequence, by merging the files of their table.
+//! Reads batches in the order of process and sequence number, by merging the files of their table.
 
 use object_store::path::Path;
 
@@ -14,10 +14,10 @@ use super::runs::{BatchRead, FileRun};
 use super::schema::Batches;
 use super::spill::{FILES_MAX, SpillRequest, open_files};
 
-/// Rows of all files of a table, in order.
+/// Iterator over the rows of all files of a table, in the order of their keys.
 pub type SortedRows<Row> = Merge<FileRun<Row>>;
 
-/// Reads all batches in the order of process and sequence.
+/// Reads all batches in the order of process and sequence number.
 ///
 /// # Errors
 /// Returns an error if the store cannot be listed.
@@ -25,7 +25,7 @@ pub fn read_batches(store: &Store) -> Result<SortedRows<BatchRead>, StoreError> 
     read_batches_of(store, &store.list(StoreTable::Batches)?)
 }
 
-/// Reads the batches of some files.
+/// Reads the batches of `files` in the order of process and sequence number.
 ///
 /// # Errors
 /// Returns an error if there are too many files to read concurrently, and they cannot be merged
@@ -57,7 +57,7 @@ pub fn read_batches_of(
     ))
 }
 
-/// Returns the damage found so far in the files of a table.
+/// Returns the damage that the reading has found so far.
 #[must_use]
 pub fn damage_of(rows: &SortedRows<BatchRead>) -> Vec<Damage> {
     rows.runs()

@@ -1,5 +1,5 @@
-//! Checksum of a file's pages, stored in its own metadata: the pages come first, and the metadata
-//! last. Parquet has a field for a checksum of each page, but our writer does not fill it.
+//! Checksum of a file's pages, stored in the metadata at the end of the file. Parquet has a field
+//! for the checksum of each page, but our writer does not fill it.
 
 use std::io::{self, Write};
 
@@ -10,13 +10,13 @@ use parquet::file::metadata::{KeyValue, ParquetMetaData};
 
 use super::objects::Store;
 
-/// Error for a file whose pages were changed.
+/// Reason of damage for a file whose pages do not match the checksum.
 pub(super) const BROKEN: &str = "its checksum does not match";
 const KEY: &str = "stroboscope.pages_crc32";
-/// Bytes read at a time.
+/// Number of bytes that are read at a time.
 const CHUNK_BYTES: u64 = 4 << 20;
 
-/// Writer that computes a checksum of the bytes passing through.
+/// Writer that computes the checksum of the bytes that it passes on.
 pub(super) struct ChecksumWriter<W> {
     to: W,
     sum: crc32fast::Hasher,
@@ -32,7 +32,8 @@ impl<W> ChecksumWriter<W> {
         }
     }
 
-    /// Returns the checksum so far in the file's format: hexadecimal, with the number of bytes.
+    /// Returns the checksum so far as a metadata entry: the sum in hexadecimal, and the number of
+    /// bytes.
     fn said(&self) -> KeyValue {
         let sum = self.sum.clone().finalize();
         KeyValue::new(KEY.to_owned(), format!("{sum:08x} {}", self.bytes))
@@ -56,7 +57,8 @@ impl<W: Write> Write for ChecksumWriter<W> {
     }
 }
 
-/// Writes the checksum to the file's metadata, after its last rows.
+/// Flushes the rows, and adds the checksum to the file's metadata. The caller must have written all
+/// rows.
 pub(super) fn seal<W: Write + Send>(
     writer: &mut ArrowWriter<ChecksumWriter<W>>,
 ) -> ParquetResult<()> {
@@ -66,7 +68,7 @@ pub(super) fn seal<W: Write + Send>(
     Ok(())
 }
 
-/// Checks that a file's pages match its checksum. A file without a checksum passes.
+/// Reports whether a file's pages match its checksum. Returns true for a file without a checksum.
 pub(super) fn holds(
     store: &Store,
     path: &Path,

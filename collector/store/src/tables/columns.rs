@@ -1,5 +1,5 @@
-//! Tables as lists of declared columns. One line per column, in `schema.rs`, determines writing,
-//! reading, documents and SQL.
+//! Tables as lists of declared columns. One line per column in `schema.rs` determines how it is
+//! written, read, documented and shown in SQL.
 
 use std::fmt::Debug;
 
@@ -8,7 +8,7 @@ use arrow_schema::{ArrowError, DataType, Field, Fields};
 
 use super::texts::{TextColumns, TextReader};
 
-/// A column of a table, for documents and other readers.
+/// Description of a column, for documents and other engines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnInfo {
     pub name: &'static str,
@@ -16,13 +16,13 @@ pub struct ColumnInfo {
     pub is_nullable: bool,
     /// Meaning for users; empty if the name is clear.
     pub meaning: &'static str,
-    /// True if records are built from this column.
+    /// True if readers build records from this column.
     pub(super) is_cell: bool,
     /// True if nearly every value differs.
     pub(super) is_distinct: bool,
 }
 
-/// A column that is written from a `Row`.
+/// Column that is written from a `Row`.
 pub(super) struct Column<Row> {
     pub(super) info: fn() -> ColumnInfo,
     pub(super) write: WriteColumn<Row>,
@@ -30,17 +30,17 @@ pub(super) struct Column<Row> {
 
 type WriteColumn<Row> = fn(&[Row], &TextColumns) -> Result<ArrayRef, ArrowError>;
 
-/// A table, or the items of a list in a table, as declared by [`table!`].
+/// Table, or item type of a list column, that [`table!`] declares.
 pub(super) trait DeclaredTable {
-    /// Row as it is written.
+    /// Row to write.
     type Row: 'static;
-    /// Columns of a row that are read, in one struct.
+    /// Struct of the columns of a row that are read.
     type Cells: Clone + Debug;
     /// Columns in the order of the file.
     const COLUMNS: &'static [Column<Self::Row>];
 
-    /// Returns the cells that reading this row from a file would give. Texts are indexes into the
-    /// row's own.
+    /// Returns the cells that a reader would get after this row was written. Texts are indexes into
+    /// the strings of the written rows.
     fn cells_of(row: &Self::Row) -> Self::Cells;
 
     /// Appends the rows of a batch to `rows`. Finds columns by their names.
@@ -89,7 +89,7 @@ pub(super) fn write_columns<T: DeclaredTable>(
 /// name: Kind = how it is written from the row => the cell it is read into, "its meaning";
 /// ```
 ///
-/// A column from which records are not built has no cell. Without `struct`, the cells are an
+/// A column that readers do not need for records has no cell. Without `struct`, `CELLS` is an
 /// existing struct. `kinds.rs` defines the kinds.
 macro_rules! table {
     (

@@ -1,8 +1,8 @@
-//! Compaction of several sorted files into one: a k-way merge of their rows, batch by batch,
-//! whatever columns they have.
+//! Compacts several sorted files into one: a k-way merge of their rows, batch by batch. The files
+//! may have different attribute columns.
 //!
 //! Memory holds one batch per file, and the row group that the writer is building. The output has
-//! the columns of all inputs. A row whose file lacks a column has null there.
+//! the columns of all inputs. Rows of a file that lacks a column have nulls in it.
 
 use object_store::path::Path;
 use parquet::arrow::ArrowWriter;
@@ -17,7 +17,7 @@ use super::sorted_file::{SortedFile, union};
 use super::staged::StagedObject;
 use super::write::properties;
 
-/// Maximum rows of all inputs read ahead; each row may be as wide as allowed.
+/// Maximum number of rows of all inputs in memory together. Each row may have the maximum size.
 const ROWS_TOGETHER: usize = 65_536;
 
 /// Reason why files were not merged.
@@ -45,13 +45,14 @@ impl From<arrow_schema::ArrowError> for MergeError {
     }
 }
 
-/// A merged file that is not visible yet.
+/// Merged file that is not visible yet.
 #[derive(Debug)]
 pub struct MergedFile {
     staged: StagedObject,
-    /// Number of its rows.
+    /// Number of rows in the merged file.
     pub rows: u64,
-    /// Number of rows dropped because they equal others in all columns: OTLP retries.
+    /// Number of rows of OTLP retries that were dropped, because they equal other rows in all
+    /// columns.
     pub retries: u64,
     /// Size of the file, in bytes.
     pub bytes: u64,
@@ -61,12 +62,12 @@ impl MergedFile {
     /// Makes the file durable and visible.
     ///
     /// # Errors
-    /// Returns an error if the disk fails. The file was not visible then.
+    /// Returns an error if the disk fails.
     pub fn publish(self) -> Result<(), StoreError> {
         self.staged.publish()
     }
 
-    /// Discards the file.
+    /// Deletes the file instead of publishing it.
     pub fn discard(self) {
         self.staged.discard();
     }
@@ -75,13 +76,13 @@ impl MergedFile {
 /// Merges `files` of a table into one at `path`, which becomes visible once published. Rows with
 /// equal keys keep the order of the files.
 ///
-/// Imported spans (without a process) that are equal in all columns are kept once and noted in
-/// `retried`. Events of spans noted there are also kept once. Records of our own processes are
-/// never dropped. `goes_on` is polled frequently.
+/// Of imported spans (those without a process) that are equal in all columns, keeps one and notes
+/// it in `retried`. Of equal events of spans noted there, also keeps one. Never drops records of
+/// processes with the SDK. Stops when `goes_on` returns false.
 ///
 /// # Errors
-/// Returns an error if one of the files is damaged or the store fails. Nothing is left of the
-/// merged file then.
+/// Returns an error if one of the files is damaged, if the store fails, or if `goes_on` returned
+/// false. There is then no merged file.
 pub fn merge_files(
     store: &Store,
     table: StoreTable,

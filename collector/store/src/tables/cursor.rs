@@ -13,14 +13,13 @@ use super::reader::{Damage, TableReader};
 use super::shredding::ShreddedColumns;
 use super::texts::{StringInterner, TextIndexer, TextReader};
 
-/// State that all cursors of one reader share: interned texts, the selected attributes, and a count
-/// of unreadable rows.
+/// State that all cursors of one reader share: interned texts, and the selection of attributes.
 #[derive(Debug, Default)]
 pub(super) struct ReadContext {
     pub(super) names: StringInterner,
     pub(super) indexer: TextIndexer,
     pub(super) keys: AttributeKeys,
-    /// Number of rows whose attributes could not be read.
+    /// Number of rows whose attributes are not a JSON object.
     pub(super) unreadable_attributes: u64,
 }
 
@@ -42,10 +41,10 @@ impl ReadContext {
     }
 }
 
-/// Row layout: the columns of a batch transposed into an array of structs, so that a row costs one
-/// cache line instead of one per column. Consecutive traces come from different files, so hardly
-/// any access hits a cache. With hundreds of files open, columns would also need more pages than
-/// the TLB has entries.
+/// Columns of a batch, transposed into an array of structs. Consecutive traces come from different
+/// files, so hardly any access hits a cache. Structs need one cache line per row, and columns would
+/// need one per column. With hundreds of open files, columns would also need more pages than the
+/// TLB has entries.
 #[derive(Debug)]
 pub(super) struct RowLayout<T: DeclaredTable> {
     pub(super) cells: Vec<T::Cells>,
@@ -68,7 +67,7 @@ impl<T: DeclaredTable> Default for RowLayout<T> {
 }
 
 impl<T: DeclaredTable> RowLayout<T> {
-    /// Returns the columns to read, besides those of the selected attributes.
+    /// Returns the columns to read. Attribute columns are not among them.
     pub(super) fn columns(keys: &AttributeKeys) -> Vec<&'static str> {
         let attributes = (!keys.is_empty()).then_some(ATTRIBUTES);
         [TRACE_ID, TRACE_NAME]
@@ -78,7 +77,7 @@ impl<T: DeclaredTable> RowLayout<T> {
             .collect()
     }
 
-    /// Replaces the rows with those of this batch.
+    /// Replaces the rows with those of `batch`.
     pub(super) fn fill(
         &mut self,
         batch: &RecordBatch,
@@ -117,23 +116,23 @@ impl<T: DeclaredTable> RowLayout<T> {
     }
 }
 
-/// A run of consecutive rows of one trace.
+/// Run of consecutive rows of one trace.
 #[derive(Debug)]
 struct TraceRun {
     trace_id: u128,
-    /// Trace id as its source wrote it, if that was not hex.
+    /// Trace id as its source wrote it, if that is not the usual hexadecimal form.
     trace_name: Option<Arc<str>>,
-    /// Index of the row after the last.
+    /// Index of the row after the last row of the run.
     end: usize,
 }
 
-/// Reading position in a file, whose rows are in the order of trace ids.
+/// Reading position in a file whose rows are in the order of trace ids.
 #[derive(Debug)]
 pub(super) struct Cursor<T: DeclaredTable> {
     reader: TableReader,
     rows: RowLayout<T>,
     runs: Vec<TraceRun>,
-    /// Index of the next run, and of its first row.
+    /// Index of the next run; `row` is the index of its first row.
     run: usize,
     row: usize,
 }
@@ -153,7 +152,7 @@ impl<T: DeclaredTable> Cursor<T> {
         self.reader.damage()
     }
 
-    /// Returns the trace of the next row; none at the end.
+    /// Returns the trace id of the next row; `None` at the end of the file.
     pub(super) fn trace_id(&mut self, context: &mut ReadContext) -> Option<u128> {
         loop {
             if let Some(run) = self.runs.get(self.run) {
@@ -162,7 +161,8 @@ impl<T: DeclaredTable> Cursor<T> {
             (self.run, self.row) = (0, 0);
             self.runs.clear();
             let Some(batch) = self.reader.next_batch() else {
-                // Frees memory: this file is read to its end, while others may take much longer.
+                // Frees the memory of this file, because reading the other files may take much
+                // longer.
                 (self.rows, self.runs) = (RowLayout::default(), Vec::new());
                 return None;
             };
@@ -198,7 +198,8 @@ impl<T: DeclaredTable> Cursor<T> {
         Ok(())
     }
 
-    /// Passes each row of a trace, whose rows come next, with the trace's name to `visit`.
+    /// Passes all rows of a trace with its name to `visit`. Does nothing if the next row is of
+    /// another trace.
     pub(super) fn take(
         &mut self,
         trace_id: u128,
@@ -216,7 +217,7 @@ impl<T: DeclaredTable> Cursor<T> {
         }
     }
 
-    /// Skips all rows of traces before this one.
+    /// Skips all rows of traces with lower ids.
     pub(super) fn skip_to(&mut self, trace_id: u128, context: &mut ReadContext) {
         while self.trace_id(context).is_some_and(|next| next < trace_id) {
             self.row = self.runs[self.run].end;
@@ -225,7 +226,8 @@ impl<T: DeclaredTable> Cursor<T> {
     }
 }
 
-/// Returns the column of attributes, if any are selected and any row has some.
+/// Returns the column of JSON attributes; `None` if no attributes are selected, or if no row has
+/// any in this column.
 fn attribute_column(
     batch: &RecordBatch,
     context: &ReadContext,

@@ -1,19 +1,19 @@
-//! Ranges of trace ids: selects the parts of a file to read for a range, and cuts all ids into
-//! ranges of equal work.
+//! Ranges of trace ids: selects the pages of a file for a range, and cuts all ids into ranges with
+//! about equally many rows.
 
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::statistics::Statistics;
 
-/// Index of the column of trace ids; it is the first in every table that has one.
+/// Index of the column of trace ids, which is the first column of every table that has it.
 const TRACE_ID: usize = 0;
 
-/// Trace ids from `from` on, and below `below`.
+/// Range of trace ids, from `from` (inclusive) to `below` (exclusive).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdRange {
     pub(super) from: u128,
-    /// Exclusive upper bound; none if the range is open.
+    /// Exclusive upper bound; `None` if there is none.
     pub(super) below: Option<u128>,
 }
 
@@ -51,7 +51,7 @@ impl IdRange {
     }
 }
 
-/// Trace ids of a row group, from its statistics.
+/// Bounds of the trace ids of a row group, from its statistics, and its number of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RowGroupIds {
     pub(super) least: u128,
@@ -82,8 +82,8 @@ pub(super) fn row_groups(metadata: &ParquetMetaData) -> Vec<RowGroupIds> {
     metadata.row_groups().iter().map(of).collect()
 }
 
-/// Returns the earliest and latest value of a column of instants, from the statistics; `None` if
-/// they are missing.
+/// Returns the lowest and the highest value of a column of times in ns, from the statistics; `None`
+/// if statistics are missing.
 pub(super) fn times_ns(metadata: &ParquetMetaData, column: &str) -> Option<(i64, i64)> {
     let at = metadata
         .file_metadata()
@@ -103,9 +103,10 @@ pub(super) fn times_ns(metadata: &ParquetMetaData, column: &str) -> Option<(i64,
     times_ns
 }
 
-/// Selects the row groups that may contain ids of the range, and their pages that may.
+/// Selects the row groups that may contain ids of the range, and the rows of their pages that may.
 ///
-/// With an ordered list `wanted`, they must also be able to contain one of its ids.
+/// With `wanted`, an ordered list of ids, selects only groups and pages that may contain one of
+/// these.
 pub(super) fn selection(
     metadata: &ParquetMetaData,
     range: &IdRange,
@@ -131,7 +132,7 @@ pub(super) fn selection(
     (groups, rows.into())
 }
 
-/// Returns the selected pages of a row group, if the file has a page index.
+/// Returns the selected rows of a row group by its pages; `None` if the file has no page index.
 fn pages(
     metadata: &ParquetMetaData,
     group: usize,
@@ -165,7 +166,7 @@ fn pages(
     Some(begins.zip(ends).enumerate().map(selector).collect())
 }
 
-/// Cuts all ids into at most `parts` ranges of about equal numbers of rows, estimated from the row
+/// Cuts all ids into at most `parts` ranges with about equally many rows, as estimated from the row
 /// groups.
 pub(super) fn cut(groups: &[RowGroupIds], parts: usize) -> Vec<IdRange> {
     let total: u64 = groups.iter().map(|group| group.rows).sum();
@@ -183,7 +184,7 @@ pub(super) fn cut(groups: &[RowGroupIds], parts: usize) -> Vec<IdRange> {
     let mut cuts: Vec<u128> = (1..parts)
         .map(|part| {
             let wanted = total as f64 * part as f64 / parts as f64;
-            // Searches the least id that has that many rows below it.
+            // Searches for the lowest id with at least the wanted number of rows below it.
             let (mut low, mut high) = (0u128, u128::MAX);
             while low < high {
                 let middle = low + (high - low) / 2;

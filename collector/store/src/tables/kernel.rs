@@ -1,9 +1,10 @@
-//! The table `kernel`: events from a kernel recorder, in chunks of some seconds.
+//! Table `kernel`: events from kernel recorders, in chunks of some seconds.
 //!
-//! A chunk is one file, `kernel/date=…/hour=…/rec-RECORDING-FROM-TO.parquet`. Its name has the
-//! recording's id (32 hex digits), and the wall time that it covers, `[FROM, TO)`, in ns. A
-//! recording's chunks follow each other without gaps, and each is self-contained: it introduces its
-//! threads again. `kernel_schema.rs` documents the columns.
+//! A chunk is one file, `kernel/date=…/hour=…/rec-RECORDING-FROM-TO.parquet`. Its name contains the
+//! recording's id (32 hexadecimal digits) and the wall time that it covers, `[FROM, TO)`, in ns
+//! since the Unix epoch. The chunks of a recording follow each other without gaps. Each chunk is
+//! self-contained, because it introduces its threads again. `kernel_schema.rs` documents the
+//! columns.
 
 mod rows;
 
@@ -21,14 +22,14 @@ use super::reader::{Damage, TableReader};
 use super::texts::{StringInterner, TextColumns, TextIndexer, TextReader};
 use super::write::{WrittenObjects, put_rows};
 
-/// Some seconds of a recording.
+/// Chunk of a kernel recording, which covers some seconds.
 #[derive(Clone, Debug, Default)]
 pub struct KernelChunk {
     /// Random id of the recording.
     pub recording: u128,
-    /// Recorded host, which assigned the tids.
+    /// Recorded host, which is the scope of the thread ids.
     pub host: String,
-    /// Architecture that numbers the system calls.
+    /// Architecture that defines the numbers of system calls.
     pub architecture: Architecture,
     /// Burst-config in force, as bits.
     pub burst_config: u64,
@@ -40,22 +41,22 @@ pub struct KernelChunk {
     pub windows: Vec<Window>,
     /// Conversion from monotonic to wall time.
     pub clocks: ClockLog,
-    /// Events lost since the recording began.
+    /// Number of events lost from the start of the recording to the end of the chunk.
     pub lost: LossCounts,
 }
 
-/// A chunk's file.
+/// File of a chunk, with the data in its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelFile {
     /// Path, and size in bytes.
     pub object: (Path, u64),
     /// Id of the recording.
     pub recording: u128,
-    /// Covered wall time, in ns since the Unix epoch.
+    /// Covered wall time: start and exclusive end, in ns since the Unix epoch.
     pub covers_ns: (i64, i64),
 }
 
-/// Writes a chunk. Writing the same chunk again gives the same object.
+/// Writes a chunk. Writing the same chunk again replaces the object with an equal one.
 ///
 /// # Errors
 /// Returns an error if the chunk cannot be written.
@@ -102,7 +103,7 @@ fn named(object: (Path, u64)) -> Option<KernelFile> {
     })
 }
 
-/// Reads a chunk. Damage ends the reading, and is returned.
+/// Reads a chunk. If the file is damaged, returns the rows before the damage, and the damage.
 #[must_use]
 pub fn read_kernel(store: &Store, file: &KernelFile) -> (KernelChunk, Option<Damage>) {
     let columns = cell_columns::<Kernel>();

@@ -2,7 +2,7 @@
 
 use crate::record::StringId;
 
-/// The kind of a row.
+/// Kind of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum RowKind {
@@ -53,7 +53,8 @@ impl RowKind {
         }
     }
 
-    /// Returns the id of its name: the names of kinds come first among the texts of rows.
+    /// Returns the id of the kind's name. The names of kinds come first among the texts of a
+    /// chunk's rows.
     pub(super) fn text(self) -> StringId {
         self as StringId
     }
@@ -63,7 +64,7 @@ impl RowKind {
     }
 }
 
-/// A row; `None` stands for null.
+/// Row to write; `None` stands for null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KernelRow {
     pub(super) recording: u128,

@@ -1,6 +1,6 @@
 //! # The columns
 //!
-//! Sorted by `monotonic_ns`. The file's metadata contains `stroboscope.schema_version` and
+//! Rows are sorted by `monotonic_ns`. The file's metadata contains `stroboscope.schema_version` and
 //! `stroboscope.table`, as in all tables. A column without meaning for a kind is null, and so is
 //! one that the kernel did not report. `arg0` of `lost` and `window` is monotonic.
 //!

@@ -1,4 +1,4 @@
-//! Kinds of columns: storage and reading of their values.
+//! Kinds of columns, which define how values are written and read.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -15,12 +15,12 @@ use super::batch_column::{column, optional_column};
 use super::texts::{TextColumns, TextIndex, TextReader};
 use crate::record::StringId;
 
-/// Storage of a column's values.
+/// Kind of column that can be written.
 pub(super) trait ColumnKind {
-    /// A value as it is written.
+    /// Value to write.
     type Value<'a>;
     const IS_NULLABLE: bool = false;
-    /// True if nearly every value differs: a dictionary would be built only to be discarded.
+    /// True if nearly every value differs, so that the writer should not build a dictionary.
     const IS_DISTINCT: bool = false;
 
     fn data_type() -> DataType;
@@ -31,15 +31,14 @@ pub(super) trait ColumnKind {
     ) -> Result<ArrayRef, ArrowError>;
 }
 
-/// Reading of a column's values.
+/// Kind of column that can be read.
 pub(super) trait ReadKind: ColumnKind {
-    /// A value as it is read.
+    /// Value of a row as it is read.
     type Cell: Clone + Debug;
-    /// The column of a batch.
+    /// Opened column of a record batch.
     type Reader;
 
-    /// Finds the column by its name. A nullable column may also be absent, in files from before it
-    /// existed.
+    /// Opens the column by its name. A nullable column may be absent, because older files lack it.
     fn open(
         batch: &RecordBatch,
         name: &str,
@@ -49,11 +48,11 @@ pub(super) trait ReadKind: ColumnKind {
     /// Returns the value of a row.
     fn cell(opened: &Self::Reader, row: usize) -> Self::Cell;
 
-    /// Returns the cell that reading this value from a file would give.
+    /// Returns the cell that a reader would get after this value was written.
     fn cell_of(value: Self::Value<'_>) -> Self::Cell;
 }
 
-/// Kind whose values may be missing, stored as null.
+/// Kind whose values may be null.
 pub(super) struct Nullable<K>(PhantomData<K>);
 
 /// Kind whose values nearly all differ.
@@ -377,7 +376,7 @@ impl ReadKind for Nullable<Text> {
     }
 }
 
-/// Texts stored without a dictionary, although rows intern them.
+/// Texts stored without a dictionary. In rows, they are interned like other texts.
 pub(super) enum PlainText {}
 
 impl ColumnKind for PlainText {
@@ -432,7 +431,8 @@ impl ColumnKind for Nullable<PlainText> {
     }
 }
 
-/// JSON as text, different in most rows. Readers parse it only on demand: see `attributes.rs`.
+/// JSON as text, which differs in most rows. Readers parse it only on demand (see `attributes.rs`),
+/// so it has no cell.
 pub(super) enum Json {}
 
 impl ColumnKind for Nullable<Json> {

@@ -3,17 +3,19 @@
 /// Number of records and traces that a reading left out, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LeftOut {
-    /// Records outside any request.
+    /// Number of records outside any request.
     pub outside_requests: u64,
-    /// Records of a trace beyond [`RECORDS_PER_TRACE_MAX`](crate::limits::RECORDS_PER_TRACE_MAX).
+    /// Number of records of traces beyond
+    /// [`RECORDS_PER_TRACE_MAX`](crate::limits::RECORDS_PER_TRACE_MAX).
     pub over_trace_limit: u64,
-    /// Events whose span is not in the store.
+    /// Number of events whose span is not in the store.
     pub span_missing: u64,
-    /// Events in a request, but in no span and of no task.
+    /// Number of events of a request that have neither a span nor a task.
     pub no_span_no_task: u64,
-    /// Records whose attributes name a selected one, but are not a JSON object.
+    /// Number of records that may have a selected attribute, but whose attributes are not a JSON
+    /// object.
     pub unreadable_attributes: u64,
-    /// Traces that did not fit into memory.
+    /// Number of traces that did not fit into memory.
     pub large_traces: u64,
 }
 

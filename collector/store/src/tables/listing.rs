@@ -1,4 +1,4 @@
-//! Consistent listings of objects, while other processes replace and delete them.
+//! Consistent listings of objects, even while another process replaces and deletes them.
 
 use bytes::Bytes;
 use object_store::path::Path;
@@ -8,26 +8,26 @@ use super::objects::{Store, StoreError, replaced};
 use super::partition::{Hour, StoreTable};
 use super::segments::{Segments, covered};
 
-/// Directory of the objects that change before files are moved, see [`Store::announce`].
+/// Directory of the objects that a writer changes before it moves files (see [`Store::announce`]).
 const GENERATIONS: &str = "generations";
-/// Object with the last hour that was deleted for its age or the size limit.
+/// Object that contains the last hour that was deleted because of its age or the size limit.
 const DELETED: &str = "generations/deleted";
-/// Object with the paths of the files being deleted, one per line. Readers ignore a file as soon as
-/// it is listed here.
+/// Object that contains the paths of the files being deleted, one per line. Readers ignore the
+/// files that it lists.
 const DELETING: &str = "generations/deleting";
 
-/// An object that another one covers; each with its size in bytes.
+/// Covered object and the object that covers it, each with its path and its size in bytes.
 #[derive(Clone, Debug)]
 pub struct CoveredObject {
-    /// The covered object.
+    /// Covered object, which readers ignore.
     pub file: (Path, u64),
-    /// The object that covers it.
+    /// Object that covers `file`.
     pub by: (Path, u64),
 }
 
 impl Store {
-    /// Lists the Parquet objects of a table that are to be read, without covered ones. Returns path
-    /// and size in bytes, in the order of paths.
+    /// Lists the Parquet objects of a table that readers should read, without covered ones. Returns
+    /// their paths and sizes in bytes, in the order of paths.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed.
@@ -64,20 +64,21 @@ impl Store {
     ///
     /// A plain listing is no snapshot. While it walks a directory, a compacted file may appear
     /// behind its position, and the files that it covers may vanish ahead of it. Then neither would
-    /// be listed. So a process that replaces files changes the table's generation after the
-    /// compacted file has appeared, and before the first covered one goes ([`Store::announce`]). A
-    /// listing is valid if the generation was the same before and after it.
+    /// be listed. A process that replaces files therefore changes the table's generation after the
+    /// compacted file has appeared, and before it moves the first covered file
+    /// ([`Store::announce`]). A listing is valid if the generation was the same before and after
+    /// it.
     ///
     /// Proof: suppose a covered file is missing from a valid listing. It was moved before the
     /// listing ended, and the generation changed before that. It did not change during the listing,
-    /// so it changed before the listing began. By then the compacted file existed, and is in the
-    /// listing, unless it was itself replaced, to which the same argument applies. A crash between
-    /// any of these steps leaves listings valid, too.
+    /// so it changed before the listing began. By then, the compacted file existed. It is therefore
+    /// in the listing, unless it was itself replaced, and then the same argument applies to it. A
+    /// crash between any of these steps leaves listings valid, too.
     ///
-    /// Files that are deleted permanently have no replacement. They are first named in one object
-    /// (`Store::begin_deletion`). From then on no listing contains any of them. A listing in
-    /// progress at that time is invalid, as that object differs after it. A listing during which a
-    /// whole deletion passed is invalid, as the generations differ then.
+    /// Files that are deleted permanently have no replacement. A deletion first names all its files
+    /// in one object (`Store::begin_deletion`), and from then on no listing contains them. A
+    /// listing in progress is then invalid, because this object differs before and after it. A
+    /// listing during which a whole deletion took place is invalid, because the generations differ.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed.
@@ -105,7 +106,8 @@ impl Store {
         }
     }
 
-    /// Returns the state that changes during an invalid listing.
+    /// Returns the state that differs before and after an invalid listing: the deletion in
+    /// progress, and the generations of the tables.
     fn state(
         &self,
         tables: &[StoreTable],
@@ -115,7 +117,7 @@ impl Store {
         Ok((deleting, generations.collect::<Result<_, _>>()?))
     }
 
-    /// Names files that will be deleted permanently, and makes that durable. From here on no
+    /// Begins the permanent deletion of files: names them durably in one object. From then on, no
     /// listing contains them, even after a crash.
     pub(crate) fn begin_deletion(&self, files: &[Path]) -> Result<(), StoreError> {
         let lines: String = files.iter().map(|path| format!("{path}\n")).collect();
@@ -124,18 +126,18 @@ impl Store {
         self.make_durable(&[at])
     }
 
-    /// Returns the files of a deletion that has begun and not ended.
+    /// Returns the files of a deletion in progress.
     pub(crate) fn begun_deletion(&self) -> Result<Vec<Path>, StoreError> {
         Ok(deletion(self.known(&Path::from(DELETING))?.as_ref()))
     }
 
-    /// Ends a deletion, once all its files are gone.
+    /// Ends a deletion. The caller must have moved or deleted all its files.
     pub(crate) fn end_deletion(&self) -> Result<(), StoreError> {
         self.delete(&Path::from(DELETING))
     }
 
-    /// Returns the covered objects of a table, which a crash leaves behind, with the objects that
-    /// cover them.
+    /// Returns the covered objects of a table, with the objects that cover them. Only a crash
+    /// leaves covered objects behind.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed.
@@ -156,8 +158,8 @@ impl Store {
             .collect())
     }
 
-    /// Returns the objects that this file replaced and that still exist, without those that another
-    /// of them covers.
+    /// Returns the objects in `replaced/` that `file` replaced. Omits those that another of these
+    /// objects covers.
     pub(crate) fn replaced_by(&self, file: &Path) -> Result<Vec<Path>, StoreError> {
         let Some(segments) = Segments::of(file) else {
             return Ok(Vec::new());
@@ -188,12 +190,13 @@ impl Store {
         Path::from(format!("{GENERATIONS}/{}", table.name()))
     }
 
-    /// Returns the object that changes before files of the table are moved away.
+    /// Returns the content of the object that changes before files of the table are moved; `None`
+    /// if it does not exist.
     fn generation(&self, table: StoreTable) -> Result<Option<Bytes>, StoreError> {
         self.known(&Self::generation_path(table))
     }
 
-    /// Reads a whole object, if it exists.
+    /// Reads a whole object; `None` if it does not exist.
     fn known(&self, path: &Path) -> Result<Option<Bytes>, StoreError> {
         if let Some((root, disk)) = self.local_root().zip(self.local_disk()) {
             return match disk.read(&root.join(path.as_ref())) {
@@ -213,18 +216,19 @@ impl Store {
         }
     }
 
-    /// Invalidates listings in progress before files of a table are moved away: see
-    /// [`Store::snapshot`]. The caller must hold the lock of the data directory.
+    /// Invalidates listings in progress (see [`Store::snapshots`]). The caller must do this before
+    /// it moves files of the table, and must hold the lock of the data directory.
     ///
     /// # Errors
-    /// Returns an error if this cannot be written. No file may be moved then.
+    /// Returns an error if the generation cannot be written. The caller must not move files in this
+    /// case.
     pub fn announce(&self, table: StoreTable) -> Result<(), StoreError> {
         let known = self.generation(table)?;
         let number = known.and_then(|bytes| std::str::from_utf8(&bytes).ok()?.parse::<u64>().ok());
         let next = match number {
             Some(number) => number + 1,
-            // Never reuses a value that a listing may have seen, even if the file was deleted by
-            // hand.
+            // The time never repeats a value that a listing may have seen, even if someone deleted
+            // the file.
             None => std::time::SystemTime::now()
                 .duration_since(std::time::UNIX_EPOCH)
                 .map_or(0, |since| since.as_micros() as u64),
@@ -247,7 +251,7 @@ impl Store {
     }
 }
 
-/// Parses the paths in the object of a deletion.
+/// Parses the paths in the object that names the files of a deletion.
 fn deletion(said: Option<&Bytes>) -> Vec<Path> {
     let lines = said.and_then(|bytes| std::str::from_utf8(bytes).ok());
     lines

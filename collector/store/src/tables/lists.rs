@@ -1,4 +1,5 @@
-//! Columns of lists of small structs, which are declared like tables: windows, losses, clock steps.
+//! Columns of lists of small structs, such as windows, losses and clock steps. The structs are
+//! declared like tables.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ impl<T: DeclaredTable<Row: Clone>> ColumnKind for List<T> {
 
 impl<T: DeclaredTable<Row: Clone>> ReadKind for List<T> {
     type Cell = Vec<T::Cells>;
-    /// The lists, and the items of all lists.
+    /// Lists of a record batch, and the cells of all their items.
     type Reader = (ListArray, Vec<T::Cells>);
 
     fn open(
@@ -93,7 +94,7 @@ impl<T: DeclaredTable<Row: Clone>> List<T> {
     }
 }
 
-/// Lists that may be missing in files from before the column existed; they are empty then.
+/// Lists that are empty if the column is absent, because older files lack it.
 impl<T: DeclaredTable<Row: Clone>> ColumnKind for Nullable<List<T>> {
     type Value<'a> = &'a [T::Row];
     const IS_NULLABLE: bool = true;

@@ -1,9 +1,9 @@
-//! The k-way merge of sorted runs.
+//! K-way merge of sorted runs.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// A sorted run that is read row by row.
+/// Sorted run that is read row by row.
 pub trait SortedRun {
     /// Row that the run yields.
     type Row;
@@ -11,19 +11,19 @@ pub trait SortedRun {
     type Key: Ord;
     /// Returns the key of a row.
     fn key(row: &Self::Row) -> Self::Key;
-    /// Returns the next row; none at the end.
+    /// Returns the next row; `None` at the end.
     fn next_row(&mut self) -> Option<Self::Row>;
 }
 
 struct HeapEntry<R: SortedRun> {
     key: R::Key,
-    /// Breaks ties, so that the result does not depend on the heap.
+    /// Index of the run, which decides the order of equal keys.
     run: usize,
     row: R::Row,
 }
 
 impl<R: SortedRun> Ord for HeapEntry<R> {
-    /// Reversed order, as the heap's top is its greatest.
+    /// Compares in reverse, because the greatest entry of a [`BinaryHeap`] is on top.
     fn cmp(&self, other: &Self) -> Ordering {
         (&other.key, other.run).cmp(&(&self.key, self.run))
     }
@@ -43,8 +43,8 @@ impl<R: SortedRun> PartialEq for HeapEntry<R> {
 
 impl<R: SortedRun> Eq for HeapEntry<R> {}
 
-/// Iterator over all rows of all runs, in the order of keys; of equal keys, those of the earlier
-/// run come first.
+/// Iterator over the rows of all runs in the order of keys. Of rows with equal keys, those of the
+/// earlier run come first.
 pub struct Merge<R: SortedRun> {
     runs: Vec<R>,
     heap: BinaryHeap<HeapEntry<R>>,
@@ -59,7 +59,7 @@ impl<R: SortedRun> std::fmt::Debug for Merge<R> {
 }
 
 impl<R: SortedRun> Merge<R> {
-    /// Merges `runs`.
+    /// Creates the merge of `runs`, and reads the first row of each.
     #[must_use]
     pub fn new(runs: Vec<R>) -> Self {
         let mut merge = Self {
@@ -80,13 +80,13 @@ impl<R: SortedRun> Merge<R> {
         }
     }
 
-    /// Returns the key of the next row.
+    /// Returns the key of the next row; `None` at the end.
     #[must_use]
     pub fn peek_key(&self) -> Option<&R::Key> {
         self.heap.peek().map(|next| &next.key)
     }
 
-    /// Returns the runs, to check them for errors.
+    /// Returns the runs, so that the caller can check them for errors.
     #[must_use]
     pub fn runs(&self) -> &[R] {
         &self.runs

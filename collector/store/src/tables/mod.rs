@@ -1,5 +1,5 @@
-//! The store's tables: Hive-partitioned Parquet behind `object_store`. `schema.rs` documents the
-//! tables, `partition.rs` the names of files.
+//! Tables of the store: Hive-partitioned Parquet files behind `object_store`. `schema.rs` documents
+//! the tables, and `partition.rs` the names of files.
 
 mod attach;
 mod attribute_fields;

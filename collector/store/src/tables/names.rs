@@ -1,13 +1,14 @@
-//! Names in files: of metadata, and of columns that reading treats specially.
+//! Names of metadata entries in files, and of columns that readers treat specially.
 
-/// Version of the tables; readers reject a newer one. Files of an older version lack columns that
-/// came later.
+/// Version of the tables. Readers reject files of a newer version. Files of an older version lack
+/// the columns that were added later.
 pub const SCHEMA_VERSION: u32 = 4;
 pub(super) const VERSION_KEY: &str = "stroboscope.schema_version";
 pub(super) const TABLE_KEY: &str = "stroboscope.table";
 
-/// Column that separates traces; each trace's name is stored once.
+/// Column of the trace ids, by which readers tell traces apart.
 pub(super) const TRACE_ID: &str = "trace_id";
 pub(super) const TRACE_NAME: &str = "trace_name";
-/// Column read only if attributes are selected. It stores those without columns of their own.
+/// Column of the attributes without columns of their own, as JSON. It is read only if attributes
+/// are selected.
 pub(super) const ATTRIBUTES: &str = "attributes";

@@ -1,8 +1,9 @@
-//! Objects by path: a synchronous interface to `object_store`, durable on a local disk.
+//! Objects of the store by path: a synchronous interface to `object_store`, with durable writes on
+//! a local disk.
 //!
-//! Files of the tables never change. They are replaced: compaction adds a file that covers others
-//! ([`Segments`](super::Segments)), and only then moves those to `replaced/`, under the same path.
-//! Readers that listed them before keep reading them there.
+//! Files of the tables never change. Compaction adds a file that covers others
+//! ([`Segments`](super::Segments)), and only then moves the covered files to the same path under
+//! `replaced/`. Readers that listed them earlier find them there.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -19,7 +20,7 @@ use tokio::runtime::Handle;
 
 use crate::disk::{Disk, DiskFile, IfThere, LocalDisk, remove_if_there};
 
-/// Directory for files that another one covers, or that retention deletes.
+/// Directory to which covered files and files that retention deletes are moved.
 pub const REPLACED: &str = "replaced";
 
 /// Error of the store as a whole. Damage of a single file is [`super::Damage`] instead.
@@ -52,7 +53,7 @@ pub enum StoreError {
          `stroboscope store compact`"
     )]
     Temporary { directory: PathBuf, reason: String },
-    /// Their contents could not be merged.
+    /// Files to be read together could not be merged first.
     #[error("cannot merge files to read them: {0}")]
     Run(String),
     /// Rows could not be written as Parquet.
@@ -63,20 +64,20 @@ pub enum StoreError {
     Arrow(#[from] arrow_schema::ArrowError),
 }
 
-/// The store's objects. Its methods block, and must be called outside of async code
-/// (`spawn_blocking`).
+/// Objects of the store. Its methods block, so async code must call them in `spawn_blocking`.
 #[derive(Clone, Debug)]
 pub struct Store {
     objects: Arc<dyn ObjectStore>,
     runtime: Handle,
-    /// Directory of the objects, if they are files, which then are synced. Other stores are durable
-    /// when they answer.
+    /// Directory of the objects, if they are local files, which are synced explicitly; `None` for
+    /// other stores, which are durable when a write returns.
     local: Option<Directory>,
-    /// Files whose checksums were verified: they never change.
+    /// Files whose checksums were verified. They need no second verification, because files never
+    /// change.
     held: Arc<Mutex<BTreeSet<Path>>>,
 }
 
-/// A directory whose files are objects.
+/// Local directory whose files are objects.
 #[derive(Clone, Debug)]
 struct Directory {
     root: PathBuf,
@@ -84,10 +85,10 @@ struct Directory {
 }
 
 impl Store {
-    /// Opens the store in a local directory, and creates it if missing.
+    /// Opens the store in a local directory, and creates the directory if it is missing.
     ///
     /// # Errors
-    /// Returns an error if the directory cannot be created or is not one.
+    /// Returns an error if the directory cannot be created, or if the path is not a directory.
     pub fn local(directory: &FsPath, runtime: Handle) -> Result<Self, StoreError> {
         let unusable = |source| StoreError::Directory {
             path: directory.to_owned(),
@@ -107,7 +108,7 @@ impl Store {
         })
     }
 
-    /// Opens the store in a directory of another disk; `objects` reads from there.
+    /// Opens the store in a directory of another disk. `objects` must read from the same directory.
     #[must_use]
     pub fn on(
         disk: Arc<dyn Disk>,
@@ -124,7 +125,7 @@ impl Store {
         }
     }
 
-    /// Opens the store over any other object store.
+    /// Opens the store over an object store that is not a local directory.
     #[must_use]
     pub fn over(objects: Arc<dyn ObjectStore>, runtime: Handle) -> Self {
         Self {
@@ -135,8 +136,9 @@ impl Store {
         }
     }
 
-    /// Verifies by `holds`, once per file, a file that is about to be read completely. A remote
-    /// file is not fetched for this alone: its transport has checksums of its own.
+    /// Reports whether a file that is about to be read in full is intact. Calls `holds` to verify
+    /// it, once per local file. Does not verify remote files, because their transport has checksums
+    /// of its own.
     pub(super) fn is_held(
         &self,
         path: &Path,
@@ -153,11 +155,11 @@ impl Store {
         Ok(is_held)
     }
 
-    /// Writes an object, replacing an existing one. On a local disk, its contents are then durable,
-    /// and [`Store::make_durable`] makes its name so.
+    /// Writes an object, and replaces an existing one. On a local disk, this makes its contents
+    /// durable, and [`Store::make_durable`] makes its name durable.
     ///
     /// # Errors
-    /// Returns an error if the object cannot be written. No partial object is left then.
+    /// Returns an error if the object cannot be written. No partial object is left.
     pub fn put(&self, path: &Path, bytes: Vec<u8>) -> Result<(), StoreError> {
         let Some(directory) = &self.local else {
             self.runtime
@@ -169,19 +171,20 @@ impl Store {
         published.map_err(|source| StoreError::Write { path, source })
     }
 
-    /// Makes objects durable: on a local disk, syncs the directories above them. Their contents
-    /// have been durable since they were written.
+    /// Makes the names of objects durable by syncing the directories above them on a local disk.
+    /// Their contents have been durable since they were written.
     ///
     /// # Errors
-    /// Returns an error if the disk fails. None of the objects is reliable then.
+    /// Returns an error if the disk fails. The caller must then treat none of the objects as
+    /// durable.
     pub fn make_durable(&self, paths: &[Path]) -> Result<(), StoreError> {
         self.sync_above(paths, &|_| false)
     }
 
-    /// Makes the absence of objects durable, even if their directories are gone as well.
+    /// Makes the removal of objects durable, even if their directories are gone as well.
     ///
     /// # Errors
-    /// Returns an error if the disk fails. The objects may come back then.
+    /// Returns an error if the disk fails. The objects may then reappear after a crash.
     pub(crate) fn make_absence_durable(&self, paths: &[Path]) -> Result<(), StoreError> {
         self.sync_above(paths, &|error| error.kind() == io::ErrorKind::NotFound)
     }
@@ -215,27 +218,28 @@ impl Store {
     /// Removes objects durably. A missing one is no error.
     ///
     /// # Errors
-    /// Returns an error if an existing object cannot be removed. Those before it are removed.
+    /// Returns an error if an existing object cannot be removed. The objects before it are removed.
     pub fn remove(&self, paths: &[Path]) -> Result<(), StoreError> {
         paths.iter().try_for_each(|path| self.delete(path))?;
         self.make_absence_durable(paths)
     }
 
-    /// Lists all objects under a path, of any kind. On a local disk, objects that vanish meanwhile
-    /// are left out.
+    /// Lists all objects under a path, not only Parquet files. On a local disk, omits objects that
+    /// vanish during the listing.
     pub(crate) fn list_under(&self, prefix: &Path) -> Result<Vec<ObjectMeta>, StoreError> {
         let listing = self.objects.list(Some(prefix)).try_collect();
         Ok(self.runtime.block_on(listing)?)
     }
 
-    /// Moves an object to `replaced/`, where readers that listed it before find it.
+    /// Moves an object to `replaced/`, where readers that listed it earlier find it.
     ///
     /// # Errors
     /// Returns an error if the object cannot be moved.
     pub fn retire(&self, path: &Path) -> Result<(), StoreError> {
         if let Some(Directory { root, .. }) = &self.local {
-            // Records the time of the move, as a rename changes no time that all file systems keep.
-            // If it cannot be set, a running query loses its file at worst.
+            // Records the time of the move in the modification time, because a rename changes no
+            // time that all file systems keep. If this fails, the file may be deleted too early,
+            // and a query that reads it may fail.
             let touched = File::open(root.join(path.as_ref()))
                 .and_then(|file| file.set_modified(std::time::SystemTime::now()));
             if let Err(error) = touched {
@@ -272,7 +276,7 @@ impl Store {
         rename().map_err(|source| StoreError::Write { path, source })
     }
 
-    /// Deletes an object, which may already be gone.
+    /// Deletes an object. A missing object is no error.
     pub(crate) fn delete(&self, path: &Path) -> Result<(), StoreError> {
         let Some(Directory { root, disk }) = &self.local else {
             return match self.runtime.block_on(self.objects.delete(path)) {
@@ -285,17 +289,17 @@ impl Store {
         removed.map_err(|source| StoreError::Write { path, source })
     }
 
-    /// Returns the directory on a local disk.
+    /// Returns the directory of the objects; `None` if they are not local files.
     pub(crate) fn local_root(&self) -> Option<&FsPath> {
         self.local.as_ref().map(|directory| &*directory.root)
     }
 
-    /// Returns the local disk.
+    /// Returns the local disk; `None` if the objects are not local files.
     pub(super) fn local_disk(&self) -> Option<&dyn Disk> {
         self.local.as_ref().map(|directory| &*directory.disk)
     }
 
-    /// Returns the underlying object store, for engines that read it their own way.
+    /// Returns the underlying object store, for other engines that read it themselves.
     #[must_use]
     pub fn objects(&self) -> &Arc<dyn ObjectStore> {
         &self.objects
@@ -305,10 +309,10 @@ impl Store {
         &self.runtime
     }
 
-    /// Reads the bytes `range` of an object, even if it was replaced since it was listed.
+    /// Reads the bytes in `range` of an object, even if it was replaced after it was listed.
     ///
     /// # Errors
-    /// Returns an error if they cannot be read.
+    /// Returns an error if the bytes cannot be read.
     pub fn range(&self, path: &Path, range: std::ops::Range<u64>) -> Result<Bytes, StoreError> {
         let read = async {
             match self.objects.get_range(path, range.clone()).await {
@@ -321,15 +325,15 @@ impl Store {
         Ok(self.runtime.block_on(read)?)
     }
 
-    /// Opens the object as a file, if it is one. Direct reads avoid a detour through the runtime's
-    /// threads.
+    /// Opens an object as a local file; `None` if it is none or cannot be opened. Reading the file
+    /// directly avoids a detour through the runtime's threads.
     pub(super) fn file(&self, path: &Path) -> Option<File> {
         let directory = self.local.as_ref()?;
         let open = |path: &Path| File::open(directory.root.join(path.as_ref())).ok();
         open(path).or_else(|| open(&replaced(path)))
     }
 
-    /// Returns a path for people: on a local disk, the object's file.
+    /// Returns the path of an object for messages. On a local disk, this is the path of its file.
     #[must_use]
     pub fn display(&self, path: &Path) -> String {
         self.local.as_ref().map_or_else(
@@ -339,7 +343,7 @@ impl Store {
     }
 }
 
-/// Returns the path of an object after it was replaced.
+/// Returns the path of an object in `replaced/`.
 #[must_use]
 pub fn replaced(path: &Path) -> Path {
     Path::from(format!("{REPLACED}/{path}"))
@@ -358,10 +362,10 @@ pub(super) fn create(disk: &dyn Disk, path: &FsPath) -> io::Result<Box<dyn DiskF
 }
 
 impl Directory {
-    /// Writes a temporary file, and renames it once its contents are durable: a partial file is
-    /// never visible, even after a power cut. The temporary name is always the same, so that the
-    /// next attempt overwrites what a crash leaves. It is hidden, so that other programs that read
-    /// the whole directory ignore it.
+    /// Writes a temporary file, and renames it once its contents are durable. A partial file is
+    /// therefore never visible, even after a power cut. The temporary name is always the same, so
+    /// the next attempt overwrites a file that a crash left. It is hidden, so that other programs
+    /// that read the directory ignore it.
     fn publish(&self, path: &FsPath, bytes: &[u8]) -> io::Result<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let beside = path.with_file_name(format!(".{name}.new"));

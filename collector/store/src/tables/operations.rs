@@ -1,4 +1,5 @@
-//! Scans columns of all spans without building rows: finds inner operations and long traces.
+//! Scans some columns of all spans without building rows, to find inner operations, root operations
+//! and long traces.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,26 +32,25 @@ const COLUMNS: [&str; 8] = [
     "flags",
 ];
 
-/// Maximum long traces kept per operation.
+/// Maximum number of long traces kept per operation.
 const LONG_TRACES_PER_OPERATION_MAX: usize = 4;
-/// Maximum operations for which long traces are kept.
+/// Maximum number of operations for which long traces are kept.
 const LONG_OPERATIONS_MAX: usize = 256;
 
-/// Maximum distinct operations of roots.
+/// Maximum number of distinct operations in each set of root operations.
 const ROOT_OPERATIONS_MAX: usize = 4_096;
-/// Flags that distinguish roots.
+/// Flags by which root spans are classified.
 const OF_KIND: u32 = SpanFlags::SERVER.0 | SpanFlags::CLIENT.0 | SpanFlags::CONNECTION.0;
 
 /// Result of [`operation_facts`].
 #[derive(Clone, Debug, Default)]
 pub struct OperationFacts {
-    /// Operations of spans with a parent that were recorded by our own processes; imports are
-    /// ignored.
+    /// Operations of spans with a parent. Only spans that the SDK recorded count.
     pub inner: InnerOperations,
-    /// Service and name of spans without a parent, recorded by our own processes, that are neither
-    /// a server's nor a client's.
+    /// Service and normalised name of spans without a parent that are neither server, client nor
+    /// connection spans. Only spans that the SDK recorded count.
     pub roots: BTreeSet<(String, String)>,
-    /// Service and name of spans that the SDK marked as connections.
+    /// Service and normalised name of spans that the SDK marked as connections.
     pub marked: BTreeSet<(String, String)>,
     /// Longest traces that may contain [connections](stroboscope_analysis::connection), by the
     /// operation of their first span.
@@ -58,8 +58,8 @@ pub struct OperationFacts {
 }
 
 impl OperationFacts {
-    /// Returns traces that may contain [connections](stroboscope_analysis::connection): the longest
-    /// of each operation.
+    /// Returns the ids of traces that may contain [connections](stroboscope_analysis::connection):
+    /// the longest traces of each operation.
     #[must_use]
     pub fn long_traces(&self) -> Vec<u128> {
         self.long.values().flatten().map(|(_, id)| *id).collect()
@@ -89,8 +89,8 @@ impl OperationFacts {
     }
 }
 
-/// Scans all spans, with files distributed over `threads` threads. Skips the rest of a damaged
-/// file: readers of traces report the damage.
+/// Scans all spans, with files distributed over `threads` threads. Skips the rest of a damaged file
+/// without an error, because readers of traces report the damage.
 ///
 /// # Errors
 /// Returns an error if the store cannot be listed.
@@ -126,14 +126,14 @@ pub fn operation_facts(store: &Store, threads: usize) -> Result<OperationFacts, 
     }))
 }
 
-/// Part of a trace in one file, where its rows are adjacent.
+/// Extent of a trace in one file, in which its rows are adjacent.
 #[derive(Debug, Default)]
 struct TraceExtent {
     id: u128,
     spans: usize,
     from_ns: i64,
     to_ns: i64,
-    /// Operation of its first row.
+    /// Service and name of the first row of the trace.
     operation: (String, String),
 }
 
@@ -195,7 +195,8 @@ fn add_operations(batch: &RecordBatch, found: &mut OperationFacts) -> Result<(),
             is_root,
             kind,
         );
-        // Most spans equal others of their batch in these keys.
+        // Skips spans with keys that were seen in this batch, which are most spans, and imported
+        // spans.
         if last == Some(keys) || seen.contains(&keys) || id(&processes, row) == 0 {
             continue;
         }

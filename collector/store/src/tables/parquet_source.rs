@@ -1,5 +1,5 @@
-//! An object of the store as a source of Parquet: random access (`ChunkReader`), and read-ahead for
-//! sequential reads.
+//! Adapts an object of the store to the Parquet reader: random access (`ChunkReader`), and
+//! read-ahead for sequential reads.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,17 +14,17 @@ use parquet::file::reader::{ChunkReader, Length};
 use super::objects::Store;
 use super::read_budget::ReadBudget;
 
-/// Bytes that sequential reads fetch at a time, from objects that are not kept whole.
+/// Number of bytes that a sequential read fetches at a time.
 const READ_AHEAD_BYTES: u64 = 64 << 10;
 
-/// An object in the form that Parquet's reader needs.
+/// Object of the store as a source for the Parquet reader.
 #[derive(Clone, Debug)]
 pub(super) struct ParquetSource {
     store: Store,
     path: Path,
     size_bytes: u64,
     whole: Option<Bytes>,
-    /// Open file, unless there are too many files.
+    /// Open file; `None` if the object is not a local file, or if too many files are read together.
     file: Option<Arc<File>>,
 }
 
@@ -51,7 +51,7 @@ impl ParquetSource {
         Ok(object)
     }
 
-    /// Opens a file that is not an object of the store, under a name for messages.
+    /// Wraps an open file that is not an object of the store. `name` is its name for messages.
     pub(super) fn of_file(store: &Store, name: Path, size_bytes: u64, file: File) -> Self {
         Self {
             store: store.clone(),
@@ -118,7 +118,7 @@ impl ChunkReader for ParquetSource {
     }
 }
 
-/// Sequential reader from some offset on.
+/// Sequential reader from an offset in the object.
 pub(super) struct ReadAhead {
     object: ParquetSource,
     next: u64,

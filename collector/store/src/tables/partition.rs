@@ -1,33 +1,33 @@
 //! Paths of files: `spans/date=YYYY-MM-DD/hour=HH/NAME.parquet` (UTC).
 //!
-//! Rows of a WAL segment are partitioned by the hour in which they begin, under the name
+//! Rows of a log segment are partitioned by the hour in which they begin, into files named
 //! `seg-NNNNNNNNNN`. The same segment always becomes the same files, so replaying it after a crash
-//! overwrites and never duplicates. Rows whose clock is far off (see [`PartitionRule`]) go to the
-//! hour of receipt, so that no sender can spread a segment over a million directories.
+//! overwrites files and never duplicates rows. Rows whose clock is far off (see [`PartitionRule`])
+//! go to the hour of receipt, so that no sender can spread a segment over a million directories.
 
 use object_store::path::Path;
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 
-/// The tables of the store.
+/// Table of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StoreTable {
     /// Finished spans.
     Spans,
-    /// Events, in spans and in event logs.
+    /// Events of spans and of event logs.
     Events,
-    /// Reports of batches, one row each.
+    /// Batches, one row each.
     Batches,
     /// Events from kernel recorders.
     Kernel,
 }
 
 impl StoreTable {
-    /// Every table.
+    /// List of all tables.
     pub const ALL: [Self; 4] = [Self::Spans, Self::Events, Self::Batches, Self::Kernel];
 
-    /// Returns the column of the instants at which its rows begin; none if its rows have no
-    /// instant.
+    /// Returns the column with the times at which rows begin; `None` for tables that are not
+    /// selected by time.
     pub(super) fn time_column(self) -> Option<&'static str> {
         match self {
             Self::Spans => Some("start_ns"),
@@ -36,7 +36,7 @@ impl StoreTable {
         }
     }
 
-    /// Returns its name, which is also the name of its directory.
+    /// Returns the name of the table, which is also the name of its directory.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -48,12 +48,12 @@ impl StoreTable {
     }
 }
 
-/// An hour of UTC, counted since the Unix epoch.
+/// Hour of UTC, counted from the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hour(i64);
 
 impl Hour {
-    /// Returns the hour that contains `time_ns`.
+    /// Returns the hour that contains `time_ns` (ns since the Unix epoch).
     #[must_use]
     pub fn of(time_ns: i64) -> Self {
         Self(time_ns.div_euclid(HOUR_NS))
@@ -69,7 +69,8 @@ impl Hour {
         )
     }
 
-    /// Parses the hour of such a directory.
+    /// Parses the hour from a directory of the form that [`Hour::directory`] returns; `None` for
+    /// others.
     #[must_use]
     pub fn of_directory(directory: &str) -> Option<Self> {
         let (date, hour) = directory.strip_prefix("date=")?.split_once("/hour=")?;
@@ -80,20 +81,21 @@ impl Hour {
         (found.directory() == directory).then_some(found)
     }
 
-    /// Parses the hour of an object `TABLE/date=…/hour=…/NAME`.
+    /// Parses the hour from the path of an object, `TABLE/date=…/hour=…/NAME`; `None` for other
+    /// paths.
     #[must_use]
     pub fn of_object(path: &str) -> Option<Self> {
         let (_table, below) = path.split_once('/')?;
         Self::of_directory(below.rsplit_once('/')?.0)
     }
 
-    /// Returns its first instant, in ns since the Unix epoch.
+    /// Returns the start of the hour, in ns since the Unix epoch.
     #[must_use]
     pub fn begin_ns(self) -> i64 {
         self.0.saturating_mul(HOUR_NS)
     }
 
-    /// Returns the first instant after it, in ns since the Unix epoch.
+    /// Returns the exclusive end of the hour, in ns since the Unix epoch.
     #[must_use]
     pub fn end_ns(self) -> i64 {
         (self.0 + 1).saturating_mul(HOUR_NS)
@@ -110,8 +112,8 @@ impl Hour {
     }
 }
 
-/// Returns year, month and day of a day counted since 1970-01-01, in the Gregorian calendar (after
-/// Howard Hinnant's `civil_from_days`).
+/// Converts a number of days since 1970-01-01 to year, month and day of the Gregorian calendar
+/// (Howard Hinnant's `civil_from_days`).
 fn civil_date(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
@@ -129,7 +131,8 @@ fn civil_date(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// Returns the number of a day since 1970-01-01, the inverse of [`civil_date`] (`days_from_civil`).
+/// Converts year, month and day to the number of days since 1970-01-01, the inverse of
+/// [`civil_date`] (`days_from_civil`).
 fn day_number(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -139,7 +142,7 @@ fn day_number(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// Rule for the hourly partitions of a set of rows.
+/// Rule that assigns rows to hourly partitions.
 #[derive(Clone, Copy, Debug)]
 pub struct PartitionRule {
     from_ns: i64,
@@ -148,8 +151,9 @@ pub struct PartitionRule {
 }
 
 impl PartitionRule {
-    /// Returns the rule for rows received from `first_ns` to `last_ns`. Rows from a day before to
-    /// an hour after go to their own hour, others to the hour of receipt.
+    /// Returns the rule for rows received from `first_ns` to `last_ns`. Rows that begin at most a
+    /// day before or an hour after that time go to their own hour. Other rows go to the hour of
+    /// receipt.
     #[must_use]
     pub fn received(first_ns: i64, last_ns: i64) -> Self {
         let from_ns = first_ns.saturating_sub(24 * HOUR_NS);
@@ -160,8 +164,8 @@ impl PartitionRule {
         }
     }
 
-    /// Returns the rule for imported rows, whose earliest begins at `first_ns`. Rows within a day
-    /// of it go to their own hour, others to its hour.
+    /// Returns the rule for imported rows, the earliest of which begins at `first_ns`. Rows that
+    /// begin within a day after it go to their own hour. Other rows go to the hour of `first_ns`.
     #[must_use]
     pub fn imported(first_ns: i64) -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! Finds traces that contain rows of given kinds. Skips row groups that cannot contain any, and
-//! checks each row of the others.
+//! Finds traces that contain rows of given kinds. Skips row groups that cannot contain such rows,
+//! and checks each row of the other row groups.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -23,32 +23,34 @@ use super::trace_files::TraceFiles;
 
 /// Search criteria for up to 64 kinds of rows, one bit each.
 pub trait RowProbe: Sync {
-    /// Returns the kinds that a row group may contain. At 0 the row group is not read.
+    /// Returns the kinds that a row group may contain, as bits. The row group is not read if this
+    /// is 0.
     fn of_group(&self, group: &RowGroupFacts<'_>) -> u64;
 
-    /// Returns the kinds that a row may be of, given as a trace of this one span or event.
+    /// Returns the kinds that a row may be of, as bits. `row` is a trace with only this span or
+    /// event.
     fn of_row(&self, row: &TraceRecords) -> u64;
 }
 
 /// Result of probing a row group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbedGroup {
-    /// Name of the file, for messages.
+    /// Path of the file, for messages.
     pub file: String,
     /// Index of the row group in the file.
     pub group: usize,
-    /// Number of its rows.
+    /// Number of rows in the row group.
     pub rows: u64,
-    /// Kinds that it may contain, as bits.
+    /// Kinds that the row group may contain, as bits; 0 if it was skipped.
     pub may: u64,
 }
 
-/// Result of a search.
+/// Result of a search by a [`RowProbe`].
 #[derive(Debug, Default)]
 pub struct ProbeResult {
-    /// Traces that contain any kind, with their kinds as bits.
+    /// Traces with a row of any kind, with the kinds of their rows as bits.
     pub found: FxHashMap<u128, u64>,
-    /// Row groups that were probed or skipped, file by file.
+    /// Row groups of all files, in the order of files.
     pub groups: Vec<ProbedGroup>,
     /// Files that could not be read completely.
     pub damage: Vec<Damage>,
@@ -65,7 +67,7 @@ impl ProbeResult {
 }
 
 impl TraceFiles {
-    /// Searches the rows on `threads` threads.
+    /// Searches all files with `probe`, on `threads` threads.
     ///
     /// # Panics
     /// Panics if the probe does.
@@ -105,7 +107,8 @@ impl TraceFiles {
 }
 
 impl TraceFiles {
-    /// Returns the selected attributes that any row may have, from the statistics.
+    /// Returns the attributes that rows of the files may have, from the statistics. Selected
+    /// attributes that may be stored as JSON are included.
     #[must_use]
     pub fn present(&self, keys: &AttributeKeys) -> Vec<String> {
         let files = self.span_files().iter().chain(self.event_files());
@@ -116,7 +119,7 @@ impl TraceFiles {
     }
 }
 
-/// A table whose rows can be converted to records.
+/// Table whose rows can be converted to records.
 trait Probable: DeclaredTable {
     fn record(rows: &RowLayout<Self>, row: usize, to: &mut TraceRecords, context: &mut ReadContext)
     where
@@ -142,7 +145,7 @@ impl Probable for Events {
         context: &mut ReadContext,
     ) {
         let event = rows.event(row, None, context);
-        // Events inside of spans are not records by themselves.
+        // Ignores events inside spans, which are not rows of their own to the probe.
         if event.span_id == 0 {
             EventAttacher::default().attach(to, &mut vec![event], &mut LeftOut::default());
         }

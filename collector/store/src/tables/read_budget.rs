@@ -1,31 +1,32 @@
-//! Memory and file descriptors for files that are read concurrently.
+//! Budget of memory and file descriptors for files that are read together.
 
-/// Maximum size of an object that is fetched at once, in bytes.
+/// Maximum size of an object that is read into memory as a whole, in bytes.
 const WHOLE_BYTES_MAX: u64 = 256 << 10;
-/// Maximum bytes of whole objects in all concurrently open files together.
+/// Maximum size of the whole objects of all files that are read together, in bytes.
 const WHOLE_BYTES_TOGETHER: u64 = 128 << 20;
-/// Maximum files kept open. Linux allows a process 1,024 by default.
+/// Maximum number of files that are kept open. By default, Linux allows a process 1,024.
 const OPEN_FILES_MAX: usize = 512;
-/// Rows of 64 bytes that all readers together decode ahead, and the bounds of one file's budget.
-/// Smaller batches cost more per row, and batches of more than a page save nothing.
+/// Number of rows (of 64 bytes) that the readers of all files together may decode ahead. The budget
+/// of one file has bounds: smaller batches cost more per row, and batches of more than a page save
+/// nothing.
 const AHEAD_ROWS: usize = 1 << 20;
 const BUDGET_ROWS_MIN: usize = 64;
 const BUDGET_ROWS_MAX: usize = 2_048;
 
-/// Read budget of one of several concurrently open files, which share memory and descriptors.
+/// Budget of one of several files that are read together.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadBudget {
-    /// Rows decoded at a time.
+    /// Number of rows that are decoded at a time.
     pub batch_rows: usize,
     /// Maximum size of an object that is kept whole in memory, in bytes.
     pub whole_bytes_max: u64,
-    /// True if the file is kept open; otherwise it is opened for each read, as open files per
-    /// process are limited.
+    /// True if the file is kept open. Otherwise it is opened for each read, because the system
+    /// limits the open files of a process.
     pub keeps_open: bool,
 }
 
 impl ReadBudget {
-    /// Returns the budget of each of `files` files.
+    /// Returns the budget of each of `files` files that are read together.
     #[must_use]
     pub fn of(files: usize) -> Self {
         let files = files.max(1);

@@ -1,4 +1,5 @@
-//! Reads one Parquet object batch by batch. Damage ends the reading of this object only.
+//! Reads one Parquet object batch by batch. Damage of the object ends the reading of this object
+//! only.
 
 use std::ops::RangeInclusive;
 use std::panic::AssertUnwindSafe;
@@ -50,13 +51,13 @@ impl std::fmt::Display for Damage {
     }
 }
 
-/// An object whose footer was read, and found to be a table of ours with the required columns.
+/// Opened object, whose footer shows that it is a file of the table with the required columns.
 #[derive(Clone, Debug)]
 pub(super) struct TableFile {
     file: String,
     object: ParquetSource,
     metadata: ArrowReaderMetadata,
-    /// Traces to read, in order; none for all.
+    /// Ids of the traces to read, in order; `None` for all.
     wanted: Option<Arc<[u128]>>,
 }
 
@@ -87,7 +88,7 @@ impl TableFile {
         }
     }
 
-    /// Opens a temporary merged run; messages call it `file`.
+    /// Opens a temporary merged run. `file` is its name for messages.
     pub(super) fn of_run(
         file: String,
         run: ParquetSource,
@@ -109,18 +110,18 @@ impl TableFile {
         }
     }
 
-    /// Restricts the file to these traces, given in order.
+    /// Restricts the file to the traces with these ids, which must be in order.
     pub(super) fn only(&mut self, wanted: &Arc<[u128]>) {
         self.wanted = Some(wanted.clone());
     }
 
-    /// Returns its name, for messages.
+    /// Returns the path of the file, for messages.
     pub(super) fn name(&self) -> &str {
         &self.file
     }
 
-    /// Returns the selected attributes that occur in a column of their own, and all selected ones
-    /// if some are stored without a column.
+    /// Returns the attributes that occur in columns of their own. If the file also stores
+    /// attributes as JSON, returns all attributes selected by key as well.
     pub(super) fn present(&self, keys: &AttributeKeys) -> Vec<String> {
         let counted = values(self.metadata()).filter(|(_, count)| *count > 0);
         let mut present = Vec::new();
@@ -134,35 +135,36 @@ impl TableFile {
         present
     }
 
-    /// Returns the source of its bytes.
+    /// Returns the source of the file's bytes.
     pub(super) fn source(&self) -> &ParquetSource {
         &self.object
     }
 
-    /// Returns its footer.
+    /// Returns the metadata in the file's footer.
     pub(super) fn metadata(&self) -> &ParquetMetaData {
         self.metadata.metadata()
     }
 
-    /// Returns the uncompressed size of its largest row group, in bytes.
+    /// Returns the uncompressed size of the file's largest row group, in bytes.
     pub(super) fn largest_group_bytes(&self) -> u64 {
         let groups = self.metadata().row_groups().iter();
         let largest = groups.map(|group| group.total_byte_size()).max();
         u64::try_from(largest.unwrap_or(0)).unwrap_or(0)
     }
 
-    /// Returns the schema by which its columns are read.
+    /// Returns the schema with which the file's columns are read.
     pub(super) fn schema(&self) -> &Schema {
         self.metadata.schema()
     }
 
-    /// Returns its columns of attributes.
+    /// Returns the file's attribute columns.
     pub(super) fn attribute_columns(&self) -> impl Iterator<Item = AttributeColumn> {
         let fields = self.metadata.schema().fields().iter();
         fields.filter_map(|field| AttributeColumn::of_name(field.name()))
     }
 
-    /// Reports whether a row may begin at one of these instants.
+    /// Reports whether any row may begin in `wanted_ns`. Returns true if the statistics are
+    /// missing.
     pub(super) fn may_hold(&self, table: StoreTable, wanted_ns: &RangeInclusive<i64>) -> bool {
         let found = || {
             Ok(table
@@ -175,19 +177,20 @@ impl TableFile {
         })
     }
 
-    /// Returns the trace ids of its row groups.
+    /// Returns the bounds of the trace ids of the file's row groups.
     pub(super) fn row_groups(&self) -> Vec<RowGroupIds> {
         guarded(|| Ok(row_groups(self.metadata.metadata()))).unwrap_or_default()
     }
 
-    /// Prepares the reading of columns of the table and of attributes.
+    /// Prepares a reader of some columns of the table and of the selected attribute columns.
     fn builder(
         &self,
         columns: &[&str],
         keys: &AttributeKeys,
         batch_rows: usize,
     ) -> ParquetRecordBatchReaderBuilder<ParquetSource> {
-        // Selects by index: attribute names may contain dots, which separate parts of paths.
+        // Selects columns by index, because names of attributes may contain dots, which separate
+        // the parts of column paths.
         let fields = self.metadata.schema().fields().iter().enumerate();
         let wanted = fields.filter(|(_, field)| is_wanted(field.name(), columns, keys));
         let places = wanted.map(|(place, _)| place);
@@ -199,8 +202,8 @@ impl TableFile {
         builder.with_projection(mask).with_batch_size(batch_rows)
     }
 
-    /// Opens a reader of the columns. In a table with trace ids, it reads only row groups and pages
-    /// that may contain a selected one.
+    /// Opens a reader of some columns. It reads only row groups and pages that may contain trace
+    /// ids of `range` and of the wanted traces.
     fn read(
         &self,
         columns: &[&str],
@@ -218,7 +221,7 @@ impl TableFile {
     }
 }
 
-/// Reports whether a column is to be read.
+/// Reports whether a column should be read.
 pub(super) fn is_wanted(name: &str, columns: &[&str], keys: &AttributeKeys) -> bool {
     columns.contains(&name)
         || (!keys.is_empty() || keys.are_weighted())
@@ -235,7 +238,8 @@ pub struct TableReader {
 }
 
 impl TableReader {
-    /// Opens the object. One that cannot be opened has no rows, and a [`TableReader::damage`].
+    /// Opens an object. The reader of an object that cannot be opened has no rows, and reports the
+    /// reason as [damage](TableReader::damage).
     #[must_use]
     pub fn open(
         store: &Store,
@@ -256,7 +260,7 @@ impl TableReader {
         }
     }
 
-    /// Returns the reader of an object without readable rows.
+    /// Returns a reader without rows, which reports this damage.
     pub(super) fn of_damage(damage: Damage) -> Self {
         Self {
             file: damage.file.clone(),
@@ -266,7 +270,8 @@ impl TableReader {
         }
     }
 
-    /// Reads the rows of `file` with trace ids in `range`, and possibly some rows around them.
+    /// Creates a reader of the rows of `file` with trace ids in `range`. It may also return rows
+    /// next to these.
     pub(super) fn of(
         file: &TableFile,
         columns: &[&str],
@@ -287,7 +292,7 @@ impl TableReader {
         reader
     }
 
-    /// Reads the rows of some row groups of `file`.
+    /// Creates a reader of the rows of some row groups of `file`.
     pub(super) fn of_groups(
         file: &TableFile,
         columns: &[&str],
@@ -313,7 +318,7 @@ impl TableReader {
         reader
     }
 
-    /// Returns the next rows; none at the end, or where the damage begins.
+    /// Returns the next rows; `None` at the end of the file, or where damage begins.
     pub fn next_batch(&mut self) -> Option<RecordBatch> {
         let batches = self.batches.as_mut()?;
         match guarded(|| {
@@ -333,7 +338,7 @@ impl TableReader {
         }
     }
 
-    /// Ends the reading with this reason.
+    /// Ends the reading, and records `reason` as damage.
     pub(super) fn fail(&mut self, reason: String) {
         self.batches = None;
         self.damage = Some(Damage {
@@ -348,7 +353,7 @@ impl TableReader {
         self.rows_read = self.rows_read.saturating_sub(rows as u64);
     }
 
-    /// Returns the damage found so far.
+    /// Returns the damage found so far; `None` if there is none.
     #[must_use]
     pub fn damage(&self) -> Option<&Damage> {
         self.damage.as_ref()
@@ -361,8 +366,9 @@ fn open(
     columns: &[&str],
 ) -> Result<(ParquetSource, ArrowReaderMetadata), String> {
     let text = |error: ParquetError| error.to_string();
-    // Ignores the Arrow schema that is embedded in the file: its decoder panics on damaged bytes,
-    // and we know our schema. The page index is of no use if the whole file is in memory.
+    // Ignores the Arrow schema that is embedded in the file, because its decoder panics on damaged
+    // bytes, and the schema is known. Skips the page index if the whole file is in memory, because
+    // it then saves nothing.
     let pages = if object.is_whole() {
         PageIndexPolicy::Skip
     } else {
@@ -396,7 +402,7 @@ fn open(
     };
     let has = |name: &str| found.schema().index_of(name).is_ok();
     let ours = schema(table);
-    // A file of an older version may lack columns that came later. These are all nullable.
+    // A file of an older version may lack columns that were added later. All of these are nullable.
     let may_lack = |name: &str| {
         version < SCHEMA_VERSION
             && ours
@@ -417,8 +423,8 @@ fn open(
     Ok((object, metadata))
 }
 
-/// Runs a part of the Parquet decoder and converts its panics to errors. The decoder is meant to
-/// return an error on damage; a panic is also an error of this one file.
+/// Runs a part of the Parquet decoder, and converts a panic to an error. The decoder should return
+/// an error for damaged bytes, but may panic instead. Either concerns only this file.
 pub(super) fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     std::panic::catch_unwind(AssertUnwindSafe(decode))
         .unwrap_or_else(|_| Err("its decoder panicked".to_owned()))

@@ -1,4 +1,4 @@
-//! Converts rows to the records of the analysis, for all readers.
+//! Converts rows to the records that the analysis uses.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::trace_rows::SpanRead;
 use crate::record::{EventRow, SpanRow};
 
 impl SpanCells {
-    /// Returns the span without its events; `texts` contains its texts.
+    /// Returns the span without its events. `texts` contains the texts that the cells refer to.
     fn record(&self, texts: &[Arc<str>]) -> SpanRecord {
         let text = |index: TextIndex| index.of(texts).unwrap_or_default();
         SpanRecord {
@@ -34,7 +34,7 @@ impl SpanCells {
 }
 
 impl EventCells {
-    /// Returns the event; `texts` contains its texts.
+    /// Returns the event. `texts` contains the texts that the cells refer to.
     fn record(
         &self,
         texts: &[Arc<str>],
@@ -55,20 +55,23 @@ impl EventCells {
     }
 }
 
-/// Converts a row that is in no file yet to a span; `texts` are those of its strings, in order.
+/// Converts a row that is not stored yet to a span. `texts` are the interned strings of its rows,
+/// in the order of their ids.
 #[must_use]
 pub fn span_record(row: &SpanRow, texts: &[Arc<str>]) -> SpanRecord {
     Spans::cells_of(row).record(texts)
 }
 
-/// Converts such a row to an event, with its attributes.
+/// Converts a row that is not stored yet to an event with the given attributes. `texts` are as for
+/// [`span_record`].
 #[must_use]
 pub fn event_read(row: &EventRow, texts: &[Arc<str>], attributes: AttributeValues) -> EventRead {
     let trace_name = row.trace_name.and_then(|id| TextIndex::from(id).of(texts));
     Events::cells_of(row).record(texts, trace_name, attributes)
 }
 
-/// Adds a span to its trace, with its attributes and its sampling weight.
+/// Adds a span to its trace, with its attributes. If `keys` include weights, also adds its sampling
+/// threshold.
 pub fn add_span(
     trace: &mut TraceRecords,
     span: SpanRecord,
@@ -90,7 +93,7 @@ pub fn add_span(
 }
 
 impl RowLayout<Spans> {
-    /// Returns the span of a row.
+    /// Returns the span of a row with its selected attributes.
     pub(super) fn span(&self, row: usize, context: &mut ReadContext) -> SpanRead {
         SpanRead {
             record: self.cells[row].record(&self.texts),
@@ -121,7 +124,7 @@ impl RowLayout<Events> {
     }
 }
 
-/// Decoder of rows that an engine holds as columns of
+/// Decoder of rows of another engine, which has the columns of
 /// [`StoreTable::record_columns`](super::StoreTable::record_columns).
 #[derive(Debug, Default)]
 pub struct RecordDecoder {
@@ -131,7 +134,7 @@ pub struct RecordDecoder {
 }
 
 impl RecordDecoder {
-    /// Creates a decoder that reads these attributes.
+    /// Creates a decoder that reads the selected attributes.
     #[must_use]
     pub fn new(keys: AttributeKeys) -> Self {
         Self {
@@ -146,7 +149,7 @@ impl RecordDecoder {
     /// Adds rows of spans to their trace.
     ///
     /// # Errors
-    /// Returns the column that is missing or has another type.
+    /// Returns a description of a column that is missing or has another type.
     pub fn add_spans(
         &mut self,
         rows: &RecordBatch,
@@ -158,10 +161,10 @@ impl RecordDecoder {
         Ok(())
     }
 
-    /// Adds rows of events to those of their trace.
+    /// Appends rows of events to `read`.
     ///
     /// # Errors
-    /// Returns the column that is missing or has another type.
+    /// Returns a description of a column that is missing or has another type.
     pub fn add_events(
         &mut self,
         rows: &RecordBatch,

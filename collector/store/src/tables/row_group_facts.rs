@@ -1,9 +1,9 @@
-//! Facts about the values in a row group, from statistics and dictionaries, without reading its
+//! Facts about the values in a row group, from its statistics and dictionaries, without reading its
 //! rows.
 //!
-//! A column with few distinct texts has a dictionary that contains each of them once. It is exact,
-//! unlike a bloom filter, and written anyway. If a dictionary grew too large and pages contain
-//! values themselves, only the statistics are known.
+//! A column with few distinct texts has a dictionary that contains each text once. It is exact,
+//! unlike a Bloom filter, and the writer creates it anyway. If a dictionary would become too large,
+//! pages contain values directly, and only the statistics are known.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,27 +22,29 @@ use super::partition::StoreTable;
 use super::reader::guarded;
 use super::shredding::AttributeColumn;
 
-/// Known facts about the values of a column or an attribute.
+/// Known facts about the values of a column or an attribute in a row group.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct ColumnFacts {
     /// True if nothing is known.
     pub is_unknown: bool,
     /// True if some rows may have no value.
     pub may_be_absent: bool,
-    /// Distinct texts, all of them; numbers as they are written.
+    /// Distinct values that are not numbers in `between`, as texts. The list is complete unless
+    /// `is_unknown` is true.
     pub texts: Vec<String>,
-    /// Range of further numbers.
+    /// Lowest and highest value of further numbers; `None` if there are none.
     pub between: Option<(f64, f64)>,
 }
 
-/// A row group of a file.
+/// Row group of a file, with access to facts about its values.
 #[derive(Debug)]
 pub struct RowGroupFacts<'a> {
     pub(super) table: StoreTable,
     pub(super) source: &'a ParquetSource,
     pub(super) metadata: &'a ParquetMetaData,
     pub(super) group: &'a RowGroupMetaData,
-    /// Dictionaries that were read, by index of the column.
+    /// Dictionaries that were read, by index of the column; `None` for a column without a complete
+    /// dictionary.
     pub(super) read: RefCell<HashMap<usize, Option<Vec<String>>>>,
 }
 
@@ -55,7 +57,8 @@ impl RowGroupFacts<'_> {
 
     fn column(&self, name: &str) -> Option<(usize, &ColumnChunkMetaData)> {
         let columns = self.metadata.file_metadata().schema_descr().columns();
-        // Attribute names may contain dots; the path of a column that is no list is its name.
+        // Compares whole names, because attribute names may contain dots. A column that is no list
+        // has a path of one part.
         let at = columns
             .iter()
             .position(|column| column.path().parts().len() == 1 && column.name() == name)?;
@@ -74,7 +77,8 @@ impl RowGroupFacts<'_> {
         self.facts(at, column)
     }
 
-    /// Returns lower and upper bounds of the durations of spans, in ns.
+    /// Returns a lower and an upper bound of the durations of spans, in ns; `None` without
+    /// statistics.
     #[must_use]
     pub fn durations_ns(&self) -> Option<(i64, i64)> {
         let times = |name: &str| {
@@ -89,7 +93,7 @@ impl RowGroupFacts<'_> {
         Some((least, ends.1.saturating_sub(starts.0).max(0)))
     }
 
-    /// Returns facts about an attribute.
+    /// Returns facts about the values of an attribute, in all of its columns.
     #[must_use]
     pub fn attribute(&self, key: &str) -> ColumnFacts {
         let mut facts = ColumnFacts {
@@ -157,7 +161,8 @@ impl RowGroupFacts<'_> {
         facts
     }
 
-    /// Returns all values of a column, if all its pages refer to its dictionary.
+    /// Returns all distinct values of a column; `None` unless all its pages refer to its
+    /// dictionary.
     fn dictionary(&self, column: &ColumnChunkMetaData) -> Option<Vec<String>> {
         column.dictionary_page_offset()?;
         let mask = column.page_encoding_stats_mask()?;
@@ -178,7 +183,8 @@ impl RowGroupFacts<'_> {
     }
 }
 
-/// Decodes values from Parquet's plain encoding to text.
+/// Decodes values from Parquet's plain encoding to texts; `None` for other types, or if the bytes
+/// are damaged.
 fn plain_values(of: Type, bytes: &Bytes, count: usize) -> Option<Vec<String>> {
     let mut values = Vec::new();
     let mut rest = &bytes[..];

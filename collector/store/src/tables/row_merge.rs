@@ -1,4 +1,4 @@
-//! The k-way merge of sorted batches, whatever columns they have.
+//! K-way merge of files with sorted batches.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,23 +10,23 @@ use rustc_hash::FxHashSet;
 use super::batch_column::column;
 use super::partition::StoreTable;
 
-/// Rows returned at a time.
+/// Approximate number of rows that are returned at a time.
 const CHUNK_ROWS: usize = 8_192;
 
-/// Traces and spans of OTLP retries. They were stored twice, as OTLP has no sequence numbers that
-/// identify retries.
+/// Trace and span ids of spans that were stored more than once, because OTLP has no sequence
+/// numbers that identify retries.
 pub type RetriedSpans = FxHashSet<(u128, u64)>;
 
-/// Key that rows are sorted by, as numbers in the same order.
+/// Key by which rows are sorted, as numbers that compare like the columns.
 pub(super) type SortKey = [u128; 3];
 
-/// Source of batches in the order of keys.
+/// Source of record batches in the order of keys.
 pub(super) trait KeyedBatches {
-    /// Returns the next rows, at least one, with their keys; none at the end.
+    /// Returns the next rows, at least one, with their keys; `None` at the end.
     fn next(&mut self) -> Result<Option<(RecordBatch, Vec<SortKey>)>, String>;
 }
 
-/// A file being merged, with its current batch.
+/// File that is being merged, with its current batch.
 struct Input<B> {
     batches: B,
     /// Index of the current batch in `held`.
@@ -36,27 +36,27 @@ struct Input<B> {
     at: usize,
 }
 
-/// Merge of all rows of several files, in the order of keys; of equal keys, those of the earlier
-/// file come first.
+/// Merge of the rows of several files in the order of keys. Of rows with equal keys, those of the
+/// earlier file come first.
 pub(super) struct RowMerge<'a, B> {
     table: StoreTable,
     inputs: Vec<Input<B>>,
-    /// Batches that rows are picked from.
+    /// Batches from which rows are picked.
     held: Vec<RecordBatch>,
-    /// Next key of each input.
+    /// Next key of each input, with the index of the input.
     heap: BinaryHeap<Reverse<(SortKey, usize)>>,
-    /// Batch and row of each row to write next.
+    /// Rows that the next chunk has so far, as index of the batch in `held` and index of the row.
     picks: Vec<(usize, usize)>,
-    /// Key of the last picks, and the index of the first of them.
+    /// Key of the latest picks, and the index of the first pick with this key.
     group: Option<(SortKey, usize)>,
-    /// Known retries; none if retries are kept.
+    /// Spans known to be retried; `None` if no rows are dropped.
     retried: Option<&'a mut RetriedSpans>,
     retries: u64,
 }
 
 impl<'a, B: KeyedBatches> RowMerge<'a, B> {
-    /// Creates a merge of a table's files, which [`RowMerge::add`] adds. With `retried`, it drops
-    /// rows that equal others in all columns, by the rules of [`merge_files`](super::merge_files).
+    /// Creates a merge without files; [`RowMerge::add`] adds them. With `retried`, it drops rows
+    /// that equal other rows in all columns, by the rules of [`merge_files`](super::merge_files).
     pub(super) fn of(table: StoreTable, retried: Option<&'a mut RetriedSpans>) -> Self {
         Self {
             table,
@@ -86,12 +86,12 @@ impl<'a, B: KeyedBatches> RowMerge<'a, B> {
         self.retries
     }
 
-    /// Returns the files, to check them for errors.
+    /// Returns the sources of batches, so that the caller can check them for errors.
     pub(super) fn inputs(&self) -> impl Iterator<Item = &B> {
         self.inputs.iter().map(|input| &input.batches)
     }
 
-    /// Reads the next batch of an input, and pushes it to the heap.
+    /// Reads the next batch of an input, and pushes its first key to the heap.
     fn refill(&mut self, input: usize) -> Result<(), String> {
         let of = &mut self.inputs[input];
         if let Some((batch, keys)) = of.batches.next()? {
@@ -104,13 +104,14 @@ impl<'a, B: KeyedBatches> RowMerge<'a, B> {
         Ok(())
     }
 
-    /// Returns the next rows; none at the end. An error names its input.
+    /// Returns the next rows; `None` at the end. An error contains the index of the input that
+    /// failed.
     pub(super) fn next_chunk(&mut self) -> Result<Option<RecordBatch>, (usize, String)> {
         self.let_go();
         let held_max = 3 * self.inputs.len() + 8;
         while let Some(Reverse((key, input))) = self.heap.pop() {
             let is_same = self.group.is_some_and(|(known, _)| known == key);
-            // Rows of one key are compared with each other, so they stay in one chunk.
+            // Keeps rows with equal keys in one chunk, because they are compared with each other.
             if !is_same && (self.picks.len() >= CHUNK_ROWS || self.held.len() >= held_max) {
                 self.heap.push(Reverse((key, input)));
                 return self.chunk().map(Some).map_err(|reason| (input, reason));
@@ -132,7 +133,7 @@ impl<'a, B: KeyedBatches> RowMerge<'a, B> {
         self.chunk().map(Some).map_err(|reason| (0, reason))
     }
 
-    /// Picks an input's next row, unless it repeats one that was picked.
+    /// Picks an input's next row, unless it is a retry that equals a row already picked.
     fn pick(&mut self, key: SortKey, input: usize) -> Result<(), String> {
         let (batch, row) = (self.inputs[input].held, self.inputs[input].at);
         let group = self.group.map_or(self.picks.len(), |(_, begin)| begin);
@@ -175,7 +176,7 @@ impl<'a, B: KeyedBatches> RowMerge<'a, B> {
         chunk
     }
 
-    /// Drops batches whose rows have all been written.
+    /// Drops batches whose rows have all been returned.
     fn let_go(&mut self) {
         let mut held = Vec::with_capacity(self.inputs.len());
         for input in &mut self.inputs {

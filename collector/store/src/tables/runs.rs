@@ -1,4 +1,4 @@
-//! Files of a table as sorted runs of plain rows, for small tables.
+//! Files of a small table as sorted runs of rows.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::schema::{BatchCells, Batches, LossCells};
 use super::texts::{StringInterner, TextIndex, TextIndexer, TextReader};
 use crate::record::{KernelClockRow, LoadRow, WindowRow};
 
-/// One row of batches.
+/// Row of the table of batches as it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchRead {
     /// Incarnation of the process.
@@ -23,23 +23,22 @@ pub struct BatchRead {
     pub from_ns: i64,
     /// End of the covered time, in ns since the Unix epoch.
     pub to_ns: i64,
-    /// Number of its spans.
+    /// Number of spans in the batch.
     pub spans: u32,
-    /// Number of its events.
+    /// Number of events in the batch.
     pub events: u32,
-    /// Recorded windows.
+    /// Windows that closed since the previous batch.
     pub windows: Vec<WindowRow>,
-    /// Total losses since the process started, as cause and records.
+    /// Losses, each with its cause and the number of records lost since the process started.
     pub losses: Vec<(String, u64)>,
-    /// Kernel's assessment of the host's clock; only some batches have it, and no files from before
-    /// the column existed.
+    /// State of the host's clock as its kernel reports it; `None` if the batch does not report it,
+    /// or in older files.
     pub kernel_clock: Option<KernelClockRow>,
-    /// Resources that the process used since the previous batch; empty in files from before the
-    /// column existed.
+    /// Resources that the process used since the previous batch; empty in older files.
     pub loads: Vec<LoadRow>,
 }
 
-/// One file as a sorted run, which decodes each batch of rows once the previous one is consumed.
+/// File as a sorted run. It decodes a batch of rows when the previous one is consumed.
 #[derive(Debug)]
 pub struct FileRun<Row> {
     reader: TableReader,
@@ -98,7 +97,7 @@ impl SortedRun for FileRun<BatchRead> {
     }
 }
 
-/// Converts cells to a struct for other crates, which contains the texts.
+/// Converts cells to the struct for other crates, which contains the texts themselves.
 fn batch_read(cells: BatchCells, texts: &[Arc<str>]) -> BatchRead {
     let text = |index: TextIndex| index.of(texts).unwrap_or_default();
     let loss = |loss: &LossCells| (text(loss.cause).to_string(), loss.records);

@@ -4,11 +4,12 @@
 //! metadata. Times are Int64, ns since the Unix epoch. Dictionary columns are plain strings to
 //! other Parquet readers.
 //!
-//! Frequent attributes have columns of their own, which differ from file to file: see `shredding`.
+//! Frequent attributes have columns of their own, which differ from file to file (see `shredding`).
 //!
-//! The lines below declare the other columns, in their order: the name, the kind, the expression
-//! that writes it from a row, the cell that it is read into, and its meaning for users in
-//! `docs/running.md`. `kernel_schema.rs` declares those of **kernel**.
+//! The lines below declare the other columns in their order. A line has the column's name, its
+//! kind, the expression for its value in a row, and the cell that it is read into. The text at the
+//! end is its meaning for users in `docs/store.md`. `kernel_schema.rs` declares the columns of
+//! **kernel**.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use super::partition::StoreTable;
 use crate::record::{BatchRow, EventRow, LoadRow, SpanRow, StringId, WindowRow};
 
 impl StoreTable {
-    /// Returns its columns, in the order of its files.
+    /// Returns the columns of the table, in the order of its files.
     #[must_use]
     pub fn columns(self) -> Vec<ColumnInfo> {
         match self {
@@ -34,7 +35,7 @@ impl StoreTable {
         }
     }
 
-    /// Returns the columns that records are built from, besides the trace's id and name.
+    /// Returns the columns from which readers build records, except the trace's id and name.
     #[must_use]
     pub fn record_columns(self) -> Vec<ColumnInfo> {
         let is_read = |info: &ColumnInfo| info.is_cell || info.name == ATTRIBUTES;
@@ -42,7 +43,7 @@ impl StoreTable {
     }
 }
 
-/// Stands in for attributes, which are written from all rows of a file: see `write.rs`.
+/// Placeholder for the value of the attributes, which `write.rs` computes from all rows of a file.
 fn no_json<Row>(_: &Row) -> Option<&str> {
     None
 }
@@ -59,7 +60,7 @@ pub(super) fn schema(table: StoreTable) -> SchemaRef {
 
 table! {
     /// Finished spans, sorted by (`trace_id`, `start_ns`). The cells of one row fill a cache line
-    /// of 64 bytes: one more column with a cell costs every reading a second line.
+    /// of 64 bytes, so one more column with a cell would cost every reader a second line.
     pub(super) Spans(row: SpanRow) => struct SpanCells {
         trace_id: Id = row.trace_id, "big-endian; zeros: outside any request";
         trace_name: Nullable<PlainText> = row.trace_name,
@@ -80,7 +81,7 @@ table! {
 }
 
 table! {
-    /// Events, in spans and in event logs, sorted by (`trace_id`, `time_ns`, `seq`).
+    /// Events of spans and of event logs, sorted by (`trace_id`, `time_ns`, `seq`).
     pub(super) Events(row: EventRow) => struct EventCells {
         trace_id: Id = row.trace_id, "as in spans";
         trace_name: Nullable<PlainText> = row.trace_name, "as in spans";

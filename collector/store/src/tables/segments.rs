@@ -1,15 +1,15 @@
-//! Log segments of a file, parsed from its name, and the coverage of files by others.
+//! Log segments of a file, parsed from its name, and the files that another file covers.
 //!
 //! `seg-N` contains the rows of segment N of the log for its table and hour. A compacted file is
-//! `seg-A-B`. It *covers* the files of the same directory whose segments all lie in A to B, as it
-//! contains their rows. Readers ignore covered files. So a compacted file replaces its inputs at
-//! the moment it appears, and a crash before they are removed duplicates nothing.
+//! `seg-A-B`. It *covers* the files of the same directory whose segments all lie in A to B, because
+//! it contains their rows. Readers ignore covered files. A compacted file therefore replaces its
+//! inputs at the moment it appears, and a crash before they are removed duplicates nothing.
 
 use std::collections::BTreeMap;
 
 use object_store::path::Path;
 
-/// Segments from `first` to `last`, both inclusive.
+/// Range of log segments, from `first` to `last`, both inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Segments {
     /// Number of the first segment.
@@ -28,7 +28,7 @@ impl Segments {
         }
     }
 
-    /// Returns the name of the files with their rows, without its extension.
+    /// Returns the name of files with the rows of these segments, without the extension.
     #[must_use]
     pub fn name(self) -> String {
         if self.is_compacted() {
@@ -38,7 +38,8 @@ impl Segments {
         }
     }
 
-    /// Parses the segments of a file from its name; returns none for other files, such as imports.
+    /// Parses the segments of a file from its name. Returns `None` for other files, such as
+    /// imports.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         let name = path.filename()?.strip_prefix("seg-")?;
@@ -56,20 +57,20 @@ impl Segments {
         }
     }
 
-    /// Reports whether the file was merged from others.
+    /// Reports whether a file of these segments was merged from others.
     #[must_use]
     pub fn is_compacted(self) -> bool {
         self.first < self.last
     }
 
-    /// Reports whether a file of these segments covers one of `other`, in the same directory.
+    /// Reports whether a file of these segments covers a file of `other` in the same directory.
     #[must_use]
     pub fn covers(self, other: Self) -> bool {
         self != other && self.is_compacted() && self.first <= other.first && other.last <= self.last
     }
 }
 
-/// Returns the files that another one of them covers, with that one.
+/// Returns the covered files among `files`, each with the file that covers it.
 #[must_use]
 pub(super) fn covered<'a>(files: impl Iterator<Item = &'a Path>) -> BTreeMap<&'a Path, &'a Path> {
     let mut directories: BTreeMap<&str, Vec<(Segments, &Path)>> = BTreeMap::new();
@@ -87,7 +88,7 @@ pub(super) fn covered<'a>(files: impl Iterator<Item = &'a Path>) -> BTreeMap<&'a
     }
     let mut covered = BTreeMap::new();
     for mut files in directories.into_values() {
-        // A covering file comes before those it covers.
+        // Sorts a covering file before the files that it covers.
         files.sort_by_key(|(segments, _)| (segments.first, std::cmp::Reverse(segments.last)));
         let mut widest: Option<(Segments, &Path)> = None;
         for (segments, path) in files {

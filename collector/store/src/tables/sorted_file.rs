@@ -1,5 +1,5 @@
-//! Reads a file as sorted batches of all its columns, for code that copies rows without
-//! interpreting them.
+//! Reads a file as sorted batches of all its columns, for compaction and checks, which do not
+//! interpret rows.
 
 use std::sync::Arc;
 
@@ -26,13 +26,13 @@ use super::schema::schema;
 use super::shredding::{fold, folded};
 use super::values::values;
 
-/// Prefix of columns whose texts repeat.
+/// Prefix of attribute columns with texts, which are read as dictionaries.
 const TEXT_COLUMNS: &str = "text:";
 
-/// Part of the error for a file from a later version of this program.
+/// Part of the error for a file that a later version of this program wrote.
 pub(super) const NEWER: &str = "is newer than this program";
 
-/// A file whose footer was read.
+/// Opened file of a table, whose footer was read.
 #[derive(Clone, Debug)]
 pub(super) struct SortedFile {
     table: StoreTable,
@@ -102,8 +102,9 @@ impl SortedFile {
         self.metadata.metadata()
     }
 
-    /// Returns its batches with the columns of `schema`, which include all of its own, except for
-    /// folded attribute columns.
+    /// Returns the batches of the file with the columns of `schema`. These must include all columns
+    /// of the file, except attribute columns that are folded into JSON. `rows` is the number of
+    /// rows per batch.
     pub(super) fn batches(&self, schema: &SchemaRef, rows: usize) -> Result<SortedBatches, String> {
         let build = || {
             ParquetRecordBatchReaderBuilder::new_with_metadata(
@@ -123,7 +124,7 @@ impl SortedFile {
     }
 }
 
-/// Returns the type of a column that the table does not declare.
+/// Returns the Arrow type with which a column that the table does not declare is read.
 fn type_of_more(field: &Field) -> DataType {
     if field.name().starts_with(TEXT_COLUMNS) {
         DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
@@ -132,9 +133,9 @@ fn type_of_more(field: &Field) -> DataType {
     }
 }
 
-/// Returns all columns of some files: those of the table in their order, then the others in the
-/// order of their names. If there are too many columns of attributes, the rarest are dropped, and
-/// their values become JSON again.
+/// Returns a schema with all columns of some files: the columns of the table in their order, then
+/// the attribute columns in the order of their names. If there are too many attribute columns,
+/// drops the rarest ones, whose values then become JSON.
 pub(super) fn union(table: StoreTable, files: &[SortedFile]) -> Result<SchemaRef, String> {
     let declared = schema(table);
     let mut more = std::collections::BTreeMap::new();
@@ -167,7 +168,7 @@ pub(super) fn union(table: StoreTable, files: &[SortedFile]) -> Result<SchemaRef
     Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
 }
 
-/// Batches of a file that are not read yet.
+/// Iterator over the batches of a file. Fails if rows are not sorted.
 #[derive(Debug)]
 pub(super) struct SortedBatches {
     table: StoreTable,
@@ -198,7 +199,8 @@ impl KeyedBatches for SortedBatches {
     }
 }
 
-/// Converts a batch to these columns: missing ones become null, and dropped attributes become JSON.
+/// Converts a batch to the columns of `schema`. Missing columns become null, and dropped attribute
+/// columns become JSON.
 pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, String> {
     let folded = fold(batch, schema)?;
     let column = |field: &Arc<Field>| -> ArrayRef {
@@ -214,9 +216,9 @@ pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordB
     RecordBatch::try_new(schema.clone(), columns).map_err(|error| error.to_string())
 }
 
-/// Returns the keys of a batch's rows.
+/// Returns the sort keys of a batch's rows.
 pub(super) fn keys(table: StoreTable, batch: &RecordBatch) -> Result<Vec<SortKey>, String> {
-    // Maps signed numbers to unsigned ones in the same order.
+    // Maps signed times to unsigned numbers that compare alike.
     let time = |ns: i64| u128::from((ns as u64) ^ (1 << 63)) << 64;
     let rows = 0..batch.num_rows();
     Ok(match table {

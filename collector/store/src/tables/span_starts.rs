@@ -15,9 +15,10 @@ use super::reader::{Damage, TableReader};
 
 const COLUMNS: [&str; 5] = ["parent_id", "service", "name", "start_ns", "flags"];
 
-/// Passes the start of each span to `visit`, with its number. `number` assigns it by service, name,
-/// and whether the span has no parent. Spans without a number are skipped, and so are client calls
-/// inside of traces. A damaged file is read up to its damage.
+/// Passes the number and the start (ns since the Unix epoch) of each span to `visit`. `number`
+/// returns the number for a service, a name, and a flag that is true for spans without a parent.
+/// Skips spans without a number, and client spans with a parent. Reads a damaged file up to its
+/// damage.
 ///
 /// # Errors
 /// Returns an error if the file could not be read completely.
@@ -48,7 +49,7 @@ fn visit_batch(
     let flags: UInt32Array = column(batch, "flags")?;
     let services: DictionaryArray<Int32Type> = column(batch, "service")?;
     let names: DictionaryArray<Int32Type> = column(batch, "name")?;
-    // Each pair of texts is looked up once per batch.
+    // Looks each combination up once per batch.
     let mut numbers: FxHashMap<(i32, i32, bool), Option<u32>> = FxHashMap::default();
     for row in 0..batch.num_rows() {
         let is_root = parents.value(row) == 0;

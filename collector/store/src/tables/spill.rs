@@ -1,10 +1,11 @@
-//! Opens a table's files for concurrent reading, up to a limit. If there are more, the smallest are
-//! first merged in groups to sorted runs on disk (an external merge sort), with the selected
-//! columns only.
+//! Opens the files of a table to read them together. If there are more files than the limit, the
+//! smallest are first merged in groups to sorted runs on disk (an external merge sort). Runs have
+//! only the selected columns.
 //!
-//! An open file costs memory whatever its size: its footer, a page of each column, and zstd's
-//! decoder for each column, which takes most of it, 95 KB. A flush of ten seconds is smaller than
-//! that. Runs have no names: the system deletes them when the last reader is gone, however it ends.
+//! An open file of any size takes memory for its footer, and for a page and a zstd decoder of each
+//! column. A decoder alone takes 95 KB, which is more than the file of a flush after ten seconds.
+//! Runs are unnamed files, so the system deletes them when the last reader ends, even if it is
+//! killed.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -36,13 +37,13 @@ use super::sorted_file::{conform, keys};
 use super::values::values;
 use super::write::properties_with;
 
-/// Maximum files of a table that are read concurrently. A maintained store has one or a few per
-/// hour. With twelve columns and two readers, each file takes 2 MB: a search over a week's 177
-/// files takes 450 to 580 MB. With a limit of 64 it took 370 MB, and 9.2 s instead of 3.8 s.
+/// Maximum number of files of a table that are read together. A compacted store has one or a few
+/// per hour. With twelve columns and two readers, each file takes 2 MB, so a search over a week's
+/// 177 files takes 450 to 580 MB. With a limit of 64, it took 370 MB, and 9.2 s instead of 3.8 s.
 pub(super) const FILES_MAX: usize = 256;
-/// Maximum groups that are merged at the same time.
+/// Maximum number of groups that are merged at the same time.
 const WORKERS_MAX: usize = 4;
-/// Rows of all files of a group that are decoded ahead.
+/// Number of rows that are decoded ahead, over all files of a group.
 const ROWS_TOGETHER: usize = 131_072;
 const BATCH_ROWS_MIN: usize = 64;
 const BATCH_ROWS_MAX: usize = 2_048;
@@ -53,22 +54,22 @@ pub(super) struct SpillRequest<'a> {
     pub(super) table: StoreTable,
     pub(super) columns: &'a [&'a str],
     pub(super) keys: &'a AttributeKeys,
-    /// Time range; files without a row that begins in it are skipped.
+    /// Time range in ns since the Unix epoch. Files without a row that begins in it are skipped.
     pub(super) times_ns: RangeInclusive<i64>,
-    /// Traces to read; other rows may be left out.
+    /// Range of the traces to read. Rows of other traces may be left out.
     pub(super) range: IdRange,
-    /// Maximum files read concurrently, or merged at a time.
+    /// Maximum number of files that are read together, or merged in one group.
     pub(super) files_max: usize,
 }
 
-/// The opened files, and counts of the others.
+/// Opened files of a table, and counts of the other files.
 #[derive(Debug, Default)]
 pub(super) struct OpenedFiles {
     pub(super) files: Vec<TableFile>,
     pub(super) damage: Vec<Damage>,
     /// Number of the store's files that are read, some of them as parts of runs.
     pub(super) read: usize,
-    /// Number of files skipped, as no row begins in the time range.
+    /// Number of files that are skipped, because none of their rows begins in the time range.
     pub(super) skipped: usize,
 }
 
@@ -85,7 +86,7 @@ impl Input {
     }
 }
 
-/// Result of merging a group.
+/// Result of merging a group of files.
 #[derive(Default)]
 struct MergedGroup {
     run: Option<(TableFile, u64)>,
@@ -94,7 +95,7 @@ struct MergedGroup {
     skipped: usize,
 }
 
-/// Opens the files of a table.
+/// Opens the files of a table, and merges the smallest first if there are too many.
 ///
 /// # Errors
 /// Returns an error if there are too many files and runs cannot be written.
@@ -129,7 +130,8 @@ impl SpillRequest<'_> {
         self.times_ns != (i64::MIN..=i64::MAX) || !self.range.is_all()
     }
 
-    /// Checks a file's footer, and closes the file again.
+    /// Reports whether a file may have selected rows, by its footer. Counts the file if it has
+    /// none, and closes it.
     fn may_be_wanted(&self, input: &Input, opened: &mut OpenedFiles) -> bool {
         let Input::Object(object) = input else {
             return true;
@@ -149,7 +151,7 @@ impl SpillRequest<'_> {
                 opened.read += usize::from(!is_in_range);
                 is_in_range
             }
-            // Reading the file will report the error.
+            // Keeps a file with an error, which reading it will report.
             Err(_) => true,
         }
     }
@@ -186,8 +188,9 @@ impl SpillRequest<'_> {
         }
     }
 
-    /// Returns the damage in the pages of a file that will be read completely. A corrupted page may
-    /// still decode, with different values.
+    /// Returns the damage in the pages of a file that will be read in full, by its checksum.
+    /// Decoding does not find such damage reliably, because a corrupted page may decode to other
+    /// values.
     fn flaw(&self, object: &(Path, u64), file: &TableFile) -> Option<Damage> {
         if !self.range.is_all() {
             return None;
@@ -205,8 +208,8 @@ impl SpillRequest<'_> {
         })
     }
 
-    /// Merges enough of the smallest files to get within the limit. Each group takes the position
-    /// of its first file.
+    /// Merges so many of the smallest files that the number of files is within the limit. Each run
+    /// takes the position of the first file of its group.
     fn merge_smallest<T: DeclaredTable>(
         &self,
         inputs: Vec<Input>,
@@ -214,7 +217,7 @@ impl SpillRequest<'_> {
     ) -> Result<Vec<Input>, StoreError> {
         let group_files = self.files_max.max(2);
         let surplus = inputs.len().saturating_sub(self.files_max.max(1));
-        // Each group still counts as one file.
+        // Accounts for the run of each group, which counts as a file.
         let merged = (surplus + surplus.div_ceil(group_files - 1)).clamp(2, inputs.len());
         let mut smallest: Vec<usize> = (0..inputs.len()).collect();
         smallest.sort_by_key(|at| inputs[*at].bytes());
@@ -265,7 +268,7 @@ impl SpillRequest<'_> {
         Ok(kept.into_iter().flatten().collect())
     }
 
-    /// Merges some files to a run; returns none if they have no rows.
+    /// Merges some files to a run; the result has no run if the files have no selected rows.
     fn merge_group<'i, T: DeclaredTable>(
         &self,
         inputs: impl ExactSizeIterator<Item = &'i Input>,
@@ -349,8 +352,8 @@ impl SpillRequest<'_> {
         Ok(merged)
     }
 
-    /// Returns the columns of a run: the selected ones of the table, and the selected attribute
-    /// columns that any of the files has.
+    /// Returns the schema of a run: the selected columns of the table, and the selected attribute
+    /// columns of any of the files.
     fn union(&self, files: &[TableFile]) -> SchemaRef {
         let mut more = std::collections::BTreeMap::new();
         let mut counts = std::collections::BTreeMap::new();
@@ -380,8 +383,8 @@ impl SpillRequest<'_> {
         Arc::new(Schema::new(fields))
     }
 
-    /// Creates an unnamed file in the data directory's `cache/`, on the disk of the store; or in
-    /// the system's temporary directory if the former is not writable.
+    /// Creates an unnamed file in the data directory's `cache/`. Uses the system's temporary
+    /// directory if that is not writable. Returns the file with its directory.
     fn temporary(&self) -> Result<(PathBuf, File), StoreError> {
         let root = self.store.local_root().filter(|root| root.is_dir());
         if let Some(directory) = root.map(|root| root.join("cache"))
@@ -401,8 +404,8 @@ impl SpillRequest<'_> {
     }
 }
 
-/// A file being merged. Damage ends this file and no other. So each batch is decoded, to check that
-/// readers of the run will be able to.
+/// File that is being merged to a run. Decodes each batch to check that readers of the run will be
+/// able to decode it, so that damage ends the reading of this file only.
 struct CheckedRun<T: DeclaredTable> {
     table: StoreTable,
     reader: TableReader,

@@ -1,5 +1,5 @@
-//! An object under construction: written piece by piece, it appears all at once when it is complete
-//! and durable.
+//! Object under construction. It is written piece by piece, and becomes visible in one step when it
+//! is complete and durable.
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::disk::DiskFile;
 
 /// Extension of an incomplete file; readers ignore such files.
 const PART: &str = "part";
-/// Bytes per part of an upload, above the minimum of object stores.
+/// Size of a part of an upload in bytes, which is above the minimum of object stores.
 const UPLOAD_BYTES: usize = 8 << 20;
 
 /// Reports whether an object is incomplete, because its writer was interrupted.
@@ -21,7 +21,7 @@ pub fn is_part(path: &Path) -> bool {
     path.extension() == Some(PART)
 }
 
-/// An object that is not visible yet.
+/// Object that is not visible yet.
 pub(super) struct StagedObject {
     store: Store,
     path: Path,
@@ -63,7 +63,8 @@ fn part_of(path: &Path) -> Path {
 }
 
 impl StagedObject {
-    /// Begins an object. An existing one at that path stays until this one replaces it.
+    /// Begins an object at `path`. An existing object at this path stays until the new one is
+    /// published.
     pub(super) fn begin(store: &Store, path: &Path) -> Result<Self, StoreError> {
         let to = if let Some((root, disk)) = store.local_root().zip(store.local_disk()) {
             let part = root.join(part_of(path).as_ref());
@@ -95,8 +96,8 @@ impl StagedObject {
         let Self { store, path, to } = self;
         match to {
             Target::File { file, part } => {
-                // Syncs the contents first: a visible file covers others, which are then moved
-                // away.
+                // Syncs the contents first, because a visible file may cover others, which are then
+                // moved away.
                 let at = |source| StoreError::Sync {
                     path: part.clone(),
                     source,
@@ -121,7 +122,7 @@ impl StagedObject {
         }
     }
 
-    /// Discards the object.
+    /// Deletes the unfinished object. Only logs a failure.
     pub(super) fn discard(self) {
         let gone = match self.to {
             Target::File { .. } => self

@@ -1,4 +1,5 @@
-//! Texts of columns: written from interned ones, and read with one allocation for all equal ones.
+//! Text columns. They are written from interned strings, and read with one allocation for equal
+//! texts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use arrow_schema::ArrowError;
 
 use crate::record::{StringId, Strings};
 
-/// Texts of rows as columns, which share the dictionary's values.
+/// Interned texts of rows, from which text columns are built. Dictionary columns share them as
+/// their values.
 #[derive(Debug)]
 pub(super) struct TextColumns(Arc<StringArray>);
 
@@ -31,7 +33,7 @@ impl TextColumns {
         )?))
     }
 
-    /// Returns a column of the texts themselves.
+    /// Returns a column that contains the texts themselves, without a dictionary.
     pub(super) fn plain(&self, ids: impl Iterator<Item = Option<StringId>>) -> ArrayRef {
         let text = |id: StringId| {
             let at = id as usize;
@@ -45,11 +47,11 @@ impl TextColumns {
     }
 }
 
-/// Maximum names in the interner; beyond it, all are dropped at once. This is a bound, not a cache
-/// policy.
+/// Maximum number of texts in the interner. When it is reached, the interner drops all of them,
+/// which only bounds its memory.
 const NAMES_MAX: usize = 65_536;
 
-/// Interner of names: equal ones share one allocation.
+/// Interner of texts, so that equal texts share one allocation.
 #[derive(Debug, Default)]
 pub(super) struct StringInterner(HashMap<Arc<str>, Arc<str>>);
 
@@ -72,15 +74,15 @@ impl StringInterner {
 pub(super) struct TextIndex(u32);
 
 impl TextIndex {
-    /// Index for a missing text.
+    /// Index that stands for a missing text.
     pub(super) const NONE: Self = Self(u32::MAX);
 
-    /// Returns the text, if there is one.
+    /// Returns the text; `None` if it is missing.
     pub(super) fn of(self, texts: &[Arc<str>]) -> Option<Arc<str>> {
         self.among(texts).cloned()
     }
 
-    /// Returns the value derived from the text; `values` are derived from all texts.
+    /// Returns the element of `values` at this index, where `values` has one element for each text.
     pub(super) fn among<T>(self, values: &[T]) -> Option<&T> {
         values.get(self.0 as usize)
     }
@@ -92,18 +94,19 @@ impl From<StringId> for TextIndex {
     }
 }
 
-/// Converter of dictionary columns to indexes; reused to keep its memory.
+/// Converts dictionary columns to indexes. It is reused for all columns, to keep its memory.
 #[derive(Debug, Default)]
 pub(super) struct TextIndexer {
-    /// Index of each key of the dictionary; reset to none between columns.
+    /// Index of each key of the dictionary; reset to [`TextIndex::NONE`] after each column.
     of_key: Vec<TextIndex>,
-    /// Keys that have an index.
+    /// Keys that have an index in the present column.
     keys: Vec<usize>,
 }
 
 impl TextIndexer {
-    /// Returns the index of each row's text in `texts`. Ignores dictionary values that no row uses,
-    /// as there may be many more than rows.
+    /// Returns the index of each row's text in `texts`, to which it adds the texts. Ignores
+    /// dictionary values that no row uses, because a dictionary may have many more values than the
+    /// batch has rows.
     pub(super) fn of(
         &mut self,
         column: &DictionaryArray<Int32Type>,
@@ -131,7 +134,7 @@ impl TextIndexer {
     }
 }
 
-/// Reads the texts of a batch's columns into one list.
+/// Collects the texts of all columns of a batch in one list.
 #[derive(Debug)]
 pub(super) struct TextReader<'a> {
     pub(super) indexer: &'a mut TextIndexer,
@@ -140,7 +143,7 @@ pub(super) struct TextReader<'a> {
 }
 
 impl TextReader<'_> {
-    /// Returns the index of each row's text in the list.
+    /// Returns the index in the list of each row's text, for a dictionary column.
     pub(super) fn of_dictionary(
         &mut self,
         column: &DictionaryArray<Int32Type>,
@@ -148,7 +151,7 @@ impl TextReader<'_> {
         self.indexer.of(column, self.texts, self.names)
     }
 
-    /// Returns the index of each row's text, for texts stored row by row.
+    /// Returns the index in the list of each row's text, for a column without a dictionary.
     pub(super) fn of_plain(&mut self, column: &StringArray) -> Vec<TextIndex> {
         let mut index = |text: Option<&str>| {
             let Some(text) = text else {

@@ -1,4 +1,4 @@
-//! Opens the files of spans and events for concurrent reading.
+//! Opens the files of spans and events, to read traces from all of them together.
 
 use std::cmp::Reverse;
 use std::ops::RangeInclusive;
@@ -15,20 +15,21 @@ use super::reader::{Damage, TableFile};
 use super::schema::{Events, Spans};
 use super::spill::{FILES_MAX, SpillRequest, open_files};
 
-/// Maximum files that all ranges together have open: each range opens all files, and an open file
-/// takes up to 1 MiB.
+/// Maximum number of open files over all ranges that are read at the same time. Each range opens
+/// all files, and an open file takes up to 1 MiB.
 const CURSORS_MAX: usize = 2_048;
 
-/// Minimum files of a table that are read concurrently, however little memory there is.
+/// Minimum number of files of a table that are read together, even if there is too little memory
+/// for them.
 const FILES_MIN: usize = 4;
-/// Size of an open file's metadata, in bytes.
+/// Assumed size of an open file's metadata, in bytes.
 const FOOTER_BYTES: usize = 32 << 10;
-/// Maximum size of the pages and rows read ahead from an open file, in bytes.
+/// Maximum size of the pages and rows that are read ahead from an open file, in bytes.
 const READ_AHEAD_BYTES_MAX: u64 = 1 << 20;
-/// Assumed ratio of uncompressed to compressed size.
+/// Assumed ratio of the uncompressed to the compressed size of a file.
 const UNPACKED_TIMES: u64 = 4;
 
-/// The files of spans and events, opened to be read range by range.
+/// Opened files of spans and events, from which traces are read range by range.
 #[derive(Clone, Debug)]
 pub struct TraceFiles {
     spans: Vec<TableFile>,
@@ -37,15 +38,15 @@ pub struct TraceFiles {
     read: usize,
     skipped: usize,
     keys: AttributeKeys,
-    /// Traces to read, in order; none for all.
+    /// Ids of the traces to read, in order; `None` for all.
     wanted: Option<Arc<[u128]>>,
 }
 
 impl TraceFiles {
     /// Opens all files. The traces read from them have the selected attributes in
-    /// [`attributes`](stroboscope_analysis::record::TraceRecords::attributes). If `element` is
-    /// selected, the elements of spans and of event logs' events are in
-    /// [`elements`](stroboscope_analysis::record::TraceRecords::elements) instead, and those of
+    /// [`attributes`](stroboscope_analysis::record::TraceRecords::attributes). The attribute
+    /// `element`, if selected, is an exception. Its values for spans and for events of event logs
+    /// are in [`elements`](stroboscope_analysis::record::TraceRecords::elements). Its values for
     /// events inside spans are in these events.
     ///
     /// # Errors
@@ -54,9 +55,9 @@ impl TraceFiles {
         Self::open_between(store, keys, i64::MIN..=i64::MAX)
     }
 
-    /// Opens the files like [`TraceFiles::open`], without those in which no row begins in the time
-    /// range (ns since the Unix epoch), by the statistics in their footers. Rows of the other files
-    /// may begin at any time.
+    /// Opens the files like [`TraceFiles::open`], but skips files in which no row begins in
+    /// `times_ns` (ns since the Unix epoch), according to their statistics. The other files may
+    /// also have rows that begin at other times.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed.
@@ -68,9 +69,9 @@ impl TraceFiles {
         Self::open_bounded(store, keys, times_ns, &IdRange::ALL, FILES_MAX)
     }
 
-    /// Opens the files like [`TraceFiles::open_between`], to read traces of this range only. At
-    /// most `files_max` files of each table are read concurrently: if there are more, the smallest
-    /// are first merged to temporary files.
+    /// Opens the files like [`TraceFiles::open_between`], to read only traces of `range`. At most
+    /// `files_max` files of each table are read together. If there are more, the smallest are first
+    /// merged to temporary files.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed, or temporary files cannot be written.
@@ -84,8 +85,8 @@ impl TraceFiles {
         Self::open_listed(list(store)?, store, keys, times_ns, range, files_max)
     }
 
-    /// Opens the files like [`TraceFiles::open_bounded`], with as many read concurrently as fit
-    /// into `bytes_max`, and a minimum in any case.
+    /// Opens the files like [`TraceFiles::open_bounded`], and reads as many of them together as fit
+    /// into `bytes_max`, but at least four of each table.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed, or temporary files cannot be written.
@@ -140,7 +141,8 @@ impl TraceFiles {
         })
     }
 
-    /// Restricts reading to these traces. Only pages that may contain some of them are read.
+    /// Restricts reading to the traces with these ids. Readers then skip pages that cannot contain
+    /// any of them.
     #[must_use]
     pub fn only(mut self, mut traces: Vec<u128>) -> Self {
         traces.sort_unstable();
@@ -160,7 +162,7 @@ impl TraceFiles {
         &self.events
     }
 
-    /// Returns the traces to read, in order; none for all.
+    /// Returns the ids of the traces to read, in order; `None` for all.
     pub(super) fn wanted(&self) -> Option<Arc<[u128]>> {
         self.wanted.clone()
     }
@@ -170,7 +172,7 @@ impl TraceFiles {
         &self.keys
     }
 
-    /// Opens the files like [`TraceFiles::open_between`], to read traces of this range only.
+    /// Opens the files like [`TraceFiles::open_between`], to read only traces of `range`.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed, or temporary files cannot be written.
@@ -183,7 +185,8 @@ impl TraceFiles {
         Self::open_bounded(store, keys, times_ns, range, FILES_MAX)
     }
 
-    /// Returns the approximate memory for reading one range, without its traces, in bytes.
+    /// Returns the approximate memory for reading one range in bytes, without the memory of its
+    /// traces.
     #[must_use]
     pub fn reading_bytes(&self) -> usize {
         let files = self.spans.iter().chain(&self.events);
@@ -192,18 +195,19 @@ impl TraceFiles {
             .sum()
     }
 
-    /// Returns the number of the store's files that will be read.
+    /// Returns the number of files of the store that will be read, including those that were merged
+    /// to temporary files.
     #[must_use]
     pub fn files(&self) -> usize {
         self.read
     }
 
-    /// Returns the number of files that are read concurrently.
+    /// Returns the number of files that are read together.
     pub(super) fn side_by_side(&self) -> usize {
         self.spans.len() + self.events.len()
     }
 
-    /// Returns the number of files skipped, as all their rows begin at other times.
+    /// Returns the number of files that are skipped, because all their rows begin at other times.
     #[must_use]
     pub fn skipped(&self) -> usize {
         self.skipped
@@ -215,7 +219,7 @@ impl TraceFiles {
         &self.damage
     }
 
-    /// Cuts the traces into at most `parts` ranges of about equal numbers of rows, not much fewer
+    /// Cuts the traces into at most `parts` ranges with about equally many rows, and not many fewer
     /// than `rows_min` each.
     #[must_use]
     pub fn ranges(&self, parts: usize, rows_min: u64) -> Vec<IdRange> {
@@ -234,13 +238,14 @@ impl TraceFiles {
 
 type FileLists = Vec<Vec<(Path, u64)>>;
 
-/// Lists both tables as of one moment: no events appear whose spans were deleted meanwhile.
+/// Lists both tables as of one moment, so that no events appear whose spans were deleted in
+/// between.
 fn list(store: &Store) -> Result<FileLists, StoreError> {
     store.list_together(&[StoreTable::Spans, StoreTable::Events])
 }
 
-/// Returns the number of the largest files of a table that can be read concurrently within
-/// `bytes_max`.
+/// Returns the number of files of a table that may be read together: as many of the largest files
+/// as fit into `bytes_max`, within the limits.
 fn files_within(objects: &[Vec<(Path, u64)>], bytes_max: usize) -> usize {
     let mut sizes: Vec<u64> = objects.iter().flatten().map(|(_, bytes)| *bytes).collect();
     sizes.sort_unstable_by_key(|bytes| Reverse(*bytes));
@@ -252,13 +257,13 @@ fn files_within(objects: &[Vec<(Path, u64)>], bytes_max: usize) -> usize {
         rest.is_some()
     });
     let fit = fit.count();
-    // All of them fit, so more would.
+    // If all files fit, the memory sets no limit.
     let fit = if fit == sizes.len() { FILES_MAX } else { fit };
     fit.clamp(FILES_MIN, FILES_MAX)
 }
 
-/// Returns the memory of an open file by its uncompressed size: its metadata, and the pages and
-/// rows read ahead.
+/// Returns the memory of an open file in bytes: its metadata, and the pages and rows that are read
+/// ahead. `unpacked` is an uncompressed size in bytes that bounds the read-ahead.
 fn reading_bytes(unpacked: u64) -> usize {
     let ahead = unpacked.min(READ_AHEAD_BYTES_MAX);
     FOOTER_BYTES + usize::try_from(ahead).unwrap_or(usize::MAX)

@@ -1,16 +1,16 @@
-//! Memory reservation for a growing trace.
+//! Memory reservation for a trace while it is read.
 
-/// Memory of a record while its trace is analysed, including its segments and their path, without
-/// its attributes, in bytes.
+/// Memory of a record while its trace is analysed, in bytes. It includes its segments and their
+/// critical path, but not its attributes.
 pub const ANALYSED_RECORD_BYTES: usize = 960;
-/// Growth of a trace after which more memory is requested, in bytes.
+/// Growth of a trace after which more memory is reserved, in bytes.
 const ROOM_STEP_BYTES: usize = 1 << 20;
 
-/// Memory for one trace, requested in steps.
+/// Memory for one trace, which is reserved in steps.
 pub(super) struct TraceRoom<'a> {
     room: &'a mut dyn FnMut(usize) -> bool,
     bytes: usize,
-    /// Bytes requested so far.
+    /// Bytes up to which no further reservation is needed.
     asked: usize,
     pub(super) is_there: bool,
 }
@@ -25,7 +25,7 @@ impl<'a> TraceRoom<'a> {
         }
     }
 
-    /// Adds one record with this many bytes of attributes.
+    /// Adds one record with `attributes` bytes of attributes.
     pub(super) fn grow(&mut self, attributes: usize) {
         self.bytes += ANALYSED_RECORD_BYTES + attributes;
         if self.bytes > self.asked {
@@ -34,7 +34,7 @@ impl<'a> TraceRoom<'a> {
         }
     }
 
-    /// Removes this many records.
+    /// Removes `records` records.
     pub(super) fn shrink(&mut self, records: usize) {
         self.bytes = self.bytes.saturating_sub(records * ANALYSED_RECORD_BYTES);
     }

@@ -1,5 +1,4 @@
-//! Reads a trace as stored, row by row, for callers that pass it on unchanged, with the types of
-//! its attributes.
+//! Reads the rows of a trace as they are stored, for callers that pass them on unchanged.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,26 +11,26 @@ use super::traces::TraceReader;
 use crate::limits::RECORDS_PER_TRACE_MAX;
 use crate::memory::{QueryLack, QueryShare};
 
-/// One row of spans.
+/// Row of the spans table as it is read.
 #[derive(Clone, Debug)]
 pub struct SpanRead {
-    /// The span without its events.
+    /// Span without its events.
     pub record: SpanRecord,
     /// Selected attributes.
     pub attributes: AttributeValues,
 }
 
-/// The rows of one trace.
+/// Rows of one trace.
 #[derive(Debug, Default)]
 pub struct TraceRows {
     pub id: u128,
-    /// Trace id as its source wrote it, if that was not hex.
+    /// Trace id as its source wrote it, if that is not the usual hexadecimal form.
     pub name: Option<Arc<str>>,
     /// Spans in order of time.
     pub spans: Vec<SpanRead>,
-    /// Events of spans and event logs, in order of time and number.
+    /// Events of spans and of event logs, in order of time and number.
     pub events: Vec<EventRead>,
-    /// Number of spans of the trace, including those left out.
+    /// Number of spans of the trace, including those that were left out.
     pub spans_in_store: u64,
 }
 
@@ -42,7 +41,7 @@ pub struct TraceTooLarge {
     pub lack: QueryLack,
 }
 
-/// Approximate size of a row in memory.
+/// Row with an approximate size in memory, in bytes.
 trait RowBytes {
     fn bytes(&self) -> usize;
 }
@@ -60,17 +59,17 @@ impl RowBytes for EventRead {
 }
 
 fn attribute_bytes(attributes: &AttributeValues) -> usize {
-    /// Bytes of two texts' pointers, reference counts and allocator overhead.
+    /// Bytes for the pointers, reference counts and allocator overhead of two texts.
     const PAIR: usize = 96;
     let bytes = |(key, value): &(Arc<str>, Arc<str>)| PAIR + key.len() + value.len();
     attributes.iter().map(bytes).sum()
 }
 
-/// Rows that are kept as long as there is memory for them.
+/// Rows that are kept as long as there is memory for them, and dropped when there is not.
 struct KeptRows<'a, T> {
     rows: Vec<T>,
     share: &'a mut QueryShare,
-    /// Bytes taken from the share per byte of a row.
+    /// Bytes to take from the share per byte of a row.
     forms: usize,
     lack: Option<QueryLack>,
 }
@@ -89,7 +88,7 @@ impl<T: RowBytes> KeptRows<'_, T> {
         }
     }
 
-    /// Keeps the first rows in the order of `key`.
+    /// Keeps the first `most` rows in the order of `key`.
     fn truncate<K: Ord>(&mut self, most: usize, key: impl FnMut(&T) -> K) {
         self.rows.sort_by_key(key);
         let over = self.rows.drain(most.min(self.rows.len())..);
@@ -100,9 +99,9 @@ impl<T: RowBytes> KeptRows<'_, T> {
 
 impl TraceReader {
     /// Returns the rows of the next trace; `None` at the end. Keeps only the first `spans_max` of
-    /// its spans, with their events. Takes `forms` bytes of `share` per byte of a row, for the
-    /// forms into which the caller converts it. Rows beyond [`RECORDS_PER_TRACE_MAX`] are left out
-    /// and counted.
+    /// its spans, with their events. Takes `forms` bytes of `share` per byte of a row, because the
+    /// caller converts rows to other forms. Leaves out and counts rows beyond
+    /// [`RECORDS_PER_TRACE_MAX`].
     ///
     /// # Errors
     /// Returns an error if there is too little memory.
@@ -133,7 +132,8 @@ impl TraceReader {
         share: &mut QueryShare,
     ) -> Option<QueryLack> {
         let spans_max = spans_max.min(RECORDS_PER_TRACE_MAX);
-        // Uses the sort order within a file, so that the distribution over files does not matter.
+        // Sorts like a file, so that the result does not depend on the distribution of rows over
+        // files.
         let key = |span: &SpanRead| {
             let record = &span.record;
             (record.start_ns, record.span_id, record.process)

@@ -22,7 +22,7 @@ use super::trace_files::TraceFiles;
 use super::trace_room::TraceRoom;
 use crate::limits::RECORDS_PER_TRACE_MAX;
 
-/// The k-way merge of a table's files by trace: a heap with the next trace of each file.
+/// K-way merge of a table's files by trace, with a heap of the next trace of each file.
 #[derive(Debug)]
 pub(super) struct MergeByTrace<T: DeclaredTable> {
     cursors: Vec<Cursor<T>>,
@@ -62,8 +62,8 @@ impl<T: DeclaredTable> MergeByTrace<T> {
         self.next.peek().map(|Reverse((id, _))| *id)
     }
 
-    /// Passes all rows of a trace, which must be the next one, to `visit`, file by file. Returns
-    /// the number of files.
+    /// Passes all rows of a trace to `visit`, file by file, and returns the number of files that
+    /// have some. The trace must be the next one.
     pub(super) fn take(
         &mut self,
         id: u128,
@@ -86,26 +86,27 @@ impl<T: DeclaredTable> MergeByTrace<T> {
     }
 }
 
-/// Reader that streams whole traces in the order of trace ids. Its memory is bounded by the
-/// concurrently read files, never more than some hundred, and by the largest trace.
+/// Reader that streams whole traces in the order of trace ids. It holds one trace, and the pages
+/// that it reads ahead from its files. There are at most some hundred files.
 #[derive(Debug)]
 pub struct TraceReader {
     pub(super) spans: MergeByTrace<Spans>,
     pub(super) events: MergeByTrace<Events>,
     below: Option<u128>,
-    /// Traces to read; others are skipped.
+    /// Ids of the traces to read, in order; others are skipped. `None` for all.
     wanted: Option<Arc<[u128]>>,
-    /// Damage of files that could not be opened, if this reader is the only one.
+    /// Damage of files that could not be opened, if this reader reads all traces.
     unopened: Vec<Damage>,
     pub(super) context: ReadContext,
     pub(super) left_out: LeftOut,
     attacher: EventAttacher,
-    /// Events of a trace; reused to keep its memory.
+    /// Events of the present trace. The list is reused to keep its memory.
     read: Vec<EventRead>,
 }
 
 impl TraceFiles {
-    /// Reads the traces of a range; `together` is the number of ranges read at the same time.
+    /// Creates a reader of the traces in `range`. `together` is the number of ranges that are read
+    /// at the same time.
     #[must_use]
     pub fn read(&self, range: &IdRange, together: usize) -> TraceReader {
         let budget = ReadBudget::of(self.side_by_side() * together.max(1));
@@ -146,7 +147,7 @@ impl TraceReader {
         Ok(Self::of(&TraceFiles::open(store, keys)?))
     }
 
-    /// Reads all traces of these files.
+    /// Creates a reader of all traces of `files`.
     #[must_use]
     pub fn of(files: &TraceFiles) -> Self {
         let reader = files.read(&IdRange::ALL, 1);
@@ -156,7 +157,7 @@ impl TraceReader {
         }
     }
 
-    /// Returns the counts of records left out so far.
+    /// Returns the numbers of records that were left out so far.
     #[must_use]
     pub fn left_out(&self) -> LeftOut {
         LeftOut {
@@ -165,8 +166,8 @@ impl TraceReader {
         }
     }
 
-    /// Returns the damage found so far. If this reader reads a range, [`TraceFiles::damage`] has
-    /// that of files that could not be opened.
+    /// Returns the damage found so far. For a reader of a range, this does not include files that
+    /// could not be opened, which [`TraceFiles::damage`] returns.
     #[must_use]
     pub fn damage(&self) -> Vec<Damage> {
         let spans = self.spans.cursors.iter().filter_map(Cursor::damage);
@@ -179,13 +180,13 @@ impl TraceReader {
             .collect()
     }
 
-    /// Reads the next trace into `trace`, replacing its content. Returns `false` at the end.
+    /// Replaces the content of `trace` with the next trace. Returns `false` at the end.
     pub fn next_into(&mut self, trace: &mut TraceRecords) -> bool {
         self.next_within(trace, |_| true)
     }
 
-    /// Reads the next trace like [`TraceReader::next_into`]. While a large trace grows, asks `room`
-    /// for its bytes. A trace that does not fit is skipped and counted.
+    /// Reads the next trace like [`TraceReader::next_into`]. While a large trace grows, calls
+    /// `room` with its size in bytes. If `room` returns false, skips and counts the trace.
     pub fn next_within(
         &mut self,
         trace: &mut TraceRecords,
@@ -200,11 +201,11 @@ impl TraceReader {
         false
     }
 
-    /// Reads the first spans of this trace, which must be the next one, into `trace`, with their
-    /// events. Returns the number of all its spans.
+    /// Replaces the content of `trace` with the first `spans_max` spans of trace `id` and their
+    /// events. This trace must be the next one. Returns the number of all its spans.
     ///
     /// # Errors
-    /// Returns the number of its spans if `room` has too little memory.
+    /// Returns the number of all its spans if `room` returned false.
     pub fn first_of(
         &mut self,
         id: u128,
@@ -241,7 +242,7 @@ impl TraceReader {
         Err(spans)
     }
 
-    /// Returns the id of the next trace.
+    /// Returns the id of the next trace; `None` at the end.
     pub fn next_id(&mut self) -> Option<u128> {
         self.skip_outside_requests();
         loop {
@@ -320,8 +321,8 @@ impl TraceReader {
             }
         });
         if files > 1 || trace.spans.len() > spans_max {
-            // Uses the sort order within a file, so that the distribution over files does not
-            // matter.
+            // Sorts like a file, so that the result does not depend on the distribution of spans
+            // over files.
             sort(&mut trace.spans);
             trace.spans.truncate(spans_max);
         }

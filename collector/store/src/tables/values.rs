@@ -1,9 +1,9 @@
-//! Counts the values in columns.
+//! Counts the values in the columns of a file, by its footer.
 
 use parquet::file::metadata::ParquetMetaData;
 
-/// Returns the number of values in each column of a row group, from the footer; without statistics,
-/// the number of rows.
+/// Returns the name and the number of non-null values of each column of each row group. Without
+/// statistics, nulls count as values.
 pub(super) fn values(metadata: &ParquetMetaData) -> impl Iterator<Item = (String, u64)> {
     metadata.row_groups().iter().flat_map(|group| {
         group.columns().iter().map(|column| {

@@ -10,7 +10,7 @@ use super::read_budget::ReadBudget;
 use super::row_merge::KeyedBatches as _;
 use super::sorted_file::{NEWER, SortedFile, union};
 
-/// Problem of a file.
+/// Problem that makes a file unusable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// A later version of this program wrote the file.
@@ -19,13 +19,13 @@ pub enum Flaw {
     Damaged(String),
 }
 
-/// Reads all columns of all rows of a file. Checks them against the table's order, and against the
-/// statistics of trace ids, by which readers skip parts of the file. Passes each row's process to
-/// `visit`, for tables that have one. Returns the number of rows.
+/// Reads all columns of all rows of a file. Checks the order of rows, and the statistics of trace
+/// ids, by which readers skip parts of the file. Passes the process of each row of spans or batches
+/// to `visit`. Returns the number of rows.
 ///
-/// The pages are checked against the checksum in the metadata. In files from before it existed, a
-/// flipped bit that leaves a valid value goes undetected. The page index, between pages and
-/// metadata, is not checked.
+/// Also checks the pages against the checksum in the metadata. In older files without a checksum, a
+/// flipped bit that leaves a valid value goes undetected. The page index, which lies between pages
+/// and metadata, is not checked.
 ///
 /// # Errors
 /// Returns the problem of the file.
@@ -82,7 +82,7 @@ pub fn verify_file(
     }
 }
 
-/// Reports whether a file's footer is readable.
+/// Reports whether a file's footer is readable and of a version that this program knows.
 #[must_use]
 pub fn is_readable(store: &Store, table: StoreTable, object: &(Path, u64)) -> bool {
     SortedFile::open(store, table, object, ReadBudget::of(1)).is_ok()

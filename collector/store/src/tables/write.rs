@@ -21,27 +21,29 @@ use super::shredding::{AttributeColumn, HasAttributes, Shredder};
 use super::texts::TextColumns;
 use crate::record::Rows;
 
-/// Rows converted to columns at a time.
+/// Number of rows that are converted to columns at a time.
 const CHUNK_ROWS: usize = 16_384;
-/// Rows per row group: a reader of a row group holds its pages, not all of it.
+/// Maximum number of rows in a row group. Row groups may be large, because a reader holds only some
+/// pages of a row group.
 const ROW_GROUP_ROWS: usize = 131_072;
-/// Rows per page. A reader that merges many files holds a page of each column of each.
+/// Maximum number of rows in a page. Pages should be small, because a reader that merges many files
+/// holds a page of each column of each file.
 const PAGE_ROWS: usize = 2_048;
 
-/// Objects that were written.
+/// Paths and size of objects that were written.
 #[derive(Debug, Default)]
 pub struct WrittenObjects {
-    /// Paths of the objects, not yet durable: see [`Store::make_durable`].
+    /// Paths of the objects. Their names are not durable yet; see [`Store::make_durable`].
     pub paths: Vec<Path>,
-    /// Size of the objects, in bytes.
+    /// Total size of the objects, in bytes.
     pub bytes: u64,
 }
 
-/// Writes all rows, sorted, as objects called `name` in the hours chosen by `rule`. The same rows,
-/// name and rule give the same objects.
+/// Sorts all rows, and writes them as objects called `name` in the hours that `rule` chooses. Equal
+/// rows, names and rules give equal objects.
 ///
 /// # Errors
-/// Returns an error if an object cannot be written. Those before it are.
+/// Returns an error if an object cannot be written. The objects before it are written.
 pub fn write_rows(
     store: &Store,
     name: &str,
@@ -99,7 +101,7 @@ impl Out<'_> {
     }
 }
 
-/// Writes rows as one object. Returns its size, in bytes.
+/// Writes rows as one object. Returns the size of the object, in bytes.
 pub(super) fn put_rows<T: DeclaredTable<Row: HasAttributes>>(
     store: &Store,
     table: StoreTable,
@@ -136,13 +138,13 @@ pub(super) fn put_rows<T: DeclaredTable<Row: HasAttributes>>(
     Ok(size)
 }
 
-/// Returns the properties with which all files of a table are written.
+/// Returns the Parquet properties with which all files of a table are written.
 pub(super) fn properties(table: StoreTable) -> Result<WriterProperties, StoreError> {
     let compression = Compression::ZSTD(ZstdLevel::try_new(1)?);
     Ok(properties_with(table, compression))
 }
 
-/// Returns the properties with another compression.
+/// Returns the Parquet properties of a table's files with another compression.
 pub(super) fn properties_with(table: StoreTable, compression: Compression) -> WriterProperties {
     let about = vec![
         KeyValue::new(VERSION_KEY.to_owned(), SCHEMA_VERSION.to_string()),

@@ -1,4 +1,5 @@
-//! The write-ahead log: data is acknowledged once it is here. `wal.rs` documents the format.
+//! Write-ahead log. Data are acknowledged once they are durable in the log. `wal.rs` documents the
+//! format.
 
 mod reader;
 mod record;

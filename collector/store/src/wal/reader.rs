@@ -1,4 +1,4 @@
-//! Reads a segment back, even if it is damaged.
+//! Reads a segment of the log, even if it is damaged.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,26 +7,26 @@ use super::record::Payload;
 use super::wal::{HEADER_BYTES, RecordFormat, decode_header, read_u32};
 use crate::disk::{Disk, LocalDisk};
 
-/// Note about a segment for its reader.
+/// Problem that a scan of a segment found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanNote {
-    /// The last bytes are not a whole record, as a kill leaves them. They contain nothing
-    /// acknowledged.
+    /// The last bytes are not a whole record, because the writer was killed. They contain no
+    /// acknowledged data.
     TornTail {
         path: PathBuf,
-        /// Start of the tail.
+        /// Start of the tail in the file, in bytes.
         offset: u64,
         bytes: u64,
     },
-    /// Bytes in the middle were damaged after they were written; the records in them are lost.
+    /// Bytes before other records are not valid records. The records in them are lost.
     Damaged {
         path: PathBuf,
-        /// Start of the damage.
+        /// Start of the damage in the file, in bytes.
         offset: u64,
-        /// Number of bytes skipped.
+        /// Number of damaged bytes that were skipped.
         bytes: u64,
     },
-    /// The segment's header is damaged; its records were read nevertheless.
+    /// The segment's header is damaged. Its records were read nevertheless.
     BadHeader { path: PathBuf, reason: &'static str },
 }
 
@@ -64,7 +64,7 @@ impl std::fmt::Display for ScanNote {
 }
 
 impl ScanNote {
-    /// True for damage; false for an unfinished tail, which was never acknowledged.
+    /// Returns true for damage, and false for an unfinished tail, which was never acknowledged.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         !matches!(self, Self::TornTail { .. })
@@ -74,17 +74,17 @@ impl ScanNote {
 /// Content of a segment.
 #[derive(Debug, Default)]
 pub struct Scan {
-    /// Its whole records, in order.
+    /// Valid records of the segment, in order.
     pub payloads: Vec<Payload>,
-    /// Problems of the rest.
+    /// Problems found in the rest of the segment.
     pub notes: Vec<ScanNote>,
 }
 
-/// Reads the segment at `path`. The size of a segment is bounded (a little over 32 MiB), so it is
-/// read into memory at once.
+/// Reads the segment at `path` into memory as a whole. A segment is closed when it exceeds 32 MiB,
+/// so its size is bounded.
 ///
 /// # Errors
-/// Returns an error if the file cannot be read at all. The notes report damage inside it.
+/// Returns an error if the file cannot be read. The notes report damage inside the file.
 pub fn read_segment(path: &Path) -> io::Result<Scan> {
     read_segment_on(&LocalDisk, path)
 }
@@ -147,7 +147,7 @@ fn scan(path: &Path, bytes: &[u8]) -> Scan {
     found
 }
 
-/// Returns the next offset at which a whole record begins.
+/// Returns the next offset at which a valid record begins; `None` if there is none.
 fn next_record(format: RecordFormat, bytes: &[u8], from: usize) -> Option<usize> {
     let needle = format.marker.to_le_bytes();
     let tail = bytes.get(from..)?;

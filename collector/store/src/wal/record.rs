@@ -1,29 +1,29 @@
-//! One record of the log: a payload with its time of receipt.
+//! Record of the log: a payload with its time of receipt.
 
 use prost::Message as _;
 use stroboscope_proto::v1::Batch;
 
 use super::wal::{PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, RecordFormat, read_u32};
 
-/// Bytes of a payload's header.
+/// Length of a payload's header, in bytes.
 pub const PAYLOAD_HEADER_BYTES: usize = RECEIVED_BYTES + 1;
 const RECEIVED_BYTES: usize = 8;
 
 /// Kind of a payload's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PayloadKind {
-    /// A `stroboscope.v1.Batch`, as protobuf.
+    /// `stroboscope.v1.Batch` as protobuf.
     #[default]
     Batch,
-    /// OTLP's `ExportTraceServiceRequest`, as protobuf.
+    /// `ExportTraceServiceRequest` of OTLP as protobuf.
     OtlpProtobuf,
-    /// OTLP's `ExportTraceServiceRequest`, as JSON.
+    /// `ExportTraceServiceRequest` of OTLP as JSON.
     OtlpJson,
-    /// OTLP's `ExportLogsServiceRequest`, as protobuf.
+    /// `ExportLogsServiceRequest` of OTLP as protobuf.
     OtlpLogsProtobuf,
-    /// OTLP's `ExportLogsServiceRequest`, as JSON.
+    /// `ExportLogsServiceRequest` of OTLP as JSON.
     OtlpLogsJson,
-    /// A kind that this version does not know.
+    /// Kind that this version of the program does not know.
     Unknown(u8),
 }
 
@@ -72,13 +72,13 @@ impl Payload {
         }
     }
 
-    /// Returns the bytes of this payload in a segment, including its record header.
+    /// Returns the size of this payload in a segment in bytes, including the record header.
     #[must_use]
     pub fn bytes_in_segment(&self) -> u64 {
         (RECORD_HEADER_BYTES + PAYLOAD_HEADER_BYTES + self.bytes.len()) as u64
     }
 
-    /// Appends the record to `out`.
+    /// Appends the record with this payload to `out`.
     pub(super) fn encode(&self, marker: u32, out: &mut Vec<u8>) {
         let received = self.received_ns.to_le_bytes();
         let kind = [self.kind.byte()];
@@ -97,8 +97,8 @@ impl Payload {
         PAYLOAD_HEADER_BYTES + self.bytes.len() <= PAYLOAD_BYTES_MAX
     }
 
-    /// Decodes the whole record at the start of `bytes`, and returns it with its length, if marker,
-    /// length and checksum are valid.
+    /// Decodes the record at the start of `bytes`, and returns it with its length in bytes. Returns
+    /// `None` unless marker, length and checksum are valid.
     pub(super) fn decode(format: RecordFormat, bytes: &[u8]) -> Option<(Self, usize)> {
         if read_u32(bytes, 0)? != format.marker {
             return None;

@@ -1,4 +1,4 @@
-//! Names of segment files.
+//! Names of the files of log segments.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ pub fn segment_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number:010}.wal"))
 }
 
-/// Returns the numbers of the segments in `directory`, in order. Files with other names are not
-/// ours and are ignored. A missing directory has no segments.
+/// Returns the numbers of the segments in `directory`, in order. Ignores files with other names. A
+/// missing directory has no segments.
 ///
 /// # Errors
 /// Returns an error if the directory cannot be listed.
@@ -39,7 +39,8 @@ pub fn list_segments_on(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<u64
     Ok(numbers)
 }
 
-/// Deletes segment `number`. A missing one is no error (a crash may have followed its deletion).
+/// Deletes segment `number`. A missing file is no error, because a crash may have followed its
+/// deletion.
 ///
 /// # Errors
 /// Returns an error if the file exists and cannot be deleted.

@@ -12,60 +12,61 @@
 //!          | 3: an OTLP ExportLogsServiceRequest as protobuf | 4: as JSON
 //! ```
 //!
-//! Payloads of version 1 have no kind: all are batches. Such segments, from before an upgrade, are
-//! still read. OTLP requests are logged unchanged, so an acknowledgement waits for a check and a
-//! sync, but not for a conversion. A kind from a later version is counted and logged like an
-//! undecodable record, so new kinds need no new version.
+//! Payloads of version 1 have no kind, because all are batches. Readers still accept segments of
+//! version 1, which may remain from before an upgrade. OTLP requests are logged unchanged, so an
+//! acknowledgement waits for a check and a sync, but not for a conversion. A record of an unknown
+//! kind counts as undecodable, so new kinds need no new version.
 //!
-//! The marker is chosen at random for each segment. It lets a reader find the next record after
-//! damage. It is random so that a client cannot send a batch that contains a fake record.
+//! The marker lets a reader find the next record after damage. Each segment has a random marker, so
+//! that a client cannot send a batch that contains a fake record.
 //!
 //! ## Writing
 //!
 //! One thread writes. It takes all waiting appends, writes them with one `write`, calls `fdatasync`
-//! once, and only then answers any of them (group commit). A new segment's name is made durable by
-//! an `fsync` of the directory before its first record is answered.
+//! once, and only then answers them (group commit). When it begins a segment, it calls `fsync` on
+//! the directory before it answers the first append, so that the segment's name is durable.
 //!
-//! - A failed *write* (a full disk) fails every append of the group. The segment is truncated to
-//!   the last good length and used again. If it cannot be truncated, it is abandoned, and a new one
-//!   begins.
-//! - A failed *fdatasync* always abandons the segment: after it, the kernel may mark pages clean
-//!   that never reached the disk, and a second fdatasync would report success wrongly.
+//! - A failed *write* (for example on a full disk) fails every append of the group. The writer
+//!   truncates the segment to the last good length and continues it. If it cannot truncate the
+//!   segment, it abandons it and begins a new one.
+//! - After a failed *fdatasync*, the writer always abandons the segment. The kernel may have marked
+//!   pages as clean that never reached the disk, and a second fdatasync would then report success
+//!   wrongly.
 //!
-//! An abandoned segment may contain whole records whose append was answered with an error. They are
-//! read like any other. If the sender retries such a batch, the log contains it twice, and the
-//! ledger keeps one.
+//! An abandoned segment may contain whole records whose append was answered with an error. Readers
+//! treat them like any other records. If the sender retries such a batch, the log contains it
+//! twice, and the ledger discards the duplicate.
 //!
 //! ## Recovery
 //!
-//! A process never appends to a segment of an earlier one: it begins a new one. Segments are read
-//! in the order of their numbers. The marker, length and checksum of each record must be valid. If
-//! they are not, the reader looks for the next place at which all three are:
+//! A process never appends to a segment of an earlier process, but begins a new one. Segments are
+//! read in the order of their numbers. The marker, length and checksum of each record must be
+//! valid. If they are not, the reader looks for the next offset at which all three are valid:
 //!
-//! - If there is none, this is the torn tail that a kill or a power cut leaves. Nothing in it was
-//!   acknowledged. It is skipped, with a line in the log.
-//! - If there is one, the bytes between were damaged. They are reported with file, offset and
-//!   length, and reading continues after them.
+//! - If there is none, the rest is the torn tail that a kill or a power cut leaves. Nothing in it
+//!   was acknowledged. The reader skips it, and the collector logs a warning.
+//! - If there is one, the bytes in between are damaged. The collector logs an error with file,
+//!   offset and length, and the reader continues after them.
 //!
-//! A segment with a damaged header is reported. The marker of its first record is used to read the
-//! rest.
+//! A damaged header is logged as an error, too. The reader then takes the marker of the first
+//! record for the rest.
 
 /// Magic bytes at the start of a segment.
 pub(super) const MAGIC: &[u8; 8] = b"STRBWAL\0";
-/// Version of the format.
+/// Version of the format that is written.
 pub(super) const VERSION: u32 = 2;
-/// Previous version of the format, without kinds.
+/// Previous version of the format, without kinds, which is still read.
 pub(super) const VERSION_WITHOUT_KINDS: u32 = 1;
 /// Length of a segment's header, in bytes.
 pub const HEADER_BYTES: usize = 28;
 /// Length of a record's header, before its payload, in bytes.
 pub const RECORD_HEADER_BYTES: usize = 12;
-/// Maximum length of a payload, in bytes. A greater length is damage, and is not allocated.
+/// Maximum length of a payload, in bytes. The reader treats a greater length as damage.
 ///
-/// An OTLP request may have 64 MiB, and a few more bytes come before it here.
+/// An OTLP request may have 64 MiB, and the payload's header precedes it.
 pub(super) const PAYLOAD_BYTES_MAX: usize = (64 << 20) + (4 << 10);
 
-/// Format by which the records of a segment are found and read.
+/// Marker and layout of the records of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordFormat {
     pub(super) marker: u32,
@@ -84,7 +85,8 @@ pub(super) fn encode_header(number: u64, marker: u32) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// Returns the format of the records after a header, or the header's problem.
+/// Returns the format of the records after a header. Fails with a description of the header's
+/// problem.
 pub(super) fn decode_header(bytes: &[u8]) -> Result<RecordFormat, &'static str> {
     let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
         return Err("the header is cut short");
@@ -105,7 +107,7 @@ pub(super) fn decode_header(bytes: &[u8]) -> Result<RecordFormat, &'static str> 
     })
 }
 
-/// Returns the little-endian u32 at `offset`, if it is there.
+/// Returns the little-endian u32 at `offset`; `None` if `bytes` ends before it.
 pub(super) fn read_u32(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes
         .get(offset..)?

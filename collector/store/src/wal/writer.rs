@@ -1,4 +1,4 @@
-//! Appends groups of records and makes each group durable with one `fdatasync`.
+//! Appends groups of records to the log, and makes each group durable with one `fdatasync`.
 
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
@@ -10,7 +10,7 @@ use super::segment::segment_path;
 use super::wal::{HEADER_BYTES, encode_header};
 use crate::disk::{Disk, DiskFile, IfThere, LocalDisk, remove_if_there};
 
-/// Reason why a group was not appended. None of it counts as durable.
+/// Reason why a group was not appended. No record of the group counts as durable.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WalError {
     /// The disk is full, or a quota is exhausted.
@@ -22,14 +22,14 @@ pub enum WalError {
         /// Error message of the system.
         detail: String,
     },
-    /// Any other failure of the disk.
+    /// The disk failed for another reason.
     #[error("cannot write {path}: {detail}; check the disk, appends are retried automatically")]
     Io {
         path: PathBuf,
         /// Error message of the system.
         detail: String,
     },
-    /// The batch is longer than the format allows.
+    /// A payload is longer than the format allows.
     #[error("a batch of {bytes} bytes is longer than a WAL record may be")]
     TooLong { bytes: usize },
 }
@@ -53,14 +53,15 @@ struct Open {
     len_bytes: u64,
 }
 
-/// The single writer of a log.
+/// Writer of a log. A log has only one.
 pub struct Writer {
     directory: PathBuf,
     disk: Arc<dyn Disk>,
-    /// Number of the open segment, or of the one that the next append begins.
+    /// Number of the open segment, or of the segment that the next append begins.
     number: u64,
     open: Option<Open>,
-    /// Segments that failed and were abandoned; they are closed like rotated ones.
+    /// Segments that were abandoned after failures. They are flushed like segments that were
+    /// closed.
     abandoned: Vec<u64>,
     buffer: Vec<u8>,
 }
@@ -96,7 +97,7 @@ impl Writer {
         }
     }
 
-    /// Returns the bytes in the open segment; 0 if there is none.
+    /// Returns the size of the open segment in bytes; 0 if there is none.
     #[must_use]
     pub fn open_bytes(&self) -> u64 {
         self.open.as_ref().map_or(0, |open| open.len_bytes)
@@ -105,8 +106,8 @@ impl Writer {
     /// Appends all of `group` and makes it durable, or appends nothing.
     ///
     /// # Errors
-    /// Returns an error if the disk is full or fails. The log stays usable, and the next group is a
-    /// fresh attempt.
+    /// Returns an error if the disk is full or fails. The log stays usable, and the next call tries
+    /// again.
     pub fn append_group(&mut self, group: &[Payload]) -> Result<(), WalError> {
         self.append_group_telling(group, &mut || {})
     }
@@ -148,7 +149,7 @@ impl Writer {
         is_written();
         if let Err(error) = open.file.sync() {
             let failure = WalError::of(&open.path, &error);
-            // Best effort: readers tolerate the remaining bytes.
+            // Ignores errors, because readers tolerate the remaining bytes.
             let _ = open.file.cut(open.len_bytes);
             self.abandon();
             return Err(failure);
@@ -158,8 +159,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Checks that a group of this many bytes could be appended now, by appending it and truncating
-    /// it again.
+    /// Checks that `bytes` bytes could be appended durably now. Appends and syncs zeros, and
+    /// truncates the segment again.
     ///
     /// # Errors
     /// Returns an error like [`Writer::append_group`].
@@ -181,8 +182,8 @@ impl Writer {
         failure
     }
 
-    /// Closes the open segment, if it has any record. Returns the numbers of the segments closed
-    /// since the last call, including abandoned ones, in order.
+    /// Closes the open segment if it has any record. Returns the numbers of the segments that were
+    /// closed or abandoned since the last call, in order.
     pub fn rotate(&mut self) -> Vec<u64> {
         let mut closed = std::mem::take(&mut self.abandoned);
         if self.open_bytes() > HEADER_BYTES as u64 {
@@ -210,7 +211,7 @@ impl Writer {
                 len_bytes: HEADER_BYTES as u64,
             }),
             Err(error) => {
-                // Removes the empty file, so that attempts on a full disk leave none behind.
+                // Removes the empty file, so that attempts on a full disk leave no files behind.
                 if remove_if_there(&*self.disk, &path).is_err() {
                     self.abandon();
                 }
@@ -225,7 +226,7 @@ impl Writer {
     }
 }
 
-/// Returns an unpredictable number: the standard library seeds its hash maps with the system's
+/// Returns an unpredictable number. The standard library seeds its hash maps with the system's
 /// randomness.
 fn random_marker() -> u32 {
     let seed = std::collections::hash_map::RandomState::new()

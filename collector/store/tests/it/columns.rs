@@ -1,7 +1,7 @@
 //! Columns: documented as they are declared; files of before one was there are read, files with another are named.
 //!
 //! `STROBOSCOPE_BLESS=1 cargo test -p stroboscope-store --test it -- columns::` writes the tables of columns in
-//! `collector/docs/running.md` anew.
+//! `collector/docs/store.md` anew.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -66,14 +66,13 @@ fn documented(columns: &[ColumnInfo]) -> Vec<String> {
 
 #[test]
 fn users_are_told_of_all_columns() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/running.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/store.md");
     let found = std::fs::read_to_string(&path).unwrap();
     let mut lines: Vec<String> = found.lines().map(str::to_owned).collect();
     for table in StoreTable::ALL {
         let heading = format!("### {}", table.name());
         let section = lines.iter().position(|line| *line == heading);
-        let section =
-            section.unwrap_or_else(|| panic!("docs/running.md has no section `{heading}`"));
+        let section = section.unwrap_or_else(|| panic!("docs/store.md has no section `{heading}`"));
         let begin = lines[section..]
             .iter()
             .position(|line| *line == HEAD[0])
@@ -98,7 +97,7 @@ fn users_are_told_of_all_columns() {
         .find(|(found, expected)| found != expected);
     assert!(
         found == expected,
-        "docs/running.md is stale: {differs:?}; run STROBOSCOPE_BLESS=1 cargo test -p stroboscope-store --test it -- \
+        "docs/store.md is stale: {differs:?}; run STROBOSCOPE_BLESS=1 cargo test -p stroboscope-store --test it -- \
          columns::"
     );
 }

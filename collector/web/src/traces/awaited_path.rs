@@ -1,8 +1,8 @@
 //! Finds the model for a request's critical path, if it will be available soon.
 //!
-//! The model depends on the whole store, and a request's page does not wait for it: the page is
-//! first shown without the path, and again when the path is known. A large request is shown before
-//! the model is begun, because both use the whole processor.
+//! The model depends on the whole store, and a request's page does not wait for it. The page is
+//! first shown without the path, and reloads when the path is known. A large request is shown
+//! before the model is begun, because both use the whole processor.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(super) struct AwaitedPath {
 }
 
 impl AwaitedPath {
-    /// Returns the suffix of the page's cache key: without its path the page has other content.
+    /// Returns the suffix of the page's cache key, because the page's content depends on the model.
     pub(super) fn key(&self) -> &'static str {
         match (&self.model, self.is_awaited) {
             (_, false) => "",
@@ -62,11 +62,11 @@ pub(super) async fn path_soon(site: &Site, asked: RequestAsked) -> AwaitedPath {
         let request = read(&of_site, runtime, &model, asked)?;
         Ok(request.recorded.spans.len() > LARGE_SPANS)
     });
-    // A model does not help if the request cannot be read.
+    // Without a readable request, the page needs no model.
     if is_large.await.unwrap_or(true) {
         return first;
     }
-    // An older model is good enough at first.
+    // With an older model, the page is sent at once.
     let patience = match first.model {
         Some(_) => Duration::ZERO,
         None => PATIENCE,

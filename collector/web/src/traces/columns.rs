@@ -8,14 +8,14 @@ use serde_json::{Map, Value, json};
 pub(super) const VERSION: u16 = 1;
 /// Magic bytes at the beginning.
 pub(super) const MAGIC: [u8; 4] = *b"STRC";
-/// Media type.
+/// Media type of an encoded request.
 pub(super) const CONTENT_TYPE: &str = "application/vnd.stroboscope.request-columns";
 /// Absent value in a column of indices.
 pub(super) const NONE: u32 = u32::MAX;
 /// Alignment of columns, in bytes.
 const ALIGNMENT_BYTES: usize = 8;
 
-/// Values of a column.
+/// Values of a column, in one of the format's types.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Column {
     F64(Vec<f64>),

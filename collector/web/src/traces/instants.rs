@@ -2,7 +2,7 @@
 
 use stroboscope_analysis::duration::{UNITS, exact, parse_ns};
 
-/// Formats a duration of an address for a form: a number of ns gets a unit.
+/// Formats a duration from an address for a form. A plain number, which is in ns, gets a unit.
 pub(super) fn readable_duration(text: &str) -> String {
     text.parse().map_or_else(|_| text.to_owned(), exact)
 }

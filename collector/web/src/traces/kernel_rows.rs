@@ -35,8 +35,8 @@ pub(super) struct KernelRow {
     pub(super) lock: Option<String>,
 }
 
-/// Returns the rows of one recording for the request whose trace id ends in `low`, in order of
-/// time, and the number of those beyond `rows_max`.
+/// Returns the rows of one recording for the request with this low half of the trace id, in order
+/// of time, up to `rows_max`. Also returns the number of further rows.
 pub(super) fn rows(part: &KernelPart, low: u64, rows_max: usize) -> (Vec<KernelRow>, usize) {
     let mut rows = Vec::new();
     let (timeline, architecture) = (&part.timeline, part.architecture);

@@ -6,7 +6,8 @@ use url::form_urlencoded::byte_serialize;
 
 const PERFETTO: &str = "https://ui.perfetto.dev";
 
-/// Writes links from one request to the typical ones of its operation.
+/// Writes links to other requests of the request's operation: those that took about as long, and
+/// typical ones.
 fn beside_others(html: &mut Html, request: &Request, root: &str) {
     // Fragments and event logs have no operation.
     if request.aligned.root_operation().is_none() {
@@ -39,7 +40,7 @@ fn beside_others(html: &mut Html, request: &Request, root: &str) {
     }
 }
 
-/// Writes the list of links.
+/// Writes the list of links to related pages and other programs.
 pub(super) fn elsewhere(html: &mut Html, request: &Request) {
     let id = request.recorded.id.to_string();
     let root: String = byte_serialize(request.aligned.root_name().as_bytes()).collect();

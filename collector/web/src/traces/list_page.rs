@@ -122,8 +122,8 @@ impl ListQuery {
     }
 }
 
-/// Builds the form, filled in with the query. Time range and root operation have a form of their
-/// own, and are sent along.
+/// Builds the form, filled in with the query. Sends time range and root operation along as hidden
+/// fields, because the strip above the page has their form.
 pub(super) fn form(asked: &ListQuery, scope: &Scope) -> Html {
     let mut html = Html::new();
     html.markup("<form class=\"options\" method=\"get\" action=\"/traces\"><div class=\"fields\">");
@@ -189,7 +189,8 @@ fn options(html: &mut Html, asked: &str, choices: &[(&'static str, &'static str)
     }
 }
 
-/// Links to comparisons of the query's period with earlier ones, if the period has both ends.
+/// Builds links that compare the query's period with earlier ones. Returns nothing unless the
+/// period has both ends.
 fn ways_before(range: TimeRange) -> Html {
     let mut html = Html::new();
     let (Some(from_ns), Some(to_ns)) = (range.since_ns, range.until_ns) else {
@@ -268,7 +269,7 @@ pub(super) fn found(asked: &ListQuery, range: TimeRange, list: &RequestList) -> 
     html
 }
 
-/// Writes suggestions for the fields.
+/// Writes the services and root operations that the form's fields suggest.
 fn choices(html: &mut Html, list: &RequestList) {
     let mut of = |id: &'static str, names: &mut dyn Iterator<Item = &str>| {
         html.markup("<datalist id=\"").markup(id).markup("\">");

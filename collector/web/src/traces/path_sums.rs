@@ -9,11 +9,13 @@ use stroboscope_query::Request;
 pub(super) struct PathSum {
     /// `service:name`, or the task of an event log.
     pub(super) operation: String,
-    /// Time at work and waiting before that, in ns.
+    /// Time on the critical path, at work and waiting before it, in ns; `waited_ns` is the waiting
+    /// part.
     pub(super) time_ns: u64,
     pub(super) waited_ns: u64,
     pub(super) pieces: u64,
-    /// The span with the largest part of that time, as a place in the outline.
+    /// Span with the longest segment in the sum, as an index into the outline; `None` for a task
+    /// without a span.
     pub(super) longest: Option<usize>,
 }
 
@@ -50,7 +52,7 @@ pub(super) fn path_sums(request: &Request) -> Vec<PathSum> {
     sums
 }
 
-/// Returns the operation of the segment at a place.
+/// Returns the operation of the segment with this index.
 pub(super) fn operation_of(request: &Request, at: usize) -> String {
     let owner = request.owners.get(at).copied().flatten();
     if let Some(place) = owner {

@@ -17,7 +17,7 @@ const ORPHAN: u16 = 256;
 const TASK: u16 = 512;
 /// Flag of a failed span.
 const FAILED: u16 = 1024;
-/// Bits of a segment's flags.
+/// Flag of a segment on the critical path; `AFTER_ANSWER` marks one after the response.
 const CRITICAL: u8 = 1;
 const AFTER_ANSWER: u8 = 2;
 /// Maximum number of kernel rows; the others are counted.
@@ -67,7 +67,7 @@ fn texts(values: &[Arc<str>]) -> Value {
     values.iter().map(|value| json!(&**value)).collect()
 }
 
-/// Returns the instant from which offsets count.
+/// Returns the instant from which offsets count, in ns since the Unix epoch: the earliest start.
 fn origin(request: &Request) -> i64 {
     let starts = request.aligned.spans.iter().map(|span| span.start_ns);
     match starts.min() {
@@ -87,7 +87,8 @@ struct TaskRow {
     end_ns: i64,
 }
 
-/// Returns the tasks of segments without a span, in order of their begin, and the row of each.
+/// Returns the tasks of segments without a span, in order of their start, and the row number of
+/// each.
 fn tasks(request: &Request) -> (Vec<TaskRow>, HashMap<Arc<str>, u32>) {
     let mut found: BTreeMap<Arc<str>, (i64, i64)> = BTreeMap::new();
     for (segment, owner) in request.trace.segments.iter().zip(&request.owners) {
@@ -221,7 +222,7 @@ fn spans(
     columns.push("spans.flags", Column::U16(flags));
 }
 
-/// Keeps the bits that the format defines; the meaning of others may change.
+/// Drops the bits that the format does not define, because their meaning may change.
 fn span_flags(flags: SpanFlags) -> u16 {
     (flags.0 & 0xff) as u16
 }
@@ -304,7 +305,7 @@ fn events(request: &Request, origin_ns: i64, columns: &mut Columns) {
     columns.head.insert("events".into(), texts(names.values()));
 }
 
-/// Encodes kernel activity on the clock of the spans' times: each row is shifted like its span.
+/// Encodes kernel activity. Shifts each row by the clock correction of its span.
 fn kernel(
     request: &Request,
     origin_ns: i64,

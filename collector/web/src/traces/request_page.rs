@@ -16,7 +16,7 @@ use super::outline_spans::{called, depth, operation_at, span_at};
 use super::path_sums::{PathSum, operation_of, path_sums};
 use super::table::{LinkedTable, Set};
 
-/// Maximum number of spans of a request that is also drawn on the page itself.
+/// Maximum number of spans of a request that the page also draws without scripts.
 const SPANS_DRAWN_MAX: usize = 40;
 /// Maximum number of spans listed.
 const SPANS_LISTED_MAX: usize = 200;
@@ -24,7 +24,7 @@ const SPANS_LISTED_MAX: usize = 200;
 const OPERATIONS_LISTED_MAX: usize = 12;
 /// Maximum number of pieces of the critical path listed.
 const PIECES_LISTED_MAX: usize = 100;
-/// Minimum share of an operation in the headline.
+/// Minimum share of the latency, 0 to 1, for the headline to name an operation.
 const TOLD_SHARE_MIN: f64 = 0.1;
 
 /// Builds the content of the page.
@@ -118,7 +118,7 @@ fn headline(html: &mut Html, request: &Request, sums: &[PathSum]) {
     html.text(&facts.join(" · ")).markup("</p>\n");
 }
 
-/// Announces that the page will be shown again.
+/// Announces that the page will reload once the model is known, and what it lacks until then.
 fn awaited(html: &mut Html, request: &Request, path: &AwaitedPath) {
     let lacks = match &request.path {
         None => "its critical path and the slack of its spans",
@@ -182,7 +182,8 @@ fn notices(html: &mut Html, request: &Request, no_model: Option<&str>) {
     }
 }
 
-/// Writes the place of the canvas. Without scripts, it holds the picture and the list of spans.
+/// Writes the element in which the script draws the timeline. Without scripts, the element shows a
+/// picture and a list of spans.
 fn timeline(html: &mut Html, request: &Request) {
     html.markup(
         "<h2 id=\"timeline\">Timeline</h2>\n<div class=\"timeline\" data-source=\"/traces/",

@@ -8,8 +8,7 @@ const ATTRIBUTES_MAX: usize = 500;
 /// Maximum number of characters of a value.
 const VALUE_CHARS_MAX: usize = 10_000;
 
-/// Encodes a span. `start_ns` is the recorded begin of the request, from which times of events
-/// count.
+/// Encodes a span. `start_ns` is the recorded start of the request; times of events count from it.
 pub(super) fn span_json(span: &SpanRecord, attributes: &[AttributeRecord], start_ns: i64) -> Value {
     let own = |attribute: &&AttributeRecord| matches!(attribute.owner, RecordOwner::Span(_));
     let (mut of_span, mut of_events): (Vec<_>, Vec<_>) = attributes.iter().partition(own);

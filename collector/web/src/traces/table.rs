@@ -67,7 +67,8 @@ pub(super) struct Cells<'a> {
 }
 
 impl Cells<'_> {
-    /// Opens a cell under the next head. On narrow screens, each cell stands behind its head.
+    /// Opens a cell under the next head. On narrow screens, the stylesheet shows the head before
+    /// the cell.
     fn open(&mut self, is_name: bool, value: Option<&str>) -> &mut Html {
         let head = self.heads.next().copied().unwrap_or_default();
         self.html
@@ -88,7 +89,7 @@ impl Cells<'_> {
 
     /// Adds a name that is nested `depth` levels deep.
     pub(super) fn nested(&mut self, depth: usize, text: &str) -> &mut Self {
-        // Characters make the indent, because inline styles are not allowed.
+        // Indent with characters, because the content policy forbids inline styles.
         let indent = "\u{2002}".repeat(depth.min(12));
         self.open(true, Some(text))
             .text(&indent)

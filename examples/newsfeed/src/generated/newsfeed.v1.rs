@@ -3,10 +3,11 @@
 pub struct PageRequest {
     #[prost(uint64, tag = "1")]
     pub user: u64,
-    /// What the web server checks before it does anything for `user`.
+    /// Token that the web server checks before it does any work for `user`.
     #[prost(fixed64, tag = "2")]
     pub session_token: u64,
-    /// By how many bytes the browser's log has grown: up to a block of 4 KiB is merged into the user's stored one.
+    /// Bytes by which the browser's log has grown. Growth up to a block of 4 KiB is merged
+    /// into the user's stored block.
     #[prost(uint64, tag = "3")]
     pub count: u64,
 }
@@ -15,7 +16,7 @@ pub struct Pagelet {
     /// Position on the page, from 0; pagelets are sent in this order.
     #[prost(uint32, tag = "1")]
     pub index: u32,
-    /// How many pagelets the page has.
+    /// Number of pagelets that the page has.
     #[prost(uint32, tag = "2")]
     pub count: u32,
     #[prost(string, tag = "3")]
@@ -27,13 +28,13 @@ pub struct Pagelet {
 pub struct RankRequest {
     #[prost(uint64, tag = "1")]
     pub user: u64,
-    /// At most this many stories are returned.
+    /// Maximum number of stories to return.
     #[prost(uint32, tag = "2")]
     pub stories_max: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RankReply {
-    /// Best first.
+    /// Stories, best first.
     #[prost(message, repeated, tag = "1")]
     pub stories: ::prost::alloc::vec::Vec<Story>,
 }
@@ -41,7 +42,7 @@ pub struct RankReply {
 pub struct Story {
     #[prost(fixed64, tag = "1")]
     pub id: u64,
-    /// The candidate generator that proposed it.
+    /// Candidate generator that proposed the story.
     #[prost(string, tag = "2")]
     pub source: ::prost::alloc::string::String,
     #[prost(double, tag = "3")]
@@ -57,7 +58,7 @@ pub struct ReadReply {
     #[prost(bytes = "vec", tag = "1")]
     pub value: ::prost::alloc::vec::Vec<u8>,
 }
-/// Replaces the value of a key that exists by one of the same length.
+/// Replaces the value of an existing key by one of equal length.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WriteRequest {
     #[prost(string, tag = "1")]
@@ -78,7 +79,8 @@ pub mod page_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// A page is a stream of pagelets. The edge and the web server both serve it: the edge passes it through.
+    /// Serves pages as streams of pagelets. The web server generates pagelets, and the edge
+    /// passes them through.
     #[derive(Debug, Clone)]
     pub struct PageClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -195,7 +197,8 @@ pub mod page_server {
             request: tonic::Request<super::PageRequest>,
         ) -> std::result::Result<tonic::Response<Self::LoadStream>, tonic::Status>;
     }
-    /// A page is a stream of pagelets. The edge and the web server both serve it: the edge passes it through.
+    /// Serves pages as streams of pagelets. The web server generates pagelets, and the edge
+    /// passes them through.
     #[derive(Debug)]
     pub struct PageServer<T> {
         inner: Arc<T>,
@@ -369,7 +372,7 @@ pub mod ranker_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// Orders the stories a user may see.
+    /// Ranks the stories that a user may see.
     #[derive(Debug, Clone)]
     pub struct RankerClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -477,7 +480,7 @@ pub mod ranker_server {
             request: tonic::Request<super::RankRequest>,
         ) -> std::result::Result<tonic::Response<super::RankReply>, tonic::Status>;
     }
-    /// Orders the stories a user may see.
+    /// Ranks the stories that a user may see.
     #[derive(Debug)]
     pub struct RankerServer<T> {
         inner: Arc<T>,
@@ -648,7 +651,8 @@ pub mod store_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// A key-value store. One key per call, as in the system of the paper that read one property per RPC.
+    /// Key-value store. Each call has one key, as in the system of Ardelean et al.,
+    /// NSDI 2018, §3.3.2, which read one property per RPC.
     #[derive(Debug, Clone)]
     pub struct StoreClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -778,7 +782,8 @@ pub mod store_server {
             request: tonic::Request<super::WriteRequest>,
         ) -> std::result::Result<tonic::Response<super::WriteReply>, tonic::Status>;
     }
-    /// A key-value store. One key per call, as in the system of the paper that read one property per RPC.
+    /// Key-value store. Each call has one key, as in the system of Ardelean et al.,
+    /// NSDI 2018, §3.3.2, which read one property per RPC.
     #[derive(Debug)]
     pub struct StoreServer<T> {
         inner: Arc<T>,

@@ -1,4 +1,4 @@
-//! One copy: its data while the original is read, and sending it to the pipeline.
+//! Copy of one request: stores its data while the original is read, then sends it to the pipeline.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -60,7 +60,8 @@ impl Drop for InFlight {
 }
 
 impl CopyState {
-    /// Begins a copy; returns `None` if too many copies are under way.
+    /// Begins a copy. Returns `None` if too many copies are under way, or if the copy's head cannot
+    /// be built.
     pub(super) fn begin<B, P, R>(
         shared: &Arc<DuplicateState>,
         settings: Settings,
@@ -98,7 +99,7 @@ impl CopyState {
         // that the original may have waited for.
         head.headers.remove(TRACEPARENT);
         head.headers.remove(TRACESTATE);
-        // Without its mark, it would be treated as an original.
+        // Without baggage that marks it as a duplicate, the copy would be treated as an original.
         head.headers.insert(BAGGAGE, header?);
         let (of_answer, bytes_max) = (Arc::clone(shared), settings.body_bytes_max);
         let send = move |request| -> SendFuture {
@@ -169,7 +170,8 @@ impl Drop for CopyState {
     }
 }
 
-/// Reads the pipeline's answer to its end; returns `None` if there is none.
+/// Sends a copy and reads the pipeline's answer to its end. Returns `None` if the pipeline or the
+/// answer's body fails.
 async fn answer<P, R>(
     mut pipeline: P,
     request: Request<CopiedBody>,

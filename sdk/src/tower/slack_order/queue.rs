@@ -62,7 +62,7 @@ impl Queue {
         }
     }
 
-    /// Starts a turn at once if no request waits and there is capacity.
+    /// Starts a turn at once if no request waits and there is capacity; otherwise returns `None`.
     pub(super) fn take_free(queue: &Arc<Self>) -> Option<Turn> {
         let mut state = queue.lock();
         if state.running >= queue.running_max || !state.waiting.is_empty() {
@@ -74,7 +74,8 @@ impl Queue {
         })
     }
 
-    /// Enters the queue.
+    /// Puts a request with this deadline into the queue. If there is capacity, the first waiting
+    /// request gets its turn.
     pub(super) fn wait(queue: &Arc<Self>, deadline_ns: i64) -> QueueTicket {
         let mut state = queue.lock();
         state.arrivals += 1;
@@ -114,7 +115,7 @@ pub(super) struct QueueTicket {
 }
 
 impl QueueTicket {
-    /// Returns the turn if it has come; otherwise registers the caller's waker.
+    /// Returns the turn if it has come; otherwise registers the caller's waker and returns `None`.
     pub(super) fn poll(&mut self, cx: &Context<'_>) -> Option<Turn> {
         let place = self.place?;
         let mut state = self.queue.lock();

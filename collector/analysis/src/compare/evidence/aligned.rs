@@ -1,4 +1,4 @@
-//! Observations of both periods in units of the stratum's median, with their ranks and exact
+//! Aligns observations of both periods by their stratum's median, and computes ranks and exact
 //! probabilities.
 
 use super::{Observation, SLOW_MIN};
@@ -8,7 +8,7 @@ use crate::statistics::stratified::{
     RankStratum, ShareStratum, rank_sum_two_sided, shares_two_sided,
 };
 
-/// An observation in units of the stratum's median.
+/// An observation whose value is its time divided by the stratum's median time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AlignedObservation {
     pub(super) stratum: usize,
@@ -18,7 +18,8 @@ pub(super) struct AlignedObservation {
     pub(super) value: f64,
 }
 
-/// Observations of strata that both periods have, with these strata renumbered.
+/// Aligns the observations of the strata in which both periods have some, and renumbers these
+/// strata.
 pub(super) fn aligned(observations: &[Observation]) -> Vec<AlignedObservation> {
     let mut order: Vec<&Observation> = observations.iter().collect();
     order.sort_by(|a, b| {
@@ -52,7 +53,7 @@ pub(super) fn aligned(observations: &[Observation]) -> Vec<AlignedObservation> {
     rows
 }
 
-/// Twice the rank of each value; ties share the middle of their ranks.
+/// Returns twice the rank of each value. Equal values share the middle of their ranks.
 pub(super) fn doubled_ranks(rows: &[AlignedObservation]) -> Vec<u32> {
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_unstable_by(|a, b| rows[*a].value.total_cmp(&rows[*b].value));
@@ -67,14 +68,15 @@ pub(super) fn doubled_ranks(rows: &[AlignedObservation]) -> Vec<u32> {
     doubled
 }
 
-/// Marks the values among this fraction of the largest; `None` if these are too few.
+/// Marks the largest values, this fraction of all. Returns `None` if they are too few, or if too
+/// many equal the smallest of them.
 pub(super) fn slowest(rows: &[AlignedObservation], part: f64) -> Option<Vec<bool>> {
     let mut values: Vec<f64> = rows.iter().map(|row| row.value).collect();
     values.sort_unstable_by(f64::total_cmp);
     let bound = values[((1.0 - part) * values.len() as f64) as usize];
     let slow: Vec<bool> = rows.iter().map(|row| row.value >= bound).collect();
     let count = slow.iter().filter(|slow| **slow).count();
-    // If many values equal the bound, it separates nothing.
+    // If many values equal the bound, it does not separate the slowest.
     (count >= SLOW_MIN && count as f64 <= 2.0 * part * rows.len() as f64).then_some(slow)
 }
 
@@ -95,10 +97,12 @@ pub(super) fn centred(rows: &[AlignedObservation], scores: &[f64]) -> Vec<f64> {
     rows.iter().zip(scores).map(centre).collect()
 }
 
-/// Number of standard deviations of a normal value that is as improbable as the exact rank sum.
+/// Returns the exact significance of the rank sum, as the number of standard deviations at which a
+/// normal value is as improbable. `None` if there are too many observations for the exact
+/// distribution.
 pub(super) fn exact_rank_deviations(rows: &[AlignedObservation], doubled: &[u32]) -> Option<f64> {
     let mut strata = vec![RankStratum::default(); strata(rows)];
-    // Fewer chosen observations mean fewer choices to count.
+    // The smaller period requires fewer combinations.
     let later = rows
         .iter()
         .filter(|row| row.period == Period::After)
@@ -119,8 +123,9 @@ pub(super) fn exact_rank_deviations(rows: &[AlignedObservation], doubled: &[u32]
     rank_sum_two_sided(&strata, sum).map(normal_deviation)
 }
 
-/// Number of standard deviations of a normal value that is as improbable as the number of slow
-/// observations.
+/// Returns the exact significance of the number of slow later observations, as the number of
+/// standard deviations at which a normal value is as improbable. `None` if there are too many
+/// observations for the exact distribution.
 pub(super) fn exact_share_deviations(rows: &[AlignedObservation], slow: &[bool]) -> Option<f64> {
     let mut strata = vec![ShareStratum::default(); strata(rows)];
     let mut seen = 0;

@@ -1,32 +1,33 @@
-//! Variability of places within a period.
+//! Estimates how much the times of places vary within a period.
 
 use super::{RankEvidence, Statistic};
 use crate::statistics::median;
 
-/// Variability of places within a period beyond that of independent requests.
+/// Variation of places within a period beyond that of independent requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::compare) struct Variability {
     /// Correlation of observations in one slice.
     within_slices: f64,
-    /// Variance between time windows, in units of the variance of ranks.
+    /// Variance between the halves of a period, in units of the variance of ranks.
     between_windows: f64,
-    /// Degrees of freedom that all places together contribute to each of them.
+    /// Weight of the estimate from all places when it is combined with a place's own, in degrees of
+    /// freedom.
     weight: f64,
     /// Number of places in the estimate.
     places: f64,
 }
 
-/// Weight of the estimate from all places, in slices of one place.
+/// Weight of the estimate from all places, where each slice of one place but the first weighs 1.
 const WEIGHT: f64 = 10.0;
-/// Minimum number of places for the variance between windows.
+/// Minimum number of places for an estimate of the variance between halves.
 const PLACES_MIN: usize = 6;
 /// Median of the chi-squared distribution with one degree of freedom.
 const CHI_SQUARED_MEDIAN: f64 = 0.4549;
 
 impl Variability {
-    /// Estimates the variability from all places that are compared. Each component comes from the
-    /// quieter period, as a change in the midst of a period increases its variation; it is a
-    /// median, as some places change.
+    /// Estimates the variability from all places that are compared. Each component is a median over
+    /// places, because some places change. It comes from the period that varies less, because a
+    /// change within a period increases its variation.
     pub(in crate::compare) fn of(evidence: &[&RankEvidence]) -> Variability {
         let quieter = |of: &dyn Fn(usize) -> Option<f64>| {
             [0, 1]
@@ -65,8 +66,8 @@ impl Variability {
         }
     }
 
-    /// Ratio of a statistic's variance to that of independent observations, and the degrees of
-    /// freedom of this estimate; `None` if the ratio is 1.
+    /// Returns the ratio of a statistic's variance to that of independent observations, and the
+    /// degrees of freedom of this estimate. The latter are `None` if the ratio is 1.
     pub(super) fn inflation(
         &self,
         evidence: &RankEvidence,
@@ -93,7 +94,8 @@ impl Variability {
     }
 }
 
-/// Variance between halves at which the median of their squared differences equals its expectation.
+/// Returns the variance between halves at which the median of their squared differences equals its
+/// expectation.
 fn between_windows(halves: &[[f64; 2]]) -> f64 {
     let ratio = |variance: f64| {
         median(

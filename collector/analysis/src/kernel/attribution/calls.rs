@@ -1,4 +1,4 @@
-//! System calls, and the markers among them.
+//! Handles system calls, including the `getpid` calls that carry markers.
 
 use super::Attribution;
 use crate::kernel::marker::{Marker, RequestId};
@@ -6,8 +6,8 @@ use crate::kernel::thread::{Pair, ThreadState};
 use crate::kernel::timeline::{LockWait, Owner, SystemCall};
 
 impl Attribution {
-    /// Notes that the thread is active, and therefore on this processor, whatever switches were
-    /// seen.
+    /// Records that the thread runs on this processor, because it has just made an event here.
+    /// Implies a switch if the recorded ones contradict this.
     fn seen_running(&mut self, ts_ns: u64, cpu: u16, tid: u32) {
         self.followed.insert(tid);
         let (open_ns, losing) = (self.window.open_ns, self.is_losing());
@@ -31,8 +31,8 @@ impl Attribution {
                 self.result.off_cpu[index].end_ns = Some(ts_ns);
                 self.result.off_cpu[index].is_end_implied = true;
             }
-            // First event of the thread in this window: it was here since the opening, unless
-            // events are missing.
+            // This is the thread's first event in the window. The thread has been on this processor
+            // since the opening, unless events are missing.
             ThreadState::Unknown => {
                 let since_ns = if losing || thread.is_doubtful {
                     ts_ns
@@ -98,8 +98,8 @@ impl Attribution {
                 self.result.calls[index].end_ns = Some(ts_ns);
                 self.result.calls[index].result = Some(result);
             }
-            // The beginning lies before the window, or is missing; if it may be missing, the
-            // duration is unknown.
+            // The call began before the window, or its beginning was lost. If it may have been
+            // lost, the duration is unknown.
             _ => {
                 let start_ns = if is_doubtful {
                     ts_ns
@@ -173,8 +173,8 @@ impl Attribution {
         self.releases.waits(index, process, lock, owner);
     }
 
-    /// Ends a lock wait. A task may get its lock on another thread than the one it began to wait
-    /// on; the wait is then found by lock and owner.
+    /// Ends a lock wait. A task may acquire its lock on a thread other than the one where it began
+    /// to wait. The wait is then found by process, lock and owner.
     fn end_lock_wait(&mut self, ts_ns: u64, tid: u32, lock: u64) {
         let process = self.process(tid);
         let thread = self.thread(tid);

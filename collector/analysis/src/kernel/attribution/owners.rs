@@ -1,4 +1,5 @@
-//! Owners of threads: from introductions, markers, and facts that only become known later.
+//! Sets the owners of threads from introductions and markers. Either can also reveal the owner of
+//! earlier time that was unknown so far.
 
 use super::Attribution;
 use crate::kernel::marker::RequestId;
@@ -6,20 +7,20 @@ use crate::kernel::thread::{ThreadState, Unknown};
 use crate::kernel::timeline::{OnCpu, Owner, WorkInterval};
 
 impl Attribution {
-    /// Sets the owner that the recorder carried, which holds since the window opened, or since the
-    /// thread became unknown.
+    /// Sets the owner that an introduction by the recorder states. This owner holds since the
+    /// window opened, or since the thread's owner became unknown.
     pub(super) fn introduce(&mut self, ts_ns: u64, tid: u32, owner: Owner) {
         self.followed.insert(tid);
         let losing = self.is_losing();
         let thread = self.thread(tid);
-        // While the thread is off, it may still run where events are being lost, before it is seen
+        // A thread that is off may run on a processor that is losing events before it is seen
         // again.
         thread.is_doubtful = losing && !matches!(thread.state, ThreadState::On { .. });
         thread.introduced_ns = Some(ts_ns);
         match (thread.owner, owner) {
             (_, Owner::Unknown) => {}
             (Owner::Unknown, _) => self.was(tid, owner),
-            // A marker was missed without a report of lost events; the recorder knows better.
+            // A marker was lost without a report of lost events; the recorder's statement wins.
             _ => self.set_owner(tid, ts_ns, owner),
         }
     }
@@ -61,7 +62,7 @@ impl Attribution {
         self.begin_stretch(tid, since_ns, owner, true);
     }
 
-    /// Sets the owner from `ts_ns` on.
+    /// Sets the thread's owner from `ts_ns` on.
     pub(super) fn set_owner(&mut self, tid: u32, ts_ns: u64, owner: Owner) {
         let thread = self.thread(tid);
         if thread.owner == owner {
@@ -84,7 +85,8 @@ impl Attribution {
         self.begin_stretch(tid, ts_ns, owner, false);
     }
 
-    /// Makes the owner unknown from `ts_ns` on; an unknown time until now stays unknown.
+    /// Makes the thread's owner unknown from `ts_ns` on. If the owner was unknown before, that
+    /// earlier time stays unknown, even when a later event reveals the owner.
     pub(super) fn forget_owner(&mut self, tid: u32, ts_ns: u64) {
         self.set_owner(tid, ts_ns, Owner::Unknown);
         self.thread(tid).unknown = Unknown::since(ts_ns);
@@ -123,15 +125,15 @@ impl Attribution {
         });
     }
 
-    /// Handles a marker by which the thread works for `request` from now on; the marker's own call
-    /// belongs to the request.
+    /// Handles a marker that begins the thread's work for `request`. The marker's own call belongs
+    /// to the request.
     pub(super) fn begin(&mut self, ts_ns: u64, tid: u32, call: usize, request: Option<RequestId>) {
         self.set_owner(tid, ts_ns, Owner::of(request));
         self.result.calls[call].owner = Owner::of(request);
     }
 
-    /// Handles a marker by which the thread stops working for `request`, and continues with
-    /// `outer`.
+    /// Handles a marker that ends the thread's work for `request`. The thread continues with
+    /// `outer`, or with no request if `outer` is `None`.
     pub(super) fn end(
         &mut self,
         ts_ns: u64,

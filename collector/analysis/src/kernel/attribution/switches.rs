@@ -1,4 +1,5 @@
-//! Intervals on and off the processor, and wake-ups.
+//! Handles context switches and wake-ups, and builds the intervals of threads on and off
+//! processors.
 
 use super::Attribution;
 use crate::kernel::call::FutexOperation;
@@ -14,12 +15,13 @@ impl Attribution {
         }
     }
 
-    /// Notes a switch that was not recorded. The kernel drops some switches without a report. Many
-    /// switches of threads that are not followed are missing anyway.
+    /// Handles a switch that happened but was not recorded: the kernel drops some switches without
+    /// a report. Counts it only for followed threads, because the recorder misses many switches of
+    /// other threads anyway.
     pub(super) fn imply_switch(&mut self, ts_ns: u64, tid: u32) {
         self.result.implied_switches += u64::from(self.followed.contains(&tid));
         if self.is_losing() {
-            // The thread may have been anywhere meanwhile, including where events are lost.
+            // Meanwhile, the thread may have run on a processor that is losing events.
             self.forget_owner(tid, ts_ns);
         }
     }
@@ -45,7 +47,7 @@ impl Attribution {
         let thread = self.thread(tid);
         match thread.state {
             ThreadState::On { .. } => {}
-            // The thread was back without a recorded switch, since an unknown time.
+            // The thread returned to a processor at an unknown time, without a recorded switch.
             ThreadState::Off(_) => self.imply_switch(ts_ns, tid),
             ThreadState::Unknown => {
                 let since_ns = if losing || thread.is_doubtful {
@@ -61,7 +63,7 @@ impl Attribution {
         let thread = self.thread(tid);
         thread.is_doubtful |= losing;
         let owner = thread.owner;
-        // The scheduler may decide to wake a thread before that thread has left.
+        // The kernel may wake a thread before the thread has left its processor.
         let waker = thread
             .early_wake
             .take()
@@ -78,7 +80,8 @@ impl Attribution {
         });
         self.thread(tid).state = ThreadState::Off(index);
         if losing {
-            // The thread may run where events are lost, and come back with another owner.
+            // The thread may run on a processor that is losing events, and return with another
+            // owner.
             self.forget_owner(tid, ts_ns);
         }
     }

@@ -1,6 +1,6 @@
 //! System calls of Linux on aarch64, by number; unused numbers have empty names.
 
-/// Names, indexed by number.
+/// Names of the system calls, indexed by number.
 #[rustfmt::skip] // packed: one a line would be five hundred lines
 pub(super) const NAMES: &[&str] = &[
     "io_setup", "io_destroy", "io_submit", "io_cancel", "io_getevents", "setxattr", "lsetxattr",

@@ -1,6 +1,6 @@
 //! System calls of Linux on x86-64, by number; unused numbers have empty names.
 
-/// Names, indexed by number.
+/// Names of the system calls, indexed by number.
 #[rustfmt::skip] // packed: one a line would be five hundred lines
 pub(super) const NAMES: &[&str] = &[
     "read", "write", "open", "close", "stat", "fstat", "lstat", "poll", "lseek", "mmap", "mprotect",

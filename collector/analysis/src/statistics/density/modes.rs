@@ -9,10 +9,10 @@ pub struct Mode {
     pub place: usize,
     /// Latency of the maximum, in ns.
     pub value_ns: f64,
-    /// Density at the maximum.
+    /// Density at the maximum, per doubling of the latency.
     pub density: f64,
-    /// Rise above the higher of the two valleys that separate it from higher values, in standard
-    /// errors.
+    /// Rise of the maximum above the higher of the two valleys that separate it from higher
+    /// densities, in standard errors.
     pub prominence: f64,
     /// Fraction of all values between the valleys on both sides.
     pub share: f64,
@@ -28,7 +28,7 @@ pub(super) fn modes(density: &Density) -> Vec<Mode> {
         .map(|peak| (peak, prominence(density, peak)))
         .filter(|(_, prominence)| *prominence >= PROMINENCE_MIN)
         .collect();
-    // With one value, or few, the most frequent one is still a mode.
+    // With only a few values, the highest maximum still counts as a mode.
     if kept.is_empty() {
         let highest = maxima(heights)
             .into_iter()
@@ -57,7 +57,7 @@ pub(super) fn modes(density: &Density) -> Vec<Mode> {
     modes
 }
 
-/// Returns the places that are higher than their neighbours; of equal neighbours the first.
+/// Returns the places of local maxima. Of equal neighbouring heights, the first counts.
 fn maxima(heights: &[f64]) -> Vec<usize> {
     let mut found = Vec::new();
     let mut rose_at = Some(0);

@@ -1,18 +1,19 @@
 //! Distribution of the largest distance between a sample's distribution function and the true one.
 //!
-//! The choice among the methods of computation is that of Simard and L'Ecuyer (Computing the
-//! two-sided Kolmogorov-Smirnov distribution, 2011), so that results equal scipy's `kstwo.sf`.
+//! Simard and L'Ecuyer (Computing the two-sided Kolmogorov-Smirnov distribution, 2011) give the
+//! rules for choosing among the methods of computation. Results equal those of scipy's `kstwo.sf`.
 
 use std::f64::consts::PI;
 
 /// Maximum size of a sample that Simard and L'Ecuyer treat as small.
 const SMALL_MAX: u64 = 140;
-/// Size of a sample above which the matrix takes long, and the expansion is as good.
+/// Maximum size of a sample for the matrix method. Above it, the matrix takes long, and the
+/// expansion is as good.
 const MATRIX_MAX: u64 = 2_000;
-/// Size of a sample above which the sum takes long.
+/// Maximum size of a sample for the exact one-sided sum, which takes long above it.
 const SUM_MAX: u64 = 50_000;
 
-/// Returns the probability that the distance is at least `x` for a sample of `n`.
+/// Returns the probability that the distance is at least `x` for a sample of `n` values.
 pub(super) fn at_least(n: u64, x: f64) -> f64 {
     let size = n as f64;
     let scaled = size * x * x;
@@ -22,7 +23,8 @@ pub(super) fn at_least(n: u64, x: f64) -> f64 {
     if x >= 1.0 {
         return 0.0;
     }
-    // Far out, the distance is hardly ever that large on both sides.
+    // Large distances almost never occur on both sides at once, so the two one-sided probabilities
+    // add up.
     let is_far = scaled > if n <= SMALL_MAX { 4.0 } else { 2.2 };
     let p = if x >= 0.5 || is_far {
         2.0 * one_side(n, x)
@@ -34,7 +36,8 @@ pub(super) fn at_least(n: u64, x: f64) -> f64 {
     p.clamp(0.0, 1.0)
 }
 
-/// Returns the probability for the distance to one side (Birnbaum and Tingey, 1951).
+/// Returns the probability that the distance to one side is at least `x` (Birnbaum and Tingey,
+/// 1951).
 fn one_side(n: u64, x: f64) -> f64 {
     let size = n as f64;
     if n > SUM_MAX {
@@ -60,9 +63,9 @@ fn one_side(n: u64, x: f64) -> f64 {
     x * sum
 }
 
-/// Returns the probability of a smaller distance, by Durbin's matrix (Marsaglia, Tsang and Wang,
-/// Evaluating Kolmogorov's distribution, 2003). Only one element of its power is needed, so it is
-/// applied to one row repeatedly.
+/// Returns the probability of a distance below `x`, by Durbin's matrix (Marsaglia, Tsang and Wang,
+/// Evaluating Kolmogorov's distribution, 2003). Only one element of the matrix's n-th power is
+/// needed, so one row is multiplied by the matrix n times.
 fn matrix(n: u64, x: f64) -> f64 {
     let reach = n as f64 * x;
     let middle = reach.ceil() as usize;
@@ -104,22 +107,22 @@ fn matrix(n: u64, x: f64) -> f64 {
     row[middle - 1] * SCALE.powi(exponent)
 }
 
-/// 2⁻¹²⁸, the unit for smaller rows.
+/// 2⁻¹²⁸. A row with only smaller elements is divided by it, so that it does not underflow.
 const SCALE: f64 = 2.938_735_877_055_719e-39;
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Returns the probability of a smaller distance, by the expansion of Pelz and Good (Approximating
-/// the lower tail-areas of the Kolmogorov-Smirnov one-sample statistic, 1976): to five digits at
-/// least for more than 140 values.
+/// Returns the probability of a distance below `x`, by the expansion of Pelz and Good
+/// (Approximating the lower tail-areas of the Kolmogorov-Smirnov one-sample statistic, 1976). It
+/// has at least five correct digits for more than 140 values.
 fn expansion(n: u64, x: f64) -> f64 {
     let root = (n as f64).sqrt();
     let z = root * x;
     let (z2, z4, z6) = (z.powi(2), z.powi(4), z.powi(6));
     let mut terms = [0.0; 4];
-    // Both sums have as many terms as the precision of z, which is less than 1.5 here, allows.
+    // Further terms of both sums are below the precision, since z is less than 1.5 here.
     for k in (0..20).rev() {
         let a = (f64::from(k) + 0.5).powi(2) * PI * PI;
         let weight = 2.0 * (-a / (2.0 * z2)).exp();

@@ -62,7 +62,7 @@ pub fn json(timeline: &Timeline, clocks: &ClockLog, architecture: Architecture) 
     })
 }
 
-/// Returns the JSON of a call over many requests.
+/// Returns the statistics of a system call over many requests as JSON.
 #[must_use]
 pub fn call_json(row: &CallPerRequest, architecture: Architecture) -> Value {
     object!({
@@ -83,7 +83,7 @@ pub fn request_json(
             .blocked_ns
             .iter()
             .fold(serde_json::Map::new(), |mut map, (&reason, &ns)| {
-                // Several futexes are one row here.
+                // All futexes have one name here, so their times add up.
                 let entry = map
                     .entry(reason_name(reason, architecture))
                     .or_insert(Value::from(0_u64));

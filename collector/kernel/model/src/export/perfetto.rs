@@ -1,6 +1,6 @@
-//! Perfetto's protobuf trace. It has a group of tracks for each request, the kernel's own events as
-//! ftrace bundles (from which Perfetto draws threads, processors and system calls), and an arrow
-//! from the holder of a lock to each waiter.
+//! Writes Perfetto's protobuf trace. It has a group of tracks for each request, and an arrow from
+//! the holder of a lock to each waiter. It also has the kernel's own events as ftrace bundles, from
+//! which Perfetto draws threads, processors and system calls.
 
 mod messages;
 
@@ -16,7 +16,7 @@ use messages::{
     SysExit, ThreadDescriptor, Trace, TracePacket, TrackDescriptor, TrackEvent,
 };
 
-/// Perfetto's numbers of clocks.
+/// Perfetto's ids of clocks.
 const REALTIME: u32 = 1;
 const MONOTONIC: u32 = 3;
 const BOOTTIME: u32 = 6;
@@ -25,18 +25,17 @@ const BEGIN: i32 = 1;
 const END: i32 = 2;
 const INSTANT: i32 = 3;
 
-/// Number of events in one bundle.
+/// Maximum number of events in one bundle.
 const BUNDLE: usize = 512;
-/// The kernel's usual priority; it is not recorded.
+/// Priority written for every thread: the kernel's default, as recordings contain no priorities.
 const PRIORITY: i32 = 120;
 
-/// Segment that a span worked on by itself, in wall time. It gets a track of its own below its
-/// request's.
+/// Segment of a span's own work, in wall time. The span has a track below the track of its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedSegment {
     /// Low half of the trace id.
     pub trace: u64,
-    /// The span.
+    /// Id of the span.
     pub span: u64,
     /// The track's name: the operation.
     pub track: String,
@@ -48,8 +47,8 @@ pub struct NamedSegment {
     pub end_ns: i64,
 }
 
-/// Writes a trace of `timeline` with the unchanged `events` of the kernel (of the same recording)
-/// and the requests' segments.
+/// Writes a trace of `timeline`, the kernel's `events` of the same recording, and the requests'
+/// `segments`.
 #[must_use]
 pub fn perfetto(
     timeline: &Timeline,
@@ -99,7 +98,7 @@ fn snapshots(clocks: &ClockLog) -> Vec<TracePacket> {
         .collect()
 }
 
-/// Builds the ftrace bundles. Perfetto takes ftrace's times for time since boot.
+/// Builds the ftrace bundles. Perfetto interprets the times of ftrace events as time since boot.
 fn bundles(timeline: &Timeline, events: &[Event], clocks: &ClockLog) -> Vec<TracePacket> {
     let boot_offset_ns = clocks
         .samples()
@@ -188,10 +187,10 @@ fn ftrace(timeline: &Timeline, event: &Event) -> Option<FtraceEvent> {
     Some(ftrace)
 }
 
-/// Returns the number of a track: of a request (`tid` 0), of one of its threads, or of a thread by
-/// itself (`trace` 0).
+/// Returns the number of a track. It is the track of a request if `tid` is 0, of a thread outside
+/// requests if `trace` is 0, and otherwise of a thread in a request.
 fn uuid(trace: u64, tid: u32) -> u64 {
-    // The finaliser of MurmurHash3 keeps the three kinds from colliding.
+    // The finaliser of MurmurHash3 keeps the numbers of these kinds of track from colliding.
     let mut hash =
         trace ^ (u64::from(tid) << 32 | u64::from(tid)).rotate_left(17) ^ 0x5354_524f_4245;
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -199,8 +198,8 @@ fn uuid(trace: u64, tid: u32) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// Returns the number of a track of waits. Waits have tracks of their own, because a task may wait
-/// beyond its interval on the thread.
+/// Returns the number of the track for a thread's lock waits. Waits have tracks of their own,
+/// because a wait may outlast the work interval in which it begins.
 fn lock_uuid(trace: u64, tid: u32) -> u64 {
     uuid(trace, tid | 1 << 31)
 }
@@ -337,7 +336,8 @@ fn track_event(kind: i32, track: u64, name: Option<String>, category: &str) -> T
     }
 }
 
-/// Returns the last moment of the window that holds `ts_ns`, up to the last event.
+/// Returns the end of the window that contains `ts_ns`, or the end of the last interval on a
+/// processor if that is earlier.
 fn end_of(timeline: &Timeline, ts_ns: u64) -> u64 {
     let window = timeline
         .windows

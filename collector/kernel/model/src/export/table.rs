@@ -21,7 +21,7 @@ fn owner(owner: Owner) -> String {
     }
 }
 
-/// Returns one row for each request, with the parts of its time, in µs.
+/// Returns one line for each request, with the parts of its time in µs.
 #[must_use]
 pub fn request_table(requests: &[RequestSummary], architecture: Architecture) -> String {
     let mut text = format!(
@@ -53,7 +53,7 @@ pub fn request_table(requests: &[RequestSummary], architecture: Architecture) ->
     text
 }
 
-/// Returns one row for each system call over many requests, most frequent first.
+/// Returns one line for each of `rows`: a system call and its statistics over many requests.
 #[must_use]
 pub fn calls_table(rows: &[CallPerRequest], architecture: Architecture) -> String {
     let mut text = format!(
@@ -82,7 +82,7 @@ pub fn calls_table(rows: &[CallPerRequest], architecture: Architecture) -> Strin
     text
 }
 
-/// Returns one row for each operation over many requests, with its most frequent calls.
+/// Returns one line for each operation over many requests, with its most frequent system calls.
 #[must_use]
 pub fn operations_table(rows: &[OperationSum], architecture: Architecture) -> String {
     let mut text = format!(
@@ -134,8 +134,8 @@ pub fn operations_table(rows: &[OperationSum], architecture: Architecture) -> St
 /// Maximum number of calls named for one operation.
 const CALLS_SHOWN: usize = 6;
 
-/// Returns the events in order of time: one line for each system call, absence from the processor
-/// and lock wait. Times are in µs since `origin_ns` (monotonic).
+/// Returns one line for each system call, absence from the processor and marked lock wait, in order
+/// of time; then one line for each gap. Times are in µs since `origin_ns` (monotonic).
 #[must_use]
 pub fn timeline_table(timeline: &Timeline, origin_ns: u64, architecture: Architecture) -> String {
     let mut lines: Vec<(u64, u32, Option<u64>, Owner, String)> = Vec::new();

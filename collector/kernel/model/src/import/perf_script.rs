@@ -1,4 +1,4 @@
-//! Import of `perf script`.
+//! Imports the output of `perf script`.
 
 use std::collections::HashSet;
 use std::io::{self, BufRead};
@@ -190,7 +190,8 @@ fn after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.find(key).map(|at| &text[at + key.len()..])
 }
 
-/// Returns the state of a task by its letters; a task in R or R+ could go on running.
+/// Returns the kernel's bit for the state of a task, from its letters. R and R+ give 0: the task
+/// could continue to run.
 fn state(letters: &str) -> u8 {
     match letters.chars().next() {
         Some('S') => 1,

@@ -1,4 +1,4 @@
-//! Import of `strace -f -ttt`, better with `-T`.
+//! Imports the output of `strace -f -ttt`, preferably with `-T`.
 
 use std::io::{self, BufRead};
 
@@ -91,7 +91,8 @@ fn parse(line: &str, architecture: Architecture) -> Result<Line, &'static str> {
     Ok(Line::Events(events))
 }
 
-/// Splits off the thread, `[pid 12] ` on a terminal and `12 ` in a file; 1 if there is only one.
+/// Splits off the thread's number, written `[pid 12] ` on a terminal and `12 ` in a file. Returns 1
+/// if the line has no number, as in a program with one thread.
 fn thread(line: &str) -> (u32, &str) {
     let line = line.trim_start();
     if let Some((tid, rest)) = line
@@ -108,7 +109,7 @@ fn thread(line: &str) -> (u32, &str) {
     }
 }
 
-/// Returns the last ` = result`, and the length of the call if present.
+/// Returns the number after the last ` = `, and the duration of the call in ns if present.
 fn result(rest: &str) -> Option<(i64, Option<u64>)> {
     let (_, text) = rest.rsplit_once(" = ")?;
     let took = text
@@ -120,8 +121,8 @@ fn result(rest: &str) -> Option<(i64, Option<u64>)> {
         // `?`: the call does not return.
         None => word.parse().ok()?,
     };
-    // Errors as the kernel returns them: they distinguish a futex call that waited from one that
-    // did not.
+    // Converts errors to the kernel's numbers, which distinguish a futex call that waited from one
+    // that did not.
     let result = match text.split_whitespace().nth(1) {
         Some("EAGAIN") if result == -1 => -11,
         Some("ETIMEDOUT") if result == -1 => -110,
@@ -130,7 +131,7 @@ fn result(rest: &str) -> Option<(i64, Option<u64>)> {
     Some((result, took))
 }
 
-/// Returns the arguments that are numbers, and the operations of futexes; 0 for all others.
+/// Returns the arguments that are numbers or operations of futexes, and 0 for all others.
 fn arguments(text: &str) -> [u64; 6] {
     let mut args = [0; 6];
     for (arg, text) in args.iter_mut().zip(text.split(", ")) {

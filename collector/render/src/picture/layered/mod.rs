@@ -1,12 +1,12 @@
 //! Layered layout of a directed graph, after Sugiyama, Tagawa and Toda (1981) and Gansner,
 //! Koutsofios, North and Vo (1993).
 //!
-//! There are four steps, each in time about linear in the edges times the layers that they pass.
-//! [`ranks`] assigns each box to a layer so that edges lead forward. An edge that passes layers
-//! gets a bend in each. [`order`] sorts layers so that few edges cross. [`position`] moves boxes
-//! and bends towards their neighbours. An edge is a curve between two layers and straight within a
-//! layer, in the space of its bend. No edge therefore crosses a box. The same graph always gives
-//! the same layout.
+//! There are four steps. Each takes time about linear in the number of edges times the layers that
+//! they pass. [`ranks`] assigns each box to a layer so that edges lead forward. An edge that passes
+//! layers gets a bend in each. [`order`] sorts layers so that few edges cross. [`position`] moves
+//! boxes and bends towards their neighbours. Finally, this module draws each edge as a curve
+//! between two layers, and as a straight line through the space of its bend within a layer. No edge
+//! therefore crosses a box. Equal graphs get equal layouts.
 //!
 //! Layers run down or to the right, depending on which picture is narrower. Connected parts are
 //! laid out one by one, side by side.
@@ -54,7 +54,7 @@ pub(super) fn lay_out(boxes: usize, edges: &[(usize, usize)], box_px: Px, label_
         .map(|part| Layers::of(part, edges))
         .collect();
     let is_down = is_down(&parts, box_px);
-    // Across the layers, and along the edges.
+    // The first value is across the layers, the second along the edges.
     let (box_px, gap_px) = if is_down {
         (box_px, label_px.1)
     } else {
@@ -316,8 +316,8 @@ impl Layers {
     }
 }
 
-/// Draws curves from the end of a layer to the begin of the next one, and straight lines through
-/// the layers between.
+/// Returns the route of an edge: curves from the end of a layer to the beginning of the next one,
+/// and straight lines through the layers that it passes.
 fn curves(ends: &[Px], along: &[f64], thick: f64) -> Vec<Px> {
     let mut route = vec![(ends[0].1, along[0] + thick)];
     for (number, pair) in ends.windows(2).enumerate() {
@@ -335,7 +335,7 @@ fn curves(ends: &[Px], along: &[f64], thick: f64) -> Vec<Px> {
     route
 }
 
-/// Adds a curve; merges two collinear straight ones.
+/// Adds a curve to a route. Merges it with the previous one if both are straight and collinear.
 fn extend(route: &mut Vec<Px>, curve: [Px; 3]) {
     let across = curve[2].0;
     if let [.., start, _, _, end] = route[..]

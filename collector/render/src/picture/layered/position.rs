@@ -3,8 +3,9 @@
 
 use super::{BEND_PX, BOX_GAP_PX, Layers};
 
-/// Number of passes over all layers, alternately down and up, each by the preceding layer; the last
-/// ones use both neighbouring layers.
+/// Number of passes over all layers, alternately down and up. Each pass moves a layer's vertices
+/// towards their neighbours in the preceding layer; the last [`PASSES_BY_BOTH`] passes use both
+/// neighbouring layers.
 const PASSES: usize = 12;
 const PASSES_BY_BOTH: usize = 4;
 /// Pull of an edge, by the number of its ends at which it is the only edge on its side. Chains pull
@@ -84,7 +85,8 @@ fn wanted(
         }
     }
     let place = match (&before[..], &after[..]) {
-        // A vertex that nothing pulls gives way.
+        // A vertex without neighbours in these layers gets a small weight, so that others can push
+        // it aside.
         _ if weight == 0.0 => return (middles[vertex], 0.01),
         // An edge bends at one of its two neighbours rather than slightly everywhere.
         (&[one], &[other]) if by_before && by_after => {
@@ -96,9 +98,10 @@ fn wanted(
     (place, weight)
 }
 
-/// Returns positions in this order, with at least these distances from the first one and from each
-/// other, and the smallest weighted sum of squared deviations from the wanted positions: an
-/// isotonic regression, by pooling adjacent violators.
+/// Returns positions in the order of `wanted`, which has wanted positions with weights. Neighbours
+/// are at least as far apart as in `distances`, which count from the first position. The result
+/// minimises the weighted sum of squared deviations from the wanted positions (isotonic regression
+/// by pooling adjacent violators).
 pub(super) fn spread(wanted: impl Iterator<Item = (f64, f64)>, distances: &[f64]) -> Vec<f64> {
     // Runs of vertices at minimum distance: the position of their first one, relative to the left
     // edge, their weight, and their length.

@@ -61,8 +61,8 @@ pub(super) fn turn_cycles(boxes: usize, edges: &mut [(usize, usize)]) -> Vec<boo
     is_turned
 }
 
-/// Returns the layer of each box, for edges without cycles other than loops: first the earliest
-/// possible layer, then closer to the majority of the box's neighbours.
+/// Returns the layer of each box. The edges must have no cycles other than loops. Each box starts
+/// in its earliest possible layer, and then moves towards the majority of its neighbours.
 pub(super) fn of(boxes: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     let (mut before, mut after) = (vec![Vec::new(); boxes], vec![Vec::new(); boxes]);
     for &(from, to) in edges.iter().filter(|(from, to)| from != to) {
@@ -85,8 +85,8 @@ pub(super) fn of(boxes: usize, edges: &[(usize, usize)]) -> Vec<usize> {
             }
         }
     }
-    // The order is walked from the last box and back, so that a box that moves meets neighbours
-    // that have moved.
+    // Go through the order backwards and then forwards, so that a box moves after the neighbours
+    // that it follows.
     for _ in 0..MOVES {
         for &number in order.iter().rev() {
             let next = after[number].iter().map(|to| rank[*to]).min();

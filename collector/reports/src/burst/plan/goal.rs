@@ -1,10 +1,10 @@
-//! Parses goals in words.
+//! Parses goals in words, such as `overhead 1 %, 200 whole requests an hour`.
 
 use std::time::Duration;
 
 use crate::arguments::{parse_duration, parse_share};
 
-/// Goal of a plan, with the parts that were given.
+/// Goal of a plan; parts that the user did not give are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct GoalArguments {
     pub longest: Option<Duration>,

@@ -8,7 +8,7 @@ use stroboscope_analysis::flow::{CategoryId, Operation, PeriodFlows};
 use super::super::flow_graph::DrawnFlow;
 use stroboscope_render::show::{Figure, Graph};
 
-/// Draws the largest mutation of the first cause; none without one.
+/// Draws the first mutation of the first cause; `None` if there is none.
 pub(super) fn figure(of: &Comparison, periods: [&PeriodFlows; 2]) -> Option<Figure> {
     let cause = of.causes.first()?;
     let mutation = of.mutations.get(*cause.mutations.first()?)?;
@@ -38,7 +38,7 @@ fn sides(mutation: &Mutation, [before, after]: [&PeriodFlows; 2]) -> Option<[Dra
         let category = flows.roots.get(&mutation.root)?.categories.get(&id)?;
         DrawnFlow::of(&flows.edges, category)
     };
-    // A structure that is gone or new occurs in one of the periods only.
+    // A structure may occur in only one of the periods.
     let of = |flows, other, id| drawn(flows, id).or_else(|| drawn(other, id));
     Some([
         of(before, after, old)?,
@@ -46,8 +46,8 @@ fn sides(mutation: &Mutation, [before, after]: [&PeriodFlows; 2]) -> Option<[Dra
     ])
 }
 
-/// Returns the operations of a mutation: those of responsible edges, and those that are called more
-/// or less often.
+/// Returns the changed operations of a mutation: those of responsible edges and, for a structural
+/// mutation, those whose calls differ.
 fn changed(
     mutation: &Mutation,
     of: &Comparison,

@@ -18,7 +18,7 @@ pub(super) struct FailureShiftRow {
     failed: Counts,
     /// Shares of failed requests, 0 to 1.
     rates: Rates,
-    /// Probability of such a difference by chance.
+    /// Probability that chance alone makes the shares differ this much.
     p_value: f64,
     /// True if the share changed by more than chance, and by enough to matter.
     changed: bool,
@@ -31,16 +31,16 @@ pub(super) struct FailureShiftRow {
 struct OriginShiftRow {
     #[serde(skip)]
     root: String,
-    /// Operation that failed first.
+    /// Operation at which the failures start.
     origin: String,
-    /// Type of its error, or its status.
+    /// Type of the error, or the span's status.
     kind: String,
     /// Error message, with ids replaced by `*`; empty if there is none.
     message: String,
     requests: Counts,
     /// Id of the first such request, of the later period if it has one.
     example: Option<String>,
-    /// Operations through which its failure travelled, from the origin to the root.
+    /// Operations through which the failure of the example travelled, from the origin to the root.
     trail: Vec<String>,
 }
 
@@ -150,7 +150,8 @@ impl FailureShiftRow {
     }
 }
 
-/// Shows failures, if there are any.
+/// Describes the changed shares of failed requests, and lists the origins of failures. Shows
+/// nothing if no request failed.
 pub(super) fn show(rows: &[FailureShiftRow], doc: &mut Doc) {
     for row in rows.iter().filter(|row| row.changed) {
         doc.sentence(row.sentence());

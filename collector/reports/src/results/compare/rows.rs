@@ -11,7 +11,7 @@ use stroboscope_analysis::flow::{EdgeTable, Operation, Repeats};
 use stroboscope_render::humanise::{counted, duration};
 use stroboscope_render::rows;
 
-/// A cause.
+/// A cause of the change between two periods.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct CauseRow {
     rank: u64,
@@ -89,7 +89,7 @@ struct ExampleRow {
     after: Option<String>,
 }
 
-/// A category that changed.
+/// A category of requests that changed between two periods.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct MutationRow {
     rank: u64,
@@ -135,7 +135,7 @@ struct EdgeRow {
 struct PrecursorRow {
     category: String,
     distance: f64,
-    /// Share of the root operation's requests that it lost to the mutation.
+    /// Share of the root operation's requests that the precursor lost to the mutation.
     moved: f64,
     divergence: Option<String>,
 }

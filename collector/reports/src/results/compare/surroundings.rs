@@ -43,7 +43,8 @@ impl MixRow {
 pub(super) struct VariationSays {
     before: VariationOf,
     after: VariationOf,
-    /// Probability of such different C² by chance; null if a period has no such category.
+    /// Probability that chance alone makes the periods' C² differ this much; null if a period has
+    /// no category with over ten requests.
     p_value: Option<f64>,
     changes: Vec<VariationRow>,
 }
@@ -89,7 +90,7 @@ impl VariationSays {
         }
     }
 
-    /// Describes the variation; none if there is no category with enough requests.
+    /// Describes the variation; `None` if a period has no category with enough requests.
     pub(super) fn sentence(&self) -> Option<String> {
         let (old, new) = (self.before.median?, self.after.median?);
         let many = self.changes.len();
@@ -107,9 +108,9 @@ impl VariationSays {
     }
 }
 
-/// Minimum factor by which the rate of requests changes.
+/// Minimum factor by which the rate of requests must change to be mentioned.
 const RATE_MIN: f64 = 1.25;
-/// Minimum change of a root operation's share of requests.
+/// Minimum change of a root operation's share of requests, 0 to 1, to be mentioned.
 const MIX_MIN: f64 = 0.05;
 
 /// Describes other differences between the periods.

@@ -50,7 +50,8 @@ fn formula(conditions: &[ParameterCondition]) -> Option<String> {
     formulas.map(|formulas| formulas.join(" and "))
 }
 
-/// Formula of one condition; none for the largest or smallest of several numbers.
+/// Returns the formula of one condition; `None` for the largest or smallest of several numbers,
+/// which no formula can express.
 fn of_condition(condition: &ParameterCondition) -> Option<String> {
     let parameter = &condition.parameter;
     if parameter.recorded() != *parameter {
@@ -99,7 +100,8 @@ fn of_condition(condition: &ParameterCondition) -> Option<String> {
     Some(format!("{{ {test}{} }}", of_operation(condition)))
 }
 
-/// Term for spans of the condition's operation; skips names with variable parts.
+/// Returns a term that selects spans of the condition's operation. Omits the name if it has
+/// variable parts.
 fn of_operation(condition: &ParameterCondition) -> String {
     let Some((service, name)) = condition.parameter.operation.split_once(':') else {
         return String::new();

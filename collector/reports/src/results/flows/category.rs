@@ -38,15 +38,15 @@ pub struct CategorySays {
     structure: Vec<StructureRow>,
     /// Times between boundaries on critical paths, in the order of tasks.
     edges: Vec<EdgeRow>,
-    /// Graph of its operations.
+    /// Graph of the category's operations.
     #[serde(skip)]
     graph: Graph,
-    /// Example request, by services.
+    /// Example request, with a lane for each service.
     #[serde(skip)]
     schedule: Option<Timeline>,
 }
 
-/// An operation of the structure.
+/// An operation in the structure of a category's requests.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct StructureRow {
     /// Number of enclosing operations.
@@ -64,7 +64,7 @@ struct StructureRow {
     mean_ns: f64,
 }
 
-/// Time between two boundaries.
+/// Time between two boundaries of a task, such as its beginning and a call.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct EdgeRow {
     task: String,

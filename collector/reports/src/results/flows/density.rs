@@ -9,7 +9,7 @@ use stroboscope_render::show::{Bar, Chart, Doc, Figure};
 
 /// Maximum number of bars in the picture.
 const BARS_MAX: usize = 24;
-/// Minimum mass at either end; bars beyond it are left out.
+/// Share of the requests that may be left out at either end, so that no bar there is nearly empty.
 const SHARE_MIN: f64 = 0.001;
 
 /// Density of latencies over their binary logarithm.
@@ -25,7 +25,7 @@ pub(super) struct LatencyDensity {
     bars: Vec<BarRow>,
 }
 
-/// A mode of the latency.
+/// A mode of the latency: a local maximum of the density.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct ModeRow {
     latency_ns: f64,
@@ -35,7 +35,7 @@ struct ModeRow {
     prominence: f64,
 }
 
-/// A range of latencies.
+/// Share of the requests in one range of latency.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct BarRow {
     from_ns: f64,
@@ -111,7 +111,8 @@ impl LatencyDensity {
     }
 }
 
-/// Divides the logarithm into equal bars, without nearly empty ones at the ends.
+/// Divides the logarithm of latency into bars of equal width. Leaves out nearly empty bars at the
+/// ends.
 fn bars(of: &Density) -> Vec<BarRow> {
     let mass = |range: std::ops::Range<usize>| -> f64 {
         of.densities[range].iter().sum::<f64>() * of.step_log2

@@ -11,7 +11,7 @@ use stroboscope_render::humanise::{counted, percent};
 use stroboscope_render::rows;
 use stroboscope_render::show::{Axis, Chart, Doc, Figure, Kind, LegendPlace, Line};
 
-/// Log of omissions.
+/// Omissions by interval of time, tradeoff point and kind.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LogSays {
     #[serde(flatten)]
@@ -20,7 +20,7 @@ pub struct LogSays {
     requests: u64,
     /// Number of requests that explored as instructed.
     explored: u64,
-    /// Number of tradeoffs whose component was cut by a burst's edge, and number of unreadable
+    /// Number of tradeoffs whose component was cut by a burst's edge; `malformed` counts unreadable
     /// records.
     cut: u64,
     malformed: u64,
@@ -33,7 +33,7 @@ struct LogRow {
     from_ns: i64,
     point: String,
     service: String,
-    /// `omit`, `default` or `low_fidelity`.
+    /// Kind of the omission: `omit`, `default` or `low_fidelity`.
     kind: String,
     /// True if decided in advance, false if forced.
     proactive: bool,
@@ -196,7 +196,7 @@ fn over_time(rows: &[LogRow]) -> Option<Figure> {
             .collect(),
     });
     let lines: Vec<Line> = lines.collect();
-    // A single interval does not make a line.
+    // A line needs at least two intervals.
     let is_line = lines.iter().any(|line| line.points.len() > 1);
     is_line.then(|| {
         let chart = Chart::Lines {

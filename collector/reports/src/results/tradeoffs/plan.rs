@@ -23,7 +23,7 @@ struct PlanRow {
     point: String,
     goal: String,
     requests_per_second: f64,
-    /// Share that would be left out.
+    /// Share of items that would be left out.
     tradeoff_rate: f64,
     /// Predicted latency in ns; null if the load exceeds all measured loads.
     predicted_ns: Option<f64>,

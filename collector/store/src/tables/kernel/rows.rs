@@ -1,4 +1,4 @@
-//! Conversion between events and rows of the table.
+//! Converts kernel chunks to rows of the table, and back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::tables::texts::TextIndex;
 
 impl HasAttributes for KernelRow {}
 
-/// Builder of a chunk's rows. It caches names, as they are few and rows are many.
+/// Builder of a chunk's rows. It caches names, because there are few names and many rows.
 struct RowMaker<'a> {
     chunk: &'a KernelChunk,
     host: StringId,
@@ -109,7 +109,7 @@ fn counts(first: u64, counts: LossCounts) -> [Option<u64>; 6] {
     ]
 }
 
-/// Returns all rows of a chunk, in order, with their texts.
+/// Returns all rows of a chunk in order of time, with their texts.
 pub(super) fn of_chunk(chunk: &KernelChunk) -> (Vec<KernelRow>, Strings) {
     let mut maker = RowMaker::new(chunk);
     let begin_ns = chunk
@@ -130,7 +130,7 @@ pub(super) fn of_chunk(chunk: &KernelChunk) -> (Vec<KernelRow>, Strings) {
     );
     rows.extend(chunk.windows.iter().map(|window| of_window(&maker, window)));
     rows.extend(chunk.events.iter().map(|event| of_event(&mut maker, event)));
-    // The sort is stable: a thread's introduction stays before the event it belongs to.
+    // The sort is stable, so a thread's introduction stays before the event with the same time.
     rows.sort_by_key(|row| row.monotonic_ns);
     (rows, maker.strings)
 }
@@ -217,13 +217,14 @@ fn of_event(maker: &mut RowMaker<'_>, event: &Event) -> KernelRow {
     row
 }
 
-/// Adds the rows of one batch to a chunk. The error names what a row lacks.
+/// Adds the rows of one record batch to a chunk. Returns a description of the first invalid row as
+/// an error.
 pub(super) fn into_chunk(
     rows: &[KernelCells],
     texts: &[Arc<str>],
     chunk: &mut KernelChunk,
 ) -> Result<(), String> {
-    // Rows share their texts, so each is parsed once.
+    // Rows share their texts, so each text is parsed once.
     let kinds: Vec<Option<RowKind>> = texts.iter().map(|text| RowKind::named(text)).collect();
     let names: Vec<Name> = texts.iter().map(|text| Name::new(text)).collect();
     for row in rows {
@@ -253,7 +254,7 @@ pub(super) fn into_chunk(
     Ok(())
 }
 
-/// Adds a row, with its names, to a chunk. The error names what it lacks.
+/// Adds a row with its names to a chunk. The error names a required column that is null.
 fn put_row(
     row: &KernelCells,
     kind: RowKind,

@@ -1,5 +1,5 @@
-//! Folds columns of attributes back into JSON: merged files have the columns of all their inputs,
-//! up to a limit.
+//! Folds attribute columns back into JSON, because a merged file has the columns of all its inputs
+//! only up to a limit.
 
 use std::collections::BTreeSet;
 
@@ -11,11 +11,13 @@ use super::members::real_text;
 use super::name::{AttributeColumn, ValueType};
 use crate::tables::names::ATTRIBUTES;
 
-/// Maximum columns of attributes in a merged file. Keys beyond it were generated dynamically.
+/// Maximum number of attribute columns in a merged file. More keys than these are probably
+/// generated dynamically.
 const MERGED_COLUMNS_MAX: usize = 512;
 
-/// Returns the names of the attribute columns that a merged file drops: the rarest ones over the
-/// limit. The input gives each column with its number of rows that have a value.
+/// Returns the names of the attribute columns that a merged file drops, which are the rarest ones
+/// beyond the limit. `columns` are the names of columns, each with its number of rows that have a
+/// value.
 pub(in crate::tables) fn folded(
     columns: impl IntoIterator<Item = (String, u64)>,
 ) -> BTreeSet<String> {
@@ -28,8 +30,8 @@ pub(in crate::tables) fn folded(
     rest.map(|(name, _)| name).collect()
 }
 
-/// Returns the JSON column of a batch, extended by the values of attribute columns that `kept`
-/// lacks. Returns none if that changes nothing.
+/// Returns the JSON column of a batch, extended by the values of the attribute columns that `kept`
+/// lacks. Returns `None` if `kept` has all of them.
 pub(in crate::tables) fn fold(
     batch: &RecordBatch,
     kept: &Schema,
@@ -100,12 +102,13 @@ pub(in crate::tables) fn fold(
     Ok(Some(folded.collect()))
 }
 
-/// Adds members to an object.
+/// Adds members to the text of a JSON object, and creates an object if there is none.
 fn with(said: Option<&str>, members: &str) -> Option<String> {
     if members.is_empty() {
         return said.map(str::to_owned);
     }
-    // A row whose JSON is not an object has no values in columns.
+    // Replaces JSON that is not an object. This loses nothing, because such a row has no values in
+    // columns.
     let inside = said.and_then(|said| said.trim().strip_prefix('{')?.strip_suffix('}'));
     Some(match inside.map(str::trim) {
         None | Some("") => format!("{{{members}}}"),

@@ -1,17 +1,17 @@
-//! Finds the members of a JSON object without building values.
+//! Finds the members of a JSON object without building JSON values.
 
 use std::borrow::Cow;
 
 use super::name::ValueType;
 
-/// A value with its type.
+/// Value of a member, with its type.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value<'a> {
     Bool(bool),
     Int(i64),
     Real(f64),
     Text(Cow<'a, str>),
-    /// Any other value, which no column stores.
+    /// Value that no column stores, such as a list.
     Other,
 }
 
@@ -27,7 +27,7 @@ impl Value<'_> {
     }
 }
 
-/// One member of an object.
+/// Member of a JSON object.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Member<'a> {
     pub(super) key: Cow<'a, str>,
@@ -36,8 +36,8 @@ pub(super) struct Member<'a> {
     pub(super) text: &'a str,
 }
 
-/// Collects the members of `json` into `members`; returns false if it is no object. Flat objects
-/// are parsed here, byte by byte. If a value is a list or an object, serde_json validates it.
+/// Collects the members of `json` into `members`. Returns false if `json` is not an object. Parses
+/// flat objects byte by byte, and lets serde_json validate values that are lists or objects.
 pub(super) fn find_members<'a>(json: &'a str, members: &mut Vec<Member<'a>>) -> bool {
     members.clear();
     let mut at = Scan { json, offset: 0 };
@@ -146,9 +146,9 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Returns the length of the prefix without quotes, backslashes and control characters. It checks
-/// eight bytes at a time (SWAR; a borrow affects only bytes above one that already matched, so the
-/// lowest match is right).
+/// Returns the length of the prefix without quotes, backslashes and control characters. Checks
+/// eight bytes at a time (SWAR). A borrow affects only bytes above a match, so the lowest match is
+/// correct.
 fn plain_bytes(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;
     const HIGH: u64 = ONES << 7;
@@ -168,25 +168,27 @@ fn plain_bytes(bytes: &[u8]) -> usize {
     words.len() * 8 + rest.iter().take_while(|byte| is_plain(byte)).count()
 }
 
-/// Parses a number, if it is valid JSON. A number that a column would alter has no type.
+/// Parses a number; `None` if it is not valid JSON. Returns [`Value::Other`] for a number that a
+/// column would not preserve exactly.
 fn number(text: &str) -> Option<Value<'static>> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit())
         && !digits.is_empty()
         && (digits == "0" || !digits.starts_with('0'));
     if is_plain {
-        // Minus zero is not an integer.
+        // Excludes minus zero, which an integer cannot preserve.
         let value = text.parse().ok().filter(|_| text != "-0");
         return Some(value.map_or(Value::Other, Value::Int));
     }
     serde_json::from_str::<serde::de::IgnoredAny>(text).ok()?;
-    // Some numbers are too large for a float.
+    // Excludes numbers that are too large for a float, and those that a float would format
+    // differently.
     let value = serde_json::from_str(text).ok();
     let value = value.filter(|value: &f64| value.is_finite() && real_text(*value) == text);
     Some(value.map_or(Value::Other, Value::Real))
 }
 
-/// Formats a number in the same way as the code that makes rows.
+/// Formats a floating-point number like the code that writes attributes as JSON.
 pub(super) fn real_text(value: f64) -> String {
     serde_json::Value::from(value).to_string()
 }

@@ -1,15 +1,15 @@
-//! Shredding: attributes become typed columns of their own, `int:user`, `text:http.route`. The
-//! column `attributes` stores the others as JSON.
+//! Shredding: frequent attributes become typed columns of their own, such as `int:user` or
+//! `text:http.route`. The column `attributes` stores the other attributes as JSON.
 //!
-//! Each file has the columns that suit its rows, up to [`COLUMNS_MAX`]. The type is part of a
-//! column's name. So columns of the same name have the same type in all files, whatever services
-//! send, and any reader can combine files by name. Nothing is stored twice, and nothing is lost: a
-//! value goes into a column only if it can be written back exactly. A row's attributes are the
-//! values of its columns plus its JSON.
+//! Each file has columns for its most frequent attributes, up to [`COLUMNS_MAX`]. The type is part
+//! of a column's name. Columns with equal names therefore have equal types in all files, and any
+//! reader can combine files by name. A row's attributes are the values of its columns plus its
+//! JSON. No value is stored twice. A column stores a value only if the value can be restored
+//! exactly.
 //!
-//! The term comes from Parquet's VARIANT. A shredded VARIANT takes the same bytes, but readers do
-//! not see its columns yet: DuckDB takes 9 to 40 times as long to read one attribute, and pyarrow
-//! returns raw bytes only.
+//! The term comes from Parquet's VARIANT type. A shredded VARIANT takes equally many bytes, but
+//! readers do not use its columns yet: DuckDB takes 9 to 40 times as long to read one attribute,
+//! and pyarrow returns only raw bytes.
 
 mod fold;
 mod members;
@@ -22,5 +22,5 @@ pub(super) use name::AttributeColumn;
 pub(super) use read::ShreddedColumns;
 pub(super) use write::{HasAttributes, Shredder};
 
-/// Maximum columns of attributes in a file, for its most frequent attributes.
+/// Maximum number of attribute columns in a file that is not merged.
 pub(super) const COLUMNS_MAX: usize = 128;

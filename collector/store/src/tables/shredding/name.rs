@@ -1,9 +1,9 @@
-//! Names of columns of attributes: `TYPE:KEY`.
+//! Names of attribute columns: `TYPE:KEY`.
 
 use arrow_schema::{DataType, Field};
 
-/// Types of values that have columns. Others (lists, objects, nulls, numbers that no column stores
-/// exactly) stay JSON.
+/// Type of the values that a column stores. Lists, objects, nulls, and numbers that no column
+/// stores exactly stay JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum ValueType {
     Bool,
@@ -24,7 +24,7 @@ impl ValueType {
         }
     }
 
-    /// Returns the type as written.
+    /// Returns the Arrow type with which values are written.
     pub(super) fn data_type(self) -> DataType {
         match self {
             Self::Bool => DataType::Boolean,
@@ -34,7 +34,8 @@ impl ValueType {
         }
     }
 
-    /// Returns the type as read: equal texts are shared in a dictionary.
+    /// Returns the Arrow type with which values are read. Texts are read as a dictionary, which
+    /// shares equal texts.
     fn read_type(self) -> DataType {
         match self {
             Self::Text => DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)),
@@ -43,7 +44,7 @@ impl ValueType {
     }
 }
 
-/// A column with one attribute's values of one type.
+/// Column with the values of one attribute that have one type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct AttributeColumn {
     pub(in crate::tables) key: Box<str>,
@@ -51,7 +52,7 @@ pub(crate) struct AttributeColumn {
 }
 
 impl AttributeColumn {
-    /// Parses the name of a column; returns none if it is not one of attributes.
+    /// Parses the name of a column. Returns `None` if it is not an attribute column.
     pub(in crate::tables) fn of_name(name: &str) -> Option<Self> {
         ValueType::ALL.into_iter().find_map(|value_type| {
             Some(Self {
@@ -65,12 +66,12 @@ impl AttributeColumn {
         format!("{}{}", self.value_type.prefix(), self.key)
     }
 
-    /// Returns the field as written, and as other readers see it.
+    /// Returns the Arrow field as it is written, and as other readers see it.
     pub(in crate::tables) fn field(&self) -> Field {
         Field::new(self.name(), self.value_type.data_type(), true)
     }
 
-    /// Returns the field as read.
+    /// Returns the Arrow field as this program reads it.
     pub(in crate::tables) fn read_field(&self) -> Field {
         Field::new(self.name(), self.value_type.read_type(), true)
     }

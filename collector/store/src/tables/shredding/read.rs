@@ -1,4 +1,4 @@
-//! Reads the columns of attributes of a batch row by row.
+//! Reads the attribute columns of a record batch row by row.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::tables::attributes::{AttributeKeys, AttributeValues};
 use crate::tables::batch_column::column;
 use crate::tables::texts::{StringInterner, TextIndex, TextReader};
 
-/// Selected attribute columns of a batch.
+/// Selected attribute columns of a record batch.
 #[derive(Debug, Default)]
 pub(in crate::tables) struct ShreddedColumns {
     columns: Vec<(Arc<str>, Values)>,
-    /// True if texts are quoted as JSON.
+    /// True if texts are returned as JSON strings.
     as_json: bool,
 }
 
@@ -30,7 +30,7 @@ enum Values {
 }
 
 impl ShreddedColumns {
-    /// Finds the columns by their names.
+    /// Opens the attribute columns whose keys are read.
     pub(in crate::tables) fn open(
         batch: &RecordBatch,
         keys: &AttributeKeys,
@@ -62,8 +62,8 @@ impl ShreddedColumns {
         })
     }
 
-    /// Adds a row's values to `values`, as text in the form of JSON; `texts` are the texts read
-    /// before.
+    /// Adds a row's attributes to `values`, in the form of [`AttributeValues`]. `texts` are the
+    /// texts that the text columns refer to.
     pub(in crate::tables) fn add_values(
         &self,
         row: usize,
@@ -93,8 +93,8 @@ impl ShreddedColumns {
     }
 }
 
-/// Returns the indexes of texts, stored as this program reads them from files or as engines hold
-/// them.
+/// Returns the text indexes of a column, which is a dictionary if this program read it, or plain
+/// text if another engine did.
 fn text_indexes(
     batch: &RecordBatch,
     name: &str,

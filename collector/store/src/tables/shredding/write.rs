@@ -11,17 +11,17 @@ use super::members::{Member, Value, find_members};
 use super::name::{AttributeColumn, ValueType};
 use crate::record::{BatchRow, EventRow, SpanRow};
 
-/// Maximum distinct attributes counted: services that generate keys dynamically get no columns for
-/// them.
+/// Maximum number of distinct attributes that are counted. Services that generate keys dynamically
+/// may have more, which get no columns.
 const COUNTED_MAX: usize = 16_384;
 
-/// Maximum rows sampled to find frequent attributes: checking all rows is half of the cost of
-/// shredding.
+/// Approximate maximum number of rows that are sampled to find frequent attributes. Checking all
+/// rows would take half of the time of shredding.
 const LOOKED_AT: usize = 8_192;
 
 /// Rows that may have attributes.
 pub(in crate::tables) trait HasAttributes {
-    /// Returns the attributes as one JSON object; none if empty.
+    /// Returns the attributes as one JSON object; `None` if there are none.
     fn attributes(&self) -> Option<&str> {
         None
     }
@@ -41,12 +41,12 @@ impl HasAttributes for EventRow {
 
 impl HasAttributes for BatchRow {}
 
-/// Numbering of attributes. Consecutive rows mostly have the same attributes at the same positions,
-/// so it tries a position's last number first.
+/// Numbers of attributes. Consecutive rows mostly have equal attributes at equal positions, so a
+/// lookup first tries the last number at the position.
 #[derive(Debug, Default)]
 struct AttributeNumbers {
     columns: Vec<AttributeColumn>,
-    /// Number of each attribute by key, for each type.
+    /// Number of each attribute by key and type.
     of_key: HashMap<Box<str>, [Option<u32>; 4]>,
     at_place: Vec<u32>,
 }
@@ -79,16 +79,16 @@ impl AttributeNumbers {
     }
 }
 
-/// Splits attributes into columns.
+/// Splits the attributes of rows into columns.
 #[derive(Debug)]
 pub(in crate::tables) struct Shredder {
     numbering: AttributeNumbers,
 }
 
 impl Shredder {
-    /// Chooses columns for the attributes that most of these rows have, in the order of their
-    /// names. Of more than [`LOOKED_AT`] rows it checks an evenly spread sample. The same rows
-    /// always give the same columns.
+    /// Chooses columns for the most frequent attributes of these rows, at most [`COLUMNS_MAX`], in
+    /// the order of types and keys. Checks only an evenly spread sample of more than [`LOOKED_AT`]
+    /// rows. Equal rows always give equal columns.
     pub(in crate::tables) fn of(rows: &[impl HasAttributes]) -> Self {
         let mut counted = AttributeNumbers::default();
         let mut counts: Vec<u32> = Vec::new();
@@ -131,7 +131,7 @@ impl Shredder {
         &self.numbering.columns
     }
 
-    /// Returns the columns of some of the rows, and a JSON column with the rest of their
+    /// Returns the attribute columns for some of the rows, and a JSON column with the rest of their
     /// attributes.
     pub(in crate::tables) fn shred(
         &mut self,
@@ -147,7 +147,7 @@ impl Shredder {
                 continue;
             };
             if !find_members(json, &mut members) {
-                // Readers report this.
+                // Readers report attributes that are not an object.
                 rest.append_value(json);
                 continue;
             }
@@ -177,7 +177,7 @@ impl Shredder {
     }
 }
 
-/// Values of a column so far, without trailing rows that have none.
+/// Values of a column so far. Nulls of the latest rows are added later.
 #[derive(Debug)]
 enum Values {
     Bool(BooleanBuilder),
@@ -216,7 +216,7 @@ impl Values {
         }
     }
 
-    /// Adds the value of `row`. Returns false if the row has one already, or if the value is of
+    /// Adds the value of `row`. Returns false if the row already has a value, or if the value is of
     /// another type.
     fn push(&mut self, row: usize, member: &Member<'_>) -> bool {
         if self.len() > row {
