@@ -120,7 +120,11 @@ fn the_arguments_of_collectors_in_kubernetes_are_accepted() {
             .chain(arguments.iter().map(String::as_str))
             .collect();
         let printed = Program::run_plain(&arguments).succeeds();
-        assert!(printed.stdout.contains("data = \"/data\""), "{}", printed.stdout);
+        assert!(
+            printed.stdout.contains("data = \"/data\""),
+            "{}",
+            printed.stdout
+        );
         count += 1;
     }
     assert_eq!(count, 2);
