@@ -35,6 +35,7 @@ use stroboscope_server::collect::{Collector, CollectorSettings, SiteMaker};
 use stroboscope_server::grpc::{BurstControl, ListenAddresses};
 use stroboscope_server::ingest::{Options, Stop};
 use stroboscope_server::kernel_recording::{KernelRecording, PreparedRecording};
+use stroboscope_server::live::RECENT;
 use stroboscope_server::redact::{RedactSettings, Rule};
 use stroboscope_server::self_tracing::{SelfTracing, own_address};
 use stroboscope_store::data_dir::DataDir;
@@ -94,6 +95,10 @@ pub(super) struct Collect {
     /// arrive later go into the store, but not into the live model
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
     live_quiet: Duration,
+    /// Time that the live model covers: requests that arrived earlier leave it, with all that they
+    /// refuted. It must be at least 10m
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_live_window)]
+    live_window: Duration,
     /// Disable the live model
     #[arg(long)]
     no_live_model: bool,
@@ -131,6 +136,16 @@ pub(super) struct Collect {
     /// STROBOSCOPE_… variables configure the SDK, as for services
     #[arg(long, value_name = "ADDRESS", value_parser = parse_own_traces)]
     own_traces: Option<OwnTracesTo>,
+}
+
+/// Parses the length of the live model's window, which is not shorter than the time of which
+/// `top` shows requests.
+fn parse_live_window(text: &str) -> Result<Duration, String> {
+    let window = parse_duration(text)?;
+    if window < 2 * RECENT {
+        return Err(format!("{text} is too short: at least 10m"));
+    }
+    Ok(window)
 }
 
 fn parse_umask(text: &str) -> Result<Mode, String> {
@@ -483,6 +498,7 @@ impl Collect {
         let mut intake = Options {
             flush_interval: self.flush_interval,
             live_quiet: (!self.no_live_model).then_some(self.live_quiet),
+            live_window: self.live_window,
             care: Some(self.care.options()),
             ..Options::default()
         };

@@ -210,7 +210,7 @@ fn live(pages: &Pages, doc: &mut Doc) {
     };
     let (counts, segments) = live.counts();
     doc.heading("Live model").sentence(format!(
-        "{} of {}, {}; {} {} still arriving. Left out: {} that came late, {} that {} skipped.",
+        "Since the start: {} of {}; {}; {} {} still arriving. Left out: {} that came late, {} that {} skipped.",
         counted(counts.complete_traces, "complete request"),
         counts.traces,
         counted(segments as u64, "segment"),
@@ -224,6 +224,9 @@ fn live(pages: &Pages, doc: &mut Doc) {
             "were"
         },
     ));
+    doc.sentence(
+        "The root operations of the time that the model covers (--live-window):".to_owned(),
+    );
     roots(&live.roots(), doc);
     let path = RecentPath::of(live);
     let minutes = RECENT.as_secs() / 60;

@@ -13,6 +13,8 @@ pub(super) fn render(live: &LiveModel) -> Value {
         model,
         counts,
         roots,
+        from_ns,
+        refused_labels,
         clocks_differ,
     } = live.snapshot();
     let relations = model.relations(0.0);
@@ -67,6 +69,8 @@ pub(super) fn render(live: &LiveModel) -> Value {
             "no_span_no_task": left_out.no_span_no_task,
             "unreadable_attributes": left_out.unreadable_attributes,
         },
+        "window_from_ns": from_ns,
+        "refused_segments": refused_labels,
         "clocks_differ": clocks_differ,
         "roots": roots_json(&roots),
         "segments": segments,

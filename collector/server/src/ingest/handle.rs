@@ -32,6 +32,9 @@ pub(super) const QUEUE: usize = 4_096;
 /// and retry for some more.
 const LIVE_QUIET: Duration = Duration::from_secs(30);
 
+/// Default length of time that the live model covers.
+const LIVE_WINDOW: Duration = Duration::from_secs(3_600);
+
 /// Options of an intake.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -45,6 +48,8 @@ pub struct Options {
     /// Quiet time after which the live model considers a trace complete; `None` disables the live
     /// model.
     pub live_quiet: Option<Duration>,
+    /// Length of time that the live model covers.
+    pub live_window: Duration,
     /// Options of store maintenance; with `None`, files stay as they were flushed.
     pub care: Option<MaintenanceOptions>,
     /// Maximum number of records that the live model holds of traces that are still arriving.
@@ -60,6 +65,7 @@ impl Default for Options {
             segment_bytes: WAL_SEGMENT_BYTES,
             in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
             live_quiet: Some(LIVE_QUIET),
+            live_window: LIVE_WINDOW,
             care: Some(MaintenanceOptions::default()),
             live_records_max: RECORDS_OPEN_MAX,
             backlog_bytes_max: WAL_BACKLOG_BYTES_MAX,
@@ -139,7 +145,10 @@ impl Intake {
         let requests = data.requests()?;
         let live = options
             .live_quiet
-            .map(|quiet| live::start(quiet, options.live_records_max, requests))
+            .map(|quiet| {
+                let times = (quiet, options.live_window);
+                live::start(times, options.live_records_max, requests)
+            })
             .transpose()
             .map_err(FlushError::Thread)?;
         let live = live.map(|(model, feed, thread)| {

@@ -70,7 +70,7 @@ impl LiveModel {
     /// Returns the statistics of requests by root operation, as of now.
     #[must_use]
     pub fn roots(&self) -> ByRoot {
-        self.live().roots().clone()
+        self.live().roots()
     }
 
     /// Returns the requests that have fully arrived in the last minutes. Takes some milliseconds,
@@ -101,20 +101,20 @@ impl LiveModel {
 }
 
 /// Starts the model's thread. A trace counts as fully arrived after the time `quiet` without a
-/// record. Open traces hold at most `records_open_max` records. Spans of the operations `requests`
+/// record. The model covers the latest time `window`. Open traces hold at most `records_open_max` records. Spans of the operations `requests`
 /// are requests wherever they occur.
 ///
 /// # Errors
 /// Returns an error if the system cannot start another thread.
 pub fn start(
-    quiet: Duration,
+    (quiet, window): (Duration, Duration),
     records_open_max: usize,
     requests: Vec<String>,
 ) -> std::io::Result<(LiveModel, Feed, JoinHandle<()>)> {
-    let quiet_ns = i64::try_from(quiet.as_nanos()).unwrap_or(i64::MAX);
-    let model = LiveModel(Arc::new(Mutex::new(
-        Live::with_room(quiet_ns, records_open_max).with_requests(requests),
-    )));
+    let ns = |of: Duration| i64::try_from(of.as_nanos()).unwrap_or(i64::MAX);
+    let live = Live::with_room(ns(quiet), records_open_max);
+    let live = live.with_window(ns(window)).with_requests(requests);
+    let model = LiveModel(Arc::new(Mutex::new(live)));
     let (sender, messages) = sync_channel(QUEUE);
     let of_thread = model.clone();
     let body = move || {

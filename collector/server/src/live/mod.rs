@@ -22,6 +22,9 @@
 //! are computed on demand. Failed requests and spans of the last minutes are counted over all
 //! requests.
 //!
+//! - *Window.* The model covers a sliding window of time (`--live-window`), so that nothing from
+//!   before a deploy stays refuted.
+//!
 //! The model starts and ends with the collector. `infer` reads the store. If its result differs
 //! from the live model, `infer` is right. They agree if clocks agree, no record is late or skipped,
 //! and no trace is observed early.
@@ -31,6 +34,7 @@ mod feed;
 mod observer;
 mod outcomes;
 mod recent;
+mod window;
 
 pub use assembly::RECORDS_OPEN_MAX;
 pub use feed::{Feed, LiveModel, start};

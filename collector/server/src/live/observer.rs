@@ -16,6 +16,7 @@ use stroboscope_analysis::segment::Segmenter;
 use super::assembly::{Assembly, RECORDS_OPEN_MAX};
 use super::outcomes::OutcomeSlices;
 use super::recent::{ProcessWindows, Recent, RecentRequests, Windows};
+use super::window::{ModelWindow, WindowModel};
 use stroboscope_store::decode::loses_records;
 use stroboscope_store::ledger::{BatchLosses, LossWatch};
 use stroboscope_store::limits::INCARNATIONS_MAX;
@@ -57,10 +58,14 @@ pub struct LiveCounts {
 pub struct Snapshot {
     /// The model; its segments are numbered in the order of their labels, as in `infer`.
     pub model: Model,
-    /// Counts of the traces and records from which the model was made.
+    /// Counts of traces and records since the collector started.
     pub counts: LiveCounts,
-    /// Latency and number of complete requests, by root operation.
+    /// Latency and number of complete requests of the window, by root operation.
     pub roots: ByRoot,
+    /// Arrival of the first trace in the window, in ns since the Unix epoch; 0 before any.
+    pub from_ns: i64,
+    /// How many times a segment was left out because the model had as many as it may have.
+    pub refused_labels: u64,
     /// True if round trips prove that the hosts' clocks differ, so that orders across hosts may be
     /// wrong. `infer` corrects clocks; this model uses timestamps as recorded.
     pub clocks_differ: bool,
@@ -79,11 +84,10 @@ pub struct Live {
     watch: LossWatch,
     losses: Vec<ProcessLoss>,
     segmenter: Segmenter,
-    model: Model,
+    window: ModelWindow,
     clocks: ClockEstimates,
     keys: AttributeKeys,
     texts: HashMap<Arc<str>, Arc<str>>,
-    roots: ByRoot,
     counts: LiveCounts,
     recent: Recent,
     outcomes: OutcomeSlices,
@@ -112,16 +116,24 @@ impl Live {
             watch: LossWatch::default(),
             losses: Vec::new(),
             segmenter: Segmenter::default(),
-            model: Model::new(),
+            window: ModelWindow::new(i64::MAX),
             clocks: ClockEstimates::new(),
             keys: AttributeKeys::of([ERROR]).with_elements().with_weights(),
             texts: HashMap::new(),
-            roots: ByRoot::default(),
             counts: LiveCounts::default(),
             recent: Recent::default(),
             outcomes: OutcomeSlices::default(),
             windows: Windows::default(),
             now_ns: 0,
+        }
+    }
+
+    /// Limits the model to the requests of the latest `window_ns`, in ns.
+    #[must_use]
+    pub fn with_window(self, window_ns: i64) -> Self {
+        Self {
+            window: ModelWindow::new(window_ns),
+            ..self
         }
     }
 
@@ -209,26 +221,31 @@ impl Live {
     /// Returns the number of known segments.
     #[must_use]
     pub fn segments(&self) -> usize {
-        self.model.labels().len()
+        self.window.segments()
     }
 
     /// Returns a snapshot of the canonical model, its counts, and the requests by root operation.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let clocks_differ = self.clocks.align(None).is_needed();
-        let (model, roots) = (self.model.canonical(), self.roots.clone());
-        Snapshot {
+        let WindowModel {
             model,
+            roots,
+            from_ns,
+        } = self.window.merged();
+        Snapshot {
+            model: model.canonical(),
             counts: self.counts(),
             roots,
-            clocks_differ,
+            from_ns,
+            refused_labels: self.window.refused_labels(),
+            clocks_differ: self.clocks.align(None).is_needed(),
         }
     }
 
     /// Returns the requests that have fully arrived in the last minutes.
     #[must_use]
     pub fn recent(&self, now_ns: i64) -> RecentRequests {
-        RecentRequests::of(&self.recent, &self.outcomes, &self.model, now_ns)
+        RecentRequests::of(&self.recent, &self.outcomes, &self.window, now_ns)
     }
 
     /// Returns a process's recording windows and the resolution of its host's clock.
@@ -237,10 +254,10 @@ impl Live {
         (self.windows.get(process), self.clocks.resolution(host))
     }
 
-    /// Returns the requests by root operation.
+    /// Returns the requests of the window by root operation.
     #[must_use]
-    pub fn roots(&self) -> &ByRoot {
-        &self.roots
+    pub fn roots(&self) -> ByRoot {
+        self.window.roots()
     }
 
     fn text(&mut self, text: &str) -> Arc<str> {
@@ -324,6 +341,7 @@ impl Live {
 
     fn observe_request(&mut self, mut records: TraceRecords) {
         self.counts.traces += 1;
+        self.window.advance(self.now_ns);
         self.outcomes.observe(self.now_ns, &records);
         let completeness = completeness(&records, &self.losses);
         let mut causes: Vec<_> = completeness
@@ -339,17 +357,16 @@ impl Live {
         causes.sort_unstable();
         causes.dedup();
         let (root, weight) = (records.root_name(), records.weight());
-        self.roots
-            .count(&root, records.has_caller(), causes.is_empty(), weight);
+        let (slice, model, roots) = self.window.open();
+        roots.count(&root, records.has_caller(), causes.is_empty(), weight);
         if causes.is_empty() {
             self.counts.complete_traces += 1;
             self.clocks.observe(&records);
             records.clocks = self.clocks.resolved(&records);
-            let (trace, _) = self.segmenter.segment(&records, self.model.labels_mut());
-            self.model.observe(&trace);
-            self.roots
-                .observe(&root, trace.latency_ns(), trace.after_answer_ns(), weight);
-            self.recent.add(self.now_ns, trace, weight);
+            let (trace, _) = self.segmenter.segment(&records, model.labels_mut());
+            model.observe(&trace);
+            roots.observe(&root, trace.latency_ns(), trace.after_answer_ns(), weight);
+            self.recent.add(self.now_ns, slice, trace, weight);
         }
         causes
             .into_iter()

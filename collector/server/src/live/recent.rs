@@ -6,11 +6,12 @@ use std::sync::Arc;
 use stroboscope_analysis::aggregate::PathAggregate;
 use stroboscope_analysis::critical_path::{analyse, settle};
 use stroboscope_analysis::label::Labels;
-use stroboscope_analysis::model::{Model, Relations};
+use stroboscope_analysis::model::Relations;
 use stroboscope_analysis::sampling::Weight;
 use stroboscope_analysis::segment::SegmentedTrace;
 
 use super::outcomes::{OutcomeSlices, RECENT, RecentOutcomes};
+use super::window::ModelWindow;
 use stroboscope_store::limits::INCARNATIONS_MAX;
 use stroboscope_store::record::BatchRow;
 
@@ -20,32 +21,46 @@ pub const RECENT_TRACES_MAX: usize = 1_024;
 pub const RECENT_SEGMENTS_MAX: usize = 65_536;
 
 /// A request with its weight, the number of requests it represents.
-type WeightedTrace = (Weight, Arc<SegmentedTrace>);
+type WeightedTrace = (Weight, SegmentedTrace);
 
 /// The latest complete requests.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
-    /// Requests with the times when they had fully arrived, in ns since the Unix epoch.
-    traces: VecDeque<(i64, WeightedTrace)>,
+    /// Requests in order of arrival.
+    traces: VecDeque<RecentTrace>,
     segments: usize,
 }
 
+#[derive(Debug)]
+struct RecentTrace {
+    /// Time when the request had fully arrived, in ns since the Unix epoch.
+    at_ns: i64,
+    /// Slice of the model's window that numbers its segments.
+    slice: u64,
+    weight: Weight,
+    trace: Arc<SegmentedTrace>,
+}
+
 impl Recent {
-    pub(super) fn add(&mut self, now_ns: i64, trace: SegmentedTrace, weight: Weight) {
+    pub(super) fn add(&mut self, at_ns: i64, slice: u64, trace: SegmentedTrace, weight: Weight) {
         self.segments += trace.segments.len();
-        self.traces.push_back((now_ns, (weight, Arc::new(trace))));
+        self.traces.push_back(RecentTrace {
+            at_ns,
+            slice,
+            weight,
+            trace: Arc::new(trace),
+        });
         while self.segments > RECENT_SEGMENTS_MAX || self.traces.len() > RECENT_TRACES_MAX {
-            let Some((_, (_, oldest))) = self.traces.pop_front() else {
+            let Some(oldest) = self.traces.pop_front() else {
                 break;
             };
-            self.segments -= oldest.segments.len();
+            self.segments -= oldest.trace.segments.len();
         }
     }
 
-    fn since(&self, from_ns: i64) -> Vec<WeightedTrace> {
-        let is_recent = |(at_ns, _): &&(i64, WeightedTrace)| *at_ns >= from_ns;
-        let recent = self.traces.iter().filter(is_recent);
-        recent.map(|(_, trace)| trace.clone()).collect()
+    fn since(&self, from_ns: i64) -> impl Iterator<Item = &RecentTrace> {
+        let traces = self.traces.iter();
+        traces.filter(move |recent| recent.at_ns >= from_ns)
     }
 }
 
@@ -62,16 +77,22 @@ impl RecentRequests {
     pub(super) fn of(
         recent: &Recent,
         outcomes: &OutcomeSlices,
-        model: &Model,
+        window: &ModelWindow,
         now_ns: i64,
     ) -> Self {
         let recent_ns = i64::try_from(RECENT.as_nanos()).unwrap_or(i64::MAX);
         let from_ns = now_ns.saturating_sub(recent_ns);
+        let model = window.merged().model;
+        let labels = model.labels();
+        let traces = recent.since(from_ns).filter_map(|recent| {
+            let trace = window.renumbered(recent.slice, &recent.trace, labels)?;
+            Some((recent.weight, trace))
+        });
         Self {
-            traces: recent.since(from_ns),
+            traces: traces.collect(),
             outcomes: outcomes.since(from_ns),
             relations: model.relations(0.0),
-            labels: model.labels().clone(),
+            labels: labels.clone(),
         }
     }
 
@@ -87,7 +108,7 @@ impl RecentRequests {
     pub fn paths(&self) -> (PathAggregate, &Labels) {
         let mut aggregate = PathAggregate::new();
         for (weight, trace) in &self.traces {
-            let mut trace = SegmentedTrace::clone(trace);
+            let mut trace = trace.clone();
             settle(&mut trace, &self.relations);
             aggregate.observe(&analyse(&trace, &self.relations), *weight);
         }
@@ -154,17 +175,17 @@ mod tests {
     fn what_is_kept_is_bounded_and_recent() {
         let mut recent = Recent::default();
         for at_ns in 0..10_000 {
-            recent.add(at_ns, trace(1, 1), Weight::ONE);
+            recent.add(at_ns, 0, trace(1, 1), Weight::ONE);
         }
         assert_eq!(recent.traces.len(), RECENT_TRACES_MAX);
-        assert_eq!(recent.since(9_999).len(), 1);
-        recent.add(10_000, trace(2, RECENT_SEGMENTS_MAX - 10), Weight::ONE);
+        assert_eq!(recent.since(9_999).count(), 1);
+        recent.add(10_000, 0, trace(2, RECENT_SEGMENTS_MAX - 10), Weight::ONE);
         assert_eq!(
             (recent.traces.len(), recent.segments),
             (11, RECENT_SEGMENTS_MAX)
         );
         // A request that is too large by itself is not kept either.
-        recent.add(10_001, trace(3, RECENT_SEGMENTS_MAX + 1), Weight::ONE);
+        recent.add(10_001, 0, trace(3, RECENT_SEGMENTS_MAX + 1), Weight::ONE);
         assert_eq!((recent.traces.len(), recent.segments), (0, 0));
     }
 

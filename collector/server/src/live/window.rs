@@ -1,0 +1,283 @@
+//! Model of a sliding window of time, as a ring of slices.
+//!
+//! A slice is the model of one interval of arrival times. The open slice observes traces; the
+//! window is the merge of the open slice and the [`SLICES`] latest closed ones. A slice leaves the
+//! window as a whole, with all that it refuted and all its labels. So an order that a deploy
+//! reversed is believed again at the latest when the window has passed.
+
+use std::collections::VecDeque;
+
+use stroboscope_analysis::by_root::ByRoot;
+use stroboscope_analysis::label::{Labels, SegmentId};
+use stroboscope_analysis::model::Model;
+use stroboscope_analysis::segment::SegmentedTrace;
+
+/// Number of closed slices in a full window. Each one takes as much memory as a model.
+const SLICES: usize = 4;
+
+#[derive(Debug)]
+struct Slice {
+    number: u64,
+    /// Arrival of the slice's first trace at the earliest, in ns since the Unix epoch.
+    from_ns: i64,
+    model: Model,
+    roots: ByRoot,
+}
+
+impl Slice {
+    fn new(number: u64, from_ns: i64) -> Self {
+        Self {
+            number,
+            from_ns,
+            model: Model::new(),
+            roots: ByRoot::default(),
+        }
+    }
+}
+
+/// Models of the latest time, at most one window and at least `SLICES / (SLICES + 1)` of it.
+#[derive(Debug)]
+pub(super) struct ModelWindow {
+    slice_ns: i64,
+    open: Slice,
+    /// Closed slices in order of time.
+    closed: VecDeque<Slice>,
+    /// Merge of the closed slices.
+    past: (Model, ByRoot),
+}
+
+/// The merged models of a window.
+#[derive(Debug)]
+pub(super) struct WindowModel {
+    pub(super) model: Model,
+    pub(super) roots: ByRoot,
+    /// Start of the window, in ns since the Unix epoch; 0 if nothing has arrived.
+    pub(super) from_ns: i64,
+}
+
+impl ModelWindow {
+    /// Creates an empty window of this length.
+    pub(super) fn new(window_ns: i64) -> Self {
+        Self {
+            slice_ns: (window_ns / (SLICES as i64 + 1)).max(1),
+            open: Slice::new(0, 0),
+            closed: VecDeque::new(),
+            past: (Model::new(), ByRoot::default()),
+        }
+    }
+
+    /// Moves the window to `now_ns`: closes the open slice and drops old ones, if it is time.
+    pub(super) fn advance(&mut self, now_ns: i64) {
+        if self.open.from_ns == 0 {
+            self.open.from_ns = now_ns;
+        }
+        let length_ns = self.slice_ns.saturating_mul(SLICES as i64);
+        let is_old = |slice: &Slice| {
+            now_ns.saturating_sub(slice.from_ns) >= length_ns.saturating_add(self.slice_ns)
+        };
+        let is_due = now_ns.saturating_sub(self.open.from_ns) >= self.slice_ns;
+        if !is_due {
+            return;
+        }
+        let fresh = Slice::new(self.open.number + 1, now_ns);
+        let done = std::mem::replace(&mut self.open, fresh);
+        self.closed.push_back(done);
+        while self.closed.front().is_some_and(is_old) || self.closed.len() > SLICES {
+            self.closed.pop_front();
+        }
+        self.past = (Model::new(), ByRoot::default());
+        for slice in &self.closed {
+            self.past.0.merge(&slice.model);
+            self.past.1.merge(&slice.roots);
+        }
+    }
+
+    /// Returns the number, the model and the roots of the open slice.
+    pub(super) fn open(&mut self) -> (u64, &mut Model, &mut ByRoot) {
+        let Slice {
+            number,
+            model,
+            roots,
+            ..
+        } = &mut self.open;
+        (*number, model, roots)
+    }
+
+    /// Returns the number of labels in the slice that has the most.
+    pub(super) fn segments(&self) -> usize {
+        let past = self.past.0.labels().len();
+        past.max(self.open.model.labels().len())
+    }
+
+    /// Returns how many times a slice refused a label, because it had as many as a model may have.
+    pub(super) fn refused_labels(&self) -> u64 {
+        let slices = self.closed.iter().chain([&self.open]);
+        slices.map(|slice| slice.model.labels().refused()).sum()
+    }
+
+    /// Returns the requests of the window by root operation.
+    pub(super) fn roots(&self) -> ByRoot {
+        let mut roots = self.past.1.clone();
+        roots.merge(&self.open.roots);
+        roots
+    }
+
+    /// Merges the slices.
+    pub(super) fn merged(&self) -> WindowModel {
+        let first = self.closed.front().unwrap_or(&self.open);
+        let model = if self.closed.is_empty() {
+            self.open.model.clone()
+        } else {
+            let mut model = self.past.0.clone();
+            model.merge(&self.open.model);
+            model
+        };
+        WindowModel {
+            model,
+            roots: self.roots(),
+            from_ns: first.from_ns,
+        }
+    }
+
+    /// Returns a trace that a slice observed with its segments numbered by `labels`. Returns `None`
+    /// if the slice has left the window, or if a label is missing.
+    pub(super) fn renumbered(
+        &self,
+        slice: u64,
+        trace: &SegmentedTrace,
+        labels: &Labels,
+    ) -> Option<SegmentedTrace> {
+        let mut slices = self.closed.iter().chain([&self.open]);
+        let of = slices.find(|of| of.number == slice)?.model.labels();
+        let id = |id: SegmentId| {
+            let label = of.get(id)?;
+            labels.id(&label.task, &label.start, &label.end)
+        };
+        let mut trace = trace.clone();
+        for segment in &mut trace.segments {
+            segment.id = id(segment.id)?;
+        }
+        // Segments of one interval are in the order of their numbers.
+        trace
+            .segments
+            .sort_by_key(|segment| (segment.start_ns, segment.end_ns, segment.id));
+        Some(trace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use stroboscope_analysis::record::TraceId;
+    use stroboscope_analysis::segment::Segment;
+
+    /// A trace in which the tasks work one after the other.
+    fn trace(model: &mut Model, tasks: &[&str]) -> SegmentedTrace {
+        let segments = tasks.iter().zip(0..).map(|(task, at)| {
+            let [task, start, end] = [*task, "start", "end"].map(Arc::from);
+            let id = model.labels_mut().intern(&task, &start, &end).unwrap();
+            Segment::new(id, at * 10, at * 10 + 5)
+        });
+        SegmentedTrace::new(TraceId(1), None, 0, 100, segments.collect())
+    }
+
+    fn is_believed(window: &ModelWindow, first: &str, second: &str) -> bool {
+        let merged = window.merged().model;
+        let id = |task: &str| merged.labels().id(task, "start", "end");
+        let (Some(first), Some(second)) = (id(first), id(second)) else {
+            return false;
+        };
+        merged.relations(0.0).happens_before(first, second)
+    }
+
+    /// Checks the window against a model of exactly the traces that it should hold.
+    #[test]
+    fn an_order_that_a_deploy_reversed_is_believed_again_within_a_window() {
+        const SLICE: i64 = 100;
+        let mut window = ModelWindow::new(SLICE * (SLICES as i64 + 1));
+        let mut seen: Vec<(i64, Vec<&str>)> = Vec::new();
+        let mut latest_refuted = 0;
+        for at in 1..2_000 {
+            let tasks = match at {
+                ..700 => vec!["a", "b", "old"],
+                _ => vec!["b", "a", "new"],
+            };
+            window.advance(at);
+            let (_, model, _) = window.open();
+            let trace = trace(model, &tasks);
+            model.observe(&trace);
+            seen.push((at, tasks));
+            if at % 50 != 0 {
+                continue;
+            }
+            let from_ns = window.merged().from_ns;
+            let mut expected = Model::new();
+            for (_, tasks) in seen.iter().filter(|(at, _)| *at >= from_ns) {
+                let trace = super::tests::trace(&mut expected, tasks);
+                expected.observe(&trace);
+            }
+            assert_eq!(
+                window.merged().model.canonical().parts(),
+                expected.canonical().parts()
+            );
+            assert!(at - from_ns < SLICE * (SLICES as i64 + 1));
+            let length = SLICE * SLICES as i64;
+            assert!(from_ns == 1 || at - from_ns >= length, "{at} {from_ns}");
+            if !is_believed(&window, "b", "a") {
+                latest_refuted = at;
+            }
+        }
+        assert!(is_believed(&window, "b", "a") && !is_believed(&window, "a", "b"));
+        assert!(
+            latest_refuted < 700 + SLICE * (SLICES as i64 + 1),
+            "{latest_refuted}"
+        );
+        // Old labels have left.
+        assert!(
+            window
+                .merged()
+                .model
+                .labels()
+                .id("old", "start", "end")
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn a_trace_of_an_earlier_slice_gets_the_numbers_of_the_window() {
+        let mut window = ModelWindow::new(500);
+        window.advance(1);
+        let (first, model, _) = window.open();
+        let early = trace(model, &["x", "y"]);
+        model.observe(&early);
+        window.advance(150);
+        let (second, model, _) = window.open();
+        let late = trace(model, &["y", "x"]);
+        model.observe(&late);
+        assert!(first < second);
+        let merged = window.merged().model;
+        for (slice, trace, tasks) in [(first, &early, ["x", "y"]), (second, &late, ["y", "x"])] {
+            let renumbered = window.renumbered(slice, trace, merged.labels()).unwrap();
+            let names = renumbered.segments.iter().map(|segment| {
+                let label = merged.labels().get(segment.id).unwrap();
+                label.task.to_string()
+            });
+            assert_eq!(names.collect::<Vec<_>>(), tasks);
+        }
+        assert!(window.renumbered(9, &early, merged.labels()).is_none());
+    }
+
+    #[test]
+    fn a_pause_longer_than_the_window_empties_it() {
+        let mut window = ModelWindow::new(500);
+        window.advance(1);
+        let (_, model, _) = window.open();
+        let trace = trace(model, &["x", "y"]);
+        model.observe(&trace);
+        window.advance(10_000);
+        assert!(window.merged().model.labels().is_empty());
+        assert_eq!(window.merged().from_ns, 10_000);
+    }
+}
