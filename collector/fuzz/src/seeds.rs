@@ -312,7 +312,7 @@ fn logs() -> ResourceLogs {
 }
 
 /// Returns a segment with a record of every kind, in the format of
-/// `collector/store/src/wal/wal.rs`.
+/// `collector/store/src/wal/format.rs`.
 fn segment() -> Vec<u8> {
     let marker = 0x1234_5678_u32.to_le_bytes();
     let mut bytes = b"STRBWAL\0".to_vec();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use stroboscope_store::memory::{QueryLack, QueryShare};
+use stroboscope_store::query_memory::{QueryLack, QueryShare};
 use stroboscope_store::tables::StoreError;
 use tokio::sync::Semaphore;
 

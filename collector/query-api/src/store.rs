@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use stroboscope_analysis::record::TraceRecords;
-use stroboscope_store::memory::{QueryMemory, QueryShare};
+use stroboscope_store::query_memory::{QueryMemory, QueryShare};
 use stroboscope_store::tables::{
     AttributeKeys, Damage, Hour, IdRange, Store, StoreError, StoreTable, TraceFiles, TraceTooLarge,
 };

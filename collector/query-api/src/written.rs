@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use axum::body::{Body, Bytes};
-use stroboscope_store::memory::{QueryLack, QueryShare};
+use stroboscope_store::query_memory::{QueryLack, QueryShare};
 
 use crate::answer::Refusal;
 
@@ -116,7 +116,7 @@ impl AsRef<[u8]> for SharedBytes {
 
 #[cfg(test)]
 mod tests {
-    use stroboscope_store::memory::QueryMemory;
+    use stroboscope_store::query_memory::QueryMemory;
 
     use super::*;
 

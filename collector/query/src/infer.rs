@@ -22,7 +22,7 @@ use super::reading_memory::SourceMemory;
 use super::rounds::{Merger, Rounds, rounds};
 use super::sampled_notes::WeightUse;
 use super::source::{Selection, Source};
-use stroboscope_store::memory::{QueryLack, QueryShare};
+use stroboscope_store::query_memory::{QueryLack, QueryShare};
 use stroboscope_store::tables::AttributeKeys;
 
 /// Causal model, with the settings and by-products of its inference.

@@ -12,7 +12,7 @@ use super::parts_wanted::PartsWanted;
 use super::query_error::QueryError;
 use super::reading_memory::ReadingMemory;
 use super::source::{Selection, Source};
-use stroboscope_store::memory::QueryLack;
+use stroboscope_store::query_memory::QueryLack;
 use stroboscope_store::tables::{AttributeKeys, IdRange, TraceFiles};
 
 /// Approximate minimum number of rows of a part. A thread for fewer rows is not worth its cost.

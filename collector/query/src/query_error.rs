@@ -1,7 +1,7 @@
 //! Errors of queries.
 
 use stroboscope_store::data_dir::DataDirError;
-use stroboscope_store::memory::QueryLack;
+use stroboscope_store::query_memory::QueryLack;
 use stroboscope_store::tables::StoreError;
 
 /// Reason why a query has no result.

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use stroboscope_analysis::record::TraceRecords;
-use stroboscope_store::memory::{QueryLack, QueryMemory, QueryShare};
+use stroboscope_store::query_memory::{QueryLack, QueryMemory, QueryShare};
 
 use super::query_error::QueryError;
 use stroboscope_analysis::record::TraceId;

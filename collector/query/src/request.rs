@@ -8,7 +8,7 @@ use stroboscope_analysis::critical_path::TracePath;
 use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::record::{AttributeRecord, RecordOwner, SpanRecord, TraceRecords};
 use stroboscope_analysis::segment::{OutlineSpan, SegmentedTrace, Segmenter, owners};
-use stroboscope_store::memory::QueryShare;
+use stroboscope_store::query_memory::QueryShare;
 use stroboscope_store::tables::{AttributeKeys, Damage, TraceFiles, TraceReader};
 
 use super::infer::Inference;

@@ -23,8 +23,8 @@ use super::time_range::TimeRange;
 use super::write_ahead_log::put_log_into_store;
 use super::{KernelClocks, RecordedSummary, losses};
 use stroboscope_store::data_dir::DataDir;
-use stroboscope_store::memory::{QueryMemory, QueryShare};
 use stroboscope_store::progress::{Observer, silent};
+use stroboscope_store::query_memory::{QueryMemory, QueryShare};
 use stroboscope_store::tables::{
     AttributeKeys, Damage, IdRange, Store, StoreTable, TraceFiles, TraceReader, damage_of,
     read_batches,

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use stroboscope_analysis::connection::{connection_ids, request_at};
 use stroboscope_analysis::record::{TraceId, TraceRecords};
-use stroboscope_store::memory::QueryShare;
+use stroboscope_store::query_memory::QueryShare;
 use stroboscope_store::tables::{AttributeKeys, Damage, IdRange, LeftOut, TraceFiles};
 
 use super::notes::Notes;

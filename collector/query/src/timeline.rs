@@ -21,7 +21,7 @@ use super::reading_memory::Room;
 use super::source::Source;
 use super::stored_request::RequestWanted;
 use super::time_range::TimeRange;
-use stroboscope_store::memory::QueryShare;
+use stroboscope_store::query_memory::QueryShare;
 use stroboscope_store::tables::{
     ANALYSED_RECORD_BYTES, AttributeKeys, Damage, IdRange, KernelFile, TraceFiles, TraceReader,
     list_kernel, read_batches,

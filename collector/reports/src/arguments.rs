@@ -10,7 +10,7 @@ use stroboscope_analysis::connection::NO_REQUESTS;
 use stroboscope_burst::{BurstConfig, ParsedConfig};
 
 use crate::Failure;
-use crate::reading_memory::parse_reading_limit;
+use crate::memory_limit::parse_reading_limit;
 use crate::suggest::DATA_DEFAULT;
 use crate::time::in_order;
 pub use crate::time::{parse_duration, parse_instant, parse_moment, parse_range};

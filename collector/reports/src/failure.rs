@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use stroboscope_query::QueryError;
-use stroboscope_store::memory::QueryLack;
+use stroboscope_store::query_memory::QueryLack;
 
 use crate::advice::advice;
 

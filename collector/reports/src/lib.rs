@@ -3,7 +3,7 @@
 //! A report consists of its arguments, the question that it asks a store, and the rows of the
 //! answer: a type that the command line prints, pages show, and SQL reads. The modules, from the
 //! bottom up: `failure` with `advice` and `suggest`; the console (`output`, `stderr`, `progress`);
-//! `time`, `size`, `arguments`, `reading_memory`; `study` (an opened store, and the names of its
+//! `time`, `size`, `arguments`, `memory_limit`; `study` (an opened store, and the names of its
 //! segments); `verb` (the traits of reports); `results` (results shared by several reports); then a
 //! module for each report, and their `registry`.
 #![allow(
@@ -29,6 +29,7 @@ pub mod infer;
 pub mod latency;
 pub mod machine_memory;
 pub mod map;
+pub mod memory_limit;
 pub mod model;
 mod model_change;
 mod model_focus;
@@ -42,7 +43,6 @@ mod periods;
 pub mod pool;
 pub mod predict;
 pub mod progress;
-pub mod reading_memory;
 pub mod registry;
 pub mod report;
 pub mod requests;

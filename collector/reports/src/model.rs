@@ -13,11 +13,11 @@ use crate::arguments::{
     ReadingArguments, SelectionArguments, ShowArguments, parse_range, parse_share,
 };
 use crate::failure::FailureCode;
+use crate::memory_limit::of_verb;
 use crate::model_change::ModelChangeReport;
 use crate::model_focus::operations;
 use crate::model_report::ModelReport;
 use crate::output::print;
-use crate::reading_memory::of_verb;
 use crate::study::{NamedStudy, Reader};
 use crate::suggest::command_on;
 use crate::verb::{PageVerb, give, said};
@@ -27,7 +27,7 @@ use stroboscope_query::{
 };
 use stroboscope_render::humanise::counted;
 use stroboscope_render::show::{Doc, Names};
-use stroboscope_store::memory::QueryShare;
+use stroboscope_store::query_memory::QueryShare;
 
 /// Bytes of memory for a relation in all forms in which it is shown.
 const BYTES_PER_RELATION: usize = 160;

@@ -8,12 +8,12 @@ use tokio::runtime::Handle;
 
 use crate::Failure;
 use crate::arguments::{Readable, ReadingArguments};
+use crate::memory_limit::of_verb;
 use crate::progress::on_stderr;
-use crate::reading_memory::of_verb;
 use stroboscope_query::{Filter, InferSettings, Inference, Question, Selection, Source};
 use stroboscope_render::show::{Names, SegmentName};
-use stroboscope_store::memory::QueryMemory;
 use stroboscope_store::progress::Observer;
+use stroboscope_store::query_memory::QueryMemory;
 
 /// Basis of a report: the store, the selection, and the model once it is inferred.
 #[derive(Debug)]

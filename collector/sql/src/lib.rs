@@ -42,7 +42,7 @@ use self::infer::{InferFunction, traces_view};
 use self::results::{ResultKind, ResultTable};
 use self::snapshot::{Snapshot, URL};
 use stroboscope_query::{InferSettings, QueryError, Selection, Source, Study};
-use stroboscope_store::memory::QueryMemory;
+use stroboscope_store::query_memory::QueryMemory;
 use stroboscope_store::tables::{ColumnInfo, StoreTable, attribute_fields};
 
 /// Error of a query.

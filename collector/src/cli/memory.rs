@@ -4,14 +4,14 @@ use clap::Args;
 use stroboscope_server::ingest::Options;
 use stroboscope_server::net::NetSettings;
 use stroboscope_store::limits::Limits;
-use stroboscope_store::memory::QueryMemory;
+use stroboscope_store::query_memory::QueryMemory;
 
 #[cfg(target_os = "linux")]
 use crate::allocator;
 
 use stroboscope_reports::Failure;
 use stroboscope_reports::machine_memory::{MemorySource, memory_there_is};
-use stroboscope_reports::reading_memory::default_limit;
+use stroboscope_reports::memory_limit::default_limit;
 use stroboscope_reports::size::parse_size;
 
 const KIB: u64 = 1 << 10;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use stroboscope_query::{
     InferSettings, Inference, QueryError, Request, RequestAsked, Selection, Source, Study,
 };
-use stroboscope_store::memory::{QueryLack, QueryMemory, QueryShare};
+use stroboscope_store::query_memory::{QueryLack, QueryMemory, QueryShare};
 
 /// Age up to which a model is used although the store's files have changed. See also
 /// [`AGE_PER_MAKING`].

@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use stroboscope_render::page::{Asset, Html, PageHead, policy};
-use stroboscope_store::memory::QueryLack;
+use stroboscope_store::query_memory::QueryLack;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;

@@ -12,8 +12,8 @@ use stroboscope_reports::failure::{Failure, FailureCode};
 use stroboscope_reports::notes::remarks;
 use stroboscope_reports::study::Reader;
 use stroboscope_reports::verb::Page;
-use stroboscope_store::memory::QueryMemory;
 use stroboscope_store::progress::Observer;
+use stroboscope_store::query_memory::QueryMemory;
 use tokio::runtime::Handle;
 
 use crate::verbs::{Field, FieldKind, VerbAnswer, VerbPage, Verbs};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stroboscope_analysis::flow::failed_spans;
 use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
-use stroboscope_store::memory::QueryShare;
+use stroboscope_store::query_memory::QueryShare;
 use stroboscope_store::tables::AttributeKeys;
 
 use crate::answer::Refusal;

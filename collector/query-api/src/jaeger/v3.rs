@@ -7,7 +7,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use stroboscope_otlp::resource_spans_json;
-use stroboscope_store::memory::QueryShare;
+use stroboscope_store::query_memory::QueryShare;
 
 use super::find::FindQuery;
 use super::summary::summary_json;

@@ -9,7 +9,7 @@ use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint};
 use stroboscope_otlp::message::ResourceSpans;
 use stroboscope_otlp::resource_spans_json;
-use stroboscope_store::memory::QueryShare;
+use stroboscope_store::query_memory::QueryShare;
 
 use super::refused;
 use crate::answer::{Door, JSON, Refusal};

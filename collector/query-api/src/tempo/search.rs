@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_otlp::any_json;
 use stroboscope_search::{Field, TraceQl, Unit, parse_traceql};
-use stroboscope_store::memory::QueryShare;
+use stroboscope_store::query_memory::QueryShare;
 use stroboscope_store::tables::AttributeKeys;
 
 use super::fields::told;

@@ -1,7 +1,7 @@
 //! Answers that are larger than a query's memory are refused, say how to ask for less, and give all of it back.
 
 use serde_json::json;
-use stroboscope_store::memory::QueryMemory;
+use stroboscope_store::query_memory::QueryMemory;
 
 use crate::served::Served;
 

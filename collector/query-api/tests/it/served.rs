@@ -12,7 +12,7 @@ use stroboscope_query_api::trace::StoredTrace;
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::decode::{otlp_json, otlp_protobuf};
 use stroboscope_store::limits::Limits;
-use stroboscope_store::memory::QueryMemory;
+use stroboscope_store::query_memory::QueryMemory;
 use stroboscope_store::record::Rows;
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
 

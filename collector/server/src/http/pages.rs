@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use stroboscope_render::page::NavLink;
-use stroboscope_store::memory::QueryMemory;
 use stroboscope_store::publishing::PublishCounters;
+use stroboscope_store::query_memory::QueryMemory;
 
 use crate::forward::ForwardCounters;
 use crate::grpc::BurstControl;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use stroboscope::span;
 use tokio::sync::{mpsc, oneshot};
 
-use super::wal_commit::{Command, FlushCommand, IntakeState, Rotate};
+use super::committer::{Command, FlushCommand, IntakeState, Rotate};
 use crate::self_tracing::span_if;
 use stroboscope_store::data_dir::Lock;
 use stroboscope_store::flush::{FlushError, Flusher, Forwarder, now_ns};

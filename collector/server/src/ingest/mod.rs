@@ -5,10 +5,11 @@
 //! converts closed segments to Parquet by the steps of [`stroboscope_store::flush`]. A third
 //! thread, with the lowest priority, maintains the store's files.
 
+mod committer;
 mod error;
 mod flushing;
-mod handle;
 mod health;
+mod intake;
 mod maintenance;
 #[cfg(feature = "simulation")]
 mod simulated;
@@ -16,11 +17,10 @@ mod simulated;
 mod simulation;
 #[cfg(test)]
 mod slow_disk;
-mod wal_commit;
 
+pub use committer::CommitOutcome;
 pub use error::IntakeError;
-pub use handle::{Intake, Options, Stop, Submission};
+pub use intake::{Intake, Options, Stop, Submission};
 pub use maintenance::MaintenanceOptions;
 #[cfg(feature = "simulation")]
 pub use simulated::Ways;
-pub use wal_commit::CommitOutcome;

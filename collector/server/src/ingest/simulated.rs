@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::committer::{Command, Committer, FlushCommand, Rotate};
 use super::flushing::{FlushThread, SegmentSink};
-use super::handle::{Channels, Inner, QUEUE, recovered};
-use super::wal_commit::{Command, Committer, FlushCommand, Rotate};
+use super::intake::{Channels, Inner, QUEUE, recovered};
 use super::{Intake, Options};
 use crate::pool::Pool;
 use stroboscope_store::data_dir::{DataDir, Lock};

@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 use tonic::Status;
 
-use super::guard::Rejection;
+use super::admission::Rejection;
 use super::ports::Ports;
 use super::rejections::{PortName, RejectionCause};
 use super::revocation::Withdrawal;

@@ -24,9 +24,9 @@ use tokio::sync::watch;
 use tonic::codegen::Service as _;
 use tonic::transport::server::TcpConnectInfo;
 
+use super::admission::{HEAD_BYTES_MAX, Rejection, Way};
 use super::authority::AuthorityFilter;
 use super::body::{BodyAccounting, BodyShare, BoundedBody, Messages};
-use super::guard::{HEAD_BYTES_MAX, Rejection, Way};
 use super::ports::Ports;
 use super::rejections::{PortName, RejectionCause};
 use super::revocation::{ResponseEnd, Withdrawal};

@@ -15,8 +15,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tonic::transport::server::TcpConnectInfo;
 
+use super::admission::Way;
 use super::connection::{Answer, Visitor, Visits, until_true};
-use super::guard::Way;
 use super::ports::Ports;
 use super::rejections::{PortName, RejectionCause};
 use super::tls::is_about_client;

@@ -10,11 +10,11 @@
 //! `rejections` counts rejections by cause, and `wrong_port` answers gRPC calls at ports that do
 //! not serve gRPC.
 
+mod admission;
 mod attempts;
 mod authority;
 mod body;
 mod connection;
-mod guard;
 mod listening;
 mod login;
 mod messages;
@@ -27,9 +27,9 @@ mod tokens;
 mod unpack;
 mod wrong_port;
 
+pub(crate) use admission::Rejection;
 pub(crate) use body::BodyShare;
 pub(crate) use connection::{Answer, FORWARD, until_true};
-pub(crate) use guard::Rejection;
 pub(crate) use listening::{Listener, ListenerSetup};
 #[cfg(feature = "simulation")]
 pub use listening::{SimulatedListener, SimulatedStream};

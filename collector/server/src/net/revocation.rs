@@ -12,7 +12,7 @@ use futures_util::future::{BoxFuture, FutureExt as _, Shared};
 use http_body::Frame;
 use tokio::sync::watch;
 
-use super::guard::Rejection;
+use super::admission::Rejection;
 use super::ports::Ports;
 use super::rejections::{PortName, RejectionCause};
 use super::tokens::Role;

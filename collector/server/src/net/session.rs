@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
 
-use super::guard::Rejection;
+use super::admission::Rejection;
 use super::login::{COOKIE, login_cookie, now_s, signed};
 use super::ports::Ports;
 use super::rejections::RejectionCause;

@@ -4,8 +4,8 @@ use std::io::{self, Read};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
+use super::admission::Rejection;
 use super::body::BodyShare;
-use super::guard::Rejection;
 
 /// Minimum step, in bytes; larger steps are a quarter of the decompressed size so far.
 const STEP_BYTES_MIN: usize = 64 << 10;

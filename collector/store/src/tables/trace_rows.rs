@@ -9,7 +9,7 @@ use super::attach::EventRead;
 use super::attributes::AttributeValues;
 use super::traces::TraceReader;
 use crate::limits::RECORDS_PER_TRACE_MAX;
-use crate::memory::{QueryLack, QueryShare};
+use crate::query_memory::{QueryLack, QueryShare};
 
 /// Row of the spans table as it is read.
 #[derive(Clone, Debug)]

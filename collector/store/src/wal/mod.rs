@@ -1,17 +1,16 @@
-//! Write-ahead log. Data are acknowledged once they are durable in the log. `wal.rs` documents the
-//! format.
+//! Write-ahead log. Data are acknowledged once they are durable in the log. `format.rs`
+//! documents the format.
 
+mod format;
 mod reader;
 mod record;
-mod segment;
-#[allow(clippy::module_inception)] // documents the format
-mod wal;
+mod segment_files;
 mod writer;
 
+pub use format::{HEADER_BYTES, RECORD_HEADER_BYTES};
 pub(crate) use reader::read_segment_on;
 pub use reader::{Scan, ScanNote, read_segment};
 pub use record::{PAYLOAD_HEADER_BYTES, Payload, PayloadKind};
-pub(crate) use segment::remove_segment;
-pub use segment::{list_segments, list_segments_on, segment_path};
-pub use wal::{HEADER_BYTES, RECORD_HEADER_BYTES};
+pub(crate) use segment_files::remove_segment;
+pub use segment_files::{list_segments, list_segments_on, segment_path};
 pub use writer::{WalError, Writer};

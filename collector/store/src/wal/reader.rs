@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::format::{HEADER_BYTES, RecordFormat, decode_header, read_u32};
 use super::record::Payload;
-use super::wal::{HEADER_BYTES, RecordFormat, decode_header, read_u32};
 use crate::disk::{Disk, LocalDisk};
 
 /// Problem that a scan of a segment found.

@@ -3,7 +3,7 @@
 use prost::Message as _;
 use stroboscope_proto::v1::Batch;
 
-use super::wal::{PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, RecordFormat, read_u32};
+use super::format::{PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, RecordFormat, read_u32};
 
 /// Length of a payload's header, in bytes.
 pub const PAYLOAD_HEADER_BYTES: usize = RECEIVED_BYTES + 1;

@@ -5,9 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::format::{HEADER_BYTES, encode_header};
 use super::record::Payload;
-use super::segment::segment_path;
-use super::wal::{HEADER_BYTES, encode_header};
+use super::segment_files::segment_path;
 use crate::disk::{Disk, DiskFile, IfThere, LocalDisk, remove_if_there};
 
 /// Reason why a group was not appended. No record of the group counts as durable.

@@ -17,9 +17,9 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 
 use super::senders::Senders;
+use crate::ingest::committer::{Append, Committer, IntakeState};
 use crate::ingest::flushing::{FlushThread, SegmentSink};
-use crate::ingest::handle::recovered;
-use crate::ingest::wal_commit::{Append, Committer, IntakeState};
+use crate::ingest::intake::recovered;
 use crate::ingest::{CommitOutcome, IntakeError};
 use crate::pool::{Peer, Pool};
 

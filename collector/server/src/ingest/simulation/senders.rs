@@ -10,7 +10,7 @@ use stroboscope_store::wal::{Payload, PayloadKind};
 use stroboscope_testkit::batches;
 use stroboscope_testkit::random::Random;
 
-use crate::ingest::wal_commit::NewItem;
+use crate::ingest::committer::NewItem;
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 const INCARNATIONS: usize = 3;

@@ -11,7 +11,7 @@ use stroboscope_analysis::record::{
 };
 use stroboscope_analysis::segment::{Segmenter, owners};
 use stroboscope_query::{Request, RequestConnection, unmodelled};
-use stroboscope_store::memory::QueryMemory;
+use stroboscope_store::query_memory::QueryMemory;
 
 use crate::traces::request_columns::columns_of;
 

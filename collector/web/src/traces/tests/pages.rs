@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
-use stroboscope_store::memory::QueryMemory;
 use stroboscope_store::progress::Observer;
+use stroboscope_store::query_memory::QueryMemory;
 use stroboscope_store::record::{Rows, WindowRow};
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
 use stroboscope_testkit::workload;

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use stroboscope_store::memory::QueryMemory;
+use stroboscope_store::query_memory::QueryMemory;
 
 use crate::machine_memory::memory_there_is;
 use crate::size::parse_size;

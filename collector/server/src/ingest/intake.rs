@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::committer::{Append, Command, Committer, FlushCommand, IntakeState, NewItem};
 use super::flushing::{FlushThread, SegmentSink};
 use super::maintenance::{self, MaintenanceOptions, MaintenanceStop};
-use super::wal_commit::{Append, Command, Committer, FlushCommand, IntakeState, NewItem};
 use super::{CommitOutcome, IntakeError};
 use crate::live::{self, LiveModel, RECORDS_OPEN_MAX};
 use crate::pool::{Peer, Pool, Share};
