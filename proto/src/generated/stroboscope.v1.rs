@@ -803,32 +803,6 @@ pub mod collector_client {
                 .insert(GrpcMethod::new("stroboscope.v1.Collector", "Control"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// Passes on the log of an agent, a collector that keeps no store. Each reply
-        /// settles one request, after it is durable; its sequence is the request's.
-        pub async fn forward(
-            &mut self,
-            request: impl tonic::IntoStreamingRequest<Message = super::ForwardRequest>,
-        ) -> std::result::Result<
-            tonic::Response<tonic::codec::Streaming<super::ShipReply>>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/stroboscope.v1.Collector/Forward",
-            );
-            let mut req = request.into_streaming_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("stroboscope.v1.Collector", "Forward"));
-            self.inner.streaming(req, path, codec).await
-        }
     }
 }
 /// Generated server implementations.
@@ -867,18 +841,6 @@ pub mod collector_server {
             &self,
             request: tonic::Request<super::ControlRequest>,
         ) -> std::result::Result<tonic::Response<Self::ControlStream>, tonic::Status>;
-        /// Server streaming response type for the Forward method.
-        type ForwardStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::ShipReply, tonic::Status>,
-            >
-            + std::marker::Send
-            + 'static;
-        /// Passes on the log of an agent, a collector that keeps no store. Each reply
-        /// settles one request, after it is durable; its sequence is the request's.
-        async fn forward(
-            &self,
-            request: tonic::Request<tonic::Streaming<super::ForwardRequest>>,
-        ) -> std::result::Result<tonic::Response<Self::ForwardStream>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct CollectorServer<T> {
@@ -1048,11 +1010,265 @@ pub mod collector_server {
                     };
                     Box::pin(fut)
                 }
-                "/stroboscope.v1.Collector/Forward" => {
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for CollectorServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "stroboscope.v1.Collector";
+    impl<T> tonic::server::NamedService for CollectorServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "client")]
+pub mod gateway_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// The collector that agents forward to.
+    #[derive(Debug, Clone)]
+    pub struct GatewayClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl<T> GatewayClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> GatewayClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            GatewayClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Passes on the log of an agent, a collector that keeps no store. Each reply
+        /// settles one request, after it is durable; its sequence is the request's.
+        pub async fn forward(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::ForwardRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ShipReply>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/stroboscope.v1.Gateway/Forward",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("stroboscope.v1.Gateway", "Forward"));
+            self.inner.streaming(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "server")]
+pub mod gateway_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with GatewayServer.
+    #[async_trait]
+    pub trait Gateway: std::marker::Send + std::marker::Sync + 'static {
+        /// Server streaming response type for the Forward method.
+        type ForwardStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ShipReply, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Passes on the log of an agent, a collector that keeps no store. Each reply
+        /// settles one request, after it is durable; its sequence is the request's.
+        async fn forward(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::ForwardRequest>>,
+        ) -> std::result::Result<tonic::Response<Self::ForwardStream>, tonic::Status>;
+    }
+    /// The collector that agents forward to.
+    #[derive(Debug)]
+    pub struct GatewayServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> GatewayServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for GatewayServer<T>
+    where
+        T: Gateway,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/stroboscope.v1.Gateway/Forward" => {
                     #[allow(non_camel_case_types)]
-                    struct ForwardSvc<T: Collector>(pub Arc<T>);
+                    struct ForwardSvc<T: Gateway>(pub Arc<T>);
                     impl<
-                        T: Collector,
+                        T: Gateway,
                     > tonic::server::StreamingService<super::ForwardRequest>
                     for ForwardSvc<T> {
                         type Response = super::ShipReply;
@@ -1069,7 +1285,7 @@ pub mod collector_server {
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as Collector>::forward(&inner, request).await
+                                <T as Gateway>::forward(&inner, request).await
                             };
                             Box::pin(fut)
                         }
@@ -1118,7 +1334,7 @@ pub mod collector_server {
             }
         }
     }
-    impl<T> Clone for CollectorServer<T> {
+    impl<T> Clone for GatewayServer<T> {
         fn clone(&self) -> Self {
             let inner = self.inner.clone();
             Self {
@@ -1131,8 +1347,8 @@ pub mod collector_server {
         }
     }
     /// Generated gRPC service name
-    pub const SERVICE_NAME: &str = "stroboscope.v1.Collector";
-    impl<T> tonic::server::NamedService for CollectorServer<T> {
+    pub const SERVICE_NAME: &str = "stroboscope.v1.Gateway";
+    impl<T> tonic::server::NamedService for GatewayServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

@@ -111,7 +111,7 @@ struct ForwardStream {
 
 impl ForwardStream {
     async fn open(uplink: &mut Uplink) -> Result<Self, String> {
-        let mut client = uplink.client().await?;
+        let mut client = uplink.client().await?.data();
         let (requests, receiver) = mpsc::channel(1);
         let opened = client.forward(ReceiverStream::new(receiver));
         let opened = timeout(CONNECT_MAX, opened).await;

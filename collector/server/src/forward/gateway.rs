@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use stroboscope_proto::v1::collector_client::CollectorClient;
+use stroboscope_proto::v1::gateway_client::GatewayClient;
 use tonic::codec::CompressionEncoding;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
@@ -53,8 +54,28 @@ pub struct Gateway {
     is_near: bool,
 }
 
-/// Client of a gateway, which sends the token with each call.
-pub(super) type Client = CollectorClient<InterceptedService<Channel, Authorization>>;
+/// Connection to a gateway, which sends the token with each call.
+#[derive(Clone, Debug)]
+pub(super) struct Client {
+    channel: InterceptedService<Channel, Authorization>,
+    is_near: bool,
+}
+
+impl Client {
+    /// Returns the client of the service that sends directives.
+    pub(super) fn control(&self) -> CollectorClient<InterceptedService<Channel, Authorization>> {
+        CollectorClient::new(self.channel.clone()).max_decoding_message_size(DIRECTIVE_BYTES_MAX)
+    }
+
+    /// Returns the client of the service that receives data.
+    pub(super) fn data(&self) -> GatewayClient<InterceptedService<Channel, Authorization>> {
+        let client = GatewayClient::new(self.channel.clone());
+        match self.is_near {
+            true => client,
+            false => client.send_compressed(CompressionEncoding::Zstd),
+        }
+    }
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct Authorization(Option<MetadataValue<Ascii>>);
@@ -148,11 +169,9 @@ impl Gateway {
             .map_err(|_| format!("waited {} s for it", CONNECT_MAX.as_secs()))
             .and_then(|connected| connected.map_err(|error| chain(&error)))
             .map_err(|problem| format!("no connection to {}: {problem}", self.address))?;
-        let client = CollectorClient::with_interceptor(channel, authorization)
-            .max_decoding_message_size(DIRECTIVE_BYTES_MAX);
-        Ok(match self.is_near {
-            true => client,
-            false => client.send_compressed(CompressionEncoding::Zstd),
+        Ok(Client {
+            channel: InterceptedService::new(channel, authorization),
+            is_near: self.is_near,
         })
     }
 }

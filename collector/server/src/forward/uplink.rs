@@ -131,7 +131,7 @@ impl UplinkTask {
 
     /// Connects and waits for the route.
     async fn open(&self, gateway: &Gateway) -> Result<(Client, Streaming<Directive>), String> {
-        let mut client = gateway.connect().await?;
+        let client = gateway.connect().await?;
         let request = ControlRequest {
             process: None,
             is_agent: true,
@@ -142,7 +142,8 @@ impl UplinkTask {
                 "{address} does not answer as a collector that takes agents; is it the gRPC port of one of this version or later?"
             )
         };
-        let opened = timeout(CONNECT_MAX, client.control(request)).await;
+        let mut control = client.control();
+        let opened = timeout(CONNECT_MAX, control.control(request)).await;
         let opened = opened.map_err(|_| silent())?;
         let mut directives = opened
             .map_err(|status| format!("{address} refused the agent: {}", text(&status)))?

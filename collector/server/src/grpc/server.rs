@@ -12,6 +12,7 @@ use axum::http::request::Parts;
 use axum::http::{Request, Response};
 use axum::middleware::map_request;
 use stroboscope_proto::v1::collector_server::CollectorServer;
+use stroboscope_proto::v1::gateway_server::GatewayServer;
 use tokio::sync::watch;
 use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
@@ -187,16 +188,21 @@ fn router(
         otlp: otlp.clone(),
         stop,
     };
+    let gateway = GatewayServer::new(service.clone())
+        .accept_compressed(CompressionEncoding::Gzip)
+        .accept_compressed(CompressionEncoding::Zstd)
+        .max_decoding_message_size(forward_bytes_max);
     let service = CollectorServer::new(service)
         // Messages arrive here decompressed, but this is how callers learn the supported encodings.
         .accept_compressed(CompressionEncoding::Gzip)
         .accept_compressed(CompressionEncoding::Zstd)
-        .max_decoding_message_size(forward_bytes_max);
+        .max_decoding_message_size(message_bytes_max);
     let strangers = axum::Router::new()
         .fallback(unknown_method::answer)
         .with_state(strangers);
     Routes::from(strangers)
         .add_service(service)
+        .add_service(gateway)
         .add_service(TraceService::new(otlp.clone()))
         .add_service(LogsService::new(otlp))
         .prepare()

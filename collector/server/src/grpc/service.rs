@@ -1,9 +1,10 @@
-//! The `stroboscope.v1.Collector` service.
+//! The services `stroboscope.v1.Collector` and `stroboscope.v1.Gateway`.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 
 use stroboscope_proto::v1::collector_server::Collector;
+use stroboscope_proto::v1::gateway_server::Gateway;
 use stroboscope_proto::v1::{ControlRequest, Directive, ForwardRequest, ShipReply, ShipRequest};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
@@ -18,7 +19,7 @@ use crate::otlp::Door;
 use crate::redact::Redaction;
 use stroboscope_store::limits::{IN_FLIGHT_PER_STREAM_MAX, Limits};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Service {
     pub(super) intake: Intake,
     pub(super) control: BurstControl,
@@ -51,17 +52,8 @@ impl Service {
 }
 
 #[tonic::async_trait]
-impl Collector for Service {
-    type ShipStream = Replies;
+impl Gateway for Service {
     type ForwardStream = Replies;
-    type ControlStream = ReceiverStream<Result<Directive, Status>>;
-
-    async fn ship(
-        &self,
-        request: Request<Streaming<ShipRequest>>,
-    ) -> Result<Response<Self::ShipStream>, Status> {
-        Ok(self.receive(request))
-    }
 
     async fn forward(
         &self,
@@ -70,6 +62,19 @@ impl Collector for Service {
         if let Some(reason) = self.control.loop_reason() {
             return Err(Status::failed_precondition(reason));
         }
+        Ok(self.receive(request))
+    }
+}
+
+#[tonic::async_trait]
+impl Collector for Service {
+    type ShipStream = Replies;
+    type ControlStream = ReceiverStream<Result<Directive, Status>>;
+
+    async fn ship(
+        &self,
+        request: Request<Streaming<ShipRequest>>,
+    ) -> Result<Response<Self::ShipStream>, Status> {
         Ok(self.receive(request))
     }
 

@@ -47,7 +47,7 @@ const GRPC_READ_AHEAD_BYTES: u32 = 128 << 10;
 const KEEPALIVE: Duration = Duration::from_secs(30);
 /// Methods whose messages may arrive one after the other for hours.
 const SHIP: &str = "/stroboscope.v1.Collector/Ship";
-pub(crate) const FORWARD: &str = "/stroboscope.v1.Collector/Forward";
+pub(crate) const FORWARD: &str = "/stroboscope.v1.Gateway/Forward";
 
 /// State that all connections of a port share.
 #[derive(Clone, Debug)]
