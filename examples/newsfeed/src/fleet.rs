@@ -18,7 +18,8 @@ pub struct FleetOptions {
     pub program: PathBuf,
     /// Arguments before the role's name, for a program that does more than roles.
     pub prefix_args: Vec<String>,
-    /// URL of the collector (`http://127.0.0.1:4317`); without one the processes record nothing.
+    /// URL of the collector (`http://127.0.0.1:4317`); without one the processes record nothing. Of
+    /// several, separated by commas, the processes use one each, in turn.
     pub collector: Option<String>,
     /// Burst config in the form of `STROBOSCOPE_BURST_CONFIG`; the SDK's default if not given.
     pub burst_config: Option<String>,
@@ -260,8 +261,12 @@ impl Fleet {
         {
             command.args(["--fault", &fault.to_string()]);
         }
+        let collector = self.options.collector.as_ref().map(|urls| {
+            let urls: Vec<&str> = urls.split(',').collect();
+            urls[self.members.len() % urls.len()].to_owned()
+        });
         let settings = [
-            (stroboscope::ENV_COLLECTOR, &self.options.collector),
+            (stroboscope::ENV_COLLECTOR, &collector),
             (stroboscope::ENV_BURST_CONFIG, &self.options.burst_config),
             (stroboscope::ENV_SAMPLE, &self.options.sample),
             // Every role names itself.
