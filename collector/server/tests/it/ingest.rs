@@ -22,6 +22,8 @@ const NEVER: Options = Options {
     live_quiet: None,
     care: None,
     live_records_max: 1_000_000,
+    live_window: Duration::MAX,
+    backlog_bytes_max: u64::MAX,
 };
 
 fn store(root: &Path, runtime: &Runtime) -> Store {
