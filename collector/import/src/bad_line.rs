@@ -63,7 +63,8 @@ pub enum BadLine {
     /// The span has no time.
     #[error("the span has no time: neither {0}")]
     NoTime(&'static str),
-    /// The bytes are not a protobuf message, or are a message of a wrong type.
+    /// The bytes are not a protobuf field, or the file ends inside one. The rest of the file is not
+    /// read.
     #[error("{reason}; the rest of the file cannot be read")]
     Protobuf { reason: String },
     /// The compressed data cannot be decompressed.

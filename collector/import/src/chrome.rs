@@ -63,18 +63,18 @@ struct Event<'a> {
     cname: UnstoredValue,
 }
 
-/// Reads events one by one.
+/// Reads Chrome's trace events one by one.
 #[derive(Debug)]
 pub(super) struct Chrome {
     tracks: Tracks,
-    /// Open intervals by track.
+    /// Intervals that have begun and not ended, by track.
     open: HashMap<usize, Vec<Slice>>,
     open_count: usize,
-    /// Last time of each track, in ns.
+    /// Latest start of an event of each track, in ns.
     last_ns: HashMap<usize, i64>,
 }
 
-/// Returns a number or a text as text; an empty text for null.
+/// Returns a JSON value as text: a string without its quotes, null as an empty text.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -215,7 +215,7 @@ impl Chrome {
         Ok(())
     }
 
-    /// Builds the interval or instant from the parts that events of all phases have.
+    /// Builds a slice from an event of any stored phase. The caller adds the end of an interval.
     fn slice(&mut self, line: u64, event: &Event<'_>) -> Result<Slice, BadLine> {
         let ts = event.ts.ok_or(BadLine::NoTime("`ts`"))?;
         let process = text(&event.pid);

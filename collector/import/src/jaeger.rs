@@ -167,7 +167,8 @@ fn foreign(
     Ok(foreign)
 }
 
-/// Returns the tags of a list, and after them the tags of a map.
+/// Returns the tags of a list, and after them the tags of a map, with `@` in their keys replaced by
+/// dots.
 fn tags(list: Option<&[Tag<'_>]>, map: Option<&Map<String, Value>>) -> Vec<(String, Value)> {
     let listed = list
         .unwrap_or_default()

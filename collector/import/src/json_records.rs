@@ -5,7 +5,7 @@ use std::io::{self, BufRead};
 use super::BadLine;
 use super::layout::{Layout, List, MemberStep};
 
-/// Position of the walk.
+/// Part of a document in which [`JsonRecords`] currently reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Between documents.
@@ -36,7 +36,7 @@ pub(super) struct JsonRecords<'a, R> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NextRecord {
-    /// A record of this list.
+    /// A record, which is an element of a list of this type.
     Record(List),
     /// Value of an object's member that contains no records. [`JsonRecords::key`] returns its key.
     Member,
@@ -278,7 +278,7 @@ fn fill(source: &mut impl BufRead) -> io::Result<&[u8]> {
     source.fill_buf()
 }
 
-/// Tracks the end of a value.
+/// Finds the end of a JSON value whose bytes arrive in several buffers.
 #[derive(Default)]
 struct Extent {
     depth: u32,

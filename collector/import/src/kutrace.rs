@@ -61,7 +61,7 @@ const USER: i64 = 0x1_0000;
 /// First number of the events that belong to no thread, such as the end of a deep sleep.
 const NO_THREAD_FROM: i64 = 0x2_0000;
 
-/// Reads rows one by one.
+/// Reads the rows of KUtrace one by one.
 #[derive(Debug)]
 pub(super) struct Kutrace {
     tracks: Tracks,
@@ -240,7 +240,8 @@ impl Kutrace {
         }
     }
 
-    /// Reads a member of the document other than the rows. Returns true if it is used.
+    /// Sets the base of all times if the member is a valid `tracebase` in front of the rows.
+    /// Returns true in that case.
     pub(super) fn header(&mut self, key: &str, value: &[u8]) -> bool {
         let is_base = key == "tracebase" && self.tracks.told == 0;
         let text = is_base

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 const NAMES_MAX: usize = 256;
 /// Maximum length of a name, in characters.
 const NAME_CHARS_MAX: usize = 100;
-/// Name that counts everything beyond [`NAMES_MAX`].
+/// Name under which occurrences of further names are counted once there are [`NAMES_MAX`].
 const OTHERS: &str = "(other names)";
 
 /// Part of a source that is not stored.

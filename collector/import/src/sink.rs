@@ -60,7 +60,7 @@ impl<'a> Sink<'a> {
         self.run.content()
     }
 
-    /// Reads a whole text of kernel events.
+    /// Reads a whole text of kernel events and stores them.
     ///
     /// # Errors
     /// Fails if the text cannot be read.

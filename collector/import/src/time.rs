@@ -148,7 +148,8 @@ impl TimePattern {
     }
 }
 
-/// Replaces `%#z` (an offset with or without minutes), which chrono only reads, by `%z`.
+/// Replaces `%#z` (an offset with or without minutes), which chrono can parse but not format, by
+/// `%z`.
 fn writable(item: &Item<'static>) -> Item<'static> {
     let read_only = StrftimeItems::new("%#z").next();
     let written = StrftimeItems::new("%z").next();
@@ -246,7 +247,7 @@ impl Times {
     }
 }
 
-/// Parses a duration and returns ns.
+/// Parses a duration, a number in `unit`, and returns ns.
 pub(super) fn duration_ns(text: &str, unit: TimeUnit) -> Result<i64, BadLine> {
     let text = text.trim_ascii();
     let expected = || format!("a duration in {unit}");

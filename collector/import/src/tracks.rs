@@ -138,12 +138,12 @@ impl Tracks {
         self.tracks.len() - 1
     }
 
-    /// Names a process.
+    /// Sets the name of a process, which replaces an earlier name.
     pub(super) fn name_process(&mut self, process: &str, name: String) {
         self.process_names.insert(process.to_owned(), name);
     }
 
-    /// Names a process that has no name so far.
+    /// Sets the name of a process, unless it has one.
     pub(super) fn name_process_for_now(&mut self, process: &str, name: &str) {
         if !self.process_names.contains_key(process) {
             self.name_process(process, name.to_owned());
@@ -156,7 +156,7 @@ impl Tracks {
             .insert((process.to_owned(), thread.to_owned()), name);
     }
 
-    /// Adds a slice whose record has `bytes` bytes, and returns its place.
+    /// Adds a slice whose record has `bytes` bytes, and returns its index among the held slices.
     pub(super) fn push(&mut self, slice: Slice, bytes: usize) -> usize {
         self.held_bytes += bytes;
         if let Some(root) = self.roots.get_mut(&slice.trace) {
@@ -166,12 +166,13 @@ impl Tracks {
         self.held.len() - 1
     }
 
-    /// Returns a held slice.
+    /// Returns the held slice of this index.
     pub(super) fn held(&mut self, place: usize) -> Option<&mut Slice> {
         self.held.get_mut(place)
     }
 
-    /// Reports whether it is time for [`Tracks::hand_on`].
+    /// Reports whether the number or the size of the held slices has reached its maximum. The
+    /// caller then calls [`Tracks::hand_on`].
     pub(super) fn is_full(&self) -> bool {
         self.held.len() >= Self::HELD_MAX || self.held_bytes >= Self::HELD_BYTES_MAX
     }
@@ -182,7 +183,7 @@ impl Tracks {
         self.tracks.len().max(self.roots.len()) >= Self::HELD_MAX
     }
 
-    /// Forgets all tracks. The caller has passed on all slices before.
+    /// Forgets all tracks, names and tasks. The caller has passed on all slices before.
     pub(super) fn forget(&mut self) {
         self.tracks.clear();
         self.places.clear();

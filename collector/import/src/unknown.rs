@@ -15,8 +15,8 @@ const KEYS_SHOWN: usize = 8;
 pub(super) struct Unknown {
     is_known: bool,
     held: Vec<(u64, BadLine)>,
-    /// Number of records beyond `held`, which are counted but not shown. `last` is the last of
-    /// them.
+    /// Number of records of no known form beyond those in `held`. Only the line and the reason of
+    /// the `last` of them are kept.
     more: u64,
     last: Option<(u64, BadLine)>,
     /// Description of the first record.
@@ -37,7 +37,7 @@ impl Unknown {
         }
     }
 
-    /// Receives a record; `what` describes it.
+    /// Reports a record of no known form, or holds the report back; `what` describes the record.
     pub(super) fn take(&mut self, line: u64, reason: BadLine, what: String, take: &mut dyn Take) {
         if self.is_known {
             return take.bad(line, &reason);

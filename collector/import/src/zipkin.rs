@@ -41,7 +41,7 @@ struct Endpoint<'a> {
     port: Option<u16>,
 }
 
-/// Parses a number, with or without an exponent.
+/// Parses a whole number, with or without an exponent. Rejects null.
 fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     some_whole(from)?.ok_or_else(|| D::Error::custom("null is not a time"))
 }
@@ -180,7 +180,8 @@ impl Zipkin {
         }
     }
 
-    /// Reports whether it is time to call [`Zipkin::matched`].
+    /// Reports whether the number or the size of the held spans has reached its maximum. The caller
+    /// then calls [`Zipkin::matched`].
     pub(super) fn is_full(&self) -> bool {
         self.held.len() >= Self::HELD_MAX || self.held_bytes >= Self::HELD_BYTES_MAX
     }

@@ -89,7 +89,7 @@ fn is_of_name(of: char) -> bool {
     of.is_alphanumeric() || of == '_' || of == '$'
 }
 
-/// True for names that Rust functions have, except those that web frameworks give to their
+/// True for names that Rust functions have, except names that web frameworks give to the spans of
 /// requests.
 fn is_function(name: &str) -> bool {
     let is_of_function =

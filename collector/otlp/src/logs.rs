@@ -268,7 +268,7 @@ impl OfResource {
             .map(str::to_owned)
     }
 
-    /// Returns the service, with the thread if it is known.
+    /// Returns the service, with the thread if it is known; `log` if neither is known.
     fn task(&self, attributes: &Attributes) -> String {
         let thread = ["thread.name", "thread.id"].iter().find_map(|key| {
             let value = attributes.get(*key)?;

@@ -272,7 +272,7 @@ impl StoredEvent {
     }
 }
 
-/// Attributes that describe other attributes.
+/// Attributes that describe other attributes: `otel.exact`, `otel.own_names` and `otel.shadowed`.
 struct AttributeFacts<'a> {
     exact: Option<&'a KeyValueList>,
     own: Vec<&'a str>,

@@ -29,7 +29,7 @@ pub(crate) struct Scratch {
     name: String,
 }
 
-/// A record as it lies in its source.
+/// A record as read from its source, before its fields are separated.
 #[derive(Clone, Copy)]
 pub(crate) enum RawRecord<'a> {
     /// A line without its end, or a JSON object.

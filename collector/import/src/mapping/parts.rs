@@ -84,7 +84,7 @@ impl MappingParts {
             .collect()
     }
 
-    /// Returns the fields that the mapping names, or `None` if it takes all.
+    /// Returns the fields that the mapping names, or `None` if its `attributes` are `"*"`.
     pub(super) fn named_fields(&self) -> Option<Vec<String>> {
         let named: &[String] = match &self.attributes {
             KeptAttributes::AllBut(_) => return None,

@@ -202,7 +202,7 @@ fn plain_id(text: &str) -> &str {
 }
 
 /// Sets the kind, in the notations of OpenTelemetry's programs: `client`, `SPAN_KIND_CLIENT`,
-/// `SpanKind.CLIENT`.
+/// `SpanKind.CLIENT`. Kinds other than client and server become the attribute `span.kind`.
 fn set_kind(span: &mut ForeignSpan, written: &str) {
     let lower = written.to_ascii_lowercase();
     let kind = ["span_kind_", "spankind."]
