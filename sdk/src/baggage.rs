@@ -186,8 +186,8 @@ impl Baggage {
 
     /// Sets an entry, replacing any entry with the same key and scope.
     ///
-    /// Returns `false` and counts a dropped member if the key is no token or the encoded entry is
-    /// longer than [`VALUE_BYTES_MAX`].
+    /// Returns `false` and counts a dropped member if the key is not a token or the encoded entry
+    /// is longer than [`VALUE_BYTES_MAX`].
     pub fn set(&mut self, entry: Entry) -> bool {
         if !wire::is_token(&entry.key) || wire::encoded_bytes(&entry) > VALUE_BYTES_MAX {
             wire::count_dropped(1);

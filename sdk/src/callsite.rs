@@ -26,7 +26,7 @@ pub struct Callsite {
 pub(crate) enum Role {
     /// The fields are attributes and nothing else.
     Plain,
-    /// A span's fields give its name, kind or status.
+    /// A span's fields may determine its name, kind or status.
     Described,
     /// An event marks its span as failed.
     Failure,

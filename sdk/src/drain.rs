@@ -445,7 +445,7 @@ impl Drain {
         self.builder.records() > 0 || !self.steps.is_empty()
     }
 
-    /// Returns the batch collected since the last call, with its windows.
+    /// Returns the batch collected since the last call, with `windows` and the clock steps.
     pub(crate) fn batch(&mut self, windows: &[Window]) -> v1::Batch {
         let steps = std::mem::take(&mut self.steps);
         self.builder.finish(windows, &steps)
@@ -459,7 +459,8 @@ impl Drain {
         self.open.len()
     }
 
-    /// Returns what could grow: the numbers of anchors, known spans, and ids in their order.
+    /// Returns the sizes of the structures that could grow: anchors, open spans, and ids in order
+    /// of begin.
     #[cfg(test)]
     pub(crate) fn footprint(&self) -> [usize; 3] {
         [
@@ -470,7 +471,8 @@ impl Drain {
     }
 }
 
-/// Returns the end time of a span that is open until this tick, on the timeline on which it began.
+/// Returns the start of a span plus its duration up to this tick, so that clock steps have no
+/// effect.
 fn end_at(timeline: &Timeline, span: &OpenSpan, ticks: u64) -> i64 {
     span.start_ns
         .saturating_add_unsigned(timeline.duration_ns(span.start_ticks, ticks))

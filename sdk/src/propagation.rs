@@ -38,7 +38,7 @@ pub const FORCE: &str = "stroboscope-force";
 /// bytes, and at most 32 members.
 const TRACESTATE_BYTES_MAX: usize = 8_192;
 const TRACESTATE_MEMBERS_MAX: usize = 32;
-/// Maximum length of a `tracestate` before spaces and duplicate keys are removed; a longer one is
+/// Limits of a `tracestate` before spaces and duplicate keys are removed. A header beyond them is
 /// not forwarded.
 const TRACESTATE_READ_LIMIT: ReadLimit = ReadLimit {
     bytes: TRACESTATE_BYTES_MAX + 2_048,

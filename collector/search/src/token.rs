@@ -1,10 +1,10 @@
-//! Tokenizer of formulas.
+//! Splits the text of a formula into tokens: signs, words, quoted texts, numbers and durations.
 
 use stroboscope_analysis::duration::unit_ns;
 
 use super::syntax_error::SyntaxError;
 
-/// Token with its position.
+/// Token of a formula, with its position in the text.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token {
     pub(super) kind: Kind,

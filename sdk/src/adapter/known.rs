@@ -181,10 +181,10 @@ fn is_unnamed_event(metadata: &Metadata<'_>) -> bool {
 }
 
 /// Returns a name that is clearer to people than `tracing`'s and stable across versions. An event
-/// without a name gets its target, which the drain replaces by its message. A function (`apply`)
-/// gets its module as a prefix (`get::apply`), because another function of the service may have the
-/// same name. The prefix is unconditional: such a function may be registered later, and names must
-/// not change then.
+/// without a name gets its target, which the drain replaces by its message. A span named like a
+/// function (`apply`) gets the last part of its module path as a prefix (`get::apply`), because
+/// another function of the service may have the same name. The prefix is unconditional: the
+/// callsite of the other function may be registered later, and names must not change then.
 fn event_or_span_name(metadata: &'static Metadata<'static>) -> &'static str {
     let name = metadata.name();
     if is_unnamed_event(metadata) {

@@ -102,7 +102,7 @@ thread_local! {
     static KEPT: RefCell<FreeSlots> = const { RefCell::new(FreeSlots(Vec::new())) };
 }
 
-/// Prevents exchange of slots until the result is dropped.
+/// Prevents threads from exchanging free slots with the shared list until the result is dropped.
 pub(super) fn lock() -> MutexGuard<'static, Vec<u32>> {
     FREE.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -267,7 +267,8 @@ pub struct ComponentScope {
 }
 
 /// Makes this thread execute a component until the result is dropped. Values of component scope
-/// that are set meanwhile are visible to the component and its calls, and are discarded with it.
+/// that are set meanwhile are visible to the component and its calls, and are discarded when the
+/// component ends.
 pub fn enter_component() -> ComponentScope {
     let inside = carried().map(|carried| Arc::new(carried.inside_component()));
     ComponentScope {

@@ -45,7 +45,8 @@ pub struct Tradeoff {
 
 impl Tradeoff {
     const KEY: &str = "tradeoff.";
-    /// High, so that the record of missing data is among the last entries to be dropped.
+    /// Importance of tradeoffs in baggage. It is high, so that the record of missing data is among
+    /// the last entries to be dropped.
     const IMPORTANCE: u8 = 8;
 
     /// Creates a reactive tradeoff. Tabs in the texts become spaces.
