@@ -459,8 +459,7 @@ impl Drain {
         self.open.len()
     }
 
-    /// Returns the sizes of the structures that could grow: anchors, open spans, and ids in order
-    /// of begin.
+    /// Returns the numbers of anchors, open spans and ids in order of begin, which could grow.
     #[cfg(test)]
     pub(crate) fn footprint(&self) -> [usize; 3] {
         [
@@ -471,8 +470,7 @@ impl Drain {
     }
 }
 
-/// Returns the start of a span plus its duration up to this tick, so that clock steps have no
-/// effect.
+/// Returns a span's start plus its duration up to this tick; clock steps have no effect.
 fn end_at(timeline: &Timeline, span: &OpenSpan, ticks: u64) -> i64 {
     span.start_ns
         .saturating_add_unsigned(timeline.duration_ns(span.start_ticks, ticks))

@@ -37,7 +37,7 @@ const FAST_PASS: Duration = Duration::from_millis(1);
 /// Interval between checks for SIGTERM if the SDK handles it. A signal handler can set a flag, but
 /// not wake a thread.
 const SIGTERM_LOOK: Duration = Duration::from_millis(20);
-/// Maximum fill of a ring that counts as little, in 1/256.
+/// Fill of the fullest ring, in 1/256, up to which little is being recorded.
 const LITTLE: usize = 16;
 /// Fill of a ring above which it fills fast, in 1/256.
 const FAST: usize = 64;

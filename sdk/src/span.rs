@@ -334,7 +334,7 @@ fn end(span_id: u64, word: SpanWord) {
     }
 }
 
-/// Holds the gate until a span with this word ends.
+/// Holds the gate until the span of this word ends; returns the word with the hold.
 #[cold]
 fn hold(word: SpanWord) -> SpanWord {
     let hold = Hold::new();

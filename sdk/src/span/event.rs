@@ -44,7 +44,7 @@ pub(crate) fn write_event_quickly(
     quick::event_foreign(callsite, fields)
 }
 
-/// Writes an event into the current span.
+/// Writes an event into the current span, if the gate is open or the request is sampled.
 #[inline]
 pub(crate) fn write_event(callsite: &'static Callsite, fields: impl FnOnce(&mut FieldWriter<'_>)) {
     let current = context::current();

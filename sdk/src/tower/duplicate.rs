@@ -168,7 +168,7 @@ impl<P> DuplicateLayer<P> {
     }
 
     /// Sets a function that receives the number of a copy (from 0) and returns entries for the
-    /// copy's baggage, with request scope. The entries name fidelities to try, see
+    /// copy's baggage, with request scope. The entries name tradeoff rates to try, see
     /// [`tradeoff`](crate::tradeoff). Must be called before the layer is cloned or used; otherwise
     /// it has no effect.
     #[must_use]
@@ -231,7 +231,8 @@ impl DuplicateState {
         share < rate
     }
 
-    /// Returns the baggage of a copy.
+    /// Returns the baggage of the copy `number`: the original's, the mark [`DUPLICATE`], and the
+    /// entries that `explore` returns.
     fn baggage(&self, mut baggage: Baggage, number: u64) -> Baggage {
         baggage.set(Entry::new(Scope::Request, DUPLICATE, true).with_importance(9));
         let Some(explore) = &self.explore else {

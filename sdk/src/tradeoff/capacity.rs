@@ -22,7 +22,7 @@ pub fn on_capacity(callback: impl Fn(&str, Capacity, UtilityDecision) + Send + S
     *CALLBACK.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(callback));
 }
 
-/// Number of 100 ms slices for which an advice must stand.
+/// Number of 100 ms slices for which the advice must stay the same before the callback is called.
 const HELD: u32 = 30;
 
 /// Advice of one point over time.

@@ -27,8 +27,8 @@ struct State {
 type Place = (i64, u64);
 
 impl State {
-    /// Calls the next request if there is capacity. Returns its waker, to be woken without the
-    /// lock.
+    /// Gives a turn to the first waiting request, if there is capacity. Returns its waker, which
+    /// the caller wakes without holding the lock.
     fn call_next(&mut self, running_max: usize) -> Option<Waker> {
         if self.running >= running_max {
             return None;
