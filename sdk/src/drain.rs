@@ -31,7 +31,7 @@ use crate::thread::RINGS;
 pub(crate) use open_spans::ORDER_SPARE;
 use open_spans::{EndOutcome, OpenSpan, OpenSpans};
 
-/// Limits of the drain.
+/// Limits of open spans and of batches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Maximum number of open spans.

@@ -100,7 +100,7 @@ impl Chrome {
         self.tracks.told > 0
     }
 
-    /// Reads one event.
+    /// Reads the event in `record`, which begins on line `line`.
     pub(super) fn take(&mut self, line: u64, record: &str, take: &mut dyn Take) {
         self.tracks.told += 1;
         let event: Event<'_> =

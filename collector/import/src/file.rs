@@ -62,7 +62,7 @@ impl Importer {
     }
 
     /// Interprets the times of event logs, and of lines that a mapping parses, in this unit. The
-    /// import fails if the format of the source fixes another rule.
+    /// import fails if the format of the source fixes the unit of its times.
     #[must_use]
     pub fn with_time_unit(mut self, unit: TimeUnit) -> Self {
         self.read_as.time_unit = Some(unit);

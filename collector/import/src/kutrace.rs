@@ -256,7 +256,7 @@ impl Kutrace {
         true
     }
 
-    /// Reads one row.
+    /// Reads the row in `record`, which begins on line `line`.
     pub(super) fn take(&mut self, line: u64, record: &str, take: &mut dyn Take) {
         self.tracks.told += 1;
         let row = match row(record, self.base_ns) {
@@ -332,9 +332,8 @@ impl Kutrace {
         }
     }
 
-    /// Returns the trace of a row. A message before the first request or after a response has none:
-    /// the file does not show whether it belongs to the RPC before it or to the next one of that
-    /// number.
+    /// Returns the trace of a row. Returns `None` for a message before the first request or after a
+    /// response: the file does not show to which RPC of that number it belongs.
     fn trace_of(&mut self, row: &Row) -> Option<String> {
         let rpc = row.rpc();
         if rpc <= 0 {
@@ -397,7 +396,7 @@ impl Kutrace {
         true
     }
 
-    /// Passes on the remaining spans.
+    /// Passes on the remaining spans and events, and the root spans of all traces.
     pub(super) fn finish(&mut self, take: &mut dyn Take) {
         self.calls.clear();
         self.tracks.hand_on(take);

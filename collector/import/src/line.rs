@@ -24,11 +24,11 @@ pub struct LogLine {
     pub event: String,
     /// Task, a distributed thread of control, in which the event happened.
     pub task: String,
-    /// Other attributes.
+    /// Attributes, from the field `attrs`; `None` if the line has no such field.
     pub attrs: Option<Map<String, Value>>,
 }
 
-/// Serialized form of a line.
+/// Fields of a line as deserialized from JSON, before they are checked.
 #[derive(Deserialize)]
 struct RawLine<'a> {
     trace: String,

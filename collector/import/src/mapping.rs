@@ -162,7 +162,7 @@ impl Wrong {
     }
 }
 
-/// Serialized form of the file.
+/// Keys of a mapping file as deserialized from TOML, before they are validated.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {

@@ -1,9 +1,10 @@
 //! Fast parser for the common form of event lines, which works in place.
 //!
-//! A plain line holds only the known fields, each once, with texts without escapes, a time of plain
-//! digits, and a flat object of attributes whose values are texts, short integers, booleans or
-//! null. This parser reads such a line several times faster than a general parser, and copies
-//! nothing. Any other line goes to [`parse`](super::parse), which alone reports defects.
+//! A plain line holds only the known fields, each once. Its texts have no escapes, its time
+//! consists of digits, and its attributes are a flat object. The values of attributes are texts,
+//! short integers, booleans or null. This parser reads such a line several times faster than a
+//! general parser, and copies nothing. Any other line goes to [`parse`](super::parse), which alone
+//! reports defects.
 
 use super::line::LogEvent;
 use stroboscope_store::limits::Limits;
@@ -72,7 +73,7 @@ pub fn parse_plain<'a>(
     })
 }
 
-/// Position in a line.
+/// Reader of a line, with its position.
 struct Cursor<'a> {
     text: &'a str,
     at: usize,

@@ -159,7 +159,7 @@ fn writable(item: &Item<'static>) -> Item<'static> {
     }
 }
 
-/// Parses the times of one source.
+/// Parser of the times of one source, which remembers the unit of the first number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Times {
     rule: TimeRule,

@@ -2,8 +2,8 @@
 //! source code.
 //!
 //! Two functions of a service may have the same name: `get::apply` and `set::apply`. If a span is
-//! named like its function, the last part of the function's module or class is put before its name,
-//! as the SDK does for spans of `tracing`. [`SPAN_NAME`] keeps the original name.
+//! named like its function, this module puts the last part of the function's module or class before
+//! its name. The SDK does the same for spans of `tracing`. [`SPAN_NAME`] keeps the original name.
 
 use super::message::{AnyKind, KeyValue};
 

@@ -45,7 +45,7 @@ pub struct ResourceLogs {
     pub schema_url: String,
 }
 
-/// Log records of one logger.
+/// Log records of one instrumentation scope, such as a logger.
 #[derive(Clone, PartialEq, Message)]
 pub struct ScopeLogs {
     #[prost(message, optional, tag = "1")]
@@ -56,7 +56,7 @@ pub struct ScopeLogs {
     pub schema_url: String,
 }
 
-/// A log record.
+/// One log record of a [`ScopeLogs`].
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct LogRecord {
@@ -116,7 +116,7 @@ struct ScopeLogsText<'a> {
     schema_url: String,
 }
 
-/// A log record of a request.
+/// Log record to store. It belongs to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForeignLog {
     pub trace_id: u128,

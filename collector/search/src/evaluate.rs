@@ -55,7 +55,7 @@ impl Unit<'_> {
         truths
     }
 
-    /// Evaluates a formula on each span.
+    /// Evaluates a formula on each span, log event and kernel event of the unit, in their order.
     pub(super) fn evaluate(&self, formula: &Formula) -> Vec<Truth> {
         let both = |a: &Formula, b: &Formula, of: fn(Truth, Truth) -> Truth| -> Vec<Truth> {
             let (a, b) = (self.evaluate(a), self.evaluate(b));

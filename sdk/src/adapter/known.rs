@@ -13,7 +13,7 @@ use crate::callsite::Callsite;
 pub(crate) struct AdaptedCallsite {
     pub(crate) metadata: &'static Metadata<'static>,
     pub(crate) callsite: Callsite,
-    /// Index for finding it with [`at`].
+    /// Index for which [`at`] returns this callsite.
     pub(crate) index: u32,
     /// True if its spans are requests, even inside other spans. [`find`] never returns such a
     /// callsite.

@@ -378,7 +378,7 @@ mod tests {
         )
     }
 
-    /// Reports whether the context is one of those.
+    /// Asserts that a context that was found is a result of [`context_of`].
     #[track_caller]
     fn check(found: Option<SpanContext>) {
         if let Some(found) = found {

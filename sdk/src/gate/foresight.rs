@@ -62,7 +62,7 @@ pub(crate) fn saw_span(took_ns: i64) {
     }
 }
 
-/// Records a span whose end was not seen, as one of the maximum duration.
+/// Records a span whose end was not seen, as one of maximum duration.
 pub(crate) fn saw_span_without_end() {
     saw_span(AHEAD_MAX_NS);
 }

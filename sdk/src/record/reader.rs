@@ -3,7 +3,7 @@
 use super::{Head, KIND_BITS, KINDS_SHIFT, Lineage, RecordKind, header_words};
 use crate::callsite::Callsite;
 
-/// Decoded record.
+/// Record of a ring, decoded for the drain.
 #[derive(Debug)]
 pub(crate) enum Record<'a> {
     /// BEGIN, FIELDS, CLOSE or EVENT. CHILD and AGAIN are returned as the BEGIN and EVENT that they

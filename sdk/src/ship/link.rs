@@ -140,7 +140,7 @@ enum State {
     Up(Box<Session>),
 }
 
-/// Connection to the collector, with the means to make it again after a failure.
+/// Connection to the collector, which reconnects after a failure.
 pub(crate) struct Link {
     destination: Destination,
     process: v1::Process,
@@ -352,8 +352,8 @@ pub(crate) fn for_people(text: &str) -> String {
     shown
 }
 
-/// Describes a rejected stream. If the reason is not one that a collector gives, the description
-/// asks whether the address is that of a collector's gRPC port.
+/// Describes a rejected stream. If the status suggests that the peer is not a collector, the
+/// description asks whether the address is that of a collector's gRPC port.
 fn refused(address: &str, status: &Status) -> String {
     let told = format!(
         "the collector at {address} did not accept the stream: {}",

@@ -95,8 +95,8 @@ type OnAnswer = dyn Fn(DuplicateAnswer) + Send + Sync;
 /// Copies carry [`DUPLICATE`] in their baggage, so that all components on their way can recognize
 /// them ([`baggage::is_duplicate`](crate::baggage::is_duplicate)). Components must not write a
 /// copy's results to data that production reads. Copies answer no user, are not copied again, and
-/// have their own trace. The original waits for nothing: the layer stores its body, up to a maximum
-/// length, while the service reads it, and sends the copy after the end of the body.
+/// have their own trace. The original waits for nothing. While the service reads its body, the
+/// layer stores the body, up to a maximum length. It sends the copy after the end of the body.
 ///
 /// ```no_run
 /// # use stroboscope::tower::CopiedBody;

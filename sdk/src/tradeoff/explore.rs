@@ -3,8 +3,8 @@
 use crate::baggage::exploring::is_exploring;
 use crate::baggage::{self, EXPLORE, Value};
 
-/// Baggage key for the choice of the items to leave out: `random` (the default), or `model`, which
-/// leaves out the items with the least loss by the policy in force.
+/// Baggage key for the choice of the items to leave out: `random` (the default) or `model`. With
+/// `model`, the items with the least loss by the policy in force are left out.
 pub const EXPLORE_BY: &str = "explore.by";
 
 /// Tradeoff rate that the current request must try at a point.

@@ -43,7 +43,7 @@ pub struct Utility {
     pub instances_max: u32,
 }
 
-/// Best decision at a load.
+/// Decision with the highest utility at a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UtilityDecision {
     /// Best tradeoff rate with the current instances.

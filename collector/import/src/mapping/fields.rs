@@ -228,8 +228,8 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Returns the text of a group or column as JSON: as a number if it is a valid JSON number, so that
-/// searches can compare it as a number, and otherwise as a string.
+/// Returns the text of a group or column as JSON. A valid JSON number stays a number, so that
+/// searches can compare it as a number; any other text becomes a string.
 fn group_json(text: &str) -> Cow<'_, str> {
     let is_number = serde_json::from_str::<serde_json::Number>(text).is_ok();
     if is_number {

@@ -6,7 +6,7 @@ use super::span::SpanParts;
 use super::template::Template;
 use crate::time::TimeUnit;
 
-/// Attributes to keep.
+/// Choice of the fields that become attributes.
 #[derive(Clone, Debug)]
 pub(super) enum KeptAttributes {
     None,

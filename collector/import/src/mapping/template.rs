@@ -100,7 +100,8 @@ impl Template {
         fields.flatten().map(String::as_str)
     }
 
-    /// Returns the text with a line's fields filled in; `None` if one of them is missing.
+    /// Returns the text with a line's fields filled in; `None` if a field and all its alternatives
+    /// are missing.
     pub(super) fn fill<'a>(
         &'a self,
         fields: &'a Fields<'_>,
