@@ -172,7 +172,8 @@ pub struct Baggage {
 }
 
 impl Baggage {
-    /// Returns the value of a key. A component's entry takes precedence over the request's.
+    /// Returns the value of a key; `None` if there is none. A component's entry takes precedence
+    /// over the request's.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
         let of_scope = |scope| {

@@ -51,8 +51,8 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Finds a word without a level that looks like a misspelled level (one letter is wrong, or two are
 /// swapped). The filter would treat it as a target, which hardly exists, so it would match nothing.
-/// Returns a message for the first such word. This is not an error, because such a target may
-/// exist.
+/// Returns a message for the first such word, or `None`. This is not an error, because such a
+/// target may exist.
 #[cfg(feature = "tracing")]
 pub(crate) fn misspelt_level(variable: &str, directives: &str) -> Option<String> {
     let sorted = |word: &str| {

@@ -216,6 +216,7 @@ impl Chrome {
     }
 
     /// Builds a slice from an event of any stored phase. The caller adds the end of an interval.
+    /// Fails if the event has no valid time.
     fn slice(&mut self, line: u64, event: &Event<'_>) -> Result<Slice, BadLine> {
         let ts = event.ts.ok_or(BadLine::NoTime("`ts`"))?;
         let process = text(&event.pid);
@@ -319,7 +320,8 @@ impl Chrome {
     }
 }
 
-/// Parses µs, as a number or a text, with or without a fraction, and returns ns.
+/// Parses µs, as a number or a text, with or without a fraction, and returns ns. Fails if the text
+/// is not such a number or is out of range.
 fn length_ns(raw: &str) -> Result<i64, BadLine> {
     let plain = raw.trim_matches('"');
     if !plain.contains(['e', 'E']) {

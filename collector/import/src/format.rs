@@ -80,7 +80,7 @@ pub(super) enum SourceForm {
 }
 
 /// Recognises text of `perf script` or `strace` by its first line that is neither blank nor a
-/// comment.
+/// comment. Returns `None` for other text.
 pub(super) fn recognise_kernel_text(head: &[u8]) -> Option<Format> {
     let text = String::from_utf8_lossy(head);
     let line = text

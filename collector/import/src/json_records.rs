@@ -141,7 +141,8 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
         self.place = place;
     }
 
-    /// Returns the next byte that is not white space, without consuming it.
+    /// Returns the next byte that is not white space, without consuming it; `None` at the end of
+    /// the source.
     fn peek(&mut self) -> io::Result<Option<u8>> {
         loop {
             let available = fill(&mut self.source)?;
@@ -162,7 +163,8 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
         }
     }
 
-    /// Reads a key, and then enters its value or reads it.
+    /// Reads a key, and then enters its value or reads it, as the layout decides. Returns `None` if
+    /// it entered the value, or if there is no value.
     fn member(&mut self, value: &mut Vec<u8>) -> io::Result<Option<(u64, NextRecord)>> {
         self.value(value)?;
         self.key.clear();

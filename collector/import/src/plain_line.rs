@@ -97,7 +97,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Consumes the separator after a member of an object, and returns true if that member is the
-    /// last.
+    /// last; `None` if there is another byte.
     fn is_last(&mut self) -> Option<bool> {
         self.skip_blanks();
         let byte = self.byte()?;
@@ -109,7 +109,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads a text without escapes.
+    /// Reads a text without escapes; `None` if the next value is not such a text.
     fn string(&mut self) -> Option<&'a str> {
         self.expect(b'"')?;
         let rest = self.text.as_bytes().get(self.at..)?;
@@ -124,7 +124,8 @@ impl<'a> Cursor<'a> {
         Some(text)
     }
 
-    /// Reads digits without a leading zero that are not followed by a fraction or an exponent.
+    /// Reads digits without a leading zero. Returns `None` if there are none, or if a fraction or
+    /// an exponent follows.
     fn digits(&mut self) -> Option<&'a str> {
         let rest = self.text.as_bytes().get(self.at..)?;
         let length = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -143,7 +144,8 @@ impl<'a> Cursor<'a> {
         self.digits()?.parse().ok()
     }
 
-    /// Reads a flat object and writes it to `json`; writes nothing for `null`.
+    /// Reads a flat object and writes it to `json`; writes nothing for `null`. Returns `None` if
+    /// the attributes are not plain.
     fn attributes(&mut self, json: &mut String, limits: &Limits) -> Option<()> {
         self.skip_blanks();
         if self.byte()? == b'n' {

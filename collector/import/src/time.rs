@@ -56,7 +56,7 @@ impl TimeUnit {
         }
     }
 
-    /// Returns the unit of this name.
+    /// Returns the unit of this name; `None` if there is none.
     pub(super) fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|unit| unit.name() == name)
     }
@@ -198,7 +198,7 @@ impl Times {
         Ok(ns)
     }
 
-    /// Parses a time in line `line`.
+    /// Parses a time in line `line`, by the rule. Fails if the time has another form or unit.
     pub(super) fn text(&mut self, text: &str, line: u64) -> Result<i64, BadLine> {
         let text = text.trim_ascii();
         let number = decimal(text);
@@ -266,7 +266,8 @@ fn out_of_range(value: u64, unit: TimeUnit) -> BadLine {
     })
 }
 
-/// Converts to ns exactly; cuts off fractions of a nanosecond.
+/// Converts to ns exactly, and cuts off fractions of a nanosecond. Returns `None` if the result
+/// exceeds 63 bits.
 fn scaled(whole: u64, fraction: &str, unit: TimeUnit) -> Option<i64> {
     let digits = unit.digits_after_ns() as usize;
     let kept = &fraction.as_bytes()[..fraction.len().min(digits)];

@@ -166,7 +166,7 @@ impl Tracks {
         self.held.len() - 1
     }
 
-    /// Returns the held slice of this index.
+    /// Returns the held slice of this index; `None` if there is none.
     pub(super) fn held(&mut self, place: usize) -> Option<&mut Slice> {
         self.held.get_mut(place)
     }

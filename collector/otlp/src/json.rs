@@ -57,7 +57,8 @@ pub(super) fn i64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i
         .transpose()
 }
 
-/// Reads a number or its text; infinity and other numbers that JSON cannot express are texts.
+/// Reads a number or its text; infinity and other numbers that JSON cannot express are texts. Null
+/// is `None`.
 pub(super) fn f64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
     let Some(raw) = Option::<Box<RawValue>>::deserialize(from)? else {
         return Ok(None);
@@ -70,7 +71,8 @@ pub(super) fn f64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f
         .map_err(|error| D::Error::custom(format!("`{text}`: {error}")))
 }
 
-/// Reads a value of an enumeration, by its number or by its name, with or without the prefix.
+/// Reads a value of an enumeration, by its number or by its name, with or without `prefix`. Null is
+/// 0; an unknown name is an error.
 fn one_of<'de, D: Deserializer<'de>>(
     from: D,
     prefix: &str,
@@ -145,7 +147,7 @@ pub(super) fn severity<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Err
     )
 }
 
-/// Decodes an id; null becomes an empty id.
+/// Decodes an id from hex or base64. Null becomes an empty id; any other text is an error.
 pub(super) fn id<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
     let text = Option::<Cow<'_, str>>::deserialize(from)?.unwrap_or_default();
     let wrong = || {

@@ -270,7 +270,8 @@ impl Walk {
     }
 
     /// Checks an attribute. `name_max` limits the length of its text in bytes. Only texts of a
-    /// resource have this limit, because they may become names.
+    /// resource have this limit, because they may become names. Returns `None` if the attribute is
+    /// not plainly valid.
     fn pair(&self, bytes: &[u8], name_max: Option<usize>) -> Option<()> {
         pair(bytes, name_max, 0)
     }

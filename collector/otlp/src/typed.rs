@@ -6,7 +6,8 @@ use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_ignored::Path;
 
-/// Parses a text. Calls `ignored` with the path of each unknown key, prefixed with `within`.
+/// Parses a JSON text; fails if it does not have the form of `T`. Calls `ignored` with the path of
+/// each unknown key, prefixed with `within`.
 pub fn parse<'a, T: Deserialize<'a>>(
     text: &'a str,
     within: &str,

@@ -225,7 +225,7 @@ fn text<'a>(fields: &'a Fields, names: &[&str]) -> Option<&'a str> {
     })
 }
 
-/// Removes a text field and returns its value.
+/// Removes a text field and returns its value; `None` if there is no text field of this name.
 fn take(fields: &mut Fields, name: &str) -> Option<Box<str>> {
     let is_it = |(known, value): &(&str, OwnedValue)| {
         *known == name && matches!(value, OwnedValue::Text(_))

@@ -77,7 +77,7 @@ fn probes(address: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Returns the SDK callsite of a `tracing` callsite that is registered and lies within the first
-/// [`PROBES_NEAR`] buckets, as nearly all do.
+/// [`PROBES_NEAR`] buckets, as nearly all do. Returns `None` for other callsites.
 #[inline(always)]
 pub(crate) fn find(metadata: &'static Metadata<'static>) -> Option<&'static AdaptedCallsite> {
     find_within(PROBES_NEAR, metadata)

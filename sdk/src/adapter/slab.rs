@@ -291,7 +291,7 @@ pub(crate) fn known(id: &Id) -> Option<&'static AdaptedCallsite> {
     super::known::at(slot.known.load(Relaxed))
 }
 
-/// Returns the callsite and context of a span that is open and recorded.
+/// Returns the callsite and context of a span that is open and recorded; `None` for other spans.
 pub(crate) fn recorded(id: &Id) -> Option<(&'static AdaptedCallsite, SpanContext)> {
     let (slot, _) = slot_of(id)?;
     slot.span

@@ -162,8 +162,8 @@ pub fn set_with_importance(
     })
 }
 
-/// Returns a value of the request that this thread works for. The innermost component's value takes
-/// precedence over the request's.
+/// Returns a value of the request that this thread works for; `None` if there is no request or no
+/// such value. The innermost component's value takes precedence over the request's.
 #[must_use]
 pub fn get(key: &str) -> Option<Value> {
     carried()?.get(key)

@@ -46,7 +46,7 @@ impl Provenance {
         self
     }
 
-    /// Returns the value of a key.
+    /// Returns the value of a key; `None` if there is none.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.0.get(key)

@@ -44,7 +44,7 @@ impl WindowLog {
         self.count += 1;
     }
 
-    /// Returns the open window, with its planned close.
+    /// Returns the open window, with its planned close; `None` if no window is open.
     pub(crate) fn current(&self) -> Option<Window> {
         self.current
     }
@@ -130,7 +130,7 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// Returns the window that contains an instant, or the newest one if a clock step made two
-    /// contain it.
+    /// contain it. Returns `None` if no recent window contains it.
     pub(crate) fn find(&self, time_ns: i64) -> Option<Window> {
         self.windows
             .iter()

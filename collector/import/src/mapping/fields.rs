@@ -33,13 +33,13 @@ pub(super) enum Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Returns the fields of a JSON object.
+    /// Returns the fields of a JSON object. Fails if the line is not a JSON object.
     pub(super) fn of_json(line: &'a str, absent: &'a [String]) -> Result<Self, BadLine> {
         let members = members(line).map_err(|error| BadLine::Json(without_line_number(&error)))?;
         Ok(Self::Json { members, absent })
     }
 
-    /// Returns the matches of a pattern's groups.
+    /// Returns the matches of a pattern's groups. Fails if the pattern does not match the line.
     pub(super) fn of_groups(
         line: &'a str,
         pattern: &'a Regex,
@@ -253,8 +253,8 @@ fn scalar<'a>(raw: &'a str, path: &str) -> Result<Option<Cow<'a, str>>, BadLine>
     }
 }
 
-/// Returns the value at a path. A member whose name is the whole path takes precedence over a
-/// member whose name is its beginning.
+/// Returns the value at a path; `None` if there is none. A member whose name is the whole path
+/// takes precedence over a member whose name is its beginning.
 fn find<'a>(members: &Members<'a>, path: &str) -> Option<&'a str> {
     let of_name = |name: &str| {
         members

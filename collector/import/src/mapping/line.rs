@@ -155,7 +155,8 @@ impl FieldMapping {
     }
 }
 
-/// Passes on the two ends of an interval as events.
+/// Passes on the two ends of an interval as events. Fails if the duration is missing or invalid, or
+/// if an end is out of range.
 fn take_edges(
     interval: &EventInterval,
     fields: &Fields<'_>,
