@@ -84,7 +84,8 @@ pub enum Value {
     Double(f64),
     /// Boolean; its type on the wire is `b`.
     Bool(bool),
-    /// Text, without a type on the wire. Each byte that is not plain ASCII takes three bytes there.
+    /// Text, without a type on the wire. Each space, `"`, `,`, `;`, `%`, `\`, and each byte that is
+    /// not visible ASCII, takes three bytes there.
     Text(String),
 }
 
@@ -225,7 +226,7 @@ impl Baggage {
     }
 
     /// Merges other baggage into this one. The other's entries replace entries with the same key
-    /// and scope.
+    /// and scope. Its members of other vendors are added, unless this one has them.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         for member in other.foreign {

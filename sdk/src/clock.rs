@@ -194,7 +194,8 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    /// Adds a newer anchor; returns the step of the wall clock since the previous anchor, if any.
+    /// Adds a newer anchor; returns the step of the wall clock since the previous anchor, if it
+    /// exceeds [`STEP_THRESHOLD_NS`].
     pub(crate) fn push(&mut self, anchor: Anchor) -> Option<ClockStep> {
         let previous = self.last_seen.replace(anchor);
         let mut step = None;

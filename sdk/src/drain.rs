@@ -440,7 +440,7 @@ impl Drain {
         self.builder.span(span);
     }
 
-    /// Reports whether a batch would contain anything.
+    /// Reports whether a batch without windows would contain records or clock steps.
     pub(crate) fn has_something(&self) -> bool {
         self.builder.records() > 0 || !self.steps.is_empty()
     }

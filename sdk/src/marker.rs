@@ -104,7 +104,7 @@ fn say(request: bool) {
     crate::thread::close_fast_path();
 }
 
-/// Writes the marker for a change of context.
+/// Writes the marker for a change of context; nothing if the contexts are equal.
 #[cold]
 #[inline(never)]
 pub(crate) fn follow(previous: SpanContext, now: SpanContext) {
@@ -128,8 +128,9 @@ pub(crate) fn configure(markers: Markers) {
     LOOKED_NS.store(i64::MIN, Relaxed);
 }
 
-/// Checks whether a recorder listens; called by the gate's thread whenever it is awake. The caller
-/// then passes the result of [`is_followed`] to the gate.
+/// Checks whether a recorder listens, at most every [`LOOK_EVERY_NS`] and only with
+/// [`Markers::WhileListened`]. Called by the gate's thread whenever it is awake. The caller then
+/// passes the result of [`is_followed`] to the gate.
 pub(crate) fn look(monotonic_ns: i64) {
     if !sys::HAS_MARKERS
         || MODE.load(Acquire) != Markers::WhileListened as u8

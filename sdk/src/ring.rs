@@ -204,8 +204,8 @@ impl Producer {
         self.head
     }
 
-    /// Returns the available space. It reads the consumer's cache line, and is therefore needed
-    /// only when the ring may be half full and when it may be full.
+    /// Returns the available space. It reads the consumer's cache line, so call it only if
+    /// [`has_room`](Self::has_room) is false, when the ring may be half full or full.
     #[cold]
     pub(crate) fn look(&mut self) -> Room {
         let Some(ring) = &self.ring else {

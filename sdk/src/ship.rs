@@ -265,9 +265,11 @@ impl ShipTask {
         fullest
     }
 
-    /// Reports whether a batch of this age must be closed. Records, clock steps and losses are
-    /// news. Windows are not, except the first ones on a connection, through which the collector
-    /// learns of this process.
+    /// Reports whether the open batch, which has this age, must be closed. An empty batch is never
+    /// closed. A flush and the last pass close any other. A regular pass closes a batch of at least
+    /// [`BATCH_AGE_NS`] that contains news or [`IDLE_WINDOWS_MAX`] windows, or that has reached
+    /// [`IDLE_BATCH_AGE_NS`]. Records, clock steps and losses are news. Windows are not, except the
+    /// first ones on a connection, through which the collector learns of this process.
     fn is_batch_due(&self, why: Pass, age_ns: i64) -> bool {
         let (has_records, windows) = (self.drain.has_something(), self.buffer.windows());
         let has_news =

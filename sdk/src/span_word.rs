@@ -34,7 +34,7 @@ impl SpanWord {
     const TAG_SHIFT: u32 = 20;
     const GENERATION_SHIFT: u32 = 32;
 
-    /// Creates the word of a span that is recorded and holds nothing, below `context`.
+    /// Creates the word of a span below `context` that is recorded and does not hold the gate.
     pub(crate) const fn usual(tag: u64, context: SpanContext) -> Self {
         Self(tag << Self::TAG_SHIFT | Self::RECORDED | Self::with_context(context).0)
     }

@@ -300,7 +300,8 @@ impl Chrome {
         }
     }
 
-    /// Passes on the remaining intervals; those that have not ended are marked unfinished.
+    /// Passes on the remaining intervals. An interval that has not ended is marked unfinished, and
+    /// ends at the latest start on its track.
     pub(super) fn finish(&mut self, take: &mut dyn Take) {
         let mut open: Vec<Slice> = self.open.drain().flat_map(|(_, open)| open).collect();
         open.sort_by_key(|slice| slice.line);

@@ -190,7 +190,8 @@ impl<'a> Documents<'a> {
         Ok(())
     }
 
-    /// Reads a record and determines its form.
+    /// Determines the form of a record and reads it. `depth` is the number of lists around it;
+    /// reports a list at the depth [`DEPTH_MAX`] as bad.
     fn record(
         &mut self,
         line: u64,

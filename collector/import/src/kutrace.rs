@@ -356,7 +356,8 @@ impl Kutrace {
     }
 
     /// Returns the process and the thread of a row. A row of an RPC and no thread belongs to the
-    /// RPC's process.
+    /// RPC's process, or to `machine` if that is unknown. A row of thread 0 belongs to its
+    /// processor, in the process `kernel`.
     fn thread_of(&mut self, row: &Row, trace: &str) -> (String, String) {
         if let Some(thread) = row.around_rpc() {
             let process = &self.tracks.root(trace, 0).process;
@@ -373,7 +374,8 @@ impl Kutrace {
         }
     }
 
-    /// Extends the held call if the row continues it; returns true in that case.
+    /// Extends the call held for this track if the row continues it; returns true in that case.
+    /// Forgets the call if the row shows that the program itself ran again.
     fn goes_on(&mut self, track: usize, trace: &str, row: &Row) -> bool {
         // The program itself continues only after its call has ended.
         if row.event > USER && row.end_ns > row.start_ns {

@@ -30,7 +30,8 @@ pub(super) struct NotTakenCounts {
 }
 
 impl NotTakenCounts {
-    /// Adds `count` occurrences of `name`, the first of them at `place`.
+    /// Adds `count` occurrences of `name`, the first of them at `place`. Counts a new name as
+    /// [`OTHERS`] if there are already [`NAMES_MAX`].
     pub(super) fn count(&mut self, name: &str, count: u64, place: u64) {
         if count == 0 {
             return;

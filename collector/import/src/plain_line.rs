@@ -90,7 +90,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Consumes the next byte that is not blank, which must equal `byte`.
+    /// Consumes the next byte that is not blank; returns `None` if it is not `byte`.
     fn expect(&mut self, byte: u8) -> Option<()> {
         self.skip_blanks();
         (self.byte()? == byte).then(|| self.at += 1)

@@ -1,4 +1,4 @@
-//! Writes the rows of one source in runs.
+//! Writes the rows of one source in runs: batches of rows that are written together.
 
 use super::BadLine;
 use super::line::LogEvent;

@@ -133,7 +133,8 @@ impl TimePattern {
         }
     }
 
-    /// Parses a time, in UTC if the pattern has no offset.
+    /// Parses a time, in UTC if the pattern has no offset. Returns ns since the Unix epoch, or
+    /// `None` if the text does not match the pattern or the time is out of range.
     fn read(&self, text: &str) -> Option<i64> {
         let mut parsed = Parsed::new();
         parse(&mut parsed, text, self.items.iter()).ok()?;
@@ -177,7 +178,8 @@ impl Times {
         }
     }
 
-    /// Interprets the field `ts_ns` of line `line`: as ns, unless a unit was given.
+    /// Interprets the field `ts_ns` of line `line`: as ns, unless a unit was given. Fails if the
+    /// time is out of range, or if it is below [`MODERN_NS`] after an earlier time that is not.
     pub(super) fn ns(&mut self, value: u64, line: u64) -> Result<i64, BadLine> {
         if let TimeRule::Unit(unit) = self.rule
             && unit != TimeUnit::Ns
@@ -198,7 +200,8 @@ impl Times {
         Ok(ns)
     }
 
-    /// Parses a time in line `line`, by the rule. Fails if the time has another form or unit.
+    /// Parses a time in line `line`, by `self.rule`. Fails if the time has another form or unit, or
+    /// is out of range.
     pub(super) fn text(&mut self, text: &str, line: u64) -> Result<i64, BadLine> {
         let text = text.trim_ascii();
         let number = decimal(text);

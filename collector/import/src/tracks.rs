@@ -150,13 +150,14 @@ impl Tracks {
         }
     }
 
-    /// Names a thread.
+    /// Sets the name of a thread, which replaces an earlier name.
     pub(super) fn name_thread(&mut self, process: &str, thread: &str, name: String) {
         self.thread_names
             .insert((process.to_owned(), thread.to_owned()), name);
     }
 
     /// Adds a slice whose record has `bytes` bytes, and returns its index among the held slices.
+    /// Extends the root of its trace, if there is one, to include the slice.
     pub(super) fn push(&mut self, slice: Slice, bytes: usize) -> usize {
         self.held_bytes += bytes;
         if let Some(root) = self.roots.get_mut(&slice.trace) {
@@ -192,7 +193,7 @@ impl Tracks {
         self.tasks.iter_mut().for_each(HashMap::clear);
     }
 
-    /// Passes on all roots, and forgets them.
+    /// Passes on the roots of all traces that have a slice, and forgets all roots.
     pub(super) fn hand_on_roots(&mut self, take: &mut dyn Take) {
         for (trace, root) in std::mem::take(&mut self.roots) {
             if root.start_ns > root.end_ns {
@@ -220,7 +221,7 @@ impl Tracks {
         hashed(format!("{} root {trace}", self.trace).as_bytes())
     }
 
-    /// Passes on all slices, with their parents.
+    /// Determines the parents of all held slices, and passes the slices on.
     pub(super) fn hand_on(&mut self, take: &mut dyn Take) {
         let mut held = std::mem::take(&mut self.held);
         self.held_bytes = 0;
@@ -335,7 +336,8 @@ impl Tracks {
         }
     }
 
-    /// Returns the names of the process and of the thread. Numbers distinguish threads of one name.
+    /// Returns the names of the process and of the thread. A named thread's number follows its
+    /// name, because several threads may have one name.
     fn names(&self, track: usize) -> (String, String) {
         let Some(Track { process, thread }) = self.tracks.get(track) else {
             return Default::default();

@@ -19,12 +19,13 @@ pub(super) struct Unknown {
     /// the `last` of them are kept.
     more: u64,
     last: Option<(u64, BadLine)>,
-    /// Description of the first record.
+    /// Description of the first record of no known form.
     first: Option<String>,
 }
 
 impl Unknown {
-    /// Notes that the source holds a record of a known form.
+    /// Notes that the source holds a record of a known form. The first call reports all records
+    /// that were held back.
     pub(super) fn known(&mut self, take: &mut dyn Take) {
         if std::mem::replace(&mut self.is_known, true) {
             return;
@@ -51,7 +52,8 @@ impl Unknown {
         }
     }
 
-    /// Describes the source, if it holds nothing of a known form.
+    /// Describes the records of no known form. Returns `None` if there are none, or if the source
+    /// also holds a record of a known form.
     pub(super) fn holds(&self) -> Option<String> {
         let count = self.held.len() as u64 + self.more;
         let first = self.first.as_ref().filter(|_| !self.is_known)?;

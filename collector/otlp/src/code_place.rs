@@ -38,7 +38,8 @@ impl<'a> CodePlace<'a> {
         place
     }
 
-    /// Reads an attribute whose value is a text.
+    /// Stores the text of an attribute whose key names a function or its module; ignores other
+    /// keys.
     pub(super) fn see(&mut self, key: &str, text: &'a str) {
         let known = match key {
             "code.function.name" => &mut self.full_name,

@@ -10,8 +10,9 @@ const PADDING: GeneralPurposeConfig =
 const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, PADDING);
 const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, PADDING);
 
-/// Decodes an id from hex or base64. The length distinguishes both forms of an id: hex has 16 or 32
-/// digits, base64 has 11 or 22 characters and possibly `=`. Returns `None` for other texts.
+/// Decodes an id from base64 or from pairs of hex digits; `None` for other texts. The length
+/// distinguishes both forms of a valid id: hex has 16 or 32 digits, base64 has 11 or 22 characters
+/// and possibly `=`.
 pub fn bytes_of(text: &str) -> Option<Vec<u8>> {
     base64_of(text, false).or_else(|| hex_of(text))
 }

@@ -30,8 +30,8 @@ impl<N: FromStr<Err: Display>> NumberOrText<'_, N> {
     }
 }
 
-/// Reads a number or its text; null is 0. An exponent is read exactly, because some languages write
-/// large numbers with one.
+/// Reads a number, or a string that contains one; null is 0. An exponent is read exactly, because
+/// some languages write large numbers with one.
 pub(super) fn u64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let Some(raw) = Option::<Box<RawValue>>::deserialize(from)? else {
         return Ok(0);
@@ -46,7 +46,7 @@ pub(super) fn u64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::
     )
 }
 
-/// Reads a number or its text; null is 0.
+/// Reads a number, or a string that contains one; null is 0.
 pub(super) fn u32_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     Option::<NumberOrText<'_, u32>>::deserialize(from)?.map_or(Ok(0), NumberOrText::number)
 }
@@ -57,8 +57,7 @@ pub(super) fn i64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i
         .transpose()
 }
 
-/// Reads a number or its text; infinity and other numbers that JSON cannot express are texts. Null
-/// is `None`.
+/// Reads a number, or a string that contains one, as OTLP writes infinity and NaN. Null is `None`.
 pub(super) fn f64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
     let Some(raw) = Option::<Box<RawValue>>::deserialize(from)? else {
         return Ok(None);

@@ -258,7 +258,8 @@ impl OfResource {
         })
     }
 
-    /// Returns the name of an event; `None` for a log line.
+    /// Returns the name of an event, from the record's field or from the attribute `event.name`.
+    /// Returns `None` for a log line, which has neither.
     fn named(&self, record: &LogRecord, attributes: &Attributes) -> Option<String> {
         let former = attributes.get("event.name").and_then(Value::as_str);
         [Some(&record.event_name[..]), former]
@@ -283,7 +284,8 @@ impl OfResource {
     }
 }
 
-/// Derives a name for a log line, which is mostly the same for all lines of one statement.
+/// Derives a name for a log line: its text up to the first value, at most [`NAME_BYTES_MAX`] bytes,
+/// or else `severity` or `log`. Lines of one log statement mostly have the same name.
 fn name_of(body: &Value, severity: &str) -> String {
     let text = body.as_str().unwrap_or_default().trim_start();
     let is_value = |c: char| c.is_ascii_digit() || c.is_control() || VALUE_MARKS.contains(&c);

@@ -139,7 +139,7 @@ fn meet(metadata: &'static Metadata<'static>) -> &'static AdaptedCallsite {
     known
 }
 
-/// Returns the callsite with this [`AdaptedCallsite::index`].
+/// Returns the callsite with this [`AdaptedCallsite::index`]; `None` if no callsite has it.
 pub(crate) fn at(index: u32) -> Option<&'static AdaptedCallsite> {
     let index = index as usize;
     match TABLE.get(index) {

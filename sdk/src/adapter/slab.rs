@@ -210,7 +210,7 @@ fn slot_at(id: u64) -> Option<&'static Slot> {
     SLOTS.get(index_of(id) as usize)
 }
 
-/// Returns the slot of an id if its span is open.
+/// Returns the slot of an id and its state; `None` if the span is closed.
 #[inline]
 fn slot_of(id: &Id) -> Option<(&'static Slot, u64)> {
     let id = id.into_u64();

@@ -39,7 +39,8 @@ pub struct Tradeoff {
     pub what: String,
     /// Kind of replacement.
     pub kind: TradeoffKind,
-    /// True if decided before trying, false if decided after a timeout or an error.
+    /// True if decided before the full work was tried, false if decided after a timeout or an
+    /// error.
     pub proactive: bool,
 }
 
@@ -49,7 +50,8 @@ impl Tradeoff {
     /// the last entries to be dropped.
     const IMPORTANCE: u8 = 8;
 
-    /// Creates a reactive tradeoff. Tabs in the texts become spaces.
+    /// Creates a reactive tradeoff: one decided after a timeout or an error. Tabs in the texts
+    /// become spaces.
     pub fn new(component: impl Into<String>, what: impl Into<String>, kind: TradeoffKind) -> Self {
         // Tabs separate the parts on the wire.
         let text = |text: String| text.replace('\t', " ");
@@ -61,7 +63,7 @@ impl Tradeoff {
         }
     }
 
-    /// Marks the tradeoff as decided before trying.
+    /// Marks the tradeoff as proactive: decided before the full work was tried.
     #[must_use]
     pub fn proactive(mut self) -> Self {
         self.proactive = true;

@@ -23,8 +23,9 @@ pub(super) struct EventNames {
 }
 
 impl EventNames {
-    /// Returns the name of an event of this callsite: its message, if the callsite has only a few
-    /// distinct messages, and otherwise the name of the callsite.
+    /// Returns the name of an event of this callsite: its message, if the callsite has at most
+    /// [`MESSAGES_MAX`] distinct messages, all short and without digits, and otherwise the name of
+    /// the callsite.
     pub(super) fn name<'a>(
         &mut self,
         callsite: &'static Callsite,

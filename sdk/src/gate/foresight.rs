@@ -55,7 +55,7 @@ pub(crate) fn names_all() -> bool {
     NAMES_ALL.load(Relaxed) && is_read()
 }
 
-/// Records the duration of a span.
+/// Records the duration of a span in ns, if it is the longest recent one.
 pub(crate) fn saw_span(took_ns: i64) {
     if took_ns > LONGEST_NS.load(Relaxed) {
         LONGEST_NS.fetch_max(took_ns, Relaxed);
@@ -67,8 +67,9 @@ pub(crate) fn saw_span_without_end() {
     saw_span(AHEAD_MAX_NS);
 }
 
-/// Returns how many ns before an opening the calls of unrecorded requests begin to carry ids.
-/// Called at each turn of the timer; each call reduces the longest duration a little.
+/// Returns how many ns before an opening the calls of unrecorded requests begin to carry ids: twice
+/// the longest recent duration, from [`AHEAD_MIN_NS`] to [`AHEAD_MAX_NS`]. Called at each turn of
+/// the timer; each call reduces the longest duration a little.
 pub(super) fn ahead_ns() -> i64 {
     let longest_ns = LONGEST_NS.load(Relaxed);
     // A concurrent update may get lost; the next long span repeats it.

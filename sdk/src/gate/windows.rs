@@ -49,7 +49,8 @@ impl WindowLog {
         self.current
     }
 
-    /// Closes the current window at `close_ns`, which may be earlier than planned.
+    /// Closes the current window at `close_ns` or at its planned close, if that is earlier.
+    /// Discards a window that would be empty.
     pub(crate) fn closed(&mut self, close_ns: i64) {
         let Some(mut window) = self.current.take() else {
             return;

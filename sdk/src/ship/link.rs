@@ -213,7 +213,8 @@ impl Link {
         }
     }
 
-    /// Returns the maximum pause while the collector is unreachable.
+    /// Returns the maximum pause while the collector is unreachable: [`PAUSE_WHILE_AWAY`] for the
+    /// time [`LONG_AWAY`] since the first call, then [`PAUSE_LAST`].
     fn pause_max(&mut self) -> Duration {
         let since = *self.away_since.get_or_insert_with(Instant::now);
         if since.elapsed() < LONG_AWAY {
@@ -254,8 +255,8 @@ impl Link {
         Progress::Down(problem)
     }
 
-    /// Skips the current pause and shortens the next ones, because a flush or the end of the
-    /// process waits for the collector.
+    /// Skips the current pause and starts again with [`PAUSE_FIRST`], because a flush or the end of
+    /// the process waits for the collector.
     pub(crate) fn hurry(&mut self) {
         self.pause = PAUSE_FIRST;
         if let State::Pausing(sleep) = &mut self.state {

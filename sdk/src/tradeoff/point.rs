@@ -279,7 +279,8 @@ impl Point {
         }
     }
 
-    /// Reduces the fraction for a request whose component has slack.
+    /// Reduces the fraction if the point's goal is slack, and if the request's baggage predicts
+    /// slack for the goal's component.
     fn rate_with_slack(&self, policy: &PointPolicy, rate: f64) -> f64 {
         let Goal::Slack { component, .. } = &policy.goal else {
             return rate;

@@ -14,7 +14,8 @@ use stroboscope_otlp::without_line_number;
 /// Members of a JSON object, in their order, unparsed.
 pub(super) type Members<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
 
-/// Fields of a line.
+/// Fields of a line, with the texts that the mapping declares `absent`. The line is a JSON object,
+/// matches a pattern with groups, or is a CSV record.
 pub(super) enum Fields<'a> {
     Json {
         members: Members<'a>,
@@ -110,7 +111,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns the number of top-level fields.
+    /// Returns the number of top-level fields. For a pattern, this includes unnamed groups and the
+    /// whole match.
     pub(super) fn count(&self) -> usize {
         match self {
             Self::Json { members, .. } => members.len(),

@@ -179,7 +179,7 @@ mod tests {
     }
 
     proptest! {
-        /// Compares with a model that keeps a list and searches for the minimum.
+        /// Compares the queue with a model that keeps a list and searches for the minimum.
         #[test]
         fn the_earliest_deadline_goes_first(
             running_max in 1..4_usize,
