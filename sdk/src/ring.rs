@@ -38,7 +38,8 @@ mod words;
 #[path = "ring/words.rs"]
 mod words;
 
-/// Maximum length of a record, in words of 8 bytes. Tiny when loom explores every interleaving.
+/// Maximum length of a record, in words of 8 bytes. It is tiny under loom, which explores every
+/// interleaving.
 pub(crate) const RECORD_WORDS_MAX: usize = if cfg!(all(test, stroboscope_loom)) {
     2
 } else {

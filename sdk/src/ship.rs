@@ -195,7 +195,8 @@ struct ShipTask {
     meter: Meter,
     /// Number of batches that were rejected or found the buffer full.
     failed: u64,
-    /// True if the unreachable collector was reported.
+    /// True once a loss of the connection was printed on standard error. Only the first one is
+    /// printed.
     said_down: bool,
     kernel_clock: kernel::KernelClockReports,
 }

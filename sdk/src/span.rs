@@ -50,7 +50,7 @@ pub struct Span {
     word: SpanWord,
 }
 
-/// Decision about a request that begins here.
+/// Decision about a request that begins in this process.
 struct Root {
     context: SpanContext,
     word: SpanWord,

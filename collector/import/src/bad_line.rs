@@ -35,7 +35,7 @@ pub enum BadLine {
     /// The text does not parse as a time.
     #[error("`{text}` is not a time: expected {expected}")]
     NoTimeOf {
-        /// The text, or its beginning.
+        /// The text, or its first 60 characters.
         text: String,
         /// The accepted forms of a time.
         expected: String,
@@ -86,7 +86,7 @@ pub enum BadLine {
     IntervalOutOfRange {
         /// The duration, as written.
         duration: String,
-        /// Its unit.
+        /// Unit of the duration.
         unit: &'static str,
     },
     /// A part of an event is missing, because the line has none of the fields from which the

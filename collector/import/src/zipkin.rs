@@ -113,7 +113,7 @@ struct Span<'a> {
 enum Side {
     Client,
     Server,
-    /// Not a call.
+    /// The span is not a side of a call.
     Local,
 }
 

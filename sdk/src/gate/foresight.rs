@@ -22,7 +22,8 @@ static SOON_FROM_TICKS: AtomicU64 = AtomicU64::new(u64::MAX);
 /// True if every request gets ids in its calls, even if it is not recorded.
 static NAMES_ALL: AtomicBool = AtomicBool::new(false);
 
-/// Duration of the longest recent span in ns; 0 if no finished span was seen.
+/// Duration of the longest recent span in ns, which decays at each turn of the timer; 0 if no span
+/// was seen.
 static LONGEST_NS: AtomicI64 = AtomicI64::new(0);
 
 /// Reports whether the callee of an outgoing call may record any of the request.

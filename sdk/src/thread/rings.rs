@@ -195,8 +195,8 @@ impl Rings {
         }
     }
 
-    /// Keeps a finished ring for reuse if it has one of the current sizes, of which fewer than
-    /// [`FREE_MAX`] are free. Otherwise frees it.
+    /// Keeps a finished ring for reuse if it has one of the current sizes, and fewer than
+    /// [`FREE_MAX`] rings of that size are free. Otherwise frees it.
     pub(crate) fn recycle(&self, ring: Consumer) {
         let bytes = ring.bytes();
         let mut free = self.lock_free();

@@ -56,7 +56,7 @@ pub struct DuplicateStats {
     pub sent: u64,
     /// Number of copies answered, with any status.
     pub answered: u64,
-    /// Number of copies without an answer.
+    /// Number of copies without an answer, because the pipeline or the answer's body failed.
     pub failed: u64,
     /// Number of requests not copied because too many copies were under way.
     pub skipped_in_flight: u64,

@@ -28,7 +28,7 @@ const SLICE_NS: i64 = 100_000_000;
 #[derive(Debug)]
 pub struct Point {
     identity: PointIdentity,
-    /// Fraction to give up, as the bits of an `f64`; 0 if nothing is given up.
+    /// Tradeoff rate until the next measurement, as the bits of an `f64`; 0 if nothing is given up.
     rate: AtomicU64,
     /// Time of the next measurement of the load, in [`ticks`].
     due: AtomicU64,

@@ -20,7 +20,7 @@ pub(super) enum KeptAttributes {
 pub(super) struct EventInterval {
     pub(super) duration: Template,
     pub(super) unit: TimeUnit,
-    /// True if the line's time is that of the beginning.
+    /// True if the line's time is that of the beginning, false if it is that of the end.
     pub(super) is_start: bool,
 }
 
