@@ -84,7 +84,8 @@ pub enum Value {
     Double(f64),
     /// Boolean; its type on the wire is `b`.
     Bool(bool),
-    /// Text, without a type on the wire. Each byte that is not plain ASCII takes three bytes there.
+    /// Text, without a type on the wire. Each space, `"`, `,`, `;`, `%`, `\`, and each byte that is
+    /// not visible ASCII, takes three bytes there.
     Text(String),
 }
 
@@ -172,7 +173,8 @@ pub struct Baggage {
 }
 
 impl Baggage {
-    /// Returns the value of a key. A component's entry takes precedence over the request's.
+    /// Returns the value of a key; `None` if there is none. A component's entry takes precedence
+    /// over the request's.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
         let of_scope = |scope| {
@@ -186,8 +188,8 @@ impl Baggage {
 
     /// Sets an entry, replacing any entry with the same key and scope.
     ///
-    /// Returns `false` and counts a dropped member if the key is no token or the encoded entry is
-    /// longer than [`VALUE_BYTES_MAX`].
+    /// Returns `false` and counts a dropped member if the key is not a token or the encoded entry
+    /// is longer than [`VALUE_BYTES_MAX`].
     pub fn set(&mut self, entry: Entry) -> bool {
         if !wire::is_token(&entry.key) || wire::encoded_bytes(&entry) > VALUE_BYTES_MAX {
             wire::count_dropped(1);
@@ -224,7 +226,7 @@ impl Baggage {
     }
 
     /// Merges other baggage into this one. The other's entries replace entries with the same key
-    /// and scope.
+    /// and scope. Its members of other vendors are added, unless this one has them.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         for member in other.foreign {

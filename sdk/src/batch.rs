@@ -94,7 +94,7 @@ pub(crate) struct BatchBuilder {
     events: v1::Events,
     last_start_ns: i64,
     last_time_ns: i64,
-    /// Approximate encoded size so far.
+    /// Approximate encoded size so far, in bytes.
     bytes: usize,
 }
 

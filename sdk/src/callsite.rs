@@ -26,7 +26,7 @@ pub struct Callsite {
 pub(crate) enum Role {
     /// The fields are attributes and nothing else.
     Plain,
-    /// A span's fields give its name, kind or status.
+    /// A span's fields may determine its name, kind or status.
     Described,
     /// An event marks its span as failed.
     Failure,
@@ -82,8 +82,8 @@ pub(crate) fn lock() -> RwLockWriteGuard<'static, HashMap<Box<str>, &'static Cal
     NAMED.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the callsite for a request's path. gRPC's `/package.Service/Method` gets its
-/// OpenTelemetry name, without the first slash; other paths lose it, too.
+/// Returns the callsite named after a request's path without its first slash, which is
+/// OpenTelemetry's name for gRPC's `/package.Service/Method`. The path `/` keeps its slash.
 pub(crate) fn named_after_path(path: &str) -> &'static Callsite {
     named(
         path.strip_prefix('/')

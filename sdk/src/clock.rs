@@ -177,10 +177,10 @@ const ANCHORS_KEPT: usize = 512;
 
 /// Maximum error of predicting the monotonic clock by a constant rate: this many ns, plus one part
 /// in [`BREAK_PARTS`] of the elapsed time. A suspend (which only one of the two clocks counts) or a
-/// move to another machine exceeds it and begins a new stretch of constant rate.
+/// move to another machine exceeds it and begins a new interval of constant rate.
 const BREAK_THRESHOLD_NS: i64 = 1_000_000;
 const BREAK_PARTS: i64 = 1_000;
-/// Number of stored stretches of constant rate.
+/// Number of stored intervals of constant tick rate.
 const STRETCHES_KEPT: usize = 8;
 
 /// Piecewise linear functions from ticks to wall time and from ticks to durations.
@@ -189,12 +189,13 @@ pub(crate) struct Timeline {
     /// Anchors in tick order. At a clock step, two anchors have nearly the same ticks.
     anchors: VecDeque<Anchor>,
     last_seen: Option<Anchor>,
-    /// First and last anchor of each stretch, in tick order.
+    /// First and last anchor of each interval in which the tick rate was constant, in tick order.
     stretches: VecDeque<(Anchor, Anchor)>,
 }
 
 impl Timeline {
-    /// Adds a newer anchor; returns the step of the wall clock since the previous anchor, if any.
+    /// Adds a newer anchor; returns the step of the wall clock since the previous anchor, if it
+    /// exceeds [`STEP_THRESHOLD_NS`].
     pub(crate) fn push(&mut self, anchor: Anchor) -> Option<ClockStep> {
         let previous = self.last_seen.replace(anchor);
         let mut step = None;

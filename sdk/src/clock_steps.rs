@@ -36,8 +36,8 @@ impl ClockSource for SteppedClock {
     }
 }
 
-/// Steps forward, back, forward by a little, and a jump like the one after a suspend during which
-/// the counter and the monotonic clock stood still.
+/// Steps of the wall clock: forward, back, forward by a little, and a jump like the one after a
+/// suspend during which the counter and the monotonic clock stood still.
 const STEPS_NS: [i64; 4] = [3_600 * S, -7_200 * S, 20 * MS, 8 * 3_600 * S];
 
 #[test]

@@ -31,7 +31,7 @@ use crate::thread::RINGS;
 pub(crate) use open_spans::ORDER_SPARE;
 use open_spans::{EndOutcome, OpenSpan, OpenSpans};
 
-/// Limits of the drain.
+/// Limits of open spans and of batches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Maximum number of open spans.
@@ -440,12 +440,12 @@ impl Drain {
         self.builder.span(span);
     }
 
-    /// Reports whether a batch would contain anything.
+    /// Reports whether a batch without windows would contain records or clock steps.
     pub(crate) fn has_something(&self) -> bool {
         self.builder.records() > 0 || !self.steps.is_empty()
     }
 
-    /// Returns the batch collected since the last call, with its windows.
+    /// Returns the batch collected since the last call, with `windows` and the clock steps.
     pub(crate) fn batch(&mut self, windows: &[Window]) -> v1::Batch {
         let steps = std::mem::take(&mut self.steps);
         self.builder.finish(windows, &steps)
@@ -459,7 +459,7 @@ impl Drain {
         self.open.len()
     }
 
-    /// Returns what could grow: the numbers of anchors, known spans, and ids in their order.
+    /// Returns the numbers of anchors, open spans and ids in order of begin, which could grow.
     #[cfg(test)]
     pub(crate) fn footprint(&self) -> [usize; 3] {
         [
@@ -470,7 +470,7 @@ impl Drain {
     }
 }
 
-/// Returns the end time of a span that is open until this tick, on the timeline on which it began.
+/// Returns a span's start plus its duration up to this tick; clock steps have no effect.
 fn end_at(timeline: &Timeline, span: &OpenSpan, ticks: u64) -> i64 {
     span.start_ns
         .saturating_add_unsigned(timeline.duration_ns(span.start_ticks, ticks))

@@ -40,7 +40,7 @@ pub(crate) static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
 /// Bits that the fast path checks: `OPEN` and `FOLLOWED`.
 static PLAIN: AtomicU32 = AtomicU32::new(0);
 
-/// Bit set while changes of context must be marked.
+/// Bit of `PLAIN` that is set while changes of context must be marked.
 const FOLLOWED: u32 = 2;
 
 /// Reports whether everything is recorded and no markers are needed, as the fast path requires.
@@ -160,7 +160,8 @@ impl Hold {
         }
     }
 
-    /// Returns the generation of the process it holds, or `None` if it holds nothing.
+    /// Returns the generation of the process in which the hold counts, or `None` if nothing was
+    /// running when it was created.
     pub(crate) const fn generation(&self) -> Option<u32> {
         self.generation
     }

@@ -48,7 +48,7 @@ pub enum Markers {
     Never,
 }
 
-/// [`Markers`] mode in force, as its number.
+/// Discriminant of the [`Markers`] variant that [`configure`] set last.
 static MODE: AtomicU8 = AtomicU8::new(0);
 /// Time of the last check for a recorder, in monotonic ns.
 static LOOKED_NS: AtomicI64 = AtomicI64::new(i64::MIN);
@@ -104,7 +104,7 @@ fn say(request: bool) {
     crate::thread::close_fast_path();
 }
 
-/// Writes the marker for a change of context.
+/// Writes the marker for a change of context; nothing if the contexts are equal.
 #[cold]
 #[inline(never)]
 pub(crate) fn follow(previous: SpanContext, now: SpanContext) {
@@ -120,15 +120,17 @@ pub(crate) fn follow(previous: SpanContext, now: SpanContext) {
     }
 }
 
-/// Applies the builder's choice; [`is_followed`] then returns what the gate needs to know.
+/// Applies the builder's choice of when to write markers. The caller then passes the result of
+/// [`is_followed`] to the gate.
 pub(crate) fn configure(markers: Markers) {
     MODE.store(markers as u8, Release);
     ON.store(markers == Markers::Always && sys::HAS_MARKERS, Relaxed);
     LOOKED_NS.store(i64::MIN, Relaxed);
 }
 
-/// Checks whether a recorder listens; called by the gate's thread whenever it is awake.
-/// [`is_followed`] then returns the result.
+/// Checks whether a recorder listens, at most every [`LOOK_EVERY_NS`] and only with
+/// [`Markers::WhileListened`]. Called by the gate's thread whenever it is awake. The caller then
+/// passes the result of [`is_followed`] to the gate.
 pub(crate) fn look(monotonic_ns: i64) {
     if !sys::HAS_MARKERS
         || MODE.load(Acquire) != Markers::WhileListened as u8

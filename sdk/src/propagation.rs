@@ -38,7 +38,7 @@ pub const FORCE: &str = "stroboscope-force";
 /// bytes, and at most 32 members.
 const TRACESTATE_BYTES_MAX: usize = 8_192;
 const TRACESTATE_MEMBERS_MAX: usize = 32;
-/// Maximum length of a `tracestate` before spaces and duplicate keys are removed; a longer one is
+/// Limits of a `tracestate` before spaces and duplicate keys are removed. A header beyond them is
 /// not forwarded.
 const TRACESTATE_READ_LIMIT: ReadLimit = ReadLimit {
     bytes: TRACESTATE_BYTES_MAX + 2_048,
@@ -55,7 +55,8 @@ pub fn parse_traceparent(header: &str) -> SpanContext {
     parse(header.as_bytes()).unwrap_or(SpanContext::NONE)
 }
 
-/// Parses a `traceparent` as received, possibly surrounded by spaces.
+/// Parses a `traceparent` as received, possibly surrounded by spaces and tabs. Returns
+/// [`SpanContext::NONE`] if it is invalid or longer than [`TRACEPARENT_BYTES_MAX`].
 pub(crate) fn parse_sent(header: &[u8]) -> SpanContext {
     if header.len() > TRACEPARENT_BYTES_MAX {
         return SpanContext::NONE;
@@ -199,7 +200,8 @@ pub(crate) fn clean_tracestate<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -
     (!keys.is_empty() && !members.is_cut()).then_some(cleaned)
 }
 
-/// Checks level 2's grammar, which accepts all keys that level 1 accepts.
+/// Reports whether a key satisfies the grammar of Trace Context level 2, which accepts all keys
+/// that level 1 accepts.
 fn is_tracestate_key(key: &str) -> bool {
     let is_key_char =
         |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/' | b'@');

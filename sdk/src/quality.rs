@@ -7,8 +7,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Returns the mean displacement of the reduced response's first `top` items. An item's
-/// displacement is the number of places by which it stands further down in the full response. Items
-/// that the full response lacks count as standing after its end.
+/// displacement is the number of places by which it stands further down in the full response than
+/// in the reduced one, at least 0. Items that the full response lacks, and items missing from the
+/// reduced one, count as standing after the end of the full response.
 ///
 /// With `top` 1, the result is Chow's quality drop: the place, from 0, of the reduced response's
 /// first item in the full response.
@@ -28,7 +29,8 @@ pub fn rank_displacement<K: PartialEq>(full: &[K], reduced: &[K], top: usize) ->
     places.map(displaced).sum::<f64>() / top as f64
 }
 
-/// Returns the fraction of the full response's items that the reduced one lacks, 0 to 1.
+/// Returns the fraction of the full response's items that the reduced one lacks, 0 to 1; 0 if the
+/// full response is empty.
 #[must_use]
 pub fn overlap_loss<K: PartialEq>(full: &[K], reduced: &[K]) -> f64 {
     if full.is_empty() {

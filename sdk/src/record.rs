@@ -19,8 +19,8 @@
 //!
 //! A callsite or a name is the address of a `static`. Texts are copied into the record, so nothing
 //! is allocated and nothing points to memory that could be freed. Most records belong to the span
-//! that the previous record was in or left, and are therefore short. An event with one integer
-//! takes 32 bytes, a span without fields 48.
+//! that is the innermost one after the previous record, and are therefore short. An event with one
+//! integer takes 32 bytes, a span without fields 48.
 
 #![allow(unsafe_code)]
 
@@ -247,7 +247,7 @@ pub(crate) fn write_end_of_innermost(
     2
 }
 
-/// Index of a record's tick.
+/// Index of the word that holds a record's tick.
 pub(crate) const TICKS: usize = 1;
 /// Bit position of a record's flags in word 0.
 pub(crate) const FLAGS_SHIFT: u32 = 8;

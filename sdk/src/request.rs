@@ -91,8 +91,8 @@ fn without_ids(path: &str, into: &mut Name) -> std::fmt::Result {
     })
 }
 
-/// Reports whether a part of a path looks like an id: a number, a UUID or hash, or a long text with
-/// digits, such as a token.
+/// Reports whether a part of a path looks like an id: a number; at least 8 hexadecimal digits and
+/// dashes, as in a UUID or hash; or at least 20 characters with at least 3 digits, such as a token.
 fn is_id(part: &str) -> bool {
     let bytes = part.as_bytes();
     let digits = bytes.iter().filter(|byte| byte.is_ascii_digit()).count();

@@ -38,7 +38,8 @@ mod words;
 #[path = "ring/words.rs"]
 mod words;
 
-/// Maximum length of a record, in words of 8 bytes. Tiny when loom explores every interleaving.
+/// Maximum length of a record, in words of 8 bytes. It is tiny under loom, which explores every
+/// interleaving.
 pub(crate) const RECORD_WORDS_MAX: usize = if cfg!(all(test, stroboscope_loom)) {
     2
 } else {
@@ -204,8 +205,8 @@ impl Producer {
         self.head
     }
 
-    /// Returns the available space. It reads the consumer's cache line, and is therefore needed
-    /// only when the ring may be half full and when it may be full.
+    /// Returns the available space. It reads the consumer's cache line, so call it only if
+    /// [`has_room`](Self::has_room) is false, when the ring may be half full or full.
     #[cold]
     pub(crate) fn look(&mut self) -> Room {
         let Some(ring) = &self.ring else {

@@ -22,7 +22,7 @@ pub enum SampleMode {
     Ratio(f64),
 }
 
-/// Error for a text that is no sample mode.
+/// Error for a text that is not a sample mode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("sample mode {0:?}: write \"follow\", \"burst\", or a ratio between 0 and 1")]
 pub struct SampleModeError(String);

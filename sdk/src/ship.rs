@@ -37,7 +37,7 @@ const FAST_PASS: Duration = Duration::from_millis(1);
 /// Interval between checks for SIGTERM if the SDK handles it. A signal handler can set a flag, but
 /// not wake a thread.
 const SIGTERM_LOOK: Duration = Duration::from_millis(20);
-/// Maximum fill of a ring that counts as little, in 1/256.
+/// Fill of the fullest ring, in 1/256, up to which little is being recorded.
 const LITTLE: usize = 16;
 /// Fill of a ring above which it fills fast, in 1/256.
 const FAST: usize = 64;
@@ -195,7 +195,8 @@ struct ShipTask {
     meter: Meter,
     /// Number of batches that were rejected or found the buffer full.
     failed: u64,
-    /// True if the unreachable collector was reported.
+    /// True once a loss of the connection was printed on standard error. Only the first one is
+    /// printed.
     said_down: bool,
     kernel_clock: kernel::KernelClockReports,
 }
@@ -265,9 +266,11 @@ impl ShipTask {
         fullest
     }
 
-    /// Reports whether a batch of this age must be closed. Records, clock steps and losses are
-    /// news. Windows are not, except the first ones on a connection, through which the collector
-    /// learns of this process.
+    /// Reports whether the open batch, which has this age, must be closed. An empty batch is never
+    /// closed. A flush and the last pass close any other. A regular pass closes a batch of at least
+    /// [`BATCH_AGE_NS`] that contains news or [`IDLE_WINDOWS_MAX`] windows, or that has reached
+    /// [`IDLE_BATCH_AGE_NS`]. Records, clock steps and losses are news. Windows are not, except the
+    /// first ones on a connection, through which the collector learns of this process.
     fn is_batch_due(&self, why: Pass, age_ns: i64) -> bool {
         let (has_records, windows) = (self.drain.has_something(), self.buffer.windows());
         let has_news =

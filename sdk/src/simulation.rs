@@ -82,7 +82,8 @@ impl LossCounters {
 }
 
 impl Process {
-    /// Runs until it is asked to stop, and then for at most the duration it receives.
+    /// Runs until `stopped` yields a duration, and then ships pending records for at most that
+    /// duration.
     ///
     /// # Errors
     /// Fails only for an invalid address; the address used here is valid.

@@ -50,7 +50,7 @@ pub struct Span {
     word: SpanWord,
 }
 
-/// Decision about a request that begins here.
+/// Decision about a request that begins in this process.
 struct Root {
     context: SpanContext,
     word: SpanWord,
@@ -334,7 +334,7 @@ fn end(span_id: u64, word: SpanWord) {
     }
 }
 
-/// Holds the gate until a span with this word ends.
+/// Holds the gate until the span of this word ends; returns the word with the hold.
 #[cold]
 fn hold(word: SpanWord) -> SpanWord {
     let hold = Hold::new();

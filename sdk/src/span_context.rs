@@ -8,10 +8,10 @@ use std::fmt;
 // Words without padding, so that a copy takes only four registers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct SpanContext {
-    /// Upper half, lower half.
+    /// Upper and lower half of the trace id.
     trace_id: [u64; 2],
     span_id: u64,
-    /// Flags; less than 256.
+    /// Combination of the flags below; less than 256.
     flags: u64,
 }
 

@@ -5,14 +5,16 @@ use stroboscope_proto::v1::SpanFlag;
 use crate::record;
 use crate::span_context::SpanContext;
 
+/// State of a span, except its ids, as the bits of one word.
+///
 /// ```text
 /// bits 0..8   work at the end of the span, see the constants; none: the word is empty
 ///      3      0, so that it is no state of a thread's fast path
 ///      8..12  0
 ///      12..20 the flags of its context
-///      20..64 of a usual span, the unique tag of the stretch of its thread's work in which it
-///             began; of a span that is HELD, the upper 32 bits are the generation of the hold;
-///             otherwise 0
+///      20..64 of a usual span, the tag of the uninterrupted work of its thread for one request, in
+///             which it began; of a span that is HELD, the upper 32 bits are the generation of the
+///             hold; otherwise 0
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SpanWord(pub(crate) u64);
@@ -32,7 +34,7 @@ impl SpanWord {
     const TAG_SHIFT: u32 = 20;
     const GENERATION_SHIFT: u32 = 32;
 
-    /// Creates the word of a span that is recorded and holds nothing, below `context`.
+    /// Creates the word of a span below `context` that is recorded and does not hold the gate.
     pub(crate) const fn usual(tag: u64, context: SpanContext) -> Self {
         Self(tag << Self::TAG_SHIFT | Self::RECORDED | Self::with_context(context).0)
     }

@@ -73,7 +73,8 @@ struct Local {
     /// because the compiler does not join loads of atomics; they compile to plain moves.
     context: [AtomicU64; 4],
     writer: UnsafeCell<ManuallyDrop<Writer>>,
-    /// Word of spans that begin while the current request stays the same; 0: not created yet.
+    /// Word of spans that begin while the current request stays the same; 0 if it was not created
+    /// yet.
     word: Cell<u64>,
     state: Cell<State>,
     ids: IdSource,
@@ -155,7 +156,7 @@ impl Claim {
         unsafe { &*self.local.writer.get() }
     }
 
-    /// Returns the span that the ring's last record was in, or that the last END left.
+    /// Returns the span that is the innermost one after the ring's last record.
     #[inline(always)]
     pub(crate) fn innermost(&self) -> u64 {
         self.writer().lineage.innermost()
@@ -274,8 +275,8 @@ pub(crate) fn write(
     true
 }
 
-/// Claim like [`Claim`]. When dropped, it evaluates the thread's state again, even if a field's own
-/// formatting panicked.
+/// Exclusive right to write a record on the slow path, like [`Claim`] on the fast path. When
+/// dropped, it computes [`Local::ready`] again, even if a field's own formatting panicked.
 struct WriteClaim(ThreadRef<Local>);
 
 impl WriteClaim {

@@ -208,7 +208,7 @@ where
 }
 
 pin_project_lite::pin_project! {
-    /// Response future, with its span.
+    /// Response future that records the outcome of the request in its span.
     #[derive(Debug)]
     pub struct ResponseFuture<F> {
         #[pin]

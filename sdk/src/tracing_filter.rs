@@ -166,8 +166,8 @@ impl TracingFilter {
         }
     }
 
-    /// Returns the level of [`REQUESTS`], which are recorded down to `debug` unless a directive
-    /// names them.
+    /// Returns `debug` for [`REQUESTS`], and `off` for other targets. Also returns `off` if a
+    /// directive names the target, or if all targets that no directive names are off.
     #[cold]
     #[inline(never)]
     fn level_of_request(&self, target: &str) -> LevelFilter {
@@ -271,7 +271,7 @@ fn has_name_of_transport(target: &str) -> bool {
     })
 }
 
-/// Records `info`, without transports.
+/// Records `info` and more severe levels, without transports.
 impl Default for TracingFilter {
     fn default() -> Self {
         LevelFilter::INFO.into()
@@ -350,7 +350,7 @@ impl fmt::Display for TracingFilter {
     }
 }
 
-/// Error for a text that is no [`TracingFilter`].
+/// Error for a text that is not a valid [`TracingFilter`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "directive {directive:?}: {problem}; write levels (off, error, warn, info, debug, trace) and targets as in \

@@ -12,7 +12,7 @@ const OF_COLLECTOR: &str = "STROBOSCOPE_COLLECT_";
 /// Returns a message for each variable that is set, has the SDK's prefix, and is unknown: a
 /// misspelled name would otherwise have no effect and no warning.
 ///
-/// This is no error: a name of a later version, or of another program's script, must not stop a
+/// This is not an error: a name of a later version, or of another program's script, must not stop a
 /// service.
 pub(crate) fn unknown(known: &[&str], set: impl Iterator<Item = OsString>) -> Vec<String> {
     let mut unknown: Vec<String> = set
@@ -51,7 +51,8 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Finds a word without a level that looks like a misspelled level (one letter is wrong, or two are
 /// swapped). The filter would treat it as a target, which hardly exists, so it would match nothing.
-/// Returns a message for the first such word. This is no error, because such a target may exist.
+/// Returns a message for the first such word, or `None`. This is not an error, because such a
+/// target may exist.
 #[cfg(feature = "tracing")]
 pub(crate) fn misspelt_level(variable: &str, directives: &str) -> Option<String> {
     let sorted = |word: &str| {

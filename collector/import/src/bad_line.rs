@@ -35,7 +35,7 @@ pub enum BadLine {
     /// The text does not parse as a time.
     #[error("`{text}` is not a time: expected {expected}")]
     NoTimeOf {
-        /// The text, or its beginning.
+        /// The text, or its first 60 characters.
         text: String,
         /// The accepted forms of a time.
         expected: String,
@@ -63,7 +63,8 @@ pub enum BadLine {
     /// The span has no time.
     #[error("the span has no time: neither {0}")]
     NoTime(&'static str),
-    /// The bytes are not a protobuf message, or are a message of a wrong type.
+    /// The bytes are not a protobuf field, or the file ends inside one. The rest of the file is not
+    /// read.
     #[error("{reason}; the rest of the file cannot be read")]
     Protobuf { reason: String },
     /// The compressed data cannot be decompressed.
@@ -85,7 +86,7 @@ pub enum BadLine {
     IntervalOutOfRange {
         /// The duration, as written.
         duration: String,
-        /// Its unit.
+        /// Unit of the duration.
         unit: &'static str,
     },
     /// A part of an event is missing, because the line has none of the fields from which the

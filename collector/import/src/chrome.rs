@@ -63,18 +63,18 @@ struct Event<'a> {
     cname: UnstoredValue,
 }
 
-/// Reads events one by one.
+/// Reads Chrome's trace events one by one.
 #[derive(Debug)]
 pub(super) struct Chrome {
     tracks: Tracks,
-    /// Open intervals by track.
+    /// Intervals that have begun and not ended, by track.
     open: HashMap<usize, Vec<Slice>>,
     open_count: usize,
-    /// Last time of each track, in ns.
+    /// Latest start of an event of each track, in ns.
     last_ns: HashMap<usize, i64>,
 }
 
-/// Returns a number or a text as text; an empty text for null.
+/// Returns a JSON value as text: a string without its quotes, null as an empty text.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -100,7 +100,7 @@ impl Chrome {
         self.tracks.told > 0
     }
 
-    /// Reads one event.
+    /// Reads the event in `record`, which begins on line `line`.
     pub(super) fn take(&mut self, line: u64, record: &str, take: &mut dyn Take) {
         self.tracks.told += 1;
         let event: Event<'_> =
@@ -215,7 +215,8 @@ impl Chrome {
         Ok(())
     }
 
-    /// Builds the interval or instant from the parts that events of all phases have.
+    /// Builds a slice from an event of any stored phase. The caller adds the end of an interval.
+    /// Fails if the event has no valid time.
     fn slice(&mut self, line: u64, event: &Event<'_>) -> Result<Slice, BadLine> {
         let ts = event.ts.ok_or(BadLine::NoTime("`ts`"))?;
         let process = text(&event.pid);
@@ -299,7 +300,8 @@ impl Chrome {
         }
     }
 
-    /// Passes on the remaining intervals; those that have not ended are marked unfinished.
+    /// Passes on the remaining intervals. An interval that has not ended is marked unfinished, and
+    /// ends at the latest start on its track.
     pub(super) fn finish(&mut self, take: &mut dyn Take) {
         let mut open: Vec<Slice> = self.open.drain().flat_map(|(_, open)| open).collect();
         open.sort_by_key(|slice| slice.line);
@@ -319,7 +321,8 @@ impl Chrome {
     }
 }
 
-/// Parses µs, as a number or a text, with or without a fraction, and returns ns.
+/// Parses µs, as a number or a text, with or without a fraction, and returns ns. Fails if the text
+/// is not such a number or is out of range.
 fn length_ns(raw: &str) -> Result<i64, BadLine> {
     let plain = raw.trim_matches('"');
     if !plain.contains(['e', 'E']) {

@@ -1,4 +1,4 @@
-//! Imports one source: a file, or standard input spooled to one.
+//! Imports one source: a file, or standard input spooled to a file.
 
 use std::fs::File;
 use std::io::{self, Read, Seek as _, Write as _};
@@ -32,7 +32,7 @@ pub struct Importer {
 }
 
 impl Importer {
-    /// Creates an importer that writes to `data` and its store.
+    /// Creates an importer that writes rows to `store`, and receipts and spooled streams to `data`.
     #[must_use]
     pub fn new(data: DataDir, store: Store) -> Self {
         Self {
@@ -61,7 +61,8 @@ impl Importer {
         self
     }
 
-    /// Interprets the times of event logs in this unit, regardless of their field or size.
+    /// Interprets the times of event logs, and of lines that a mapping parses, in this unit. The
+    /// import fails if the format of the source fixes the unit of its times.
     #[must_use]
     pub fn with_time_unit(mut self, unit: TimeUnit) -> Self {
         self.read_as.time_unit = Some(unit);

@@ -71,7 +71,7 @@ pub(super) enum Form {
 /// Format of a source, which decides how to read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SourceForm {
-    /// Kernel events.
+    /// Kernel events, as text of `perf script` or `strace`.
     Kernel(Format),
     /// OTLP's protobuf.
     Protobuf,
@@ -79,8 +79,8 @@ pub(super) enum SourceForm {
     Json { form: Form, is_lines: bool },
 }
 
-/// Recognises the text of a kernel recorder by its first line. Skips leading blank lines and
-/// comments.
+/// Recognises text of `perf script` or `strace` by its first line that is neither blank nor a
+/// comment. Returns `None` for other text.
 pub(super) fn recognise_kernel_text(head: &[u8]) -> Option<Format> {
     let text = String::from_utf8_lossy(head);
     let line = text

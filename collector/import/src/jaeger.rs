@@ -88,7 +88,8 @@ fn span_of(
     Ok(())
 }
 
-/// Returns an id in hexadecimal, as the query API writes it. The domain model writes ids in base64.
+/// Converts an id to hexadecimal, as the query API writes it, if it is in padded base64, as the
+/// domain model writes it. Returns any other text unchanged.
 fn id(text: &str) -> Cow<'_, str> {
     base64_of(text, true).map_or(Cow::Borrowed(text), |bytes| Cow::Owned(hex(&bytes)))
 }
@@ -167,7 +168,8 @@ fn foreign(
     Ok(foreign)
 }
 
-/// Returns the tags of a list, and after them the tags of a map.
+/// Returns the tags of a list, and after them the tags of a map, with `@` in their keys replaced by
+/// dots.
 fn tags(list: Option<&[Tag<'_>]>, map: Option<&Map<String, Value>>) -> Vec<(String, Value)> {
     let listed = list
         .unwrap_or_default()

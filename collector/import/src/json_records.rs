@@ -5,7 +5,7 @@ use std::io::{self, BufRead};
 use super::BadLine;
 use super::layout::{Layout, List, MemberStep};
 
-/// Position of the walk.
+/// Part of a document in which [`JsonRecords`] currently reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Between documents.
@@ -36,7 +36,7 @@ pub(super) struct JsonRecords<'a, R> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NextRecord {
-    /// A record of this list.
+    /// A record, which is an element of a list of this type.
     Record(List),
     /// Value of an object's member that contains no records. [`JsonRecords::key`] returns its key.
     Member,
@@ -141,7 +141,8 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
         self.place = place;
     }
 
-    /// Returns the next byte that is not white space, without consuming it.
+    /// Returns the next byte that is not white space, without consuming it; `None` at the end of
+    /// the source.
     fn peek(&mut self) -> io::Result<Option<u8>> {
         loop {
             let available = fill(&mut self.source)?;
@@ -162,7 +163,8 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
         }
     }
 
-    /// Reads a key, and then enters its value or reads it.
+    /// Reads a key, and then enters its value or reads it, as the layout decides. Returns `None` if
+    /// it entered the value, or if there is no value.
     fn member(&mut self, value: &mut Vec<u8>) -> io::Result<Option<(u64, NextRecord)>> {
         self.value(value)?;
         self.key.clear();
@@ -212,7 +214,8 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
         })
     }
 
-    /// Reads one value, which begins with the next byte, into `value`.
+    /// Reads one value, which begins with the next byte, into `value`. Skips a value that is longer
+    /// than the limit and leaves `value` empty.
     fn value(&mut self, value: &mut Vec<u8>) -> io::Result<ValueEnd> {
         value.clear();
         let mut extent = Extent::default();
@@ -278,7 +281,7 @@ fn fill(source: &mut impl BufRead) -> io::Result<&[u8]> {
     source.fill_buf()
 }
 
-/// Tracks the end of a value.
+/// Finds the end of a JSON value whose bytes arrive in several buffers.
 #[derive(Default)]
 struct Extent {
     depth: u32,

@@ -13,7 +13,7 @@ pub(super) struct JsonShape {
     pub(super) is_lines: bool,
 }
 
-/// Nesting at the current position of the walk.
+/// Nesting at the current position in the text.
 #[derive(Default)]
 struct Walk {
     depth: u32,

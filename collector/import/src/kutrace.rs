@@ -61,7 +61,7 @@ const USER: i64 = 0x1_0000;
 /// First number of the events that belong to no thread, such as the end of a deep sleep.
 const NO_THREAD_FROM: i64 = 0x2_0000;
 
-/// Reads rows one by one.
+/// Reads the rows of KUtrace one by one.
 #[derive(Debug)]
 pub(super) struct Kutrace {
     tracks: Tracks,
@@ -240,7 +240,8 @@ impl Kutrace {
         }
     }
 
-    /// Reads a member of the document other than the rows. Returns true if it is used.
+    /// Sets the base of all times if the member is a valid `tracebase` in front of the rows.
+    /// Returns true in that case.
     pub(super) fn header(&mut self, key: &str, value: &[u8]) -> bool {
         let is_base = key == "tracebase" && self.tracks.told == 0;
         let text = is_base
@@ -255,7 +256,7 @@ impl Kutrace {
         true
     }
 
-    /// Reads one row.
+    /// Reads the row in `record`, which begins on line `line`.
     pub(super) fn take(&mut self, line: u64, record: &str, take: &mut dyn Take) {
         self.tracks.told += 1;
         let row = match row(record, self.base_ns) {
@@ -331,9 +332,8 @@ impl Kutrace {
         }
     }
 
-    /// Returns the trace of a row. A message before the first request or after a response has none:
-    /// the file does not show whether it belongs to the RPC before it or to the next one of that
-    /// number.
+    /// Returns the trace of a row. Returns `None` for a message before the first request or after a
+    /// response: the file does not show to which RPC of that number it belongs.
     fn trace_of(&mut self, row: &Row) -> Option<String> {
         let rpc = row.rpc();
         if rpc <= 0 {
@@ -356,7 +356,8 @@ impl Kutrace {
     }
 
     /// Returns the process and the thread of a row. A row of an RPC and no thread belongs to the
-    /// RPC's process.
+    /// RPC's process, or to `machine` if that is unknown. A row of thread 0 belongs to its
+    /// processor, in the process `kernel`.
     fn thread_of(&mut self, row: &Row, trace: &str) -> (String, String) {
         if let Some(thread) = row.around_rpc() {
             let process = &self.tracks.root(trace, 0).process;
@@ -373,7 +374,8 @@ impl Kutrace {
         }
     }
 
-    /// Extends the held call if the row continues it; returns true in that case.
+    /// Extends the call held for this track if the row continues it; returns true in that case.
+    /// Forgets the call if the row shows that the program itself ran again.
     fn goes_on(&mut self, track: usize, trace: &str, row: &Row) -> bool {
         // The program itself continues only after its call has ended.
         if row.event > USER && row.end_ns > row.start_ns {
@@ -396,7 +398,7 @@ impl Kutrace {
         true
     }
 
-    /// Passes on the remaining spans.
+    /// Passes on the remaining spans and events, and the root spans of all traces.
     pub(super) fn finish(&mut self, take: &mut dyn Take) {
         self.calls.clear();
         self.tracks.hand_on(take);

@@ -30,7 +30,7 @@ pub(super) enum MemberStep {
     Member,
 }
 
-/// Locations of the records.
+/// Rule that locates the records in a JSON document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// Each document is a record.

@@ -4,8 +4,8 @@
 //! `format` documents how they are recognised. A [`FieldMapping`] reads logs of other schemas. The
 //! module `time` documents how times are recognised.
 //!
-//! An import reports defects by line. It counts valid input that has no place in the store by name
-//! ([`NotTaken`]).
+//! An import reports defects by line. It counts, by name, valid input that has no place in the
+//! store ([`NotTaken`]).
 //!
 //! The source is decompressed (gzip, zstd) and streamed record by record: a line, an element of a
 //! document's list, a `ResourceSpans`. An unusable record is reported with its line, and the rest

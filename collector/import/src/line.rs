@@ -24,11 +24,11 @@ pub struct LogLine {
     pub event: String,
     /// Task, a distributed thread of control, in which the event happened.
     pub task: String,
-    /// Other attributes.
+    /// Attributes, from the field `attrs`; `None` if the line has no such field.
     pub attrs: Option<Map<String, Value>>,
 }
 
-/// Serialized form of a line.
+/// Fields of a line as deserialized from JSON, before they are checked.
 #[derive(Deserialize)]
 struct RawLine<'a> {
     trace: String,
@@ -36,7 +36,7 @@ struct RawLine<'a> {
     /// Time, in ns since the Unix epoch.
     #[serde(borrow)]
     ts_ns: Option<&'a RawValue>,
-    /// Time whose unit is inferred.
+    /// Time as a number whose unit is inferred, or as a date and time of RFC 3339.
     #[serde(borrow)]
     ts: Option<&'a RawValue>,
     event: String,
@@ -88,8 +88,8 @@ pub fn parse(line: &[u8], limits: &Limits) -> Result<LogLine, BadLine> {
     parse_in_order((1, line), &mut Times::default(), limits, &mut |_| {})
 }
 
-/// Parses and checks line `number` of a source, given the times before it. Calls `ignored` with
-/// unknown keys.
+/// Parses and checks line `number` of a source. `times` holds the unit of the times before this
+/// line. Calls `ignored` with unknown keys.
 ///
 /// # Errors
 /// Returns the line's defect.

@@ -14,7 +14,7 @@ use super::time::{TimeUnit, Times};
 use stroboscope_otlp::typed::count_of;
 use stroboscope_store::limits::{IMPORT_LINE_BYTES_MAX, IMPORT_RECORD_BYTES_MAX, Limits};
 
-/// A mapping, and the state of a reader that uses it.
+/// Reader that parses one source with a mapping.
 pub(super) struct LineMapper<'a> {
     mapping: &'a FieldMapping,
     limits: &'a Limits,

@@ -74,7 +74,7 @@ pub enum MappingError {
 #[derive(Clone, Debug)]
 pub struct FieldMapping {
     parts: MappingParts,
-    /// Fields that the mapping names; `None` if it takes all.
+    /// Fields that the mapping names; `None` if its `attributes` are `"*"`.
     named_fields: Option<Vec<String>>,
     time_rule: TimeRule,
     hash: u128,
@@ -116,8 +116,8 @@ impl FieldMapping {
         })
     }
 
-    /// Returns a hash that identifies the mapping, as another mapping makes other rows of the same
-    /// log.
+    /// Returns a hash that identifies the mapping. Imports of one log with different mappings need
+    /// different identifiers, because their rows differ.
     pub(super) fn hash(&self) -> u128 {
         self.hash
     }
@@ -162,7 +162,7 @@ impl Wrong {
     }
 }
 
-/// Serialized form of the file.
+/// Keys of a mapping file as deserialized from TOML, before they are validated.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -259,7 +259,8 @@ impl File {
         }
     }
 
-    /// Returns the rule that separates records, other than the pattern.
+    /// Returns the rule that separates records by `csv` or `records`; the caller handles `pattern`.
+    /// Fails if more than one of the three is given.
     fn records(&self) -> Result<RecordRule, Wrong> {
         let asked = [&self.pattern, &self.csv, &self.records];
         if let [_, second, ..] = asked.into_iter().flatten().collect::<Vec<_>>()[..] {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 const NAMES_MAX: usize = 256;
 /// Maximum length of a name, in characters.
 const NAME_CHARS_MAX: usize = 100;
-/// Name that counts everything beyond [`NAMES_MAX`].
+/// Name under which occurrences of further names are counted once there are [`NAMES_MAX`].
 const OTHERS: &str = "(other names)";
 
 /// Part of a source that is not stored.
@@ -30,7 +30,8 @@ pub(super) struct NotTakenCounts {
 }
 
 impl NotTakenCounts {
-    /// Adds `count` occurrences of `name`, the first of them at `place`.
+    /// Adds `count` occurrences of `name`, the first of them at `place`. Counts a new name as
+    /// [`OTHERS`] if there are already [`NAMES_MAX`].
     pub(super) fn count(&mut self, name: &str, count: u64, place: u64) {
         if count == 0 {
             return;

@@ -43,8 +43,8 @@ pub struct ImportSummary {
     pub spans: u64,
     /// Number of events stored, including those inside spans.
     pub events: u64,
-    /// Number of repeated spans, identical in all fields. Each is stored once, and counted once in
-    /// `spans`.
+    /// Number of spans left out because they equal, in all fields, another span of the same run of
+    /// rows. They do not count in `spans`.
     pub duplicates: u64,
     /// Number of lines, or records of a document, that were left out.
     pub bad_lines: u64,
@@ -59,8 +59,8 @@ pub struct ImportSummary {
 }
 
 impl ImportSummary {
-    /// Returns the unit that the times of an event log suggest by their size, if it is not the ns
-    /// that were assumed.
+    /// Returns the unit that the size of the latest time of an event log suggests, if it is not the
+    /// ns that were assumed. Returns `None` for sources with spans.
     #[must_use]
     pub fn doubtful_unit(&self) -> Option<TimeUnit> {
         // Thread traces, which contain spans as well, may count from the start of a process.

@@ -1,9 +1,10 @@
 //! Fast parser for the common form of event lines, which works in place.
 //!
-//! A plain line holds only the known fields, each once, with texts without escapes, a time of plain
-//! digits, and a flat object of attributes whose values are texts, short integers, booleans or
-//! null. This parser reads such a line several times faster than a general parser, and copies
-//! nothing. Any other line goes to [`parse`](super::parse), which alone reports defects.
+//! A plain line holds only the known fields, each once. Its texts have no escapes, its time
+//! consists of digits, and its attributes are a flat object. The values of attributes are texts,
+//! short integers, booleans or null. This parser reads such a line several times faster than a
+//! general parser, and copies nothing. Any other line goes to [`parse`](super::parse), which alone
+//! reports defects.
 
 use super::line::LogEvent;
 use stroboscope_store::limits::Limits;
@@ -72,7 +73,7 @@ pub fn parse_plain<'a>(
     })
 }
 
-/// Position in a line.
+/// Reader of a line, with its position.
 struct Cursor<'a> {
     text: &'a str,
     at: usize,
@@ -89,14 +90,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Consumes the next byte that is not blank, which must equal `byte`.
+    /// Consumes the next byte that is not blank; returns `None` if it is not `byte`.
     fn expect(&mut self, byte: u8) -> Option<()> {
         self.skip_blanks();
         (self.byte()? == byte).then(|| self.at += 1)
     }
 
     /// Consumes the separator after a member of an object, and returns true if that member is the
-    /// last.
+    /// last; `None` if there is another byte.
     fn is_last(&mut self) -> Option<bool> {
         self.skip_blanks();
         let byte = self.byte()?;
@@ -108,7 +109,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads a text without escapes.
+    /// Reads a text without escapes; `None` if the next value is not such a text.
     fn string(&mut self) -> Option<&'a str> {
         self.expect(b'"')?;
         let rest = self.text.as_bytes().get(self.at..)?;
@@ -123,7 +124,8 @@ impl<'a> Cursor<'a> {
         Some(text)
     }
 
-    /// Reads digits without a leading zero that are not followed by a fraction or an exponent.
+    /// Reads digits without a leading zero. Returns `None` if there are none, or if a fraction or
+    /// an exponent follows.
     fn digits(&mut self) -> Option<&'a str> {
         let rest = self.text.as_bytes().get(self.at..)?;
         let length = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -142,7 +144,8 @@ impl<'a> Cursor<'a> {
         self.digits()?.parse().ok()
     }
 
-    /// Reads a flat object and writes it to `json`; writes nothing for `null`.
+    /// Reads a flat object and writes it to `json`; writes nothing for `null`. Returns `None` if
+    /// the attributes are not plain.
     fn attributes(&mut self, json: &mut String, limits: &Limits) -> Option<()> {
         self.skip_blanks();
         if self.byte()? == b'n' {

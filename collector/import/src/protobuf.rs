@@ -128,7 +128,8 @@ impl<R: BufRead> Messages<R> {
         Ok(Some((self.number, Err(BadLine::Protobuf { reason }))))
     }
 
-    /// Reads one field of a request, and adds its spans to `of_trace`.
+    /// Reads one field of a request and adds its spans to `of_trace`, or reads the length in front
+    /// of a request.
     fn field(&mut self) -> io::Result<()> {
         match self.lengths {
             // The first byte of a tag is never 0.

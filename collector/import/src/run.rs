@@ -1,4 +1,4 @@
-//! Writes the rows of one source in runs.
+//! Writes the rows of one source in runs: batches of rows that are written together.
 
 use super::BadLine;
 use super::line::LogEvent;
@@ -165,7 +165,7 @@ impl<'a> RunWriter<'a> {
     }
 
     /// Moves spans to the rows. An exporter that retries may write a span twice, identical in all
-    /// fields; it is stored once.
+    /// fields. Within one run, such a span is stored once.
     fn put_spans_into_rows(&mut self) {
         let mut spans = std::mem::take(&mut self.spans);
         // The sort is stable, and its key does not distinguish all spans. Equal spans are still

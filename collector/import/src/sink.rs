@@ -60,7 +60,8 @@ impl<'a> Sink<'a> {
         self.run.content()
     }
 
-    /// Reads a whole text of kernel events.
+    /// Reads a whole text of kernel events and stores them. The next [`step`](Self::step) returns a
+    /// failure to store them.
     ///
     /// # Errors
     /// Fails if the text cannot be read.
@@ -87,7 +88,7 @@ impl<'a> Sink<'a> {
     /// Writes the remaining rows.
     ///
     /// # Errors
-    /// Fails if the rows cannot be written.
+    /// Fails if these or earlier rows cannot be written.
     pub(super) fn finish(mut self) -> Result<ImportSummary, ImportError> {
         self.step()?;
         self.run.finish()

@@ -9,7 +9,7 @@ const HEAD_BYTES: u64 = 64 << 10;
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// A decompressed source.
+/// Source whose bytes are decompressed while they are read.
 pub(super) struct UnpackedSource {
     /// The first bytes, up to 64 KiB. `bytes` contains them too.
     pub(super) head: Vec<u8>,

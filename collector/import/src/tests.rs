@@ -1,4 +1,4 @@
-//! What spans of each format become.
+//! Tests of the conversion of each format to spans and events.
 
 use serde_json::{Value, json};
 
@@ -18,12 +18,12 @@ const UNFINISHED: u32 = 4;
 
 type Told = Vec<Result<ForeignSpan, String>>;
 
-/// What a reader has handed on.
+/// Receiver that keeps all that a reader passes on.
 #[derive(Default)]
 pub(super) struct Heard {
     pub(super) told: Told,
     pub(super) events: Vec<String>,
-    /// Names and counts of what is not taken.
+    /// Names and numbers of the parts that are not stored.
     pub(super) not_taken: Vec<(String, u64)>,
 }
 
@@ -73,7 +73,7 @@ fn jaeger(text: &str) -> Told {
     heard(|heard| jaeger::spans_of(0, text, heard)).told
 }
 
-/// Spans of a list, as they come by record.
+/// Reads a list of spans, or a single span, record by record.
 fn zipkin(text: &str) -> Told {
     let (mut zipkin, mut heard) = (Zipkin::default(), Heard::default());
     let records: Vec<&serde_json::value::RawValue> = match text.starts_with('[') {

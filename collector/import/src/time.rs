@@ -56,7 +56,7 @@ impl TimeUnit {
         }
     }
 
-    /// Returns the unit of this name.
+    /// Returns the unit of this name; `None` if there is none.
     pub(super) fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|unit| unit.name() == name)
     }
@@ -133,7 +133,8 @@ impl TimePattern {
         }
     }
 
-    /// Parses a time, in UTC if the pattern has no offset.
+    /// Parses a time, in UTC if the pattern has no offset. Returns ns since the Unix epoch, or
+    /// `None` if the text does not match the pattern or the time is out of range.
     fn read(&self, text: &str) -> Option<i64> {
         let mut parsed = Parsed::new();
         parse(&mut parsed, text, self.items.iter()).ok()?;
@@ -148,7 +149,8 @@ impl TimePattern {
     }
 }
 
-/// Replaces `%#z` (an offset with or without minutes), which chrono only reads, by `%z`.
+/// Replaces `%#z` (an offset with or without minutes), which chrono can parse but not format, by
+/// `%z`.
 fn writable(item: &Item<'static>) -> Item<'static> {
     let read_only = StrftimeItems::new("%#z").next();
     let written = StrftimeItems::new("%z").next();
@@ -158,7 +160,7 @@ fn writable(item: &Item<'static>) -> Item<'static> {
     }
 }
 
-/// Parses the times of one source.
+/// Parser of the times of one source, which remembers the unit of the first number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Times {
     rule: TimeRule,
@@ -176,7 +178,8 @@ impl Times {
         }
     }
 
-    /// Interprets the field `ts_ns` of line `line`: as ns, unless a unit was given.
+    /// Interprets the field `ts_ns` of line `line`: as ns, unless a unit was given. Fails if the
+    /// time is out of range, or if it is below [`MODERN_NS`] after an earlier time that is not.
     pub(super) fn ns(&mut self, value: u64, line: u64) -> Result<i64, BadLine> {
         if let TimeRule::Unit(unit) = self.rule
             && unit != TimeUnit::Ns
@@ -197,7 +200,8 @@ impl Times {
         Ok(ns)
     }
 
-    /// Parses a time in line `line`.
+    /// Parses a time in line `line`, by `self.rule`. Fails if the time has another form or unit, or
+    /// is out of range.
     pub(super) fn text(&mut self, text: &str, line: u64) -> Result<i64, BadLine> {
         let text = text.trim_ascii();
         let number = decimal(text);
@@ -246,7 +250,7 @@ impl Times {
     }
 }
 
-/// Parses a duration and returns ns.
+/// Parses a duration, a number in `unit`, and returns ns.
 pub(super) fn duration_ns(text: &str, unit: TimeUnit) -> Result<i64, BadLine> {
     let text = text.trim_ascii();
     let expected = || format!("a duration in {unit}");
@@ -265,7 +269,8 @@ fn out_of_range(value: u64, unit: TimeUnit) -> BadLine {
     })
 }
 
-/// Converts to ns exactly; cuts off fractions of a nanosecond.
+/// Converts to ns exactly, and cuts off fractions of a nanosecond. Returns `None` if the result
+/// exceeds 63 bits.
 fn scaled(whole: u64, fraction: &str, unit: TimeUnit) -> Option<i64> {
     let digits = unit.digits_after_ns() as usize;
     let kept = &fraction.as_bytes()[..fraction.len().min(digits)];

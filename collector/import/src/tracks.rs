@@ -138,25 +138,26 @@ impl Tracks {
         self.tracks.len() - 1
     }
 
-    /// Names a process.
+    /// Sets the name of a process, which replaces an earlier name.
     pub(super) fn name_process(&mut self, process: &str, name: String) {
         self.process_names.insert(process.to_owned(), name);
     }
 
-    /// Names a process that has no name so far.
+    /// Sets the name of a process, unless it has one.
     pub(super) fn name_process_for_now(&mut self, process: &str, name: &str) {
         if !self.process_names.contains_key(process) {
             self.name_process(process, name.to_owned());
         }
     }
 
-    /// Names a thread.
+    /// Sets the name of a thread, which replaces an earlier name.
     pub(super) fn name_thread(&mut self, process: &str, thread: &str, name: String) {
         self.thread_names
             .insert((process.to_owned(), thread.to_owned()), name);
     }
 
-    /// Adds a slice whose record has `bytes` bytes, and returns its place.
+    /// Adds a slice whose record has `bytes` bytes, and returns its index among the held slices.
+    /// Extends the root of its trace, if there is one, to include the slice.
     pub(super) fn push(&mut self, slice: Slice, bytes: usize) -> usize {
         self.held_bytes += bytes;
         if let Some(root) = self.roots.get_mut(&slice.trace) {
@@ -166,12 +167,13 @@ impl Tracks {
         self.held.len() - 1
     }
 
-    /// Returns a held slice.
+    /// Returns the held slice of this index; `None` if there is none.
     pub(super) fn held(&mut self, place: usize) -> Option<&mut Slice> {
         self.held.get_mut(place)
     }
 
-    /// Reports whether it is time for [`Tracks::hand_on`].
+    /// Reports whether the number or the size of the held slices has reached its maximum. The
+    /// caller then calls [`Tracks::hand_on`].
     pub(super) fn is_full(&self) -> bool {
         self.held.len() >= Self::HELD_MAX || self.held_bytes >= Self::HELD_BYTES_MAX
     }
@@ -182,7 +184,7 @@ impl Tracks {
         self.tracks.len().max(self.roots.len()) >= Self::HELD_MAX
     }
 
-    /// Forgets all tracks. The caller has passed on all slices before.
+    /// Forgets all tracks, names and tasks. The caller has passed on all slices before.
     pub(super) fn forget(&mut self) {
         self.tracks.clear();
         self.places.clear();
@@ -191,7 +193,7 @@ impl Tracks {
         self.tasks.iter_mut().for_each(HashMap::clear);
     }
 
-    /// Passes on all roots, and forgets them.
+    /// Passes on the roots of all traces that have a slice, and forgets all roots.
     pub(super) fn hand_on_roots(&mut self, take: &mut dyn Take) {
         for (trace, root) in std::mem::take(&mut self.roots) {
             if root.start_ns > root.end_ns {
@@ -219,7 +221,7 @@ impl Tracks {
         hashed(format!("{} root {trace}", self.trace).as_bytes())
     }
 
-    /// Passes on all slices, with their parents.
+    /// Determines the parents of all held slices, and passes the slices on.
     pub(super) fn hand_on(&mut self, take: &mut dyn Take) {
         let mut held = std::mem::take(&mut self.held);
         self.held_bytes = 0;
@@ -334,7 +336,8 @@ impl Tracks {
         }
     }
 
-    /// Returns the names of the process and of the thread. Numbers distinguish threads of one name.
+    /// Returns the names of the process and of the thread. A named thread's number follows its
+    /// name, because several threads may have one name.
     fn names(&self, track: usize) -> (String, String) {
         let Some(Track { process, thread }) = self.tracks.get(track) else {
             return Default::default();

@@ -15,16 +15,17 @@ const KEYS_SHOWN: usize = 8;
 pub(super) struct Unknown {
     is_known: bool,
     held: Vec<(u64, BadLine)>,
-    /// Number of records beyond `held`, which are counted but not shown. `last` is the last of
-    /// them.
+    /// Number of records of no known form beyond those in `held`. Only the line and the reason of
+    /// the `last` of them are kept.
     more: u64,
     last: Option<(u64, BadLine)>,
-    /// Description of the first record.
+    /// Description of the first record of no known form.
     first: Option<String>,
 }
 
 impl Unknown {
-    /// Notes that the source holds a record of a known form.
+    /// Notes that the source holds a record of a known form. The first call reports all records
+    /// that were held back.
     pub(super) fn known(&mut self, take: &mut dyn Take) {
         if std::mem::replace(&mut self.is_known, true) {
             return;
@@ -37,7 +38,7 @@ impl Unknown {
         }
     }
 
-    /// Receives a record; `what` describes it.
+    /// Reports a record of no known form, or holds the report back; `what` describes the record.
     pub(super) fn take(&mut self, line: u64, reason: BadLine, what: String, take: &mut dyn Take) {
         if self.is_known {
             return take.bad(line, &reason);
@@ -51,7 +52,8 @@ impl Unknown {
         }
     }
 
-    /// Describes the source, if it holds nothing of a known form.
+    /// Describes the records of no known form. Returns `None` if there are none, or if the source
+    /// also holds a record of a known form.
     pub(super) fn holds(&self) -> Option<String> {
         let count = self.held.len() as u64 + self.more;
         let first = self.first.as_ref().filter(|_| !self.is_known)?;

@@ -1,10 +1,10 @@
 //! Zipkin's JSON, versions 1 and 2.
 //!
-//! In Zipkin, the two sides of a call may share one span id: as annotations `cs`, `sr`, `ss`, `cr`
-//! of one span or of two (version 1), or as two spans, one of them marked `shared` (version 2).
-//! This module keeps the id for the server's side, which keeps its children. The client's side gets
-//! an id of its own (a hash of the shared one) and becomes the parent of the server's side. The
-//! sides are matched within [`Zipkin::HELD_MAX`] spans.
+//! In Zipkin, the two sides of a call may share one span id. In version 1, the annotations `cs`,
+//! `sr`, `ss`, `cr` of one span or of two describe the sides. In version 2, the sides are two
+//! spans, one of them marked `shared`. This module keeps the id for the server's side, which keeps
+//! its children. The client's side gets an id of its own (a hash of the shared one) and becomes the
+//! parent of the server's side. The sides are matched within [`Zipkin::HELD_MAX`] spans.
 //!
 //! Times are in µs. Hosts are the endpoints' addresses. Annotations become events, tags and binary
 //! annotations become attributes; remote endpoints become `peer.service`, `peer.ip` and
@@ -41,7 +41,7 @@ struct Endpoint<'a> {
     port: Option<u16>,
 }
 
-/// Parses a number, with or without an exponent.
+/// Parses a whole number, with or without an exponent. Rejects null.
 fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     some_whole(from)?.ok_or_else(|| D::Error::custom("null is not a time"))
 }
@@ -108,12 +108,12 @@ struct Span<'a> {
     debug: UnstoredValue,
 }
 
-/// Side of a call.
+/// Side of a call that a span describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Client,
     Server,
-    /// Not a call.
+    /// The span is not a side of a call.
     Local,
 }
 
@@ -180,7 +180,8 @@ impl Zipkin {
         }
     }
 
-    /// Reports whether it is time to call [`Zipkin::matched`].
+    /// Reports whether the number or the size of the held spans has reached its maximum. The caller
+    /// then calls [`Zipkin::matched`].
     pub(super) fn is_full(&self) -> bool {
         self.held.len() >= Self::HELD_MAX || self.held_bytes >= Self::HELD_BYTES_MAX
     }

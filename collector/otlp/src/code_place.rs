@@ -2,8 +2,8 @@
 //! source code.
 //!
 //! Two functions of a service may have the same name: `get::apply` and `set::apply`. If a span is
-//! named like its function, the last part of the function's module or class is put before its name,
-//! as the SDK does for spans of `tracing`. [`SPAN_NAME`] keeps the original name.
+//! named like its function, this module puts the last part of the function's module or class before
+//! its name. The SDK does the same for spans of `tracing`. [`SPAN_NAME`] keeps the original name.
 
 use super::message::{AnyKind, KeyValue};
 
@@ -38,7 +38,8 @@ impl<'a> CodePlace<'a> {
         place
     }
 
-    /// Reads an attribute whose value is a text.
+    /// Stores the text of an attribute whose key names a function or its module; ignores other
+    /// keys.
     pub(super) fn see(&mut self, key: &str, text: &'a str) {
         let known = match key {
             "code.function.name" => &mut self.full_name,
@@ -89,7 +90,7 @@ fn is_of_name(of: char) -> bool {
     of.is_alphanumeric() || of == '_' || of == '$'
 }
 
-/// True for names that Rust functions have, except those that web frameworks give to their
+/// True for names that Rust functions have, except names that web frameworks give to the spans of
 /// requests.
 fn is_function(name: &str) -> bool {
     let is_of_function =

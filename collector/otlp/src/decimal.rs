@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Largest exponent whose digits can matter to a time.
+/// Maximum size of an exponent. A larger exponent counts as this one, because no time needs so many
+/// digits.
 const EXPONENT_MAX: i64 = 400;
 
 /// Returns the digits before and after the point of a number such as `17.5`, `9.5e-05` or

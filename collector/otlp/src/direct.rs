@@ -346,7 +346,7 @@ fn text_of(bytes: &[u8]) -> Option<&str> {
     text
 }
 
-/// Writes an `AnyValue`.
+/// Writes an `AnyValue` as JSON; returns `None` if the span must take the slow path.
 fn value(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
     let mut found = None;
     each_field(bytes, |field, value| {

@@ -10,14 +10,15 @@ const PADDING: GeneralPurposeConfig =
 const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, PADDING);
 const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, PADDING);
 
-/// Decodes an id from hex or base64. The length distinguishes both forms of an id: hex has 16 or 32
-/// digits, base64 has 11 or 22 characters and possibly `=`.
+/// Decodes an id from base64 or from pairs of hex digits; `None` for other texts. The length
+/// distinguishes both forms of a valid id: hex has 16 or 32 digits, base64 has 11 or 22 characters
+/// and possibly `=`.
 pub fn bytes_of(text: &str) -> Option<Vec<u8>> {
     base64_of(text, false).or_else(|| hex_of(text))
 }
 
 /// Decodes a base64 text of 8 or 16 bytes. With `needs_padding`, accepts only a text that cannot be
-/// a word, because it ends in `=`.
+/// a word, because it ends in `=`. Returns `None` for other texts.
 pub fn base64_of(text: &str, needs_padding: bool) -> Option<Vec<u8>> {
     let fits = match text.len() {
         24 | 12 => text.ends_with('='),
@@ -38,13 +39,13 @@ pub fn standard_base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Decodes a base64 text of either alphabet.
+/// Decodes a base64 text of the standard or the URL-safe alphabet; `None` if it is invalid.
 pub fn standard_bytes(text: &str) -> Option<Vec<u8>> {
     let decoded = STANDARD.decode(text).or_else(|_| URL_SAFE.decode(text));
     decoded.ok()
 }
 
-/// Decodes pairs of hex digits.
+/// Decodes pairs of hex digits; `None` if the text contains anything else.
 pub fn hex_bytes(text: &str) -> Option<Vec<u8>> {
     hex_of(text)
 }

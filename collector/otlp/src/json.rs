@@ -30,8 +30,8 @@ impl<N: FromStr<Err: Display>> NumberOrText<'_, N> {
     }
 }
 
-/// Reads a number or its text; null is 0. An exponent is read exactly, because some languages write
-/// large numbers with one.
+/// Reads a number, or a string that contains one; null is 0. An exponent is read exactly, because
+/// some languages write large numbers with one.
 pub(super) fn u64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let Some(raw) = Option::<Box<RawValue>>::deserialize(from)? else {
         return Ok(0);
@@ -46,7 +46,7 @@ pub(super) fn u64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::
     )
 }
 
-/// Reads a number or its text; null is 0.
+/// Reads a number, or a string that contains one; null is 0.
 pub(super) fn u32_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     Option::<NumberOrText<'_, u32>>::deserialize(from)?.map_or(Ok(0), NumberOrText::number)
 }
@@ -57,7 +57,7 @@ pub(super) fn i64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i
         .transpose()
 }
 
-/// Reads a number or its text; infinity and other numbers that JSON cannot express are texts.
+/// Reads a number, or a string that contains one, as OTLP writes infinity and NaN. Null is `None`.
 pub(super) fn f64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
     let Some(raw) = Option::<Box<RawValue>>::deserialize(from)? else {
         return Ok(None);
@@ -70,7 +70,8 @@ pub(super) fn f64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f
         .map_err(|error| D::Error::custom(format!("`{text}`: {error}")))
 }
 
-/// Reads a value of an enumeration, by its number or by its name, with or without the prefix.
+/// Reads a value of an enumeration, by its number or by its name, with or without `prefix`. Null is
+/// 0; an unknown name is an error.
 fn one_of<'de, D: Deserializer<'de>>(
     from: D,
     prefix: &str,
@@ -145,7 +146,7 @@ pub(super) fn severity<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Err
     )
 }
 
-/// Decodes an id; null becomes an empty id.
+/// Decodes an id from hex or base64. Null becomes an empty id; any other text is an error.
 pub(super) fn id<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
     let text = Option::<Cow<'_, str>>::deserialize(from)?.unwrap_or_default();
     let wrong = || {

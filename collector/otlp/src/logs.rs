@@ -45,7 +45,7 @@ pub struct ResourceLogs {
     pub schema_url: String,
 }
 
-/// Log records of one logger.
+/// Log records of one instrumentation scope, such as a logger.
 #[derive(Clone, PartialEq, Message)]
 pub struct ScopeLogs {
     #[prost(message, optional, tag = "1")]
@@ -56,7 +56,7 @@ pub struct ScopeLogs {
     pub schema_url: String,
 }
 
-/// A log record.
+/// One log record of a [`ScopeLogs`].
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct LogRecord {
@@ -116,7 +116,7 @@ struct ScopeLogsText<'a> {
     schema_url: String,
 }
 
-/// A log record of a request.
+/// Log record to store. It belongs to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForeignLog {
     pub trace_id: u128,
@@ -258,7 +258,8 @@ impl OfResource {
         })
     }
 
-    /// Returns the name of an event; `None` for a log line.
+    /// Returns the name of an event, from the record's field or from the attribute `event.name`.
+    /// Returns `None` for a log line, which has neither.
     fn named(&self, record: &LogRecord, attributes: &Attributes) -> Option<String> {
         let former = attributes.get("event.name").and_then(Value::as_str);
         [Some(&record.event_name[..]), former]
@@ -268,7 +269,7 @@ impl OfResource {
             .map(str::to_owned)
     }
 
-    /// Returns the service, with the thread if it is known.
+    /// Returns the service, with the thread if it is known; `log` if neither is known.
     fn task(&self, attributes: &Attributes) -> String {
         let thread = ["thread.name", "thread.id"].iter().find_map(|key| {
             let value = attributes.get(*key)?;
@@ -283,7 +284,8 @@ impl OfResource {
     }
 }
 
-/// Derives a name for a log line, which is mostly the same for all lines of one statement.
+/// Derives a name for a log line: its text up to the first value, at most [`NAME_BYTES_MAX`] bytes,
+/// or else `severity` or `log`. Lines of one log statement mostly have the same name.
 fn name_of(body: &Value, severity: &str) -> String {
     let text = body.as_str().unwrap_or_default().trim_start();
     let is_value = |c: char| c.is_ascii_digit() || c.is_control() || VALUE_MARKS.contains(&c);

@@ -4,9 +4,9 @@
 //! `common/v1/common.proto` and `resource/v1/resource.proto`, version 1, and
 //! `instrumentation_library_spans` of version 0.18 and before; `unknown_fields` finds fields that
 //! are not listed here. The messages are written by hand because the crate `opentelemetry-proto`
-//! brings the OpenTelemetry SDK with it; the tests compare with that crate. In JSON, keys may be in
-//! lower camel case or as in protobuf, ids hex or base64, 64-bit integers and enumerations text or
-//! numbers: both the OTLP specification and protobuf's own JSON mapping are accepted.
+//! brings the OpenTelemetry SDK with it; the tests compare with that crate. JSON may follow the
+//! OTLP specification or protobuf's own JSON mapping: keys in lower camel case or as in protobuf,
+//! ids in hex or base64, 64-bit integers and enumerations as texts or numbers.
 
 use prost::{Message, Oneof};
 use serde::Deserialize;
@@ -56,7 +56,7 @@ pub struct Resource {
     pub dropped_attributes_count: u32,
 }
 
-/// An instrumentation library.
+/// The instrumentation library that made spans or log records.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Scope {
@@ -74,7 +74,7 @@ pub struct Scope {
     pub dropped_attributes_count: u32,
 }
 
-/// A span.
+/// One span of a [`ScopeSpans`].
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Span {
@@ -185,7 +185,7 @@ pub struct Status {
     pub deprecated_code: i32,
 }
 
-/// An attribute.
+/// Attribute: a key and its value; `None` is an empty value.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct KeyValue {
@@ -231,7 +231,7 @@ pub struct ArrayValue {
     pub values: Vec<AnyValue>,
 }
 
-/// A list of attributes.
+/// A map, as a list of keys with values.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct KeyValueList {

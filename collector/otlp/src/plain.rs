@@ -13,8 +13,8 @@ const DEPTH_MAX: u32 = 16;
 /// kind, state, counts, links …
 const MADE_ATTRIBUTES: usize = 24;
 
-/// Returns the number of spans and events in a request if all of it is plainly valid, and `None`
-/// otherwise.
+/// Returns the number of spans and events in a request if the whole request is plainly valid, and
+/// `None` otherwise.
 #[must_use]
 pub fn plain_records(request: &[u8], limits: SpanLimits) -> Option<u64> {
     let mut walk = Walk { limits, records: 0 };
@@ -270,7 +270,8 @@ impl Walk {
     }
 
     /// Checks an attribute. `name_max` limits the length of its text in bytes. Only texts of a
-    /// resource have this limit, because they may become names.
+    /// resource have this limit, because they may become names. Returns `None` if the attribute is
+    /// not plainly valid.
     fn pair(&self, bytes: &[u8], name_max: Option<usize>) -> Option<()> {
         pair(bytes, name_max, 0)
     }

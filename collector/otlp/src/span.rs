@@ -5,7 +5,7 @@ use twox_hash::XxHash3_128;
 
 use super::BadSpan;
 
-/// Limits of a span.
+/// Limits that [`ForeignSpan::check`] applies to a span.
 #[derive(Clone, Copy, Debug)]
 pub struct SpanLimits {
     /// Maximum length of a name, in bytes.

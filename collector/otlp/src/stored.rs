@@ -272,7 +272,7 @@ impl StoredEvent {
     }
 }
 
-/// Attributes that describe other attributes.
+/// Attributes that describe other attributes: `otel.exact`, `otel.own_names` and `otel.shadowed`.
 struct AttributeFacts<'a> {
     exact: Option<&'a KeyValueList>,
     own: Vec<&'a str>,
@@ -327,7 +327,7 @@ impl<'a> AttributeFacts<'a> {
     }
 }
 
-/// Parses a value that is stored in the notation of OTLP's JSON.
+/// Parses a value that is stored in the notation of OTLP's JSON; `None` if it has another form.
 fn otlp_value(kept: &AnyValue) -> Option<AnyValue> {
     serde_json::from_value(super::value(Some(kept))).ok()
 }

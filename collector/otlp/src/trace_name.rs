@@ -2,8 +2,9 @@
 
 use twox_hash::XxHash3_128;
 
-/// Returns the id of the trace that a source calls `text`: the number itself if it is 1 to 32 hex
-/// digits (and not 0, which means no trace), otherwise a stable hash (XXH3, 128 bits) of the text.
+/// Returns the id of the trace that a source calls `text`. A number of 1 to 32 hex digits is the id
+/// itself, unless it is 0. For any other text, the id is a stable hash of the text (XXH3, 128
+/// bits).
 #[must_use]
 pub fn trace_id(text: &str) -> u128 {
     let is_hex =

@@ -6,7 +6,8 @@ use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_ignored::Path;
 
-/// Parses a text. Calls `ignored` with the path of each unknown key, prefixed with `within`.
+/// Parses a JSON text; fails if it does not have the form of `T`. Calls `ignored` with the path of
+/// each unknown key, prefixed with `within`.
 pub fn parse<'a, T: Deserialize<'a>>(
     text: &'a str,
     within: &str,
@@ -114,8 +115,8 @@ impl<'de> Visitor<'de> for Says {
     }
 }
 
-/// Counts the content of a raw value that is not stored: its elements if it is a list, otherwise
-/// the value itself.
+/// Counts the content of a raw value that is not stored: its elements if it is a list, otherwise 1,
+/// or 0 for an empty or default value such as null or 0.
 pub fn count_of(raw: &str) -> u64 {
     if raw.starts_with('[') {
         return serde_json::from_str::<Vec<IgnoredAny>>(raw).map_or(1, |list| list.len() as u64);

@@ -41,7 +41,8 @@ pub(crate) fn field<'a>(rest: &mut &'a [u8]) -> Option<Field<'a>> {
     Some(Field { number, payload })
 }
 
-/// Removes a number of up to 64 bits from the bytes; `None` if they do not begin with one.
+/// Removes a varint of up to 64 bits from the front of the bytes and returns its value; `None` if
+/// the bytes do not begin with one.
 pub fn varint(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {

@@ -1,5 +1,5 @@
-//! Counts the spans that start in a stretch of time, by a binary search in the sorted starts of
-//! each clock.
+//! Counts the spans that start in an interval, by binary search in the sorted starts of the spans
+//! of each clock.
 
 use rustc_hash::FxHashMap;
 
@@ -33,7 +33,8 @@ impl Counts {
     }
 }
 
-/// Stretch of time from `least_ns` to `most_ns` after a base instant; both may be negative.
+/// Interval from `least_ns` to `most_ns` after the instant `base`, by the clock with the index
+/// `clock`. Both bounds may be negative.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
     pub(super) clock: u32,
@@ -199,8 +200,8 @@ impl Among {
         Self { groups, starts }
     }
 
-    /// Counts the matching spans of a span's group that start in a stretch of time. Includes the
-    /// span itself if it starts in the stretch.
+    /// Counts the matching spans of a span's group that start in the interval `stretch`. Includes
+    /// the span itself if it starts in the interval.
     pub(super) fn count(&self, unit: &Unit<'_>, place: usize, stretch: Stretch) -> Counts {
         let group = self.groups.group(unit, place);
         let Some(of_group) = group.and_then(|group| self.starts.get(&group)) else {
@@ -269,7 +270,8 @@ impl Starts {
 }
 
 /// Spans that a relation may pair with a span: all matching spans of its group. If the relation
-/// requires another request, `of_request` has the spans of its own request, to subtract.
+/// requires another request, `of_request` holds the matching spans by request, so that those of the
+/// span's own request can be subtracted.
 #[derive(Debug)]
 pub(super) struct RelatedSpans {
     all: Among,
@@ -287,9 +289,9 @@ impl RelatedSpans {
         }
     }
 
-    /// Counts the related spans that start in a stretch of time. If the relation requires another
-    /// request, only spans of other requests count. Otherwise, the count may include the span
-    /// itself.
+    /// Counts the related spans that start in the interval `stretch`. If the relation requires
+    /// another request, only spans of other requests count. Otherwise, the count may include the
+    /// span itself.
     pub(super) fn count(&self, unit: &Unit<'_>, place: usize, stretch: Stretch) -> Counts {
         let all = self.all.count(unit, place, stretch);
         match &self.of_request {
@@ -298,7 +300,8 @@ impl RelatedSpans {
         }
     }
 
-    /// Reports whether a count includes the span itself if it starts in the stretch.
+    /// Reports whether [`RelatedSpans::count`] includes the span itself if the span starts in the
+    /// interval.
     pub(super) fn has_itself(&self, unit: &Unit<'_>, place: usize) -> bool {
         self.of_request.is_none() && self.all.groups.group(unit, place).is_some()
     }

@@ -55,7 +55,7 @@ impl Unit<'_> {
         truths
     }
 
-    /// Evaluates a formula on each span.
+    /// Evaluates a formula on each span, log event and kernel event of the unit, in their order.
     pub(super) fn evaluate(&self, formula: &Formula) -> Vec<Truth> {
         let both = |a: &Formula, b: &Formula, of: fn(Truth, Truth) -> Truth| -> Vec<Truth> {
             let (a, b) = (self.evaluate(a), self.evaluate(b));
@@ -148,7 +148,7 @@ impl Unit<'_> {
         (0..self.len()).map(of_span).collect()
     }
 
-    /// Returns the stretch of time that `when` selects, relative to a span's start.
+    /// Returns the interval that `when` selects, relative to a span's start.
     pub(super) fn stretch(&self, place: usize, when: When) -> Stretch {
         let within_ns = when
             .within_ns
@@ -169,7 +169,7 @@ impl Unit<'_> {
         }
     }
 
-    /// Returns the first and last instant of a stretch by recorded times, in ns since the Unix
+    /// Returns the first and last instant of an interval by recorded times, in ns since the Unix
     /// epoch.
     pub(super) fn times(&self, stretch: Stretch) -> (i64, i64) {
         let from_ns = stretch.base.from_ns.saturating_add(stretch.least_ns);
@@ -177,7 +177,7 @@ impl Unit<'_> {
         (from_ns.max(-NEVER_NS), to_ns.min(NEVER_NS))
     }
 
-    /// Returns the counts that a span itself adds to its own group in a stretch.
+    /// Returns the counts that a span itself adds to those of its group in an interval.
     fn counts_itself(&self, place: usize, stretch: Stretch, holds: Truth) -> Counts {
         let span = &self.spans[place];
         let gap = self.gap_ns((stretch.clock, stretch.base), (span.clock, span.start));
@@ -188,7 +188,7 @@ impl Unit<'_> {
         }
     }
 
-    /// Returns the stretch of time in which the partners of a span start, for the orders `then` and
+    /// Returns the interval in which the partners of a span start, for the orders `then` and
     /// `before`.
     pub(super) fn partners(&self, place: usize, relation: &Relation) -> Stretch {
         let span = &self.spans[place];

@@ -190,7 +190,8 @@ fn compared(facts: &FieldFacts, comparison: Comparison, value: &Value) -> May {
 }
 
 impl Requirement {
-    /// Returns the necessary conditions of a formula.
+    /// Returns the necessary conditions of a formula. A formula with more than 64 conditions on
+    /// spans counts as one that needs no span.
     #[must_use]
     pub fn of(formula: &Formula) -> Self {
         let mut need = Self {

@@ -18,8 +18,8 @@ pub fn kind_of(span: &SpanRecord) -> &'static str {
     }
 }
 
-/// Returns the status of a span: `error`, `ok` or `unset`. `error` and `code` are the values of its
-/// attributes `error` and `otel.status_code`.
+/// Returns the status of a span: `error`, `ok` or `unset`. A span that panicked has the status
+/// `error`. `error` and `code` are the values of its attributes `error` and `otel.status_code`.
 #[must_use]
 pub fn status_of(span: &SpanRecord, error: Option<&str>, code: Option<&str>) -> &'static str {
     if span.flags.contains(SpanFlags::PANICKED) || error.is_some_and(is_failure) {

@@ -22,7 +22,8 @@ impl SyntaxError {
         }
     }
 
-    /// Returns the formula, with a `^` in a second line below the position of the error.
+    /// Returns at most 100 characters of the formula around the error, with a `^` in a second line
+    /// below its position.
     #[must_use]
     pub fn marked(&self, formula: &str) -> String {
         // Only the part of a long formula around the position is shown.

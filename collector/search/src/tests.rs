@@ -1,4 +1,5 @@
-//! Formulas against their definitions, and what is said of bad ones.
+//! Tests of formulas: their results, compared with their definitions, and the errors of invalid
+//! ones.
 
 mod brute;
 mod meaning;

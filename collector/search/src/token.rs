@@ -1,10 +1,10 @@
-//! Tokenizer of formulas.
+//! Splits the text of a formula into tokens: signs, words, quoted texts, numbers and durations.
 
 use stroboscope_analysis::duration::unit_ns;
 
 use super::syntax_error::SyntaxError;
 
-/// Token with its position.
+/// Token of a formula, with its position in the text.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token {
     pub(super) kind: Kind,
@@ -49,7 +49,8 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | ':' | '/')
 }
 
-/// Splits a text into tokens. The last token is [`Kind::End`].
+/// Splits a text into tokens. The last token is [`Kind::End`]. Fails at the first character that
+/// begins no token, and at an unfinished text or number.
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, SyntaxError> {
     let chars: Vec<char> = text.chars().collect();
     let mut found = Vec::new();

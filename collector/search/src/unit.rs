@@ -117,8 +117,8 @@ impl<'a> Unit<'a> {
         (from_ns, to_ns.unwrap_or(NEVER_NS))
     }
 
-    /// Adds kernel events, each with the index of its request. `is_seen` is true if the events are
-    /// complete.
+    /// Adds kernel events, each with the index of its request. `is_seen` is true if no kernel event
+    /// of the unit's recorded time range is missing.
     #[must_use]
     pub fn with_kernel(
         mut self,
@@ -170,8 +170,8 @@ impl<'a> Unit<'a> {
             .sort_by_key(|span| (span.start.to_ns, span.end.from_ns, span.request));
     }
 
-    /// Reports whether a formula looks at a place. It looks at kernel events only if it names
-    /// `kernel`.
+    /// Reports whether a formula considers the record at `place`. It considers kernel events only
+    /// if it names `kernel`.
     #[cfg(test)]
     pub(super) fn is_looked_at(&self, place: usize, names_kernel: bool) -> bool {
         names_kernel || !self.is_kernel(place)
@@ -203,8 +203,8 @@ impl<'a> Unit<'a> {
         (!names_kernel || self.is_kernel_seen) && self.is_all_seen(from_ns, to_ns)
     }
 
-    /// Reports whether the unit was recorded completely. A burst is complete if everything inside
-    /// it was recorded.
+    /// Reports whether the unit was recorded completely. For a burst, only the time range of the
+    /// burst counts.
     pub(super) fn is_seen_anywhere(&self, names_kernel: bool) -> bool {
         match self.is_burst {
             true => self.seen.is_some() && (!names_kernel || self.is_kernel_seen),

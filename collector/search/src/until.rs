@@ -145,8 +145,8 @@ fn exactly(
     found
 }
 
-/// The two least values of all spans, with the span that has the first. They give the least value
-/// of all spans except any given span.
+/// The two earliest instants of a set of spans, in ns, with the span of the first. They yield the
+/// earliest instant of all spans except any given one.
 #[derive(Clone, Copy)]
 struct Least {
     first: (i64, usize),
@@ -177,7 +177,7 @@ impl Least {
     }
 }
 
-/// Evaluates one span with inexact starts.
+/// Evaluates `a until b` for the span at `place`, given spans whose starts are inexact.
 fn one(
     starts: &Starts<'_, '_>,
     holds: &[Truth],

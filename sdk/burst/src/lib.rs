@@ -369,7 +369,7 @@ mod tests {
     }
 
     proptest! {
-        /// Compares with a brute-force walk, millisecond by millisecond.
+        /// Compares the edges of a window with those found by checking each millisecond.
         #[test]
         fn edges_agree_with_the_definition(low in any::<u16>(), shift in 0u32..4, time in any::<u32>()) {
             let config = BurstConfig::from_bits(u64::from(low & 0x3ff) << shift);

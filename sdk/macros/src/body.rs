@@ -123,7 +123,7 @@ fn mentions_impl(kind: &Type) -> bool {
 }
 
 /// Recognizes the `Box::pin(async move { … })` that `#[async_trait]` generates at the end of a
-/// plain method.
+/// plain method. Returns the statements before it and the async block; `None` for other bodies.
 fn boxed_future(block: &Block) -> Option<(&[Stmt], &ExprAsync)> {
     let (last, before) = block.stmts.split_last()?;
     let Stmt::Expr(Expr::Call(call), None) = last else {

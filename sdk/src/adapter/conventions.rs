@@ -35,7 +35,7 @@ const STATUS: &str = "http.response.status_code";
 const STATUSES: [&str; 2] = [STATUS, "http.status_code"];
 const CODE: &str = "rpc.grpc.status_code";
 const DESCRIPTION: &str = "otel.status_description";
-/// Fields of events that describe a failure, the best first.
+/// Fields of events that describe a failure, in order of preference.
 const CAUSES: [&str; 5] = [
     "error",
     "err",
@@ -89,7 +89,8 @@ pub(crate) fn fields_of_span<'a>(
 }
 
 /// Translates a finished span's fields into flags and standard attributes, such as `error` and
-/// `span.kind`. Returns the span's name if the fields determine one, otherwise `None`.
+/// `span.kind`. Returns the span's name if the fields determine one, otherwise `None`. Changes only
+/// spans of callsites with [`Role::Described`].
 pub(crate) fn describe(
     callsite: &Callsite,
     fields: &mut Fields,
@@ -224,7 +225,7 @@ fn text<'a>(fields: &'a Fields, names: &[&str]) -> Option<&'a str> {
     })
 }
 
-/// Removes a text field and returns its value.
+/// Removes a text field and returns its value; `None` if there is no text field of this name.
 fn take(fields: &mut Fields, name: &str) -> Option<Box<str>> {
     let is_it = |(known, value): &(&str, OwnedValue)| {
         *known == name && matches!(value, OwnedValue::Text(_))

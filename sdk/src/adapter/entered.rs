@@ -20,9 +20,9 @@ pub(crate) struct Owner(pub(crate) u64);
 struct EnteredSpan {
     owner: Owner,
     id: u64,
-    /// Context to restore when the span is left, as in [`Span::into_words`]. If the quick path was
-    /// taken, the previous context belongs to the same request, and the last word is that of the
-    /// entered span.
+    /// Context to restore when the span is left, as words of [`Span::into_words`].
+    /// [`enter_quickly`] stores the span id of the previous context, but the other words of the
+    /// entered span, because both belong to the same request.
     previous: [u64; 4],
 }
 
@@ -76,12 +76,12 @@ impl Place {
 
 thread_local! {
     static ENTERED: Outer = const { Outer { spans: [const { Place::empty() }; OUTER], depth: Cell::new(0) } };
-    /// Spans deeper than `OUTER`.
+    /// Entered spans beyond the outermost `OUTER`.
     static INNER: RefCell<Vec<EnteredSpan>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Enters a span with these words if the current context belongs to the same request and no other
-/// work is needed. Returns `None` if it did nothing.
+/// work, such as writing a marker, is needed. Returns `None` if it did nothing.
 #[inline(always)]
 pub(crate) fn enter_quickly(
     owner: Owner,
@@ -223,7 +223,8 @@ impl Outer {
     }
 }
 
-/// Returns the id of the innermost entered span of this thread that belongs to an owner.
+/// Returns the id of the innermost span of `owner` that this thread has entered; `None` if there is
+/// none.
 pub(crate) fn innermost(owner: Owner) -> Option<u64> {
     let entered = ThreadRef::of(&ENTERED);
     match entered

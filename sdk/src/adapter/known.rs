@@ -13,7 +13,7 @@ use crate::callsite::Callsite;
 pub(crate) struct AdaptedCallsite {
     pub(crate) metadata: &'static Metadata<'static>,
     pub(crate) callsite: Callsite,
-    /// Index for finding it with [`at`].
+    /// Index for which [`at`] returns this callsite.
     pub(crate) index: u32,
     /// True if its spans are requests, even inside other spans. [`find`] never returns such a
     /// callsite.
@@ -77,7 +77,7 @@ fn probes(address: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Returns the SDK callsite of a `tracing` callsite that is registered and lies within the first
-/// [`PROBES_NEAR`] buckets, as nearly all do.
+/// [`PROBES_NEAR`] buckets, as nearly all do. Returns `None` for other callsites.
 #[inline(always)]
 pub(crate) fn find(metadata: &'static Metadata<'static>) -> Option<&'static AdaptedCallsite> {
     find_within(PROBES_NEAR, metadata)
@@ -139,7 +139,7 @@ fn meet(metadata: &'static Metadata<'static>) -> &'static AdaptedCallsite {
     known
 }
 
-/// Returns the callsite with this [`AdaptedCallsite::index`].
+/// Returns the callsite with this [`AdaptedCallsite::index`]; `None` if no callsite has it.
 pub(crate) fn at(index: u32) -> Option<&'static AdaptedCallsite> {
     let index = index as usize;
     match TABLE.get(index) {
@@ -181,10 +181,10 @@ fn is_unnamed_event(metadata: &Metadata<'_>) -> bool {
 }
 
 /// Returns a name that is clearer to people than `tracing`'s and stable across versions. An event
-/// without a name gets its target, which the drain replaces by its message. A function (`apply`)
-/// gets its module as a prefix (`get::apply`), because another function of the service may have the
-/// same name. The prefix is unconditional: such a function may be registered later, and names must
-/// not change then.
+/// without a name gets its target, which the drain replaces by its message. A span named like a
+/// function (`apply`) gets the last part of its module path as a prefix (`get::apply`), because
+/// another function of the service may have the same name. The prefix is unconditional: the
+/// callsite of the other function may be registered later, and names must not change then.
 fn event_or_span_name(metadata: &'static Metadata<'static>) -> &'static str {
     let name = metadata.name();
     if is_unnamed_event(metadata) {

@@ -102,7 +102,7 @@ thread_local! {
     static KEPT: RefCell<FreeSlots> = const { RefCell::new(FreeSlots(Vec::new())) };
 }
 
-/// Prevents exchange of slots until the result is dropped.
+/// Prevents threads from exchanging free slots with the shared list until the result is dropped.
 pub(super) fn lock() -> MutexGuard<'static, Vec<u32>> {
     FREE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -210,7 +210,7 @@ fn slot_at(id: u64) -> Option<&'static Slot> {
     SLOTS.get(index_of(id) as usize)
 }
 
-/// Returns the slot of an id if its span is open.
+/// Returns the slot of an id and its state; `None` if the span is closed.
 #[inline]
 fn slot_of(id: &Id) -> Option<(&'static Slot, u64)> {
     let id = id.into_u64();
@@ -291,7 +291,7 @@ pub(crate) fn known(id: &Id) -> Option<&'static AdaptedCallsite> {
     super::known::at(slot.known.load(Relaxed))
 }
 
-/// Returns the callsite and context of a span that is open and recorded.
+/// Returns the callsite and context of a span that is open and recorded; `None` for other spans.
 pub(crate) fn recorded(id: &Id) -> Option<(&'static AdaptedCallsite, SpanContext)> {
     let (slot, _) = slot_of(id)?;
     slot.span
@@ -378,7 +378,7 @@ mod tests {
         )
     }
 
-    /// Reports whether the context is one of those.
+    /// Asserts that a context that was found is a result of [`context_of`].
     #[track_caller]
     fn check(found: Option<SpanContext>) {
         if let Some(found) = found {

@@ -122,7 +122,8 @@ fn own_place(owner: Owner, id: u64) -> Option<(&'static AtomicU64, &'static Plac
         .filter(|(there, place)| there.load(Acquire) == id && place.owner.load(Relaxed) == owner.0)
 }
 
-/// Returns the span's words, see [`Span::into_words`], if the span is in this thread's own way.
+/// Returns the span's words, see [`Span::into_words`], if the span is in this thread's own way;
+/// otherwise `None`.
 #[inline(always)]
 pub(crate) fn words(owner: Owner, id: u64) -> Option<[u64; 4]> {
     own_place(owner, id).map(|(_, place)| place.span.words())

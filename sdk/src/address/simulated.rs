@@ -20,7 +20,7 @@ pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
-/// Future of a new connection.
+/// Future that yields a new connection.
 pub type SimulatedConnect = Pin<Box<dyn Future<Output = io::Result<Box<dyn Connection>>> + Send>>;
 
 /// Factory of simulated connections.

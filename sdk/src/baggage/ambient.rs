@@ -162,8 +162,8 @@ pub fn set_with_importance(
     })
 }
 
-/// Returns a value of the request that this thread works for. The innermost component's value takes
-/// precedence over the request's.
+/// Returns a value of the request that this thread works for; `None` if there is no request or no
+/// such value. The innermost component's value takes precedence over the request's.
 #[must_use]
 pub fn get(key: &str) -> Option<Value> {
     carried()?.get(key)
@@ -267,7 +267,8 @@ pub struct ComponentScope {
 }
 
 /// Makes this thread execute a component until the result is dropped. Values of component scope
-/// that are set meanwhile are visible to the component and its calls, and are discarded with it.
+/// that are set meanwhile are visible to the component and its calls, and are discarded when the
+/// component ends.
 pub fn enter_component() -> ComponentScope {
     let inside = carried().map(|carried| Arc::new(carried.inside_component()));
     ComponentScope {

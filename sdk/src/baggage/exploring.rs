@@ -3,8 +3,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Key prefix, before a tradeoff point's name, of the fraction that a request must give up there:
-/// `explore.ranker.candidates` = 0.5.
+/// Prefix of baggage keys that name a tradeoff point. The value is the tradeoff rate that the
+/// request tries there: `explore.ranker.candidates` = 0.5.
 pub const EXPLORE: &str = "explore.";
 
 static EXPLORING: AtomicBool = AtomicBool::new(false);

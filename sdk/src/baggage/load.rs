@@ -48,9 +48,9 @@ pub fn load() -> Load {
 pub(crate) struct LoadSample {
     /// Time between the measurements in ns, on the monotonic clock.
     pub(crate) length_ns: i64,
-    /// CPU time. `None` where the system does not report it.
+    /// CPU time used between the measurements, in ns. `None` where the system does not report it.
     pub(crate) cpu_ns: Option<i64>,
-    /// Resident memory at the end. `None` where the system does not report it.
+    /// Resident memory at the end, in bytes. `None` where the system does not report it.
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) requests: u64,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Meter {
 #[derive(Clone, Copy, Debug)]
 struct LoadReading {
     at_ns: i64,
-    /// CPU time. `None` where the system does not report it.
+    /// CPU time of this process so far, in ns. `None` where the system does not report it.
     cpu_ns: Option<i64>,
     requests: u64,
 }

@@ -24,7 +24,7 @@ pub const PROVENANCE: &str = "stroboscope-provenance";
 pub struct Provenance(std::collections::BTreeMap<String, Value>);
 
 impl Provenance {
-    /// Adds a pair, or replaces the value of an existing key. Omits a pair whose key is no token
+    /// Adds a pair, or replaces the value of an existing key. Omits a pair whose key is not a token
     /// (see [`Entry::key`](super::Entry::key)), and counts it as a dropped member.
     #[must_use]
     pub fn with(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
@@ -46,7 +46,7 @@ impl Provenance {
         self
     }
 
-    /// Returns the value of a key.
+    /// Returns the value of a key; `None` if there is none.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.0.get(key)

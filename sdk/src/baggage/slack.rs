@@ -16,7 +16,7 @@ const EDGES_MAX: usize = 256;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlackPrediction {
     components: Vec<(String, u64)>,
-    /// Pairs of positions in `components`.
+    /// Pairs of positions in `components`: the earlier component, and the one that begins after it.
     edges: Vec<(usize, usize)>,
 }
 

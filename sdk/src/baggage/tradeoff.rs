@@ -39,16 +39,19 @@ pub struct Tradeoff {
     pub what: String,
     /// Kind of replacement.
     pub kind: TradeoffKind,
-    /// True if decided before trying, false if decided after a timeout or an error.
+    /// True if decided before the full work was tried, false if decided after a timeout or an
+    /// error.
     pub proactive: bool,
 }
 
 impl Tradeoff {
     const KEY: &str = "tradeoff.";
-    /// High, so that the record of missing data is among the last entries to be dropped.
+    /// Importance of tradeoffs in baggage. It is high, so that the record of missing data is among
+    /// the last entries to be dropped.
     const IMPORTANCE: u8 = 8;
 
-    /// Creates a reactive tradeoff. Tabs in the texts become spaces.
+    /// Creates a reactive tradeoff: one decided after a timeout or an error. Tabs in the texts
+    /// become spaces.
     pub fn new(component: impl Into<String>, what: impl Into<String>, kind: TradeoffKind) -> Self {
         // Tabs separate the parts on the wire.
         let text = |text: String| text.replace('\t', " ");
@@ -60,7 +63,7 @@ impl Tradeoff {
         }
     }
 
-    /// Marks the tradeoff as decided before trying.
+    /// Marks the tradeoff as proactive: decided before the full work was tried.
     #[must_use]
     pub fn proactive(mut self) -> Self {
         self.proactive = true;

@@ -56,7 +56,7 @@ const fn alphanumeric_and(others: &[u8]) -> [bool; 256] {
 }
 
 static IN_TOKEN: [bool; 256] = alphanumeric_and(b"!#$%&'*+-.^_`|~");
-/// `baggage-octet`s that need no escape.
+/// Bytes of a value that need no percent-encoding: `baggage-octet` of W3C Baggage, except `%`.
 static IS_PLAIN: [bool; 256] = alphanumeric_and(b"!#$&'()*+-./:<=>?@[]^_`{|}~");
 static IN_MEMBER: [bool; 256] = alphanumeric_and(b" \t!\"#$%&'()*+-./:;<=>?@[\\]^_`{|}~");
 

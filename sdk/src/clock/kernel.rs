@@ -15,7 +15,8 @@ pub(crate) struct KernelClockReports {
 }
 
 impl KernelClockReports {
-    /// Returns the report that is due now, if any.
+    /// Returns the report that is due now, if any: the first one, one after a change of
+    /// `synchronised`, and one every [`SAY_AGAIN_AFTER_NS`].
     pub(crate) fn due(
         &mut self,
         known: Option<v1::KernelClock>,

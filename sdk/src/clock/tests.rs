@@ -57,8 +57,9 @@ fn a_step_is_seen_and_lengths_ignore_it() {
     assert_eq!(timeline.duration_ns(1_500_000_000, 2_500_000_000), s as u64);
 }
 
-/// The counter goes on through suspend and the monotonic clock does not, or the other way round, or another machine's
-/// counter is faster: lengths on either side are right, and the gap itself is as long as the monotonic clock says.
+/// Checks durations across a gap in which only the counter or only the monotonic clock goes on, or
+/// after which the counter is faster. Durations on both sides are exact, and the gap has the length
+/// that the monotonic clock measures.
 #[test]
 fn lengths_survive_suspend_and_migration() {
     let s: i64 = 1_000_000_000;

@@ -15,7 +15,7 @@ const MESSAGE_BYTES_MAX: usize = 64;
 /// most half a MiB.
 const CALLSITES_MAX: usize = 1_024;
 
-/// Messages of each callsite, until there are too many.
+/// Messages that serve as names of the events of each callsite.
 #[derive(Debug, Default)]
 pub(super) struct EventNames {
     /// Messages by the callsite's address; `None` if messages are not used as names.
@@ -23,7 +23,9 @@ pub(super) struct EventNames {
 }
 
 impl EventNames {
-    /// Returns the name of an event of this callsite: its message, if the callsite has only a few.
+    /// Returns the name of an event of this callsite: its message, if the callsite has at most
+    /// [`MESSAGES_MAX`] distinct messages, all short and without digits, and otherwise the name of
+    /// the callsite.
     pub(super) fn name<'a>(
         &mut self,
         callsite: &'static Callsite,

@@ -79,7 +79,8 @@ impl OpenSpans {
         self.insert(span.span_id, Entry::Open(Box::new(span)))
     }
 
-    /// Records a span that began outside any window.
+    /// Adds the id of a span that began outside any window. Returns an evicted span like
+    /// [`begin`](Self::begin).
     #[must_use]
     pub(crate) fn begin_settled(&mut self, span_id: u64) -> Option<Box<OpenSpan>> {
         self.insert(span_id, Entry::Settled)

@@ -22,7 +22,8 @@ static SOON_FROM_TICKS: AtomicU64 = AtomicU64::new(u64::MAX);
 /// True if every request gets ids in its calls, even if it is not recorded.
 static NAMES_ALL: AtomicBool = AtomicBool::new(false);
 
-/// Duration of the longest recent span in ns; 0 if no finished span was seen.
+/// Duration of the longest recent span in ns, which decays at each turn of the timer; 0 if no span
+/// was seen.
 static LONGEST_NS: AtomicI64 = AtomicI64::new(0);
 
 /// Reports whether the callee of an outgoing call may record any of the request.
@@ -55,20 +56,21 @@ pub(crate) fn names_all() -> bool {
     NAMES_ALL.load(Relaxed) && is_read()
 }
 
-/// Records the duration of a span.
+/// Records the duration of a span in ns, if it is the longest recent one.
 pub(crate) fn saw_span(took_ns: i64) {
     if took_ns > LONGEST_NS.load(Relaxed) {
         LONGEST_NS.fetch_max(took_ns, Relaxed);
     }
 }
 
-/// Records a span whose end was not seen.
+/// Records a span whose end was not seen, as one of maximum duration.
 pub(crate) fn saw_span_without_end() {
     saw_span(AHEAD_MAX_NS);
 }
 
-/// Returns how many ns before an opening the calls of unrecorded requests begin to carry ids.
-/// Called at each turn of the timer; each call reduces the longest duration a little.
+/// Returns how many ns before an opening the calls of unrecorded requests begin to carry ids: twice
+/// the longest recent duration, from [`AHEAD_MIN_NS`] to [`AHEAD_MAX_NS`]. Called at each turn of
+/// the timer; each call reduces the longest duration a little.
 pub(super) fn ahead_ns() -> i64 {
     let longest_ns = LONGEST_NS.load(Relaxed);
     // A concurrent update may get lost; the next long span repeats it.

@@ -6,9 +6,9 @@ use crate::clock::STEP_THRESHOLD_NS;
 use stroboscope_burst::BurstConfig;
 
 /// Limits of the early guard. The flag goes up before an opening because a sleeping thread wakes
-/// late: by about 0.1 ms on a quiet machine and by several ms on a busy one. The guard follows the
-/// observed lateness within these limits. The lower limit keeps windows exact on a quiet machine;
-/// the upper one prevents an extremely late machine from recording all the time.
+/// late: by about 0.1 ms on a quiet machine and by several ms on a busy one. The guard is 5/4 of
+/// the observed lateness, within these limits. The lower limit keeps windows exact on a quiet
+/// machine; the upper one prevents an extremely late machine from recording all the time.
 const GUARD_EARLY_MIN_NS: i64 = 300_000;
 const GUARD_EARLY_MAX_NS: i64 = 5_000_000;
 /// Assumed lateness before any was observed.
@@ -16,7 +16,8 @@ const LATENESS_FIRST_NS: i64 = 800_000;
 /// Time for which the flag stays up after a close, so that a clock that reads slightly early does
 /// not close early.
 pub(crate) const GUARD_LATE_NS: i64 = 50_000;
-/// Maximum time between two calls, so that a clock step is followed within a second.
+/// Maximum time in ns between two steps of the machine, so that it follows a clock step within a
+/// second.
 const LOOK_AGAIN_NS: i64 = 250_000_000;
 
 const NS_PER_MS: i64 = 1_000_000;
@@ -43,8 +44,8 @@ pub(crate) struct Machine {
     last: Option<(i64, i64)>,
     /// Requested time of the next step in ns, on the monotonic clock.
     expected_ns: Option<i64>,
-    /// Worst recent lateness; a new maximum takes effect at once and decays over some hundred
-    /// turns.
+    /// Worst recent lateness in ns; a new maximum takes effect at once, and decays by 1/256 per
+    /// step.
     lateness_ns: i64,
 }
 

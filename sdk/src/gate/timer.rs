@@ -11,7 +11,7 @@ use super::windows::WindowLog;
 use crate::clock::{Anchor, ClockSource};
 use stroboscope_burst::BurstConfig;
 
-/// Time in ns after which the tick rate is known well enough.
+/// Time in ns after the timer's creation from which the tick rate is known well enough.
 const TICKS_KNOWN_AFTER_NS: i64 = 2_000_000;
 
 /// State machine and log under one lock: a window in the log is always consistent with the flag.

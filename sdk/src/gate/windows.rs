@@ -24,7 +24,7 @@ impl Window {
 /// Maximum number of closed windows kept for records that the drain has yet to process, and of
 /// unreported windows.
 const KEPT: usize = 256;
-/// Length above which an open window is reported in pieces.
+/// Minimum length, in ns, of the pieces in which an open window is reported.
 const PIECE_NS: i64 = 1_000_000_000;
 
 /// Recent windows of this process.
@@ -44,12 +44,13 @@ impl WindowLog {
         self.count += 1;
     }
 
-    /// Returns the open window, with its planned close.
+    /// Returns the open window, with its planned close; `None` if no window is open.
     pub(crate) fn current(&self) -> Option<Window> {
         self.current
     }
 
-    /// Closes the current window at `close_ns`, which may be earlier than planned.
+    /// Closes the current window at `close_ns` or at its planned close, if that is earlier.
+    /// Discards a window that would be empty.
     pub(crate) fn closed(&mut self, close_ns: i64) {
         let Some(mut window) = self.current.take() else {
             return;
@@ -130,7 +131,7 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// Returns the window that contains an instant, or the newest one if a clock step made two
-    /// contain it.
+    /// contain it. Returns `None` if no recent window contains it.
     pub(crate) fn find(&self, time_ns: i64) -> Option<Window> {
         self.windows
             .iter()

@@ -46,7 +46,7 @@ pub struct ConnectionUsers(Arc<Mutex<Users>>);
 struct Users {
     /// Requests under way, by number.
     now: Vec<(u64, SpanContext)>,
-    /// Requests under way that began since the last write; the next write is theirs.
+    /// Requests under way that began since the last write; the next write is attributed to them.
     began: Vec<SpanContext>,
     next: u64,
 }

@@ -99,7 +99,7 @@ fn headers_there_and_back() {
     assert_eq!(twice.carried().tracestate, None);
 }
 
-/// [`clean_tracestate`] as it was before it had a limit for reading.
+/// Cleans a `tracestate` like [`clean_tracestate`], without limits on reading.
 fn cleaned_plainly(state: &str) -> Option<String> {
     let mut members: Vec<(&str, &str)> = Vec::new();
     for member in state
@@ -122,7 +122,7 @@ fn cleaned_plainly(state: &str) -> Option<String> {
 }
 
 proptest! {
-    /// Short members, long ones, too many, too long ones in all, malformed ones.
+    /// Checks short and long members, too many members, too long a total, and malformed members.
     #[test]
     fn states_are_cleaned_as_before(
         fields in prop::collection::vec(
@@ -144,7 +144,7 @@ proptest! {
     }
 }
 
-/// The bounds of what is read, exactly: one more is too many.
+/// Checks the exact limits: one byte or one member more is too many.
 #[test]
 fn long_states_are_dropped() {
     let padded = |spaces: usize| format!("a=1{},b=2", " ".repeat(spaces));

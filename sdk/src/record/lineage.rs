@@ -3,8 +3,8 @@
 use super::{RecordKind, first_word};
 
 /// Trace of a ring's last records, and the spans they were in, innermost last. The writer and the
-/// reader of a ring follow its records by the same rules, so both always have the same state, even
-/// stale parts of it.
+/// reader of a ring follow its records by the same rules, so their lineages are always equal, even
+/// in stale parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lineage {
     trace_id: [u64; 2],
@@ -13,12 +13,13 @@ pub(crate) struct Lineage {
     top: usize,
 }
 
-/// Number of innermost spans that it stores. Records of spans further out cannot be shortened.
+/// Number of innermost spans that a lineage stores. Records of spans further out cannot be
+/// shortened.
 const DEPTH: usize = 8;
 
 impl Lineage {
-    /// State of a new ring. It differs from the state after a record outside any span, which is all
-    /// zeros.
+    /// Lineage of a new ring. It differs from the lineage after a record outside any span, whose
+    /// words are all zero.
     pub(crate) const UNKNOWN: Self = Self {
         trace_id: [0, 0],
         spans: [u64::MAX; DEPTH],
@@ -91,7 +92,7 @@ impl Lineage {
         }
     }
 
-    /// Encodes the state as a CONTEXT record.
+    /// Encodes the lineage as a CONTEXT record.
     pub(crate) fn as_record(&self) -> [u64; 3 + DEPTH] {
         let mut record = [0; 3 + DEPTH];
         record[0] = first_word(RecordKind::Context, 0, 3 + DEPTH);

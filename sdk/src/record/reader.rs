@@ -3,7 +3,7 @@
 use super::{Head, KIND_BITS, KINDS_SHIFT, Lineage, RecordKind, header_words};
 use crate::callsite::Callsite;
 
-/// Record as the drain sees it.
+/// Record of a ring, decoded for the drain.
 #[derive(Debug)]
 pub(crate) enum Record<'a> {
     /// BEGIN, FIELDS, CLOSE or EVENT. CHILD and AGAIN are returned as the BEGIN and EVENT that they
@@ -16,7 +16,7 @@ pub(crate) enum Record<'a> {
     },
     /// CONTEXT: the following records come from another ring.
     Context,
-    /// Words that are no record; indicates a bug and is skipped.
+    /// Words that are not a record. They indicate a bug, and the drain skips them.
     Broken,
 }
 
@@ -56,7 +56,8 @@ pub(crate) fn added_to(words: &[u64]) -> Option<u64> {
     is_fields.then(|| words.get(5).copied()).flatten()
 }
 
-/// Decodes the record at the start of `words`; `lineage` follows the ring it came from.
+/// Decodes the record at the start of `words`, and applies it to `lineage`, which must be that of
+/// the ring from which the record came.
 pub(crate) fn read<'a>(words: &'a [u64], lineage: &mut Lineage) -> Record<'a> {
     let first = words[0];
     let (flags, fields) = ((first >> 8) as u16, (first >> 24) as u8);

@@ -95,7 +95,7 @@ fn fields_come_back_in_any_order_and_number() {
     check(&[&write_many], &many.join(" "));
 }
 
-/// What happens on a thread, and what is read of it.
+/// Step of a thread, which is written as a record and compared with the record read.
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
     Begin(u128, u64, u64),
@@ -147,8 +147,8 @@ fn read_step(record: &Record<'_>, number: u64) -> Step {
     }
 }
 
-/// Everything is read as it was written, also when the reader stops somewhere and goes on from a CONTEXT. The
-/// records' lengths.
+/// Checks that each record is read as it was written, even if the reader continues from a CONTEXT
+/// record at step `stop`. Returns the lengths of the records in words.
 fn check_steps(steps: &[Step], stop: usize) -> Vec<usize> {
     let (mut written, mut lengths, mut lineage) = (Vec::new(), Vec::new(), Lineage::UNKNOWN);
     for (number, step) in steps.iter().enumerate() {

@@ -140,7 +140,7 @@ enum State {
     Up(Box<Session>),
 }
 
-/// Connection to the collector and its state.
+/// Connection to the collector, which reconnects after a failure.
 pub(crate) struct Link {
     destination: Destination,
     process: v1::Process,
@@ -213,7 +213,8 @@ impl Link {
         }
     }
 
-    /// Returns the maximum pause while the collector is unreachable.
+    /// Returns the maximum pause while the collector is unreachable: [`PAUSE_WHILE_AWAY`] for the
+    /// time [`LONG_AWAY`] since the first call, then [`PAUSE_LAST`].
     fn pause_max(&mut self) -> Duration {
         let since = *self.away_since.get_or_insert_with(Instant::now);
         if since.elapsed() < LONG_AWAY {
@@ -254,8 +255,8 @@ impl Link {
         Progress::Down(problem)
     }
 
-    /// Skips the current pause and shortens the next ones, because a flush or the end of the
-    /// process waits for the collector.
+    /// Skips the current pause and starts again with [`PAUSE_FIRST`], because a flush or the end of
+    /// the process waits for the collector.
     pub(crate) fn hurry(&mut self) {
         self.pause = PAUSE_FIRST;
         if let State::Pausing(sleep) = &mut self.state {
@@ -352,8 +353,8 @@ pub(crate) fn for_people(text: &str) -> String {
     shown
 }
 
-/// Describes a rejected stream. A collector gives a reason; a peer without a collector's reason is
-/// another program, or another port of the collector.
+/// Describes a rejected stream. If the status suggests that the peer is not a collector, the
+/// description asks whether the address is that of a collector's gRPC port.
 fn refused(address: &str, status: &Status) -> String {
     let told = format!(
         "the collector at {address} did not accept the stream: {}",

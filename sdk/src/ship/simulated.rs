@@ -86,7 +86,7 @@ pub(super) fn without_machine(used: LoadSample, simulated: Option<&Simulation>) 
 }
 
 impl ShipTask {
-    /// Reports the newest batch to the observer.
+    /// Reports the newest waiting batch to the simulated service.
     pub(super) fn tell_kept(&self) {
         if let (Some(simulated), Some(batch)) = (&self.shipper.simulated, self.buffer.newest()) {
             simulated.service.notice(ShipEvent::Kept(batch));

@@ -173,7 +173,7 @@ impl Process {
     }
 }
 
-/// Runs an hour; returns the largest footprint of its first and of its last twenty minutes.
+/// Runs an hour; returns the largest footprints of its first twenty and of its last forty minutes.
 fn hour(process: &mut Process, mut collector: impl FnMut(&mut Process)) -> [[usize; 7]; 2] {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

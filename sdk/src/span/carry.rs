@@ -49,8 +49,8 @@ pin_project_lite::pin_project! {
     }
 }
 
-/// Non-empty [`Span`]. As an `Option`, an absent span takes one word to write and check instead of
-/// four.
+/// Span other than [`Span::NONE`]. In an `Option`, the absence of a span takes one word to write
+/// and check, instead of four.
 #[derive(Debug)]
 struct NonEmptySpan {
     ids: [u64; 3],
@@ -177,7 +177,8 @@ fn begin_and_enter<B: Fn() -> Span>(
     enter_here(span)
 }
 
-/// Makes a span current during one poll, if it has a context to propagate.
+/// Makes a span current during one poll. If there is none, stores the result of [`cut_span`] in its
+/// place first. Returns `None` if there is still no span.
 #[inline(never)]
 #[allow(
     clippy::extra_unused_type_parameters,

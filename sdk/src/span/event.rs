@@ -33,8 +33,8 @@ fn event_slowly<V: Values>(callsite: &'static Callsite, values: V) {
     write_event(callsite, |writer| values.write(writer));
 }
 
-/// Writes an event into the current span, if no other work is needed; otherwise returns `None`.
-/// `fields` returns true if it ran the service's code.
+/// Writes an event into the current span on the fast path. Returns `None`, having written nothing,
+/// if the event needs the slow path. `fields` returns true if it ran the service's code.
 #[cfg(feature = "tracing")]
 #[inline(always)]
 pub(crate) fn write_event_quickly(
@@ -44,7 +44,7 @@ pub(crate) fn write_event_quickly(
     quick::event_foreign(callsite, fields)
 }
 
-/// Writes an event into the current span.
+/// Writes an event into the current span, if the gate is open or the request is sampled.
 #[inline]
 pub(crate) fn write_event(callsite: &'static Callsite, fields: impl FnOnce(&mut FieldWriter<'_>)) {
     let current = context::current();

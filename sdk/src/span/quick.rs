@@ -44,7 +44,8 @@ fn flags(word: u64) -> Option<u64> {
     (gate::is_plainly_open() || flags != 0 && is_read() && !marker::is_on()).then_some(flags)
 }
 
-/// Claims a record in the current span, if the last record was in that span or left it.
+/// Claims a record in the current span, if that span is the innermost one after the ring's last
+/// record.
 #[inline(always)]
 fn claim() -> Option<(Claim, u64)> {
     let claim = thread::claim_ready()?;
@@ -173,8 +174,8 @@ pub(super) fn leave_to(outer_id: u64, span_id: u64, word: u64) -> Option<()> {
     end_innermost(span_id, word, || thread::set_context_span_id(outer_id))
 }
 
-/// Ends the span that the ring's last record was in or left, after calling `before`. Returns `None`
-/// if it did nothing.
+/// Ends a span, after calling `before`, if it is the innermost one after the ring's last record.
+/// Returns `None` if it did nothing.
 #[inline(always)]
 pub(super) fn end_innermost(span_id: u64, word: u64, before: impl FnOnce()) -> Option<()> {
     // The word shows that the thread's request is the one in which the span began and was entered:
@@ -194,7 +195,8 @@ pub(super) fn end_innermost(span_id: u64, word: u64, before: impl FnOnce()) -> O
     Some(())
 }
 
-/// Ends a span. Must not run during a panic. Returns `None` if it did nothing.
+/// Ends a span whose end requires only a record. Must not run during a panic. Returns `None` if it
+/// did nothing.
 #[inline(always)]
 pub(super) fn end(span_id: u64, word: SpanWord) -> Option<()> {
     if !word.must_only_be_recorded() {

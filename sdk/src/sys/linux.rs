@@ -49,6 +49,7 @@ pub(crate) fn ask_for_exact_timers() {
 }
 
 /// Returns the resident memory in bytes: the second number of /proc/self/statm, which counts pages.
+/// Returns `None` if the file cannot be read.
 pub(crate) fn resident_bytes() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;

@@ -10,7 +10,8 @@ pub(crate) fn process_cpu_ns() -> Option<i64> {
     None
 }
 
-/// Returns the machine's name, which Windows puts into every process's environment.
+/// Returns the machine's name, which Windows puts into every process's environment; `None` if it is
+/// missing.
 pub(crate) fn host_name() -> Option<String> {
     std::env::var("COMPUTERNAME")
         .ok()

@@ -32,7 +32,7 @@ pub(crate) fn kernel_clock() -> Option<v1::KernelClock> {
     None
 }
 
-/// Does nothing; the gate's guard follows the lateness of the timers.
+/// Does nothing. The gate measures how late its timers are, and opens correspondingly earlier.
 pub(crate) fn ask_for_exact_timers() {}
 
 /// Returns `None`, because there is no common way to measure the resident memory.

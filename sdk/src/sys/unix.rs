@@ -27,7 +27,7 @@ pub(crate) fn process_cpu_ns() -> Option<i64> {
     Some(read_clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID))
 }
 
-/// Returns the name of the machine or the container.
+/// Returns the name of the machine or the container; `None` if it is empty or unknown.
 pub(crate) fn host_name() -> Option<String> {
     // POSIX allows 255 bytes, and does not require a terminating zero for a name that fills the
     // buffer.

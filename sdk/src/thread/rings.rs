@@ -60,7 +60,8 @@ impl Rings {
         self.bytes_max.store(bytes_max, Relaxed);
     }
 
-    /// Returns the capacity, in bytes, of rings of a size class, by the class's number.
+    /// Returns the capacity, in bytes, of rings of a size class: 0 is small, 1 is medium, 2 is the
+    /// configured size, which also limits the others.
     fn room(&self, number: usize) -> usize {
         let largest = self.ring_bytes.load(Relaxed);
         match number {
@@ -75,7 +76,8 @@ impl Rings {
         Ring::bytes_for(self.room(number))
     }
 
-    /// Returns the amount of memory up to which rings may be created for this purpose.
+    /// Returns the total memory of all rings, in bytes, up to which rings may be created for this
+    /// purpose: 3/4 of the limit for growth, 15/16 for first rings, all of it for shared rings.
     fn bytes_max(&self, purpose: Purpose) -> usize {
         let max = self.bytes_max.load(Relaxed);
         match purpose {
@@ -97,8 +99,9 @@ impl Rings {
         self.take(number, Purpose::Growth)
     }
 
-    /// Returns the largest available ring for a thread that has filled a ring of this size before
-    /// the drain read it. Returns `None` if no ring of any size is available.
+    /// Returns a ring for a thread that has filled a ring of this size before the drain read it: of
+    /// the next larger size, or else the largest available one that is not larger. Returns `None`
+    /// if neither is available.
     pub(super) fn take_other(&self, bytes: usize) -> Option<Producer> {
         let larger = self.take_larger(bytes);
         let same = (0..SIZES)
@@ -192,7 +195,8 @@ impl Rings {
         }
     }
 
-    /// Keeps a finished ring for reuse, or frees it.
+    /// Keeps a finished ring for reuse if it has one of the current sizes, and fewer than
+    /// [`FREE_MAX`] rings of that size are free. Otherwise frees it.
     pub(crate) fn recycle(&self, ring: Consumer) {
         let bytes = ring.bytes();
         let mut free = self.lock_free();

@@ -1,8 +1,8 @@
 //! Shared rings that threads without a ring of their own borrow, for one record at a time.
 //!
 //! A place is locked only to remove its ring or to put it back. No thread waits for the lock; it
-//! tries the next place. The ring and its reader's state stay together, so to its reader it is an
-//! ordinary ring.
+//! tries the next place. A ring stays together with its lineage, so to its reader it is an ordinary
+//! ring.
 
 use std::sync::{Mutex, TryLockError};
 

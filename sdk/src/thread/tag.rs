@@ -1,4 +1,4 @@
-//! Tags that identify the stretch of a thread's work in which a span began.
+//! Tags that identify the uninterrupted work of a thread for one request, in which a span began.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::span_context::SpanContext;
 use crate::span_word::SpanWord;
 
-/// Number of a stretch in which a thread works for one request without a break. It is unique among
-/// all threads of this process. (After 2^44 tags they repeat; at ten thousand per second, this
-/// takes fifty years.)
+/// Number of an interval in which a thread works for one request without interruption. It is unique
+/// among all threads of this process. (After 2^44 tags they repeat; at ten thousand per second,
+/// this takes fifty years.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(u64);
 
 impl Tag {
-    /// Returns the word of spans that begin in this stretch, below `context`.
+    /// Returns the word of spans that begin in this interval, below `context`.
     pub(crate) fn word(self, context: SpanContext) -> u64 {
         SpanWord::usual(self.0, context).0
     }

@@ -1,10 +1,10 @@
-//! Tests: one writes at a time, and nobody who stopped.
+//! Tests of claims: a thread writes one record at a time, and none after it stopped.
 
 use super::*;
 use crate::record;
 
 thread_local! {
-    /// How often the slow path wrote.
+    /// Number of records that the slow path wrote.
     pub(super) static LOOKS: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -12,7 +12,7 @@ pub(crate) fn looks() -> u32 {
     LOOKS.get()
 }
 
-/// A record as short as it gets, which no reader keeps.
+/// Writes a record of minimal length, which readers ignore.
 fn fill(place: &mut [u64; RECORD_WORDS_MAX], lineage: &mut Lineage) -> usize {
     record::write_end(place, lineage, 0, 1, 1)
 }

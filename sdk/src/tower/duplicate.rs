@@ -56,7 +56,7 @@ pub struct DuplicateStats {
     pub sent: u64,
     /// Number of copies answered, with any status.
     pub answered: u64,
-    /// Number of copies without an answer.
+    /// Number of copies without an answer, because the pipeline or the answer's body failed.
     pub failed: u64,
     /// Number of requests not copied because too many copies were under way.
     pub skipped_in_flight: u64,
@@ -95,8 +95,8 @@ type OnAnswer = dyn Fn(DuplicateAnswer) + Send + Sync;
 /// Copies carry [`DUPLICATE`] in their baggage, so that all components on their way can recognize
 /// them ([`baggage::is_duplicate`](crate::baggage::is_duplicate)). Components must not write a
 /// copy's results to data that production reads. Copies answer no user, are not copied again, and
-/// have their own trace. The original waits for nothing: the layer stores its body, up to a maximum
-/// length, while the service reads it, and sends the copy after the end of the body.
+/// have their own trace. The original waits for nothing. While the service reads its body, the
+/// layer stores the body, up to a maximum length. It sends the copy after the end of the body.
 ///
 /// ```no_run
 /// # use stroboscope::tower::CopiedBody;
@@ -168,7 +168,7 @@ impl<P> DuplicateLayer<P> {
     }
 
     /// Sets a function that receives the number of a copy (from 0) and returns entries for the
-    /// copy's baggage, with request scope. The entries name fidelities to try, see
+    /// copy's baggage, with request scope. The entries name tradeoff rates to try, see
     /// [`tradeoff`](crate::tradeoff). Must be called before the layer is cloned or used; otherwise
     /// it has no effect.
     #[must_use]
@@ -231,7 +231,8 @@ impl DuplicateState {
         share < rate
     }
 
-    /// Returns the baggage of a copy.
+    /// Returns the baggage of the copy `number`: the original's, the mark [`DUPLICATE`], and the
+    /// entries that `explore` returns.
     fn baggage(&self, mut baggage: Baggage, number: u64) -> Baggage {
         baggage.set(Entry::new(Scope::Request, DUPLICATE, true).with_importance(9));
         let Some(explore) = &self.explore else {

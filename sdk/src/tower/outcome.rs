@@ -88,7 +88,7 @@ impl Outcome {
         }
     }
 
-    /// Reads code and message from headers or trailers.
+    /// Reads the gRPC code from headers or trailers, and the message if the code is a failure.
     fn see_code(&mut self, headers: &HeaderMap) {
         self.code = code(headers);
         let is_failed = |code| is_failed_code(code, self.is_client);
@@ -101,7 +101,8 @@ impl Outcome {
         }
     }
 
-    /// Ends the span with the last frame of a body, with or without trailers.
+    /// Ends the span with the last frame of a body, with or without trailers. A gRPC response with
+    /// the HTTP status 200 and no code gets the code UNKNOWN.
     pub(super) fn complete(mut self, trailers: Option<&HeaderMap>) {
         if self.is_grpc && self.code.is_none() {
             if let Some(trailers) = trailers {

@@ -103,7 +103,8 @@ pub struct SlackOrderService<S> {
 
 impl<S> SlackOrderService<S> {
     /// Returns the time by which a request with these headers should begin, in ns on the monotonic
-    /// clock.
+    /// clock. It is now plus the component's predicted slack (0 if unknown), or plus
+    /// [`longest_wait`](SlackOrderLayer::longest_wait) if that is shorter.
     fn deadline_ns(&self, headers: &HeaderMap) -> i64 {
         // Parses the headers only if no outer layer has parsed the request's baggage.
         let slack = baggage::slack().or_else(|| propagation::baggage_of(headers).slack());

@@ -10,7 +10,7 @@ const LEVELS: [Level; 5] = [
     Level::TRACE,
 ];
 
-/// The most verbose level that is recorded of each target, and the most verbose of all.
+/// Checks the most verbose level recorded for each target, and the filter's maximum level.
 fn check(text: &str, expected: &[(&str, &str)]) {
     let filter: TracingFilter = text.parse().unwrap();
     let mut most = LevelFilter::OFF;
@@ -153,7 +153,7 @@ fn everything_is_everything() {
     }
 }
 
-/// The quick look at the first four bytes changes nothing.
+/// Checks that the comparison of the first four bytes does not change the result.
 #[test]
 fn transports_are_told_by_their_names() {
     for name in TRANSPORTS {
@@ -178,7 +178,7 @@ fn transports_are_told_by_their_names() {
     }
 }
 
-/// The quick look at the first bytes changes nothing.
+/// Checks that the comparison of the first two bytes does not change the result.
 #[test]
 fn agrees_with_the_definition() {
     let texts = [

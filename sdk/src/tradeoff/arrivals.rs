@@ -25,9 +25,10 @@ impl Arrivals {
         }
     }
 
-    /// Ends a slice. Returns the requests per second over the last second, or over its last part if
-    /// that rate is significantly higher. It shows a spike within half a second and a large one
-    /// sooner, but ignores noise.
+    /// Ends a slice. Returns the requests per second over the last second. Returns the rate over
+    /// one of the [`RECENT`] intervals instead if that is higher even after subtracting the given
+    /// number of standard deviations. A spike thus shows within half a second, a large one sooner,
+    /// and noise does not. After three seconds without a call, earlier arrivals are forgotten.
     pub(super) fn end_slice(&mut self, at_ns: i64, arrivals: u64) -> f64 {
         // After a long pause, earlier arrivals no longer count as load.
         const FORGOTTEN_NS: i64 = 3_000_000_000;

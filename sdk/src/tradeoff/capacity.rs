@@ -22,7 +22,7 @@ pub fn on_capacity(callback: impl Fn(&str, Capacity, UtilityDecision) + Send + S
     *CALLBACK.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(callback));
 }
 
-/// Number of 100 ms slices for which an advice must stand.
+/// Number of 100 ms slices for which the advice must stay the same before the callback is called.
 const HELD: u32 = 30;
 
 /// Advice of one point over time.
@@ -43,7 +43,8 @@ impl Advice {
         }
     }
 
-    /// Returns the advice if the callback must be called now, otherwise `None`.
+    /// Returns the advice if the callback must be called now, otherwise `None`. The advice must
+    /// have been the same for [`HELD`] slices, and must differ from that of the last call.
     fn hold(&mut self, advised: Option<Capacity>) -> Option<Capacity> {
         if advised == self.last {
             self.slices = self.slices.saturating_add(1);

@@ -1,4 +1,4 @@
-//! Decision for one request.
+//! Decision of a tradeoff point for one request.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,13 +1,13 @@
-//! Fidelities that a request's baggage asks it to try.
+//! Tradeoff rates that a request's baggage asks it to try.
 
 use crate::baggage::exploring::is_exploring;
 use crate::baggage::{self, EXPLORE, Value};
 
-/// Baggage key for the way of choosing: `random` (the default), or `model`, which chooses the least
-/// loss by the policy in force.
+/// Baggage key for the choice of the items to leave out: `random` (the default) or `model`. With
+/// `model`, the items with the least loss by the policy in force are left out.
 pub const EXPLORE_BY: &str = "explore.by";
 
-/// Fidelity that the current request must try at a point.
+/// Tradeoff rate that the current request must try at a point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Exploration {
     /// Fraction to give up, 0 to 1.
@@ -15,8 +15,8 @@ pub(super) struct Exploration {
     pub(super) is_by_model: bool,
 }
 
-/// Returns the fidelity that the current request must try at the point of this name. Returns `None`
-/// if it need not explore there, or if the fraction is invalid.
+/// Returns the tradeoff rate that the current request must try at the point of this name. Returns
+/// `None` if it need not explore there, or if the rate is not between 0 and 1.
 pub(super) fn of_request(point: &str) -> Option<Exploration> {
     if !is_exploring() {
         return None;

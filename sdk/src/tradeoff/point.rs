@@ -28,7 +28,7 @@ const SLICE_NS: i64 = 100_000_000;
 #[derive(Debug)]
 pub struct Point {
     identity: PointIdentity,
-    /// Fraction to give up, as the bits of an `f64`; 0 means that there is nothing to do.
+    /// Tradeoff rate until the next measurement, as the bits of an `f64`; 0 if nothing is given up.
     rate: AtomicU64,
     /// Time of the next measurement of the load, in [`ticks`].
     due: AtomicU64,
@@ -38,7 +38,7 @@ pub struct Point {
     load: Mutex<Load>,
 }
 
-/// State of load measurement, which belongs to the thread that finds a measurement due.
+/// Load measurements of a point. The thread that finds a measurement due locks them.
 #[derive(Debug)]
 struct Load {
     arrivals: Arrivals,
@@ -116,7 +116,8 @@ impl Point {
         self.identity.requests_per_second()
     }
 
-    /// Decides whether to make one call in full.
+    /// Decides whether the request makes one call in full or replaces it. Every call is made in
+    /// full while there is no policy and no request of this process has explored.
     #[inline]
     pub fn decide(&'static self) -> Choice {
         if !ACTIVE.load(Relaxed) && !is_exploring() {
@@ -215,7 +216,8 @@ impl Point {
         self.rate.store(rate.to_bits(), Relaxed);
     }
 
-    /// Returns the fraction to give up at a load.
+    /// Returns the fraction to give up at a load; 0 if the policy lacks the point, has another
+    /// schema for it, or has expired.
     fn rate_at(&'static self, in_force: &InForce, per_second: f64, advice: &mut Advice) -> f64 {
         let Some((policy, _)) = in_force.point(self.name()) else {
             return 0.0;
@@ -249,8 +251,8 @@ impl Point {
         rate.rate
     }
 
-    /// Returns the requests under way beyond those that the model explains (Little's law, plus half
-    /// as many for chance). They must be worked off within a second, too.
+    /// Returns the requests under way beyond those that the model explains: 1.5 times the number by
+    /// Little's law, plus 2, to allow for chance. They must be worked off within a second, too.
     fn backlog(&self, policy: &PointPolicy, per_second: f64) -> f64 {
         let present = f64::from_bits(self.rate.load(Relaxed));
         let latency_ns = policy.performance.latency_ns(per_second, present);
@@ -277,7 +279,8 @@ impl Point {
         }
     }
 
-    /// Reduces the fraction for a request whose component has slack.
+    /// Reduces the fraction if the point's goal is slack, and if the request's baggage predicts
+    /// slack for the goal's component.
     fn rate_with_slack(&self, policy: &PointPolicy, rate: f64) -> f64 {
         let Goal::Slack { component, .. } = &policy.goal else {
             return rate;

@@ -68,7 +68,8 @@ fn record(point: &PointIdentity, made: &TradeoffRecord<'_>, is_proactive: bool, 
     );
 }
 
-/// Counts items by the first feature, in order of first appearance: `ads=12 pages=3`.
+/// Counts items by the first feature, in order of first appearance: `ads=12 pages=3`. Stops at
+/// [`TEXT_BYTES`].
 pub(super) fn counted<'a, const N: usize>(items: impl Iterator<Item = [Feature<'a>; N]>) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for item in items {
@@ -93,7 +94,8 @@ pub(super) fn counted<'a, const N: usize>(items: impl Iterator<Item = [Feature<'
     text
 }
 
-/// Records the values of items, in events of limited length.
+/// Records the values of items, in events with texts of at most [`TEXT_BYTES`]. Records at most
+/// [`ITEMS_MAX`] items, evenly spaced.
 pub(super) fn items<'a, const N: usize>(
     point: &PointIdentity,
     items: impl ExactSizeIterator<Item = ([Feature<'a>; N], f64)>,

@@ -41,7 +41,7 @@ pub struct PointPolicy {
     pub quality: QualityModel,
     /// Goal that the point's decisions pursue.
     pub goal: Goal,
-    /// Maximum fraction to give up, 0 to 1.
+    /// Maximum tradeoff rate: the fraction of items or calls that the point may give up, 0 to 1.
     pub rate_max: f64,
 }
 

@@ -10,7 +10,7 @@ use crate::quality::QualityModel;
 pub struct Piecewise(pub Vec<(f64, f64)>);
 
 impl Piecewise {
-    /// Returns the value at an argument; 0 if there are no pairs.
+    /// Returns the value at an argument, by linear interpolation; 0 if there are no pairs.
     #[must_use]
     pub fn at(&self, argument: f64) -> f64 {
         let next = self.0.partition_point(|(known, _)| *known < argument);
@@ -43,12 +43,12 @@ pub struct Utility {
     pub instances_max: u32,
 }
 
-/// Best decision at a load.
+/// Decision with the highest utility at a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UtilityDecision {
     /// Best tradeoff rate with the current instances.
     pub rate: f64,
-    /// Latency predicted for it, in ns.
+    /// Predicted latency at this rate, in ns; infinite if the load exceeds every measurement.
     pub predicted_ns: f64,
     /// Utility per second at this rate, minus the cost of instances.
     pub per_second: f64,
@@ -112,7 +112,7 @@ impl Utility {
     }
 
     /// Returns the best rate, its latency and its utility per second if `all` requests per second
-    /// are spread over `instances`.
+    /// are spread over `instances`. It compares 51 evenly spaced rates from 0 to `rate_max`.
     fn best(
         &self,
         performance: &PerformanceModel,

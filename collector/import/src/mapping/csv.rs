@@ -47,7 +47,8 @@ impl Csv {
     /// Reads the line `number`.
     ///
     /// # Errors
-    /// Fails if the line cannot be part of a record.
+    /// Fails if a quote does not close within [`IMPORT_LINE_BYTES_MAX`] bytes, if the record is not
+    /// UTF-8, or if it has another number of fields than the first line.
     pub(crate) fn take(&mut self, number: u64, line: &[u8]) -> Result<CsvLine, BadLine> {
         if self.begun.is_empty() {
             self.begun_on = number;

@@ -14,7 +14,8 @@ use stroboscope_otlp::without_line_number;
 /// Members of a JSON object, in their order, unparsed.
 pub(super) type Members<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
 
-/// Fields of a line.
+/// Fields of a line, with the texts that the mapping declares `absent`. The line is a JSON object,
+/// matches a pattern with groups, or is a CSV record.
 pub(super) enum Fields<'a> {
     Json {
         members: Members<'a>,
@@ -33,13 +34,13 @@ pub(super) enum Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Returns the fields of a JSON object.
+    /// Returns the fields of a JSON object. Fails if the line is not a JSON object.
     pub(super) fn of_json(line: &'a str, absent: &'a [String]) -> Result<Self, BadLine> {
         let members = members(line).map_err(|error| BadLine::Json(without_line_number(&error)))?;
         Ok(Self::Json { members, absent })
     }
 
-    /// Returns the matches of a pattern's groups.
+    /// Returns the matches of a pattern's groups. Fails if the pattern does not match the line.
     pub(super) fn of_groups(
         line: &'a str,
         pattern: &'a Regex,
@@ -53,7 +54,8 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Returns the text of a field; `None` if it is missing, null, or means an absent value.
+    /// Returns the text of a field; `None` if it is missing, null, empty, or a text that the
+    /// mapping declares `absent`.
     pub(super) fn text(&self, path: &str) -> Result<Option<Cow<'_, str>>, BadLine> {
         let (text, absent) = match self {
             Self::Json { members, absent } => (
@@ -83,7 +85,8 @@ impl<'a> Fields<'a> {
         Ok(text.filter(|text| !text.is_empty() && !absent.iter().any(|absent| absent == text)))
     }
 
-    /// Returns a field as JSON; `None` if it is missing or means an absent value.
+    /// Returns a field as JSON; `None` if it is missing, null, or a text that the mapping declares
+    /// `absent`. An empty group or column counts as missing.
     fn json(&self, path: &str) -> Option<Cow<'_, str>> {
         match self {
             Self::Json { members, absent } => find(members, path)
@@ -108,7 +111,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns the number of fields, one level deep.
+    /// Returns the number of top-level fields. For a pattern, this includes unnamed groups and the
+    /// whole match.
     pub(super) fn count(&self) -> usize {
         match self {
             Self::Json { members, .. } => members.len(),
@@ -127,7 +131,8 @@ impl<'a> Fields<'a> {
             .count()
     }
 
-    /// Writes all fields except `used` as members of a JSON object, and returns their number.
+    /// Writes all fields that hold a value, except `used`, as members of a JSON object. Returns
+    /// their number.
     pub(super) fn write_all_but(&self, used: &[String], json: &mut String) -> usize {
         let is_used = |name: &str| used.iter().any(|used| used == name);
         match self {
@@ -162,8 +167,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Calls `tell` with the names of fields that hold a value and that no path reaches, one level
-    /// deep.
+    /// Calls `tell` with the name of each top-level field that holds a value and that none of
+    /// `paths` reads.
     pub(super) fn not_in(&self, paths: &[String], tell: &mut dyn FnMut(&str)) {
         let is_reached = |name: &str| {
             paths.iter().any(|path| {
@@ -225,8 +230,8 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Returns a group's text as JSON: as a number if JSON would write it so, to make it comparable as
-/// a number.
+/// Returns the text of a group or column as JSON. A valid JSON number stays a number, so that
+/// searches can compare it as a number; any other text becomes a string.
 fn group_json(text: &str) -> Cow<'_, str> {
     let is_number = serde_json::from_str::<serde_json::Number>(text).is_ok();
     if is_number {
@@ -236,7 +241,7 @@ fn group_json(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the text of a value that is a text, number or boolean.
+/// Returns the text of a string, number or boolean; `None` for null. Fails for an object or a list.
 fn scalar<'a>(raw: &'a str, path: &str) -> Result<Option<Cow<'a, str>>, BadLine> {
     match raw.as_bytes().first() {
         Some(b'"') if !raw.contains('\\') => Ok(Some(Cow::Borrowed(&raw[1..raw.len() - 1]))),
@@ -250,8 +255,8 @@ fn scalar<'a>(raw: &'a str, path: &str) -> Result<Option<Cow<'a, str>>, BadLine>
     }
 }
 
-/// Returns the value at a path. A member with the whole name takes precedence over one with a part
-/// of it.
+/// Returns the value at a path; `None` if there is none. A member whose name is the whole path
+/// takes precedence over a member whose name is its beginning.
 fn find<'a>(members: &Members<'a>, path: &str) -> Option<&'a str> {
     let of_name = |name: &str| {
         members

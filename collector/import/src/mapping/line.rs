@@ -29,7 +29,7 @@ pub(crate) struct Scratch {
     name: String,
 }
 
-/// A record as it lies in its source.
+/// A record as read from its source, before its fields are separated.
 #[derive(Clone, Copy)]
 pub(crate) enum RawRecord<'a> {
     /// A line without its end, or a JSON object.
@@ -155,7 +155,8 @@ impl FieldMapping {
     }
 }
 
-/// Passes on the two ends of an interval as events.
+/// Passes on the two ends of an interval as events. Fails if the duration is missing or invalid, or
+/// if an end is out of range.
 fn take_edges(
     interval: &EventInterval,
     fields: &Fields<'_>,

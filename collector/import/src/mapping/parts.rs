@@ -6,7 +6,7 @@ use super::span::SpanParts;
 use super::template::Template;
 use crate::time::TimeUnit;
 
-/// Attributes to keep.
+/// Choice of the fields that become attributes.
 #[derive(Clone, Debug)]
 pub(super) enum KeptAttributes {
     None,
@@ -20,7 +20,7 @@ pub(super) enum KeptAttributes {
 pub(super) struct EventInterval {
     pub(super) duration: Template,
     pub(super) unit: TimeUnit,
-    /// True if the line's time is that of the beginning.
+    /// True if the line's time is that of the beginning, false if it is that of the end.
     pub(super) is_start: bool,
 }
 
@@ -84,7 +84,7 @@ impl MappingParts {
             .collect()
     }
 
-    /// Returns the fields that the mapping names, or `None` if it takes all.
+    /// Returns the fields that the mapping names, or `None` if its `attributes` are `"*"`.
     pub(super) fn named_fields(&self) -> Option<Vec<String>> {
         let named: &[String] = match &self.attributes {
             KeptAttributes::AllBut(_) => return None,

@@ -13,7 +13,7 @@ use crate::BadLine;
 use crate::time::{TimeUnit, Times, duration_ns};
 use stroboscope_otlp::{Attributes, ForeignSpan, own_span_id, span_number};
 
-/// Serialized form of the section `[span]`.
+/// Keys of the section `[span]` as deserialized from TOML, before they are validated.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SpanTable {
@@ -52,7 +52,7 @@ type MakeTemplate<'a> = dyn Fn(&str, Option<Spanned<String>>, &str) -> Result<Te
 
 impl SpanParts {
     /// Validates the section that begins at byte `at`. `template` makes a template from the value
-    /// of a key.
+    /// of a key. Fails if a key is missing or invalid.
     pub(super) fn new(
         table: SpanTable,
         at: usize,
@@ -97,7 +97,7 @@ impl SpanParts {
         })
     }
 
-    /// Returns all templates.
+    /// Returns the templates of all keys that are set.
     pub(super) fn templates(&self) -> Vec<&Template> {
         let (one, other) = match &self.interval {
             SpanInterval::StartEnd(one, other)
@@ -190,8 +190,8 @@ fn out(duration: String, unit: TimeUnit) -> BadLine {
     }
 }
 
-/// Strips the prefix `0x` from an id of 64 or 128 bits, which denotes the same id with and without
-/// it.
+/// Strips the prefix `0x` from an id of 16 or 32 hexadecimal digits, because both notations mean
+/// the same id.
 fn plain_id(text: &str) -> &str {
     let digits = text
         .strip_prefix("0x")
@@ -202,7 +202,7 @@ fn plain_id(text: &str) -> &str {
 }
 
 /// Sets the kind, in the notations of OpenTelemetry's programs: `client`, `SPAN_KIND_CLIENT`,
-/// `SpanKind.CLIENT`.
+/// `SpanKind.CLIENT`. Kinds other than client and server become the attribute `span.kind`.
 fn set_kind(span: &mut ForeignSpan, written: &str) {
     let lower = written.to_ascii_lowercase();
     let kind = ["span_kind_", "spankind."]

@@ -28,7 +28,7 @@ pub(super) fn no_group(field: &str, groups: &[String]) -> String {
 }
 
 /// Converts a path of a mapping file to names separated by dots: `$.spans[0].id` becomes
-/// `spans.0.id`.
+/// `spans.0.id`. Omits `[*]`.
 pub(super) fn plain_path(path: &str) -> String {
     let path = path
         .strip_prefix("$.")
@@ -100,7 +100,8 @@ impl Template {
         fields.flatten().map(String::as_str)
     }
 
-    /// Returns the text with a line's fields filled in; `None` if one of them is missing.
+    /// Returns the text with a line's fields filled in; `None` if a field and all its alternatives
+    /// are missing. Fails if a field is not a scalar.
     pub(super) fn fill<'a>(
         &'a self,
         fields: &'a Fields<'_>,

@@ -1,4 +1,4 @@
-//! Mappings: what they make of lines, and what is said of wrong ones.
+//! Tests of mappings: the events and spans made from lines, and the errors of invalid mappings.
 
 use super::*;
 use crate::tests::Heard;
@@ -40,7 +40,7 @@ fn check_bad(mapping: &str, line: &str, reason: &str) {
     assert!(error.contains(reason), "{error}");
 }
 
-/// What is said of a mapping, and of which line.
+/// Asserts that a mapping is rejected, with a message that contains `what`, at line `line`.
 fn check_wrong(mapping: &str, line: usize, what: &str) {
     let wrong = FieldMapping::of(mapping)
         .err()
@@ -302,7 +302,7 @@ const SPAN: &str = "trace = \"{ctx.trace}\"\nabsent = [\"-\"]\n[span]\nid = \"{$
 const SPAN_LINE: &str = r#"{"ctx":{"trace":"0x5b8efff798038103d269b633813fc60c","span":"0xeee19b7ec3c1b174"},"parent":"-","op":"pay",
     "svc":"shop","kind":"SpanKind.SERVER","start":"2026-01-02T03:00:00Z","end":1767322801.5,"ms":1500,"more":{"a":1},"nothing":null}"#;
 
-/// The span of a line, and names of fields that the mapping does not name.
+/// Returns the span of a line, and the names of fields that the mapping does not use.
 fn span(mapping: &str, line: &str) -> Result<(stroboscope_otlp::ForeignSpan, Vec<String>), String> {
     let mapping =
         FieldMapping::of(mapping).unwrap_or_else(|wrong| panic!("{mapping}: {}", wrong.what));

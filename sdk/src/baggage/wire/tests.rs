@@ -1,10 +1,10 @@
-//! Tests: what is read of legal headers is what was read before there was a limit for reading.
+//! Tests of parsing: a parser without limits on reading gives the same result for legal headers.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// [`parse`] without a limit, one step after the other.
+/// Parses a header like [`parse`], without limits on reading.
 fn parsed_plainly(header: &str) -> Baggage {
     let mut baggage = Baggage::default();
     for member in header
@@ -86,7 +86,7 @@ proptest! {
     }
 }
 
-/// What lies beyond the limit is not read, and what lies before it is.
+/// Checks that the part before the limit is read, and the part beyond it is not.
 #[test]
 fn reading_stops_at_the_limit() {
     let of = |n: usize| format!("sb.k{n}=1");
@@ -98,7 +98,7 @@ fn reading_stops_at_the_limit() {
     assert_eq!(read.entries.len(), 1, "a part of a value is no value");
 }
 
-/// Many properties are passed on, and not read.
+/// Checks that an entry with too many properties is forwarded without being parsed.
 #[test]
 fn members_with_many_properties_are_somebody_elses() {
     let few = format!("sb.a=1{}", ";x".repeat(PROPERTIES_MAX));

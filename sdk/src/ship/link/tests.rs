@@ -1,4 +1,4 @@
-//! Tests: peers on real sockets that answer late, or never.
+//! Tests with peers on real sockets that reply late or never.
 
 use std::net::SocketAddr;
 
@@ -13,14 +13,14 @@ use crate::clock::SystemClock;
 use crate::config::Address;
 use stroboscope_burst::BurstConfig;
 
-/// How a peer treats a stream of batches.
+/// Reaction of a peer to a stream of batches.
 #[derive(Clone, Copy)]
 enum Peer {
     /// Sends its headers with its first reply, as servers on gRPC's C core do.
     AnswersLate,
-    /// Takes the stream, and never says more.
+    /// Accepts the stream, and never replies.
     TakesTheStream,
-    /// Sends not even headers.
+    /// Sends nothing, not even headers.
     AnswersNothing,
 }
 
@@ -82,14 +82,15 @@ fn link_to(address: SocketAddr) -> Link {
     Link::new(address.resolve().unwrap(), v1::Process::default(), timer)
 }
 
-/// What happens next, unless nothing does for so long that the test has failed.
+/// Returns the next event of the link; panics after 30 s without one.
 async fn next(link: &mut Link) -> Progress {
     tokio::time::timeout(Duration::from_secs(30), link.progress())
         .await
         .expect("the link waits without a deadline")
 }
 
-/// Sends a batch as soon as there is a connection, and says why it went down.
+/// Sends a batch once the link is connected, and returns the reason for which the link then goes
+/// down.
 async fn problem_after_a_batch(mut link: Link) -> String {
     link.answer_deadline = Duration::from_millis(100);
     assert!(matches!(next(&mut link).await, Progress::Connected));
@@ -145,7 +146,7 @@ async fn peers_that_do_not_answer_are_left() {
     silent.abort();
 }
 
-/// With nothing sent there is nothing to wait for.
+/// Checks that a link waits without a deadline while no batch is unanswered.
 #[tokio::test]
 async fn a_link_without_batches_stays() {
     let (listener, address) = listener().await;
@@ -157,7 +158,7 @@ async fn a_link_without_batches_stays() {
     assert!(next.is_err(), "{next:?}");
 }
 
-/// However long it was away, up to a minute.
+/// Checks the pauses between attempts: they stay short during the first minute.
 #[tokio::test]
 async fn a_collector_that_comes_back_is_found_soon() {
     let (gone, address) = listener().await;

@@ -9,7 +9,8 @@ use http_body::{Body, Frame, SizeHint};
 use super::copy::CopyState;
 
 pin_project_lite::pin_project! {
-    /// Body of a request; stores a copy while the service reads it.
+    /// Body of an original request. While the service reads it, it stores the bytes for the copy,
+    /// if the request is to be copied.
     #[derive(Debug)]
     pub struct OriginalBody<B> {
         #[pin]

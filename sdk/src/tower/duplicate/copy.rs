@@ -144,7 +144,8 @@ impl CopyState {
         true
     }
 
-    /// Sends the copy after the original was read to its end.
+    /// Sends the copy after the original was read to its end. Skips and counts it outside of a
+    /// Tokio runtime.
     pub(super) fn complete(mut self, trailers: HeaderMap) {
         let (Some(head), Some(send)) = (self.head.take(), self.send.take()) else {
             return;

@@ -27,8 +27,8 @@ struct State {
 type Place = (i64, u64);
 
 impl State {
-    /// Calls the next request if there is capacity. Returns its waker, to be woken without the
-    /// lock.
+    /// Gives a turn to the first waiting request, if there is capacity. Returns its waker, which
+    /// the caller wakes without holding the lock.
     fn call_next(&mut self, running_max: usize) -> Option<Waker> {
         if self.running >= running_max {
             return None;
@@ -179,7 +179,7 @@ mod tests {
     }
 
     proptest! {
-        /// Compares with a model that keeps a list and searches for the minimum.
+        /// Compares the queue with a model that keeps a list and searches for the minimum.
         #[test]
         fn the_earliest_deadline_goes_first(
             running_max in 1..4_usize,
