@@ -48,9 +48,9 @@ pub struct ExperimentRequest {
 /// The statistic to compare.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Metric {
-    /// The mean of all requests.
+    /// The mean latency of a side's requests.
     Mean,
-    /// The quantile at this fraction of the requests (0 to 1): 0.5 is the median.
+    /// The latency at this quantile (0 to 1) of a side's requests: 0.5 is the median.
     Quantile(f64),
 }
 

@@ -156,8 +156,9 @@ pub struct Explanation {
     pub held_out: [usize; 2],
     /// Number of requests that were counted: fewer than `requests` if the memory limit was reached.
     pub counted: [u64; 2],
-    /// Leaves that separate the held-out requests significantly: the mutation's first, then by
-    /// recall in descending order. Empty if no parameter separates the categories.
+    /// Leaves that separate the held-out requests significantly, and whose precision exceeds their
+    /// category's share of all requests. The mutation's come first, then those of higher recall.
+    /// Empty if no parameter separates the categories.
     pub leaves: Vec<ExplainedLeaf>,
     /// Parameters that were considered.
     pub parameters: Vec<Parameter>,

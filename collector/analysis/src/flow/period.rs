@@ -66,7 +66,7 @@ pub struct FlowCategory {
     pub squares_ns2: u128,
     /// Sum of the times on critical paths in nanoseconds, by edge.
     pub edges_ns: FxHashMap<EdgeId, u64>,
-    /// Sample of whole requests.
+    /// Sampled requests. [`PeriodFlows::in_order`] sorts them, and keeps at most [`SAMPLE_MAX`].
     pub sample: Vec<Request>,
 }
 
