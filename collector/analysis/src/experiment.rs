@@ -175,7 +175,7 @@ pub const ABOVE_MIN: usize = 10;
 /// Requests of both sides, ready for comparison.
 #[derive(Debug)]
 pub struct Experiment {
-    /// Requests of the control, in ascending order of latency, as are those of the test.
+    /// Requests of the control. They are in ascending order of latency, like those of the test.
     control: Vec<ClusteredRequest>,
     test: Vec<ClusteredRequest>,
     units: usize,

@@ -134,8 +134,7 @@ pub enum ExplainError {
 /// Amounts of data that the explanation ignores, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unseen {
-    /// Number of parameters beyond the first [`PARAMETERS_MAX`], ordered by the number of requests
-    /// that record them.
+    /// Number of parameters beyond the [`PARAMETERS_MAX`] that most requests record.
     pub parameters: usize,
     /// Number of texts beyond [`VALUES_MAX`](crate::decision_tree::VALUES_MAX) of a parameter. They
     /// are not distinguished.

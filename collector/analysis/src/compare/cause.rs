@@ -51,8 +51,7 @@ pub struct Cause {
     pub kind: CauseKind,
     /// Responsible operation.
     pub operation: Operation,
-    /// Place where the time of the operation changed most, or the operation at which the structure
-    /// differs.
+    /// Place whose time changed most, or the operation at which the structure differs.
     pub place: Option<Place>,
     /// True if the change shows on one link only. Its caller, callee or network may be responsible.
     pub is_undecided: bool,
@@ -70,8 +69,7 @@ pub struct Cause {
     /// times changed, it excludes the part that a few slow requests make up. If the structure
     /// changed, a measure of how many requests have a new structure replaces it if that is larger.
     pub weight: f64,
-    /// Indices of this cause's mutations in
-    /// [`Comparison::mutations`](super::Comparison::mutations).
+    /// Indices of this cause's mutations in [`super::Comparison::mutations`].
     pub mutations: Vec<usize>,
     /// Categories that show the change, by root operation.
     pub sides: Vec<Sides>,

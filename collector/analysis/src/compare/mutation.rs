@@ -65,7 +65,7 @@ pub struct Mutation {
     pub requests: [u64; 2],
     /// Mean latency in each period, in nanoseconds.
     pub means_ns: [f64; 2],
-    /// Edges that changed, the largest contribution first.
+    /// Edges that changed, the largest contribution first; empty for a structural mutation.
     pub edges: Vec<EdgeChange>,
     /// Possible former structures of a structural mutation's requests, the most similar first.
     pub precursors: Vec<Precursor>,
