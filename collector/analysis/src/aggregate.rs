@@ -116,8 +116,8 @@ pub struct OperationStatistics {
     pub duration_shares: ShareSum,
     /// Sum of the segments' [`wait_shares`](PathStatistics::wait_shares).
     pub wait_shares: ShareSum,
-    /// Durations of the segments' instances. A segment is a stretch of the operation's own work,
-    /// without its calls.
+    /// Durations of the segments' instances. A segment covers only the operation's own work, not
+    /// its calls.
     pub duration: Distribution,
     /// Slack of the instances that ended by the answer.
     pub slack: Distribution,
@@ -158,7 +158,7 @@ impl PathAggregate {
     }
 
     /// Counts one trace. A trace in which no time passes, such as a single event, has no critical
-    /// path to share. Only [`without_length`](Self::without_length) counts it.
+    /// path. Only [`without_length`](Self::without_length) counts it.
     pub fn observe(&mut self, path: &TracePath, weight: Weight) {
         if path.critical_path_ns == 0 {
             self.without_length.count(weight);

@@ -6,8 +6,8 @@
 //!
 //! The analysis takes two passes. The first finds the threshold ([`outlier_threshold_ns`] of the
 //! latencies of a [`PathAggregate`](crate::aggregate::PathAggregate)), the second observes every
-//! path. Memory grows with the number of segments, not with the number of requests. The groups of
-//! several parts of the requests merge to those of all requests.
+//! path. Memory grows with the number of segments, not with the number of requests. Groups that
+//! were computed for separate parts of the requests can be merged.
 
 use crate::critical_path::TracePath;
 use crate::distribution::Distribution;
@@ -26,7 +26,7 @@ pub const EXAMPLES_MAX: usize = 3;
 
 /// Returns the latency above which a request belongs to the slowest `part` (0 to 1) of all,
 /// accurate to three significant digits. Requests of exactly this latency are not outliers, so the
-/// outliers may be fewer than `part`.
+/// share of outliers may be smaller than `part`.
 pub fn outlier_threshold_ns(latency: &Distribution, part: f64) -> u64 {
     latency.quantile_ns((1.0 - part).clamp(0.0, 1.0))
 }

@@ -107,8 +107,8 @@ impl Attribute {
         }
     }
 
-    /// Returns each span with its value. Returns no spans for recorded attributes, which not every
-    /// span has.
+    /// Returns each span with its value. Omits spans without a host if this is [`Attribute::Host`].
+    /// Returns no spans for recorded attributes, which not every span has.
     pub(crate) fn of_spans<'a>(
         &self,
         records: &'a TraceRecords,

@@ -99,7 +99,8 @@ pub struct BurstPlans {
 /// requirement does not help.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GivingWay {
-    /// Bursts with the most whole requests in an hour that the rest of the goal allows.
+    /// Bursts that record as much of the time as the goal allows, and fewer whole requests than it
+    /// requires.
     pub whole_per_hour: Option<PlannedBursts>,
     /// Bursts that reach the other requirements without a maximum share of time.
     pub duty: Option<PlannedBursts>,
@@ -214,8 +215,9 @@ fn reaching(arrivals: &Arrivals, goal: &BurstGoal) -> Vec<PlannedBursts> {
     found
 }
 
-/// Returns the bursts that record the most whole requests within the goal's share of time. `None`
-/// if no such bursts record a whole request.
+/// Returns the shortest bursts of at least [`TIMES_REQUEST`] times the longest request, with the
+/// shortest period within the goal's share of time. `None` if they would exceed the limits on
+/// lengths and periods, or record no whole request.
 fn most(arrivals: &Arrivals, goal: &BurstGoal) -> Option<PlannedBursts> {
     let burst_bits = bits_of(goal.longest_ns);
     let ones = (1.0 / goal.duty_max.max(1e-9) * (1.0 - 1e-9))
@@ -235,7 +237,8 @@ fn most(arrivals: &Arrivals, goal: &BurstGoal) -> Option<PlannedBursts> {
 }
 
 /// Returns the greatest tried length of the requests of interest at which bursts reach the rest of
-/// the goal. A greater length includes more requests, but the bursts must also be longer.
+/// the goal. A greater length includes more requests, but the bursts must also be longer. `None` if
+/// no tried length helps.
 fn shorter(arrivals: &Arrivals, goal: &BurstGoal) -> Option<(f64, PlannedBursts)> {
     let lengths = arrivals.by_length.iter().map(|(length_ns, _)| *length_ns);
     let longest = lengths.fold(0.0, f64::max);

@@ -156,8 +156,8 @@ impl ByRoot {
         used().any(|of| of.has_caller()) && used().any(|of| !of.has_caller())
     }
 
-    /// Returns the latencies of the requests whose root operation is known to have callers, or of
-    /// all requests if no root operation is.
+    /// Returns the latencies of the requests whose root operation is known to have callers. If
+    /// there are no such latencies, returns those of all requests.
     pub fn headline(&self) -> Distribution {
         let mut latency = Distribution::default();
         self.headline_roots()

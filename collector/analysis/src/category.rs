@@ -1,10 +1,11 @@
 //! Attributes a segment's time to a server, the network or a client. Analyses accept any other
 //! function of a label instead of this default rule.
 //!
-//! A client span's own segments are **network** time: the span only waits for another process. Of
-//! the other spans, a server's span and those below one are **server** time. The rest, such as a
-//! browser's time, is **client** time. If no operation at all is recorded as a server, the rest is
-//! server time instead.
+//! An operation is a client or a server if any of its spans was recorded as one. The own segments
+//! of a client are **network** time: the client only waits for another process. Other segments are
+//! **server** time if their operation, or one that it runs inside, is a server. The rest, such as a
+//! browser's time, is **client** time. If no operation at all is a server, the rest is server time
+//! instead.
 
 use crate::attribute::Attribute;
 use crate::label::SegmentLabel;
@@ -15,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// Maximum number of operations. Further operations count as having no kind.
+/// Maximum number of operations whose kinds or values are kept. Further operations have neither.
 pub const OPERATIONS_MAX: usize = 4096;
 
 /// The party that a segment's time is attributed to.

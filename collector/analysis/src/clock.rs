@@ -12,12 +12,12 @@
 //!    windows, they become longer.
 //! 2. [`ClockEstimates::align`] judges each pair. If most round trips [agree](Verdict::Agree) with
 //!    the clocks as recorded, the timestamps stay as recorded. If tasks of event logs cross the two
-//!    hosts, the error bound of the pair is the offset that its best round trip does not exclude.
-//!    Otherwise it is zero. If nearly all round trips agree with one line of offsets that is not
-//!    zero ([`Verdict::Differ`]), the clocks are corrected. A host's offset at any time lies on the
-//!    line between the estimates before and after, so it follows drift. Corrections over several
-//!    hosts follow the path of least total error. Round trips that agree with no offset connect no
-//!    hosts.
+//!    hosts, the error bound of the pair is the largest offset that its tightest round trip does
+//!    not exclude. Otherwise it is zero. If nearly all round trips agree with one line of offsets
+//!    that is not zero ([`Verdict::Differ`]), the clocks are corrected. A host's offset at any time
+//!    lies on the line between the estimates before and after, so it follows drift. Corrections
+//!    over several hosts follow the path of least total error. Round trips that agree with no
+//!    offset connect no hosts.
 //! 3. Hosts that no pair connects are on different islands. The order of events on different
 //!    islands is unknown.
 //! 4. [`Alignment::apply`] corrects a trace's timestamps. It stores the error bound, resolution and
@@ -25,12 +25,12 @@
 //!    where they reach segments and the model.
 //!
 //! An event log's lines reveal round trips only if they are in the order of control, which lines
-//! merged from several hosts are not. For each task, two orders are therefore compared, that of the
-//! lines and that of the timestamps. If the thread of control returns to its origin in only one of
-//! the two orders, that order is the more plausible one. The lines of a pair of hosts are believed
-//! if at most one in ten deciding tasks supports the timestamps. Otherwise the timestamps are
-//! believed. This cannot distinguish a clock that is off by a constant from lines of that host that
-//! arrive late by a constant.
+//! merged from several hosts may not be. For each task, two orders are therefore compared, that of
+//! the lines and that of the timestamps. If the thread of control returns to its origin in only one
+//! of the two orders, that order is the more plausible one. The lines of a pair of hosts are
+//! believed if at most one in ten deciding tasks supports the timestamps. Otherwise the timestamps
+//! are believed. This cannot distinguish a clock that is off by a constant from lines of that host
+//! that arrive late by a constant.
 //!
 //! A kernel's report on its clock ([`ClockEstimates::note_kernel`]) identifies the hosts whose
 //! clocks are not synchronized. It also connects hosts that nothing else does: two synchronized

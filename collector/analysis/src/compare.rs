@@ -1,8 +1,9 @@
 //! Finds the differences between two periods (Spectroscope, Diagnosing performance changes by
 //! comparing system behaviours).
 //!
-//! The mean latency of each root operation's requests is a sum over categories of requests and over
-//! the places where their critical paths spend time. Its change is therefore a sum of three parts:
+//! The mean latency of all requests is a sum over root operations, over categories of their
+//! requests, and over the places where their critical paths spend time. Its change is therefore a
+//! sum of three parts:
 //!
 //! - places that take longer in requests of one structure (response-time mutations, §5.1);
 //! - requests that now have another structure (structural mutations, §5.2);
@@ -225,7 +226,7 @@ fn numbered_alike(before: &PeriodFlows, after: &PeriodFlows) -> (PeriodFlows, Pe
     (before.renumbered(&edges), after.renumbered(&edges))
 }
 
-/// A root operation, in both periods.
+/// A root operation that has requests in both periods, and its changes.
 pub(crate) struct OfRoot<'a> {
     name: &'a str,
     before: &'a RootFlows,

@@ -134,7 +134,7 @@ impl fmt::Display for Incomplete {
 /// The reasons for which a trace is incomplete.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Completeness {
-    /// Sorted, without repeats. Empty if the trace is complete.
+    /// Reasons, sorted and without repeats. Empty if the trace is complete.
     pub reasons: Vec<Incomplete>,
 }
 

@@ -9,8 +9,8 @@
 //! **Rule for a span.** A root span that is neither a server's nor a client's is a connection if
 //!
 //! - it lasts at least a second;
-//! - it has at least 16 children, of few operations, and the median child is at least 50 times
-//!   shorter than the span;
+//! - at least 16 of its children are not client spans. They belong to few operations, and the
+//!   median of their durations is at most 1/50 of the span's;
 //! - its children cover at most a third of its duration.
 //!
 //! The rule also applies to a parent that was not recorded, from its first child to its last. A

@@ -38,9 +38,9 @@ use crate::segment::{SegmentedTrace, interval_ns};
 pub struct SegmentTiming {
     /// The segment's number.
     pub segment: SegmentId,
-    /// Nanoseconds since the Unix epoch.
+    /// Start of the segment, in nanoseconds since the Unix epoch.
     pub start_ns: i64,
-    /// Nanoseconds since the Unix epoch.
+    /// End of the segment, in nanoseconds since the Unix epoch.
     pub end_ns: i64,
     /// Time from the latest end among the segment's predecessors, or from the first event if it has
     /// none, to the segment's start.

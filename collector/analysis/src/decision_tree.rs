@@ -42,8 +42,8 @@ pub struct TreeSettings {
 }
 
 impl Default for TreeSettings {
-    /// Returns C4.5's confidence. The minimum of rows is larger than C4.5's 2, as there are many
-    /// requests.
+    /// Returns settings with C4.5's confidence level. The minimum of rows is larger than C4.5's 2,
+    /// as there are many requests.
     fn default() -> Self {
         Self {
             rows_min: 5.0,
@@ -62,8 +62,8 @@ pub struct DecisionTree {
 /// A leaf of the tree, which covers the rows that give the same answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leaf {
-    /// The answers, one or two for each column, in the order in which the tree first asks about the
-    /// columns.
+    /// The conditions that the answers express, one for each column, in the order in which the tree
+    /// first asks about the columns.
     pub conditions: Vec<Condition>,
     /// The class of most of the leaf's rows.
     pub class: bool,

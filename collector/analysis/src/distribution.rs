@@ -162,7 +162,7 @@ impl Distribution {
     }
 
     /// Returns the recorded durations in ascending order, to three significant digits. Each comes
-    /// with its count, or with its sum of [`Weight::units`] where weights differ from 1.
+    /// with its count or, if any weight differs from 1, with its sum of [`Weight::units`].
     pub fn counts(&self) -> Vec<(u64, u64)> {
         match &self.weighted {
             Some(weighted) => counts(&weighted.0),

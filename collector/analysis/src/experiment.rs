@@ -48,9 +48,9 @@ pub struct ExperimentRequest {
 /// The statistic to compare.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Metric {
-    /// The mean of all requests.
+    /// The mean latency of a side's requests.
     Mean,
-    /// The quantile at this fraction of the requests (0 to 1): 0.5 is the median.
+    /// The latency at this quantile (0 to 1) of a side's requests: 0.5 is the median.
     Quantile(f64),
 }
 
@@ -175,7 +175,7 @@ pub const ABOVE_MIN: usize = 10;
 /// Requests of both sides, ready for comparison.
 #[derive(Debug)]
 pub struct Experiment {
-    /// Requests of the control, in ascending order of latency, as are those of the test.
+    /// Requests of the control. They are in ascending order of latency, like those of the test.
     control: Vec<ClusteredRequest>,
     test: Vec<ClusteredRequest>,
     units: usize,

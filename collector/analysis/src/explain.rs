@@ -134,8 +134,7 @@ pub enum ExplainError {
 /// Amounts of data that the explanation ignores, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unseen {
-    /// Number of parameters beyond the first [`PARAMETERS_MAX`], ordered by the number of requests
-    /// that record them.
+    /// Number of parameters beyond the [`PARAMETERS_MAX`] that most requests record.
     pub parameters: usize,
     /// Number of texts beyond [`VALUES_MAX`](crate::decision_tree::VALUES_MAX) of a parameter. They
     /// are not distinguished.
@@ -156,8 +155,9 @@ pub struct Explanation {
     pub held_out: [usize; 2],
     /// Number of requests that were counted: fewer than `requests` if the memory limit was reached.
     pub counted: [u64; 2],
-    /// Leaves that separate the held-out requests significantly: the mutation's first, then by
-    /// recall in descending order. Empty if no parameter separates the categories.
+    /// Leaves that separate the held-out requests significantly, and whose precision exceeds their
+    /// category's share of all requests. The mutation's come first, then those of higher recall.
+    /// Empty if no parameter separates the categories.
     pub leaves: Vec<ExplainedLeaf>,
     /// Parameters that were considered.
     pub parameters: Vec<Parameter>,

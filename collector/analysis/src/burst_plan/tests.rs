@@ -1,8 +1,8 @@
-//! Beside what the mask says of every millisecond.
+//! Tests burst plans against simulations of the mask.
 
 use super::*;
 
-/// SplitMix64.
+/// SplitMix64 generator of pseudo-random numbers.
 struct Random(u64);
 
 impl Random {
@@ -21,7 +21,8 @@ impl Random {
 
 const MS: f64 = 1e6;
 
-/// Requests that begin at any moment, and what is recorded of them: on at a time in ms, if all bits of the mask are set.
+/// Compares the planned yield with requests that begin at random moments. A burst records while all
+/// bits of the mask are set in the time in ms.
 #[test]
 fn what_is_foretold_is_what_the_mask_records() {
     let mut random = Random(1);
@@ -69,7 +70,7 @@ fn what_is_foretold_is_what_the_mask_records() {
     }
 }
 
-/// A request every 100 ms: half of them take 5 ms, half 20 ms.
+/// Returns arrivals of one request every 100 ms: half of them take 5 ms, half 20 ms.
 fn some() -> Arrivals {
     Arrivals::new(vec![(5.0 * MS, 18_000.0), (20.0 * MS, 18_000.0)])
 }

@@ -108,7 +108,7 @@ impl Alignment {
         self.reference.as_deref()
     }
 
-    /// Returns the hosts that no pair connects to the reference host, by name. The order between
+    /// Returns the hosts that are not on the reference host's island, by name. The order between
     /// their events and those of other hosts is unknown, except between hosts of one
     /// [island](Self::islands).
     pub fn unaligned(&self) -> &[Arc<str>] {
@@ -121,7 +121,8 @@ impl Alignment {
         &self.islands
     }
 
-    /// Returns the estimates and the verdict for each ordered pair of hosts, by name.
+    /// Returns the estimates and the verdict for each ordered pair of hosts that made round trips,
+    /// by name.
     pub fn pairs(&self) -> &[PairReport] {
         &self.pairs
     }
@@ -147,8 +148,8 @@ impl Alignment {
             .map(|(host, _)| host)
     }
 
-    /// Iterates over the pairs of hosts whose round trips agree with no offset, by name. These
-    /// round trips connect no clocks.
+    /// Iterates over the pairs of hosts with the verdict [`Verdict::Contradictory`], by name. Such
+    /// a pair does not connect its hosts.
     pub fn contradictory(&self) -> impl Iterator<Item = &(Arc<str>, Arc<str>)> {
         self.verdicts
             .iter()
@@ -228,7 +229,7 @@ impl Alignment {
     }
 
     /// Corrects all timestamps of a trace, and notes the error bound, resolution and island of each
-    /// host. Keeps the order of one host's events.
+    /// host. Notes nothing if all clocks are exact. Keeps the order of one host's events.
     pub fn apply(&self, records: &mut TraceRecords) {
         let exact = Way::default();
         let way_of = |host: &Arc<str>| self.ways.get(host).unwrap_or(&exact);
@@ -314,10 +315,11 @@ fn busiest<'a>(
         .map(|(host, _)| host.clone())
 }
 
-/// Returns the steps between the clocks of neighbouring hosts. Agreeing clocks are taken as
-/// recorded. If an event-log task crosses both hosts, the step has the error bound of the pair,
-/// otherwise none. If two clocks differ within a group of agreeing ones, every pair of the group
-/// uses its line of offsets instead.
+/// Returns the steps between the clocks of neighbouring hosts. The step between agreeing clocks
+/// takes them as recorded. Its error bound is that of the pair if event-log tasks cross both hosts
+/// and their order of lines is accepted, otherwise 0. The step between differing clocks is their
+/// line of offsets. If two clocks differ within a group of agreeing ones, every pair of the group
+/// uses its line of offsets. Contradictory pairs have no step.
 fn neighbours(
     estimates: &ClockEstimates,
     verdicts: &BTreeMap<(Arc<str>, Arc<str>), Verdict>,

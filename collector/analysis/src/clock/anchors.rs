@@ -16,8 +16,8 @@ pub(super) struct Anchor {
 }
 
 impl Anchor {
-    /// Creates an anchor from the server's clock to the client's. Timestamps less than `slop_ns`
-    /// apart have no known order, so `slop_ns` adds to the error.
+    /// Creates an anchor from the server's clock to the client's. Timestamps up to `slop_ns` apart
+    /// have no known order, so `slop_ns` adds to the error.
     pub(super) fn to_client(round_trip: &RoundTrip, slop_ns: u64) -> Anchor {
         let RoundTrip {
             client_ns,

@@ -8,8 +8,8 @@ use crate::record::{HostClock, TraceRecords};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Maximum number of distinct hosts. Records of further hosts stay as recorded, and
-/// [`ClockEstimates::refused`] counts these hosts.
+/// Maximum number of distinct hosts that estimates list. [`ClockEstimates::refused`] counts each
+/// refusal of a further host.
 pub const HOSTS_MAX: usize = 4096;
 /// Maximum number of time windows per ordered pair of hosts. Beyond it, windows double in length.
 pub const WINDOWS_MAX: usize = 512;
@@ -75,7 +75,7 @@ impl Windows {
 pub struct ClockEstimates {
     pub(super) pairs: BTreeMap<(Arc<str>, Arc<str>), Windows>,
     pub(super) hosts: BTreeSet<Arc<str>>,
-    /// Keyed by pairs of hosts, in order of name.
+    /// Evidence by pair of hosts. The hosts of each pair are in order of name.
     pub(super) evidence: BTreeMap<(Arc<str>, Arc<str>), Evidence>,
     resolutions: Resolutions,
     pub(super) kernel_clocks: BTreeMap<Arc<str>, KernelClock>,

@@ -96,7 +96,7 @@ impl Sizes {
         self.0.iter().sum()
     }
 
-    /// Returns the number of times up to `size_ns`, rounded up to the next power of ten.
+    /// Counts the recorded times that are at most `size_ns`, rounded up to the next power of ten.
     pub(super) fn upto(&self, size_ns: u64) -> u64 {
         let decades = size_ns
             .checked_ilog10()

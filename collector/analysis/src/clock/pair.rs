@@ -28,8 +28,8 @@ pub struct PairReport {
     pub error_ns: u64,
     /// Gain of the server's clock on the client's, in parts per million.
     pub drift_ppm: f64,
-    /// Number of estimates that the line of offsets uses: at most one per time window, without
-    /// those that a neighbour bounds more tightly.
+    /// Number of estimates on this pair's line of offsets: at most one per time window. Omits
+    /// estimates that a neighbour bounds more tightly, and those that would stop or reverse time.
     pub estimates: usize,
     /// Number of times that one of the clocks was set: the offsets of neighbouring estimates differ
     /// by more than drift and errors explain.

@@ -9,9 +9,9 @@
 //! few timestamps by chance.
 //!
 //! Starts and ends of spans are judged separately. If only starts are whole milliseconds, an end is
-//! a start plus a duration of finer resolution. The tick of such spans is the sum of both
-//! resolutions. Programs of one host are judged separately as well. A process with few timestamps
-//! is judged together with the other processes of its service.
+//! a start plus a duration of finer resolution. The order of such timestamps is unknown up to the
+//! sum of both resolutions. Programs of one host are judged separately as well. The processes of
+//! one service that have few timestamps are judged together.
 //!
 //! The clock of a host has the coarsest resolution that at least one in [`COMMON_SHARE`] of its
 //! timestamps has. A service that occurs once therefore does not coarsen the others.
@@ -150,12 +150,14 @@ type ByProcess = FxHashMap<u128, Grains>;
 /// their limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Resolutions {
-    /// By host, service, and incarnation of the process.
+    /// Histograms by host, service, and incarnation of the process. Event logs have an empty
+    /// service and incarnation 0.
     of: FxHashMap<Arc<str>, FxHashMap<Arc<str>, ByProcess>>,
     programs: usize,
 }
 
-/// Maximum number of distinct programs.
+/// Maximum number of distinct programs: processes, and event logs of hosts. Timestamps of further
+/// programs are ignored.
 const PROGRAMS_MAX: usize = 1 << 16;
 
 impl Resolutions {

@@ -183,7 +183,7 @@ fn are_two(a: &str, b: &str) -> bool {
     a != b && !a.is_empty() && !b.is_empty()
 }
 
-/// A stretch of a task's events on one host.
+/// Consecutive events of a task on one host.
 struct Stay<'a> {
     host: &'a Arc<str>,
     from_ns: i64,
@@ -196,8 +196,8 @@ impl Stay<'_> {
     }
 }
 
-/// Comparison of two orders of a task's events: the more plausible thread of control returns to its
-/// first host.
+/// Comparison of two orders of a task's events: that of the lines and that of the timestamps. If
+/// control returns to its first host in only one of them, that order is the more plausible one.
 ///
 /// Lines merged from several hosts arrive late by their shipping time, so their order may not be
 /// the order of control. The order of timestamps may be wrong too, if clocks are off. As neither is

@@ -17,7 +17,7 @@ use crate::statistics::benjamini_hochberg;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Kind of change.
+/// Kind of change that a cause explains.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CauseKind {
     /// The time of an operation changed: its own time, or the time on the link to it.
@@ -47,15 +47,15 @@ impl Example {
 /// A cause of changes in requests.
 #[derive(Clone, Debug)]
 pub struct Cause {
-    /// Kind of change.
+    /// Kind of change: of times or of structure.
     pub kind: CauseKind,
     /// Responsible operation.
     pub operation: Operation,
-    /// Place where the time of the operation changed most.
+    /// Place whose time changed most, or the operation at which the structure differs.
     pub place: Option<Place>,
     /// True if the change shows on one link only. Its caller, callee or network may be responsible.
     pub is_undecided: bool,
-    /// Edge that changed most.
+    /// Edge that changed most; `None` if the structure changed, or if no edge is known.
     pub edge: Option<EdgeId>,
     /// Edges of the affected places; empty if the structure changed.
     pub edges: Vec<EdgeId>,
@@ -65,10 +65,11 @@ pub struct Cause {
     pub affected: f64,
     /// P-value of the change, corrected for the number of tests.
     pub q_value: f64,
-    /// Weight that ranks causes: the contribution as a fraction of the earlier mean latency, or a
-    /// measure of how many requests have a new structure, if that is larger.
+    /// Weight that ranks causes: the contribution as a fraction of the earlier mean latency. If
+    /// times changed, it excludes the part that a few slow requests make up. If the structure
+    /// changed, a measure of how many requests have a new structure replaces it if that is larger.
     pub weight: f64,
-    /// Indices of this cause's mutations in [`Comparison`](super::Comparison).
+    /// Indices of this cause's mutations in [`super::Comparison::mutations`].
     pub mutations: Vec<usize>,
     /// Categories that show the change, by root operation.
     pub sides: Vec<Sides>,
@@ -185,7 +186,8 @@ pub(super) struct CauseList {
     pub(super) environment: Option<Environment>,
 }
 
-/// Computes the fractions of each service's own time that changed by [`PLAINLY_MIN`] or more.
+/// Computes the fractions of each service's own time that changed significantly, and by
+/// [`PLAINLY_MIN`] or more.
 fn own_changes(
     roots: &[OfRoot<'_>],
     changed: &BTreeMap<(usize, usize), f64>,

@@ -42,7 +42,7 @@ pub struct Contrast {
     pub template: Template,
     /// True if `requests` holds all requests of both sides.
     pub is_whole: bool,
-    /// Kind of change.
+    /// Kind of change: of times, of structure or of failures.
     pub subject: Subject,
     sides: Vec<Sides>,
     edges: Option<BTreeSet<FlowEdge>>,

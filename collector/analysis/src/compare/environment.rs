@@ -4,8 +4,8 @@
 //! workloads on the machines, placement in memory, or longer queues everywhere. Places of all
 //! services then become slower or faster, by different amounts. Medians over all places estimate
 //! the usual change of a place and its spread. A place that changed no more than usual is not
-//! reported as a cause. As in a meta-analysis with random effects, differences between studies are
-//! not mistaken for sampling errors.
+//! reported as a cause. As in a meta-analysis with random effects, this spread adds to the sampling
+//! error of each place.
 
 use super::OfRoot;
 use super::place::Place;

@@ -1,10 +1,10 @@
 //! Evidence that the time of a place changed, from the requests in which it runs.
 //!
 //! Latencies have heavy tails, neighbouring requests are alike, and a rare operation runs only a
-//! few times. Three rank statistics are therefore tested, each within strata of requests that do
-//! the same. One is the sum of ranks. The others detect a change in a part of the requests: they
-//! count observations among the slowest tenth and among the slowest fiftieth. Their permutation
-//! distributions are exact for few requests ([`crate::statistics::stratified`]).
+//! few times. Three rank statistics are therefore tested, each within strata of requests that make
+//! the same calls. One is the sum of ranks. The others detect a change in a part of the requests:
+//! they count observations among the slowest tenth and among the slowest fiftieth. Their
+//! permutation distributions are exact for few requests ([`crate::statistics::stratified`]).
 //!
 //! Requests are not an independent sample of a period. The variance of each statistic is therefore
 //! inflated by the ratio of its variation between slices of one period to that of independent
@@ -61,10 +61,12 @@ pub(super) struct RankEvidence {
     /// Number of observations of each period, in strata with observations of both periods.
     pub(super) rows: [usize; 2],
     slices: [usize; 2],
-    /// Statistics of ranks, of the slowest tenth and of the slowest fiftieth.
+    /// Statistics of ranks, of the slowest tenth and of the slowest fiftieth, as far as they can be
+    /// computed. Evidence of shares has a single statistic.
     statistics: Vec<Statistic>,
     /// For each period, the squared difference of mean ranks between its halves, in units of the
-    /// variance of ranks, and its expectation under independence.
+    /// variance of ranks, and its expectation under independence. `None` if the period has too few
+    /// observations.
     halves: [Option<[f64; 2]>; 2],
 }
 
@@ -82,7 +84,7 @@ struct Statistic {
     inflation: [Option<f64>; 2],
 }
 
-/// Result of a test.
+/// Result of a test for a change between the periods.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RankTest {
     pub(super) p_value: f64,

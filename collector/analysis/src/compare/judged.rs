@@ -59,7 +59,7 @@ impl PlaceEvidence {
 pub struct TooFew {
     /// The place.
     pub place: Place,
-    /// Number of requests that reach the place, for each period.
+    /// Number of requests of each period whose times at the place were compared.
     pub requests: [usize; 2],
     /// Contribution to the change of the mean latency of its root operation's requests, in
     /// nanoseconds.

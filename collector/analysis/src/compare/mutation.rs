@@ -47,7 +47,7 @@ impl EdgeChange {
 /// mutations (virtual categories, §5.3).
 #[derive(Clone, Debug)]
 pub struct Mutation {
-    /// Kind of change.
+    /// Kind of change: of response time or of frequency.
     pub kind: MutationKind,
     /// Root operation of its requests.
     pub root: String,
@@ -65,7 +65,7 @@ pub struct Mutation {
     pub requests: [u64; 2],
     /// Mean latency in each period, in nanoseconds.
     pub means_ns: [f64; 2],
-    /// Edges that changed, the largest contribution first.
+    /// Edges that changed, the largest contribution first; empty for a structural mutation.
     pub edges: Vec<EdgeChange>,
     /// Possible former structures of a structural mutation's requests, the most similar first.
     pub precursors: Vec<Precursor>,
@@ -76,8 +76,8 @@ pub struct Mutation {
 /// Minimum fraction of a category's change that a place must contribute to be responsible for it.
 const PART_MIN: f64 = 0.2;
 
-/// Finds the categories whose requests became slower or faster because of a place that has a cause.
-/// `cause_of` maps (root operation, place) to the index of the cause.
+/// Finds the categories whose requests became significantly slower or faster because of a place
+/// that has a cause. `cause_of` maps (root operation, place) to the index of the cause.
 pub(super) fn response_mutations(
     roots: &[OfRoot<'_>],
     places: &Places,

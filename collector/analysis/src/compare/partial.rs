@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(slow.iter().filter(|time| found.holds(**time)).count(), 0);
     }
 
-    /// Tries each time, one by one.
+    /// Returns the largest difference of the fractions beyond a time, by trying each time.
     fn parting_one_by_one(earlier: &[f64], later: &[f64]) -> f64 {
         let beyond = |times: &[f64], boundary: f64| {
             times.iter().filter(|time| **time > boundary).count() as f64 / times.len() as f64

@@ -3,7 +3,8 @@
 //! A client span only waits for its server. Its time, without that of the server's span, is spent
 //! on the link between the two. Some sources record which spans are clients. Other spans count as
 //! clients if all their children are of other services and they do no work between two children. A
-//! client is not a place of its own: the caller of its link is the operation around it.
+//! root span never counts as a client. A client is not a place of its own: the caller of its link
+//! is the operation around it.
 
 use crate::flow::{EdgeId, EdgeTable, FlowEdge, Operation};
 use crate::task_path;
@@ -39,7 +40,7 @@ impl Place {
     }
 }
 
-/// Places of all edges, numbered.
+/// Numbered places, and the place of each edge.
 #[derive(Debug)]
 pub(super) struct Places {
     of_edges: Vec<usize>,

@@ -103,8 +103,9 @@ impl Production {
     }
 
     /// Returns the call of `before` that follows the last call of this production, if this
-    /// production breaks `before` off. It does if `before` contains all its calls up to that point,
-    /// at least as often. If the last call is a loop that ended early, returns the looping call.
+    /// production breaks `before` off. It does if both have the same outcome, and `before` contains
+    /// all its calls up to that point, at least as often. If the last call is a loop that ended
+    /// early, returns the looping call.
     pub(super) fn goes_on_with<'a>(&self, before: &'a Production) -> Option<&'a Operation> {
         let last = self.calls().next_back()?;
         let old: Vec<&Call> = before.calls().collect();
@@ -220,7 +221,7 @@ fn count_runs(shape: &Shape, times: u64, runs: &mut BTreeMap<Operation, u64>) {
 #[derive(Clone, Debug)]
 pub(super) struct ProductionChange {
     pub(super) production: Production,
-    /// Fractions of the requests in which the operation runs, for each period.
+    /// Fraction of the requests with the operation that have the production, for each period.
     pub(super) shares: [f64; 2],
     /// Categories whose requests have the production.
     pub(super) categories: BTreeSet<CategoryId>,
@@ -294,7 +295,7 @@ impl Feature {
 #[derive(Clone, Debug)]
 pub(super) struct FeatureChange {
     pub(super) feature: Feature,
-    /// Fractions of the requests in which the operation runs, for each period.
+    /// Fraction of the requests with the operation that have the feature, for each period.
     pub(super) shares: [f64; 2],
     /// Productions with the feature, as indices into [`OperationChange::productions`].
     pub(super) productions: BTreeSet<usize>,

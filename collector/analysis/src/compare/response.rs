@@ -35,7 +35,7 @@ pub(super) struct PlaceChange {
     /// Fraction (0 to 1) of the mean's change that remains if the few slowest requests of each
     /// period are clipped.
     pub(super) robust: f64,
-    /// Fraction of the requests that reach the place whose time there changed.
+    /// Fraction of the requests reaching the place in which the place's time changed.
     pub(super) affected: f64,
     /// Times of single requests at the place, for the test.
     pub(super) observations: Vec<Observation>,
@@ -77,7 +77,8 @@ impl PlaceChange {
 /// Relative change of a place's own time from which [`SMALL_PART`] of the required contribution
 /// suffices.
 const OF_ITSELF_MIN: f64 = 0.3;
-/// Reduced fraction of the required contribution.
+/// Factor by which [`PlaceChange::is_material`] reduces `effect_min`: for a place whose own time
+/// changed a lot, and for the minimum relative to the mean latency of all requests.
 const SMALL_PART: f64 = 0.1;
 
 /// Computes the change of each place, keyed by place number. `shape` returns the structure of a
@@ -125,8 +126,8 @@ pub(super) fn place_changes(
     found.into_iter().map(change).collect()
 }
 
-/// Returns a digest of the calls of the operation that a place belongs to. The calls determine how
-/// long the operation itself takes.
+/// Returns a digest of the calls of the operation that a place belongs to: for a link, its caller.
+/// The calls determine how long the operation itself takes.
 fn structure_at(place: &Place, structure: &BTreeMap<Operation, u64>) -> u64 {
     let operation = match place {
         Place::Own(operation) => operation,

@@ -80,8 +80,8 @@ pub(super) fn structural_changes(
     kept
 }
 
-/// Returns the structural change of an operation, as the feature that changed in most of its
-/// requests. `None` if no feature changed enough.
+/// Returns the structural change of an operation: the simplest of the features that changed in
+/// about the most requests. `None` if no feature changed enough.
 fn change(
     (number, root): (usize, &OfRoot<'_>),
     operation: &OperationChange,
@@ -192,8 +192,8 @@ const OF_REQUESTS_MIN: f64 = 0.1;
 /// Relative size from which a feature covers about the same requests as the largest one.
 const AS_LARGE: f64 = 0.8;
 
-/// Returns the difference that a changed feature means. The productions are a typical new one and
-/// the former one.
+/// Returns the difference that a changed feature indicates. The productions are the one that became
+/// more frequent by the most, and the one that it replaced.
 fn difference(
     most: &FeatureChange,
     (gain, before): (&ProductionChange, &ProductionChange),

@@ -1,9 +1,9 @@
 //! Finds structures that became more frequent, and the structures that they replaced (Spectroscope,
 //! §5.2).
 //!
-//! Counts are compared as shares of the root operation's requests, so that a busier hour does not
-//! look like a mutation. The significance of a change follows from the variation of each period's
-//! counts between slices.
+//! Unless both periods had the same workload, counts are compared as shares of the root operation's
+//! requests. A busier hour therefore does not look like a mutation. The significance of a change
+//! follows from the variation of each period's counts between slices.
 
 use super::divergence::{Divergence, divergence};
 use super::rows::{Row, Rows};
@@ -17,7 +17,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(super) struct CountChange {
     pub(super) id: CategoryId,
-    /// Shares of the root operation's requests, for each period.
+    /// Share of the root operation's requests, for each period. With the same workload, both are
+    /// fractions of the earlier requests.
     pub(super) shares: [f64; 2],
     pub(super) p_value: f64,
 }
@@ -222,8 +223,8 @@ pub(super) fn gains(
 /// vary.
 const ONE_TO_N_SLACK: f64 = 0.9;
 
-/// Returns the mean latency of a category in the later period, in nanoseconds. If it has no such
-/// requests, returns that in the earlier period.
+/// Returns the mean latency of a category in the later period, in nanoseconds. If the category has
+/// no later requests, returns its mean latency in the earlier period.
 pub(super) fn mean_ns(id: CategoryId, before: &RootFlows, after: &RootFlows) -> f64 {
     let of = |flows: &RootFlows| {
         flows

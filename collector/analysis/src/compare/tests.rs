@@ -1,4 +1,4 @@
-//! Simulated requests, some of which change.
+//! Compares simulated periods, in which some requests change.
 
 mod periods;
 mod simulated;
@@ -62,7 +62,7 @@ fn compared(before: Fault, after: Fault, requests: usize) -> Comparison {
     )
 }
 
-/// The first cause is this operation, and what it adds is about this much.
+/// Checks that `operation` is the first cause, and that its contribution is about `adds_ns`.
 #[track_caller]
 fn check(after: Fault, operation: &str, adds_ns: f64, is_structure: bool) -> Comparison {
     let found = compared(USUAL, after, 1_500);

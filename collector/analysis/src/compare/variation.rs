@@ -114,7 +114,7 @@ fn ks(before: &[u64], after: &[u64]) -> f64 {
     kolmogorov_smirnov(&counted(before), &counted(after)).p_value
 }
 
-/// Returns the p-value of the difference between both periods' distances from the median.
+/// Returns the p-value of the difference between both periods' relative distances from the median.
 fn p_value(rows: &[Row<'_>], slices: [usize; 2]) -> f64 {
     let mut of = slices.map(|count| vec![Slice::default(); count]);
     let mut count = [0; 2];

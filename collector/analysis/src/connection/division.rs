@@ -138,8 +138,9 @@ fn outermost(
 }
 
 /// Moves the records of a trace into its requests. `owners` maps the id of each span in a request
-/// to the index of the request's first span. Roots outside of all requests are removed. The
-/// division names those for which `is_connection` returns true.
+/// to the index of the request's first span. If a root is outside of all requests, all spans
+/// outside are removed; otherwise they form a request of their own. The division names the removed
+/// roots for which `is_connection` returns true.
 fn into_requests(
     trace: &mut TraceRecords,
     owners: &FxHashMap<u64, usize>,

@@ -68,7 +68,8 @@ impl Connections {
         names
     }
 
-    /// Returns true if spans of this operation are requests inside connections.
+    /// Returns true if spans of this span's operation are requests inside connections, or were
+    /// declared to be requests.
     #[must_use]
     pub fn is_request(&self, span: &SpanRecord) -> bool {
         !self.is_empty() && (self.requests.contains(&operation(span)) || self.is_declared(span))

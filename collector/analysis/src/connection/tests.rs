@@ -22,7 +22,7 @@ fn span(span_id: u64, parent_id: u64, name: &str, start_ns: i64, end_ns: i64) ->
     }
 }
 
-/// A connection of 2 s with a command every 100 ms, which writes.
+/// Returns a connection of 2 s. Every 100 ms, it runs a command, which writes.
 fn connection(has_root: bool) -> TraceRecords {
     let root = has_root.then(|| span(1, 0, "run", 0, 2_000 * MS));
     let commands = (0..20u64).flat_map(|number| {
@@ -220,7 +220,8 @@ fn a_declared_operation_is_a_request_inside_of_any() {
     assert!(connections.divide(&mut root).is_none());
 }
 
-/// For each span, the last of its ancestors and itself that begins a request.
+/// Finds the outermost span that begins a request among each span and its ancestors, as the
+/// reference implementation.
 fn reference(connections: &Connections, trace: &TraceRecords) -> BTreeMap<u64, Option<u64>> {
     let find = |id: u64| trace.spans.iter().find(|span| span.span_id == id);
     let outermost = |span: &SpanRecord| {

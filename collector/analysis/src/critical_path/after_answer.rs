@@ -13,8 +13,8 @@ use crate::segment::{SegmentedTrace, interval_ns};
 pub struct AfterAnswer {
     /// Time from the answer to the last event.
     pub duration_ns: u64,
-    /// Segments of that chain, in order of time. Their waits and durations plus the tail add up to
-    /// exactly `duration_ns`.
+    /// The chain of segments that determines the duration, in order of time. Their waits and
+    /// durations plus the tail add up to exactly `duration_ns`.
     pub path: Vec<LateStep>,
     /// Time from the last segment's end to the last event.
     pub tail_wait_ns: u64,

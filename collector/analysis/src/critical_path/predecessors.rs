@@ -249,10 +249,10 @@ impl<'a> Predecessors<'a> {
         }
     }
 
-    /// Visits the predecessors among the segments that ended last before a segment's start. The
-    /// latest of these predecessors that took any time stands in for its own predecessors. Returns
-    /// it once a segment is reached that ended by its start, as all later ends were then visited.
-    /// Returns `None` if that does not happen within [`LOOK_BACK`] segments.
+    /// Visits a segment's predecessors among the [`LOOK_BACK`] segments that ended last before it
+    /// started. The latest of them that took any time, P, makes P's own predecessors redundant.
+    /// Returns P once the search reaches a segment that ended by P's start, because every later end
+    /// was then visited. Returns `None` if the search ends before that.
     fn stand_in(&self, index: usize, visit: &mut impl FnMut(PredecessorSet)) -> Option<usize> {
         let segments = &self.trace.segments;
         let mut stand_in: Option<usize> = None;

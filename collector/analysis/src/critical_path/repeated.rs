@@ -186,8 +186,8 @@ impl<'a> LargestOf<'a> {
 /// Hands values to all ended instances of a label. Segments must come in reverse order.
 pub(super) struct HandedValues<'a> {
     repeated: &'a RepeatedLabels,
-    /// For each label, the largest value handed out so far, and the number of instances that have
-    /// not yet received it.
+    /// For each label, the number of instances that still receive values, and the largest value
+    /// handed out so far.
     so_far: Vec<(usize, u64)>,
 }
 

@@ -56,7 +56,8 @@ pub fn settle(trace: &mut SegmentedTrace, relations: &Relations) {
     trace.sort();
 }
 
-/// Sets slack to 0 if it does not exceed the bounds of its timestamps, as it may not exist.
+/// Sets the slack of each segment to 0 if it does not exceed the error bounds of the timestamps,
+/// because such slack may not exist.
 pub fn drop_unsure_slack(trace: &SegmentedTrace, path: &mut TracePath) {
     if trace.is_exact() {
         return;

@@ -66,7 +66,8 @@ mod tests {
         }
     }
 
-    /// Sums the probability of at most so many errors at that share, term by term.
+    /// Sums the terms of the binomial probability of at most `errors` errors at the upper bound.
+    /// The sum must be the confidence level.
     #[test]
     fn bounds_have_the_probability_that_they_say() {
         for total in 1..40u32 {

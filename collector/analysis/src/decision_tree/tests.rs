@@ -1,4 +1,4 @@
-//! Whole trees.
+//! Tests of whole trees.
 
 use super::*;
 use std::sync::Arc;
@@ -38,7 +38,8 @@ fn said(leaf: &Leaf) -> String {
     conditions.join(" and ")
 }
 
-/// Small counts on shard b, or more than eight retries: 2 % of the classes are wrong.
+/// Returns rows of class `true` for small counts on shard b, and for more than eight retries. The
+/// classes of 2 % of the rows are wrong.
 fn planted(seed: u64, rows: usize) -> Table {
     let mut unit = random(seed);
     let (mut counts, mut shards, mut retries, mut noise, mut classes) =

@@ -5,8 +5,9 @@
 const SHIFT_MAX: f64 = 12.0;
 
 /// Returns the ends of the range around `found` in which the p-value is at least `alpha`, each to
-/// within 0.0001. An end is infinite if the p-value does not fall below `alpha` in that direction.
-/// Assumes that the p-value decreases with the distance from `found`.
+/// within 0.0001. An end is infinite if the p-value does not fall below `alpha` within
+/// [`SHIFT_MAX`] in that direction. Assumes that the p-value decreases with the distance from
+/// `found`.
 pub(super) fn interval_of(p_of: impl Fn(f64) -> f64, found: f64, alpha: f64) -> (f64, f64) {
     let end = |direction: f64| {
         let mut inside = 0.0;

@@ -1,9 +1,9 @@
-//! On simulated truth: how often it is wrong, and how often it sees what is there.
+//! Measures rates of false alarms and of detections in simulated experiments.
 
 use super::*;
 use crate::statistics::{benjamini_hochberg, kolmogorov_smirnov};
 
-/// SplitMix64.
+/// SplitMix64 generator of pseudo-random numbers.
 struct Random(u64);
 
 impl Random {
@@ -15,7 +15,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Above 0, up to 1.
+    /// Draws a number above 0 and up to 1.
     fn part(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
@@ -24,30 +24,31 @@ impl Random {
         (-2.0 * self.part().ln()).sqrt() * (std::f64::consts::TAU * self.part()).cos()
     }
 
-    /// With a median of 1.
+    /// Draws a log-normal number with a median of 1.
     fn lognormal(&mut self, sigma: f64) -> f64 {
         (sigma * self.normal()).exp()
     }
 }
 
-/// Requests as a service with many users has them.
+/// Parameters of the simulated requests of a service with many users.
 #[derive(Clone, Copy)]
 struct World {
     users: usize,
     bursts: usize,
-    /// Users that are seen in a burst.
+    /// Number of users whose requests each burst records.
     seen: usize,
-    /// Test is so many times as slow.
+    /// Factor by which the test is slower than the control.
     factor: f64,
-    /// A request takes as long as the mailbox is large, to the power of this.
+    /// Exponent of the user's mailbox size in the latency.
     by_mailbox: f64,
-    /// So much of the usual variation there is.
+    /// Fraction of the usual variation of load, sessions and requests.
     quiet: f64,
 }
 
 impl World {
-    /// Users' mailboxes differ by four orders of magnitude between median and 99th percentile, and requests take longer for
-    /// greater ones; some users ask far more often; load follows seven days; a user's requests come together.
+    /// Simulates an experiment. The 99th percentile of the sizes of mailboxes is 10,000 times the
+    /// median, and larger mailboxes make requests slower. Some users send far more requests than
+    /// others. The load varies over seven days. One to three requests of a user follow each other.
     fn observe(self, random: &mut Random) -> Vec<ExperimentRequest> {
         let users: Vec<(f64, f64, bool)> = (0..self.users)
             .map(|_| {
@@ -101,7 +102,8 @@ const METRICS: [(&str, Metric); 3] = [
     ("p95", Metric::Quantile(0.95)),
 ];
 
-/// What is found in so many trials as `STROBOSCOPE_TRIALS` says, 200 otherwise, over the machine's processors.
+/// Returns the results of the trials, which four threads run. `STROBOSCOPE_TRIALS` sets their
+/// number; the default is 200.
 fn trials<T: Send>(seed: u64, one: impl Fn(&mut Random) -> T + Sync) -> Vec<T> {
     let trials = std::env::var("STROBOSCOPE_TRIALS").ok();
     let trials = trials.map_or(200, |trials| trials.parse().expect("a number"));
@@ -124,8 +126,8 @@ fn trials<T: Send>(seed: u64, one: impl Fn(&mut Random) -> T + Sync) -> Vec<T> {
     })
 }
 
-/// The 95th percentile of each side in each burst, taken for independent: what Ardelean et al.,
-/// NSDI 2018, §3.2, warn of.
+/// Compares the 95th percentiles of each side over the bursts as if they were independent. Ardelean
+/// et al. (NSDI 2018, §3.2) warn of this test.
 fn naive_p_value(requests: &[ExperimentRequest]) -> f64 {
     let bursts = requests.iter().map(|one| one.burst).max().unwrap_or(0);
     let series = |is_test: bool| -> Vec<(u64, u64)> {
@@ -187,17 +189,18 @@ fn where_there_is_no_effect_one_in_twenty_is_seen_at_most() {
     );
 }
 
-/// As often as a rate of 5 % is at most seen among so many, but for one time in a thousand.
+/// Returns the share of `count` trials that an event of probability 5 % exceeds in only one case of
+/// 1,000.
 fn one_in_twenty(count: usize) -> f64 {
     0.05 + 3.1 * (0.05 * 0.95 / count as f64).sqrt()
 }
 
-/// Of a planned experiment: how many times the pilot, the power foretold at its own size, whether the effect was seen, and
-/// whether the interval holds it.
+/// Result of a planned experiment: its size relative to the pilot, its predicted power, and two
+/// flags. They are true if the effect was detected, and if the interval contains it.
 type Planned = (f64, f64, bool, bool);
 
-/// Each pilot, in which there is no effect, foretells how many more users and bursts are needed, and an experiment of that size
-/// follows.
+/// Each pilot without an effect predicts how many times its users and bursts are needed. An
+/// experiment of that size follows.
 #[test]
 fn effects_are_seen_as_often_as_foretold_and_their_intervals_hold_them() {
     for (effect, quiet) in [(0.2, 1.0), (0.05, 0.25), (0.01, 0.05)] {
@@ -249,7 +252,8 @@ fn effects_are_seen_as_often_as_foretold_and_their_intervals_hold_them() {
     }
 }
 
-/// Who looks five times while the data grows sees what is not there, unless each look is surer.
+/// Five looks at growing data cause more false alarms than one, unless each look has a stricter
+/// level.
 #[test]
 fn looks_are_corrected_for() {
     let world = World {
@@ -283,7 +287,8 @@ fn looks_are_corrected_for() {
     assert!(naive > corrected, "{corrected} {naive}");
 }
 
-/// Figure 10: what equal sides differ by is learned of the control alone, and is what experiments without effect show.
+/// Learns the chance difference between equal sides from the control alone (figure 10). Experiments
+/// without an effect must differ by as much.
 #[test]
 fn noise_is_what_equal_sides_differ_by() {
     let world = World {
@@ -318,7 +323,7 @@ fn noise_is_what_equal_sides_differ_by() {
     assert_eq!(noise(few, &[Metric::Mean]), [None]);
 }
 
-/// As [`Experiment`] says it, by trying all: the mean of what is left without each cluster.
+/// Compares the variance with a jackknife that leaves out each cluster in turn.
 #[test]
 fn a_spread_is_that_of_leaving_out_each_cluster() {
     for seed in 0..50 {
@@ -377,7 +382,8 @@ fn a_spread_is_that_of_leaving_out_each_cluster() {
     }
 }
 
-/// What is counted of each request, by sorting all with their weights.
+/// Returns the value of each request that the comparison counts. Finds the quantile by sorting all
+/// requests with their weights.
 fn counted(requests: &[ExperimentRequest], metric: Metric, shift: f64) -> Vec<f64> {
     let scale = (-shift).exp();
     let latency =

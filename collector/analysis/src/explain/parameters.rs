@@ -21,13 +21,13 @@ pub enum Why {
     NamesProcess,
     /// The parameter describes the failure that is explained.
     OfFailure,
-    /// The parameter is a measured time, and times are what is explained.
+    /// The parameter is a measured time, and the explained change is one of times.
     Duration,
     /// At least nine tenths of the parameter's values are distinct. If the values are numbers, nine
     /// tenths of them must also be integers of at least 2⁵³, too large to be measurements.
     DiffersAlways,
     /// The parameter's numbers grow or fall with the start times of requests in each category, or
-    /// are such times. It is a timestamp or a counter.
+    /// are Unix times within an hour of them. It is a timestamp or a counter.
     FollowsTime,
 }
 
@@ -146,8 +146,9 @@ impl Parameters {
 }
 
 /// Returns the value of each parameter in each request, for at most [`PARAMETERS_MAX`] parameters.
-/// `None` if the request records no value or several texts. A parameter with several numbers in any
-/// request becomes two parameters: the largest and the smallest number.
+/// `None` if the request records no value or several texts. A parameter becomes two, the largest
+/// and the smallest number, if all its values are numbers and any request records several. Omits
+/// parameters of operations that ran in some requests only.
 fn texts(
     requests: &[&ExplainedRequest],
     unseen: &mut Unseen,

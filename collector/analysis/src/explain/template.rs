@@ -46,9 +46,9 @@ impl Template {
         }
     }
 
-    /// Returns the values that a request records up to its divergence: hosts, and the attributes of
-    /// spans, of events inside spans and of log events. Omits [`ERROR`]: a failure is part of the
-    /// structure, not a reason for it.
+    /// Returns the values that the common operations of a request record up to its divergence: that
+    /// they ran, their hosts, and the attributes of their spans, of events inside these, and of log
+    /// events. Omits [`ERROR`]: a failure is part of the structure, not a reason for it.
     pub fn said(&self, records: &TraceRecords) -> Vec<SaidText> {
         let mut said = Vec::new();
         let processes = processes(records);
@@ -108,7 +108,7 @@ impl Template {
     /// Returns the instant at which the request diverges from the others, in nanoseconds since the
     /// Unix epoch. For a structural change, this is the start of the operation's first child that
     /// is not common. Otherwise, or without such a child, it is the end of the operation. If the
-    /// operation did not run, the request does not diverge.
+    /// operation did not run, the request does not diverge, and the instant is [`i64::MAX`].
     fn parts_ns(&self, records: &TraceRecords) -> i64 {
         let is_it = |span: &&SpanRecord| {
             self.at.as_ref().is_some_and(|(service, name)| {

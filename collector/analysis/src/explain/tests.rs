@@ -1,4 +1,4 @@
-//! Planted reasons are found, and chance is not one.
+//! Tests that explanations find planted reasons, and no others.
 
 use super::*;
 
@@ -20,7 +20,8 @@ impl Dice {
 
 const START_NS: i64 = 1_790_000_000_000_000_000;
 
-/// Requests of which `more` says what depends on the class; ids, times and noise are there anyway.
+/// Returns requests that record ids, times, noise, and the values that `more` returns for their
+/// class.
 fn requests(
     seed: u64,
     counts: [usize; 2],
@@ -89,7 +90,7 @@ fn sentences(explanation: &Explanation) -> Vec<String> {
         .collect()
 }
 
-/// Small reads take another path.
+/// Returns the size of a read. Small reads take another path, except for 1 % of them.
 fn small_reads(dice: &mut Dice, is_mutation: bool) -> Vec<(&'static str, &'static str, String)> {
     let is_small = is_mutation != (dice.unit() < 0.01);
     let count = if is_small {
@@ -121,7 +122,7 @@ fn a_parameter_that_tells_is_named() {
     assert!(found[1].starts_with("requests with count > 4096 (web:read) do not have the change"));
 }
 
-/// Precision is as of all requests: of those that were given, exactly so many are right.
+/// Checks that precision and recall are exact over all requests, not only over the sample.
 #[test]
 fn precision_and_recall_are_those_of_all_requests() {
     let half = |dice: &mut Dice, is_mutation: bool| {
@@ -139,7 +140,8 @@ fn precision_and_recall_are_those_of_all_requests() {
     assert_eq!((leaf.precision(), leaf.recall()), (precision, recall));
 }
 
-/// One request of a hundred is changed. The sample has one of four, and none of the values beside the threshold.
+/// One request in a hundred is changed, against one in four of the sample. The sample lacks the
+/// values next to the threshold.
 #[test]
 fn thresholds_and_figures_of_uneven_categories_are_those_of_all_requests() {
     let threshold = |dice: &mut Dice, is_mutation: bool| {
@@ -192,7 +194,7 @@ fn ids_and_times_are_never_used() {
     }
 }
 
-/// Of fifty experiments in which nothing but times and ids differs.
+/// Explains fifty pairs of categories that differ only in times and ids.
 #[test]
 fn chance_explains_nothing() {
     let mut alarms = Vec::new();
@@ -284,7 +286,7 @@ fn what_is_not_said_tells_too() {
     assert!(found[1].starts_with("requests with retries not recorded (store:read) do not have"));
 }
 
-/// Of several numbers the extremes are asked about.
+/// The tree asks about the largest and the smallest of several numbers.
 #[test]
 fn the_largest_of_several_tells() {
     let reads = |dice: &mut Dice, is_mutation: bool| {

@@ -7,7 +7,7 @@ const SERVER: SpanFlags = SpanFlags::SERVER;
 const CLIENT: SpanFlags = SpanFlags::CLIENT;
 const INNER: SpanFlags = SpanFlags(0);
 
-/// A span: its id, its parent's, whether it failed, when it ended, and its kind.
+/// A span: its id, its parent's id, a flag that is true if it failed, its end, and its kind.
 type Given = (u64, u64, bool, i64, SpanFlags);
 
 fn request(spans: &[Given]) -> TraceRecords {
@@ -122,7 +122,7 @@ fn parts_of_requests_fail_as_well() {
     check(&circle, Some((true, &[2, 1])));
 }
 
-/// The same by its words: each span's way up is walked.
+/// Finds the trail by walking up from each span, as the reference implementation.
 fn obvious(spans: &[Given]) -> Option<(bool, Vec<u64>)> {
     let of = |id: u64| spans.iter().find(|span| span.0 == id).unwrap();
     let up = |id: u64| {
@@ -177,7 +177,7 @@ proptest! {
     }
 }
 
-/// A request whose root has these attributes, or an event in it.
+/// Returns a request whose root, or an event in the root (prefix `event:`), has these attributes.
 fn stating(attributes: &[(&str, &str)], flags: SpanFlags) -> TraceRecords {
     let mut records = request(&[(1, 0, false, 9, flags), (2, 1, false, 8, INNER)]);
     records.attributes = attributes

@@ -11,11 +11,12 @@ pub(super) struct Digest {
     lanes: (u64, u64),
 }
 
-/// Odd numbers with about as many ones as zeros: the fractional digits of π and e.
+/// Odd numbers with about as many ones as zeros: the fractions of π and e, rounded to 64 bits.
 const FACTORS: (u64, u64) = (0x243f_6a88_85a3_08d3, 0xb7e1_5162_8aed_2a6b);
 
 impl Digest {
-    /// Starts an empty digest. Equal contents have different digests in different spaces.
+    /// Starts an empty digest. `space` separates kinds of content: equal contents have different
+    /// digests in different spaces.
     pub(super) const fn new(space: u64) -> Digest {
         Digest {
             lanes: (FACTORS.0 ^ space, FACTORS.1 ^ space.rotate_left(32)),

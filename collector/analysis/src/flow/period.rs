@@ -1,11 +1,11 @@
 //! Collects the request flows of a period: categories, and the time of their requests by edge.
 //!
-//! The sums over a category's requests, latencies and times by edge are exact. Tests use a sample:
-//! up to [`SAMPLE_MAX`] requests of each category, those with the smallest digests of their ids.
-//! The sample is random, does not depend on the order of requests, and can be merged. It holds
-//! whole requests, so that a request's times on several edges can be related. To bound memory, a
-//! period has at most [`CATEGORIES_MAX`] categories. Requests of further categories are counted
-//! together, by root operation.
+//! The number of a category's requests and the sums of their latencies and times by edge are exact.
+//! Tests use a sample: up to [`SAMPLE_MAX`] requests of each category, those with the smallest
+//! digests of their ids. The sample is random, does not depend on the order of requests, and can be
+//! merged. It holds whole requests, so that a request's times on several edges can be related. To
+//! bound memory, a period has at most [`CATEGORIES_MAX`] categories. Requests of further categories
+//! are counted together, by root operation.
 
 use super::build::FlowSettings;
 use super::category_id::CategoryId;
@@ -66,7 +66,7 @@ pub struct FlowCategory {
     pub squares_ns2: u128,
     /// Sum of the times on critical paths in nanoseconds, by edge.
     pub edges_ns: FxHashMap<EdgeId, u64>,
-    /// Sample of whole requests.
+    /// Sampled requests. [`PeriodFlows::in_order`] sorts them, and keeps at most [`SAMPLE_MAX`].
     pub sample: Vec<Request>,
 }
 

@@ -8,7 +8,8 @@ use crate::statistics::stratified::{
     RankStratum, ShareStratum, rank_sum_two_sided, shares_two_sided,
 };
 
-/// An observation whose value is its time divided by the stratum's median time.
+/// An observation whose value is its time, divided by the median of the stratum's times above 0. In
+/// evidence of shares, the value is 1 for a request with the property, otherwise 0.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AlignedObservation {
     pub(super) stratum: usize,

@@ -17,7 +17,8 @@ pub(in crate::compare) struct Variability {
     places: f64,
 }
 
-/// Weight of the estimate from all places, where each slice of one place but the first weighs 1.
+/// Weight of the estimate from all places. A place's own estimate weighs one less than its number
+/// of slices.
 const WEIGHT: f64 = 10.0;
 /// Minimum number of places for an estimate of the variance between halves.
 const PLACES_MIN: usize = 6;

@@ -1,4 +1,4 @@
-//! What is said of periods beside causes.
+//! Tests results about whole periods: variation and workload.
 
 use super::*;
 

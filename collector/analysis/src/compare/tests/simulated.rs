@@ -1,23 +1,23 @@
-//! Requests of a shop, made up, and what may be different about a period of them.
+//! Simulates requests of a shop, and faults of a period.
 
 use crate::record::{AttributeRecord, RecordOwner, SpanFlags, SpanRecord, TraceId, TraceRecords};
 
-/// What is different about a period.
+/// Parameters of a simulated period, which a fault changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Fault {
-    /// The store's reads take so much longer.
+    /// Additional time of each read of the store, in nanoseconds.
     pub(super) read_ns: i64,
-    /// So does the way to the bank.
+    /// Additional time on the link to the bank, each way, in nanoseconds.
     pub(super) bank_link_ns: i64,
-    /// Pages ask for advertisements.
+    /// True if pages call the advertisement service.
     pub(super) asks_for_ads: bool,
-    /// So many of a hundred reads miss the cache.
+    /// Percentage of reads that miss the cache.
     pub(super) misses: u64,
-    /// So many reads a page.
+    /// Number of reads per page.
     pub(super) reads: u64,
-    /// The bank fails.
+    /// True if the bank fails.
     pub(super) bank_fails: bool,
-    /// So many of a hundred requests are orders.
+    /// Percentage of requests that are orders.
     pub(super) orders: u64,
 }
 
@@ -42,21 +42,22 @@ impl Random {
         (self.0 >> 33) % limit
     }
 
-    /// A time of about so long, with a tail.
+    /// Draws a time with this mean, from a distribution with a tail.
     fn about_ns(&mut self, mean_ns: i64) -> i64 {
         let unit = (self.below(1 << 20) + 1) as f64 / f64::from(1 << 20);
         (mean_ns as f64 * (0.7 - 0.3 * unit.ln())) as i64
     }
 }
 
-/// A request in the making.
+/// A request under construction.
 struct Making<'a> {
     records: TraceRecords,
     random: &'a mut Random,
 }
 
 impl Making<'_> {
-    /// A span that takes so long by itself, and does `inner` in the midst of it; when it ends.
+    /// Adds a span whose own work takes about `own_ns`, and that runs `inner` in the middle of it.
+    /// Returns the end of the span.
     fn span(
         &mut self,
         (parent_id, name): (u64, &str),
@@ -86,7 +87,8 @@ impl Making<'_> {
         end_ns
     }
 
-    /// A call to another service, over a link that takes so long each way.
+    /// Adds a call to another service, over a link that takes about `link_ns` each way. Returns the
+    /// end of the call.
     fn call(
         &mut self,
         (parent_id, client, server): (u64, &str, &str),
@@ -190,7 +192,7 @@ pub(super) fn request(random: &mut Random, id: u128, start_ns: i64, fault: Fault
     made.records
 }
 
-/// A period of so many requests, one each 10 ms.
+/// Simulates a period with one request every 10 ms.
 pub(super) fn period(seed: u64, requests: usize, fault: Fault) -> Vec<TraceRecords> {
     let mut random = Random(seed);
     (0..requests)
