@@ -42,8 +42,7 @@ pub(super) struct Thread {
     pub(super) introduced_ns: Option<u64>,
 }
 
-/// Calls, intervals, waits and releases whose owner is still unknown, as indices into the
-/// timeline's lists.
+/// Calls, intervals, waits and releases whose owner is still unknown, as indices into their lists.
 #[derive(Debug, Default)]
 pub(super) struct Unknown {
     /// Time since which the owner is unknown, monotonic ns.
