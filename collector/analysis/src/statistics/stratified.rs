@@ -1,4 +1,4 @@
-//! Exact permutation tests of two samples within strata.
+//! Exact permutation tests of an earlier and a later sample, within strata.
 //!
 //! The later sample takes a given number of members from each stratum. Under the null hypothesis,
 //! all choices of so many members are equally probable (Lehmann, Nonparametrics, 1975, §3.3). For
