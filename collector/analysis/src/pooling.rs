@@ -116,7 +116,8 @@ pub struct PooledDemand {
     pub together: usize,
     /// Number of pairs of processes examined.
     pub pairs: usize,
-    /// The pair with the strongest dependence; `None` if no pair has a significant one.
+    /// The pair with the strongest dependence; `None` if no pair has a significant one of at least
+    /// [`DEPENDENCE_MIN`].
     pub strongest: Option<Dependence>,
     /// Reasons to distrust the normal percentiles; empty if there are none.
     pub refused: Vec<PoolRefusal>,
