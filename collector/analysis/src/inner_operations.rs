@@ -2,8 +2,8 @@
 //!
 //! A thread that is in the middle of a request when a window opens records only the spans that it
 //! begins after the opening. The SDK remembers nothing between windows, so it cannot mark these
-//! spans as a part. A comparison of all traces reveals such a part: its root is an operation that
-//! runs inside another operation in other traces.
+//! spans as part of a request. A comparison of all traces reveals the partial traces: the root of
+//! each is an operation that runs inside another operation in other traces.
 
 use crate::record::{SpanFlags, SpanRecord, TraceRecords};
 use std::collections::HashSet;
@@ -12,8 +12,8 @@ use std::sync::Arc;
 /// Cause of incompleteness of a trace whose root is an inner operation in other traces.
 pub const INNER_ROOT: &str = "inner_root";
 
-/// Maximum number of operations in the set. Further operations are dropped and count as never seen
-/// inside another operation.
+/// Maximum number of operations in an [`InnerOperations`]. Further operations are dropped and count
+/// as never seen inside another operation.
 pub const INNER_OPERATIONS_MAX: usize = 1 << 16;
 
 /// Operations (service and name) that have been recorded inside other operations. The set keeps the
@@ -46,8 +46,9 @@ impl InnerOperations {
             .for_each(|(service, name)| self.insert(service, name));
     }
 
-    /// Reports whether a trace with a root is only a part of a request. Roots with the server flag
-    /// do not count: their caller sent no context, and every caller that records sends one.
+    /// Reports whether a trace with a root is only a part of a request. Two kinds of roots do not
+    /// count. Imported roots were recorded from their beginning. Roots with the server flag had a
+    /// caller that sent no context, and every caller that records sends one.
     pub fn is_fragment(&self, records: &TraceRecords) -> bool {
         let is_inner = |root: &SpanRecord| {
             root.process != 0

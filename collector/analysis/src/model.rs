@@ -146,8 +146,8 @@ impl Model {
         self.counts.blocks() * BLOCK_BYTES + self.groups.bytes() + self.labels.len() * LABEL_BYTES
     }
 
-    /// Returns an upper bound of the bytes that observing this trace adds; `None` if it adds at
-    /// most `few`.
+    /// Returns an upper bound of the bytes that observing this trace adds; `None` if the bound is
+    /// at most `few`.
     pub fn growth_bytes(&self, trace: &SegmentedTrace, few: usize) -> Option<usize> {
         let pairs = trace.segments.len().min(self.labels.len()) * self.labels.len().div_ceil(64);
         if pairs * BLOCK_BYTES <= few {

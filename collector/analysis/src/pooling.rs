@@ -104,7 +104,7 @@ pub enum PoolRefusal {
 pub struct PooledDemand {
     /// Total number of samples of all processes.
     pub samples: usize,
-    /// Median interval between two samples of a process, in ns.
+    /// Median interval between consecutive samples of a process, in ns.
     pub step_ns: i64,
     /// Number of samples that are missing between others, over all processes.
     pub gaps: u64,
@@ -116,7 +116,8 @@ pub struct PooledDemand {
     pub together: usize,
     /// Number of pairs of processes examined.
     pub pairs: usize,
-    /// The pair with the strongest dependence; `None` if no pair has a significant one.
+    /// The pair with the strongest dependence; `None` if no pair has a significant one of at least
+    /// [`DEPENDENCE_MIN`].
     pub strongest: Option<Dependence>,
     /// Reasons to distrust the normal percentiles; empty if there are none.
     pub refused: Vec<PoolRefusal>,
@@ -127,7 +128,7 @@ pub const POOL_TOLERANCE: f64 = 0.02;
 /// Minimum number of samples of a group; fewer do not show what a process uses.
 pub const POOL_SAMPLES_MIN: usize = 100;
 /// Minimum rank correlation of a relevant dependence. A weaker one changes the standard deviation
-/// of a sum of two processes by less than 5 %.
+/// of a sum of two processes by about 5 % at most.
 pub const DEPENDENCE_MIN: f64 = 0.1;
 /// Maximum number of examined pools, each with one process of every group. It also bounds the
 /// number of examined pairs.
@@ -139,7 +140,7 @@ const PARTS_OF_ONE: [f64; 7] = [0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999];
 /// Predicts the use of a process that replaces one process of each group. Groups contain indices
 /// into `uses`. A group that is listed twice counts for two processes.
 ///
-/// Returns `None` if a group has no samples.
+/// Returns `None` if there are no groups, or a group has no samples.
 pub fn pool(uses: &[ProcessUse], groups: &[Vec<usize>]) -> Option<PooledDemand> {
     let values: Vec<Vec<f64>> = groups.iter().map(|group| sorted(uses, group)).collect();
     let fewest = values.iter().map(Vec::len).min().filter(|n| *n > 0)?;
@@ -207,8 +208,8 @@ fn sorted(uses: &[ProcessUse], group: &[usize]) -> Vec<f64> {
     values
 }
 
-/// Returns sets of different processes, one from each group: neighbours first, then more distant
-/// ones.
+/// Returns at most `POOLS_MAX` pools. A pool has one process of every group, and no process twice.
+/// Pools whose processes have nearly the same place in their groups come first.
 fn pools(groups: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let longest = groups.iter().map(Vec::len).max().unwrap_or(0);
     let mut known = std::collections::HashSet::new();
@@ -252,7 +253,7 @@ fn pairs(pools: &[Vec<usize>]) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// Mean and variance of the samples of one process.
+/// Mean and variance of the samples of a group's processes.
 #[derive(Clone, Copy, Debug)]
 struct Moments {
     mean: f64,

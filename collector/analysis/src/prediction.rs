@@ -22,7 +22,7 @@ pub struct SlackHistory {
     refused: u64,
 }
 
-/// Numbers of right and wrong predictions.
+/// Numbers of right and wrong predictions. A request has slack if its slack exceeds the threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct PredictionQuality {
     /// Number of predictions: requests whose key had a previous request.

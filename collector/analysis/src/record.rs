@@ -252,9 +252,10 @@ impl TraceRecords {
         self.sampling.weight()
     }
 
-    /// Returns the trace's value of an attribute; `None` if no record has the attribute. The root
-    /// span's value comes first; of several, the least. Otherwise, the result is the value of all
-    /// records that have the attribute, or [`SEVERAL_VALUES`] if they disagree.
+    /// Returns the trace's value of an attribute; `None` if no record has the attribute. If spans
+    /// without a parent have the attribute, the result is the least of their values. Otherwise, it
+    /// is the value that all records with the attribute share, or [`SEVERAL_VALUES`] if they
+    /// disagree.
     pub fn attribute(&self, key: &str) -> Option<Arc<str>> {
         let said = || {
             self.attributes

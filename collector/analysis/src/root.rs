@@ -70,7 +70,8 @@ impl TraceRecords {
 mod tests {
     use super::*;
 
-    /// Spans as (service:name, parent, start, end, flags).
+    /// Checks the root operation and caller of a trace, with its spans in either order. A span is
+    /// given as (service:name, parent, start, end, flags).
     #[track_caller]
     fn check(
         spans: &[(&str, u64, i64, i64, SpanFlags)],

@@ -77,7 +77,8 @@ impl Weight {
         (u128::from(number) * u128::from(self.0) + half) >> FRACTION_BITS
     }
 
-    /// Multiplies the square of `number` by the weight, and saturates at [`u128::MAX`].
+    /// Multiplies the square of `number` by the weight. For weights above 1, the result saturates
+    /// at 2¹¹² - 1.
     pub fn times_square(self, number: u64) -> u128 {
         let square = u128::from(number) * u128::from(number);
         if self == Weight::ONE {
@@ -124,7 +125,7 @@ impl WeightedCount {
     }
 
     /// Returns the effective sample size (Kish), (Σw)² / Σw²: the number of equally weighted items
-    /// whose mean is as uncertain.
+    /// whose mean is as uncertain. Returns 0 if no item was recorded.
     pub fn effective(self) -> f64 {
         if self.recorded == 0 {
             return 0.0;
@@ -189,7 +190,8 @@ impl Sum for WeightedCount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedThreshold;
 
-/// Returns the threshold that a `tracestate` states; `None` if it states none.
+/// Returns the threshold that a `tracestate` states; `None` if it states none. Returns an error if
+/// the threshold is malformed.
 pub fn threshold(tracestate: &str) -> Result<Option<u64>, MalformedThreshold> {
     let member = tracestate
         .split(',')

@@ -4,13 +4,13 @@
 //! where their own work stops and starts. A trace with both gets the segments of both.
 //!
 //! **The answer.** A request ends when its caller has the answer, at the end of its root span (of
-//! several roots, the last). Latency is measured up to the answer. Work that ends later continues
-//! *after the answer*. The time of the answer is unknown without a root, as in an event log, or if
-//! recording ended before the root did; then the request ends with its last event. A segment may
-//! end after the root by no more than the error of their clocks. It then counts as ended by the
-//! answer, and its times are moved to the answer. The model still uses the recorded times: the
-//! recorded order of two instants on one clock is more certain than their order after both were
-//! moved.
+//! several roots, the one that ends last). Latency is measured up to the answer. Work that ends
+//! later continues *after the answer*. The time of the answer is unknown without a root, as in an
+//! event log, or if recording ended before the root did; then the request ends with its last event.
+//! A segment may end after the root by no more than the error of their clocks. It then counts as
+//! ended by the answer, and its times are moved to the answer. The model still uses the recorded
+//! times: the recorded order of two instants on one clock is more certain than their order after
+//! both were moved.
 
 mod elements;
 pub mod from_events;
@@ -113,7 +113,7 @@ pub struct Segment {
     /// The clock of `end_ns`. It differs from `start_clock` if the task moved to another host
     /// meanwhile.
     pub end_clock: ClockId,
-    /// The data element that the segment processes.
+    /// The data element that the segment processes; [`ElementId::NONE`] if there is none.
     pub element: ElementId,
     /// Position in the thread of control. Segments of a thread follow each other regardless of the
     /// clocks.
@@ -165,9 +165,10 @@ pub struct SegmentedTrace {
     pub segments: Vec<Segment>,
     /// Error bounds of each clock's timestamps. Clocks that are not listed are exact.
     pub clocks: Vec<ClockBounds>,
-    /// Recorded instants of the timestamps that were moved within the clocks' errors. For each, one
-    /// of the last entries of `clocks` has the bounds of the moved timestamp, which may be off by
-    /// the errors of both clocks.
+    /// Recorded instants of the timestamps that were moved within the clocks' errors. The last
+    /// entries of `clocks` have the bounds of the moved timestamps, in the same order. A moved
+    /// timestamp may be off by the errors of two clocks: its own and that of the instant to which
+    /// it was moved.
     pub moved: Vec<(i64, ClockId)>,
 }
 
@@ -281,7 +282,7 @@ impl SegmentedTrace {
         }
     }
 
-    /// Returns the error bounds of a clock's timestamps.
+    /// Returns the error bounds of a clock's timestamps; zeros for a clock that is not listed.
     pub fn clock_bounds(&self, clock: ClockId) -> ClockBounds {
         self.clocks
             .get(usize::from(clock.0))

@@ -1,5 +1,5 @@
-//! Slack of each component in the last request of each key. An ingress predicts the slack of a
-//! key's next request from it.
+//! Slack of each component in the last request of each key, from which an ingress predicts the
+//! slack of the key's next request. A key is a value of one attribute, such as a user's id.
 //!
 //! Source: Chow et al., "The Mystery Machine" (OSDI 2014), §5.2. A component's slack in a request
 //! is the least slack of its segments: each of them may be late by that much.
@@ -222,9 +222,10 @@ impl SlackByKey {
         self.forgotten
     }
 
-    /// Returns the model, its quality for the observed requests, and the number of evicted keys. A
-    /// component has slack in a request if the slack exceeds `threshold_ns`. If that is `None`, the
-    /// threshold is the component's median slack.
+    /// Returns the model, its quality for the observed requests, and the number of evicted keys.
+    /// `key` is the name of the attribute whose values are the keys. A component has slack in a
+    /// request if the slack exceeds `threshold_ns`. If that is `None`, the threshold is the
+    /// component's median slack.
     #[must_use]
     pub fn finish(
         mut self,

@@ -190,8 +190,7 @@ impl StructuralChange {
 }
 
 /// Selects the significant differences, of which at most the fraction `most` is chance. Returns
-/// them, the largest `at_least` first, and the number of the other differences. Equal ones keep
-/// their order.
+/// them, the largest `at_least` first and then by p-value, and the number of the other differences.
 fn certain<T>(all: Vec<T>, evidence: impl Fn(&T) -> ChangeEvidence, most: f64) -> (Vec<T>, usize) {
     let count = all.len();
     let mut certain: Vec<T> = all

@@ -1,6 +1,7 @@
 //! Random numbers for tests.
 
-/// A generator (Marsaglia, 2003: xorshift64), the same in each run. The seed must not be 0.
+/// Random-number generator xorshift64 (Marsaglia, 2003). Equal seeds yield equal numbers. The seed
+/// must not be 0.
 pub(crate) struct Noise(pub(crate) u64);
 
 impl Noise {

@@ -61,7 +61,8 @@ pub struct LearnedPoint {
     pub performance: PerformanceModel,
     /// Model of the loss that an item's absence causes, by the item's provenance.
     pub quality: QualityModel,
-    /// Number of requests that the performance model was learned from.
+    /// Number of decisions that the performance model was learned from: proactive decisions of
+    /// requests that explored.
     pub requests: usize,
     /// Number of answers that the quality model was learned from.
     pub answers: usize,

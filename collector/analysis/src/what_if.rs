@@ -114,8 +114,9 @@ pub struct WhatIf<'a, F> {
     loads: Vec<Option<LoadedPart>>,
 }
 
-/// Share of a length that is due to other visits (0 to 1), and the factor by which the length of
-/// these visits changes.
+/// Share (0 to 1) of a segment's length that is due to concurrent visits of other requests to the
+/// operation that it belongs to or calls, and the factor by which the length of these visits
+/// changes.
 #[derive(Clone, Copy, Debug)]
 struct LoadedPart {
     share: f64,
@@ -248,15 +249,16 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
     }
 }
 
-/// Lengths of one request's stretches of time after the changes.
+/// Lengths of one request's segments, and of the waits before them, after the changes.
 struct ChangedLengths<'a> {
     trace: &'a SegmentedTrace,
     waiting: &'a WaitModel,
     decided: &'a [Option<Change>],
     assuming: Assumption,
-    /// Waits of this request in shared queues.
+    /// Waits of this request in shared queues; empty if it visits none.
     waits: Cow<'a, [QueueWait]>,
-    /// Changed waits of the sampled requests, for a request outside the sample; `None` otherwise.
+    /// Changed waits of the requests that visit shared queues. They serve to estimate the waits of
+    /// a request that has no entry in `waits`; `None` for other requests.
     others: Option<&'a ChangedWaits>,
     loads: &'a [Option<LoadedPart>],
 }
@@ -266,8 +268,8 @@ impl ChangedLengths<'_> {
         self.decided.get(id.index()).copied().flatten()
     }
 
-    /// Returns the label of the own time that the wait before this segment belongs to; `None` if it
-    /// is unknown.
+    /// Returns the label of the span's own time to which the wait before this segment belongs;
+    /// `None` if it is unknown. See `Waits::leads`.
     fn lead(&self, id: SegmentId) -> Option<SegmentId> {
         self.waiting.own.leads.get(id.index()).copied().flatten()
     }
@@ -320,7 +322,9 @@ impl Lengths for ChangedLengths<'_> {
 }
 
 impl ChangedLengths<'_> {
-    /// Returns the new length of a stretch, part of which may be due to load.
+    /// Returns the new length of a segment that was `ns` long. `changed` returns the new length of
+    /// work. Under `LeastLoad` and `MostLoad`, the part of the length that is due to load changes
+    /// as well.
     fn loaded_ns(&self, id: SegmentId, ns: u64, changed: impl Fn(u64) -> u64) -> u64 {
         let load = self.loads.get(id.index()).copied().flatten();
         match (self.assuming, load) {

@@ -1,5 +1,5 @@
-//! Attributes kernel events to requests, in one pass over the events of the windows. The pass keeps
-//! a small state for each thread.
+//! Attributes kernel events to requests, in one pass over the events of the windows. For each
+//! thread, the pass tracks the owner and whether the thread is on a processor.
 
 mod calls;
 mod owners;
@@ -18,12 +18,13 @@ use super::timeline::{Gap, Owner, Timeline};
 ///
 /// `windows` are the recorded intervals, in order of time and without overlap. Events outside them
 /// are ignored, except introductions up to 1 ms before an opening: the recorder's own clock may
-/// place the opening a little earlier. Threads start each window without owner or state; the
-/// recorder's introductions restore their owners. The result has no intervals on or off a processor
-/// for threads that the recorder does not follow, because it recorded only some of their switches.
+/// place the opening a little earlier. At the start of each window, the owner of every thread is
+/// unknown, and so is whether it is on a processor. The recorder's introductions then reveal the
+/// owners. The result has no intervals on or off a processor for threads that the recorder does not
+/// follow, because it recorded only some of their switches.
 ///
-/// Takes O(n log n) time for the sort, and O(n) after it. Never panics, whatever the events
-/// contain.
+/// Takes O(n log n) time to sort n events, and time for each lock wait in proportion to the
+/// releases during the wait. Never panics, whatever the events contain.
 #[must_use]
 pub fn attribute(events: &[Event], windows: &[Window], architecture: Architecture) -> Timeline {
     let is_switch = |event: &Event| matches!(event.body, Body::Switch { .. });
@@ -54,13 +55,14 @@ pub fn attribute(events: &[Event], windows: &[Window], architecture: Architectur
     attribution.finish()
 }
 
-/// Maximum difference, in nanoseconds, between a window's opening on the recorder's own clock and
-/// on the clock that all samples together yield.
+/// Maximum time, in nanoseconds, by which an introduction may precede its window's opening. The
+/// recorder and the caller of [`attribute`] each compute the opening from samples of the clocks,
+/// and the two results may differ.
 const EDGE_NS: u64 = 1_000_000;
 
-/// Returns the introductions within `EDGE_NS` before an opening, with the opening as their time.
-/// Omits threads that called `getpid` after their introduction, and every introduction before a
-/// loss.
+/// Returns the introductions ([`Body::Thread`]) within `EDGE_NS` before an opening, with the
+/// opening as their time. Omits threads that called `getpid` after their introduction, and every
+/// introduction before a loss.
 fn introduced_before(before: &[Step<'_>], open_ns: u64, architecture: Architecture) -> Vec<Event> {
     let early = before.partition_point(|step| step.ts_ns < open_ns.saturating_sub(EDGE_NS));
     let getpid = architecture.getpid();
@@ -87,8 +89,8 @@ fn introduced_before(before: &[Step<'_>], open_ns: u64, architecture: Architectu
     introduced
 }
 
-/// An event and the time at which to process it. A gap yields two steps, one for its beginning and
-/// one for its end.
+/// An event and the time at which to process it. A [`Body::Lost`] event yields two steps, one at
+/// the first lost event and one at the event itself.
 #[derive(Clone, Copy)]
 struct Step<'a> {
     ts_ns: u64,
@@ -255,8 +257,8 @@ impl Attribution {
         }
     }
 
-    /// Forgets the state and owner of every thread at the beginning of a gap, except threads that
-    /// run on other processors.
+    /// Handles the beginning of a gap: the owner of each thread becomes unknown, and so does
+    /// whether it is on a processor. Threads that run on other processors are not affected.
     fn begin_gap(&mut self, ts_ns: u64, cpu: u16) {
         *self.losing.entry(cpu).or_default() += 1;
         let is_elsewhere =

@@ -22,7 +22,7 @@ pub enum FutexOperation {
     Wake,
 }
 
-/// Number of `futex_waitv`. This and the next two numbers are the same on every architecture.
+/// Number of `futex_waitv`. This and the next two numbers are the same on both architectures.
 const FUTEX_WAITV: u32 = 449;
 const FUTEX_WAKE: u32 = 454;
 const FUTEX_WAIT: u32 = 455;

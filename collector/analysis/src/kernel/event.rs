@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Name of a thread as the kernel keeps it: up to 15 bytes and a zero.
+/// Name of a thread as the kernel keeps it: up to 15 bytes and a zero byte.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Name(pub [u8; 16]);
 
@@ -17,7 +17,7 @@ impl Name {
         Self(bytes)
     }
 
-    /// Reports whether the name is unknown.
+    /// Reports whether the name is empty, which means that it is unknown.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0[0] == 0
@@ -68,7 +68,7 @@ pub enum Body {
         /// Return value of the system call; negative error numbers mean failure.
         result: i64,
     },
-    /// The thread leaves the processor to another thread.
+    /// The processor switches from this thread to another.
     Switch {
         /// Kernel's task state of the leaving thread, masked; 0 if the thread was preempted.
         state: u8,
@@ -119,8 +119,8 @@ pub enum Body {
         trace: u64,
         /// Id of the span that the thread works for.
         span: u64,
-        /// True if a marker of this thread has been seen; otherwise `trace` and `span` mean
-        /// nothing.
+        /// True if a marker of this thread has been seen; otherwise `trace` and `span` have no
+        /// meaning.
         known: bool,
         /// Process of the thread.
         process: u32,

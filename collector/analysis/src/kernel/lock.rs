@@ -10,16 +10,16 @@ use super::timeline::{
 /// Releases of locks, and waits for locks, in the current window.
 #[derive(Debug, Default)]
 pub(super) struct Releases {
-    /// Releases of every kind of evidence. The maps below hold indices into this list, in order of
-    /// time.
+    /// Releases with any kind of evidence. The maps below hold indices into this list, in order
+    /// of time.
     all: Vec<Release>,
     /// Releases that markers report, by process and by the lock's number in the markers.
     by_marker: FxHashMap<(u32, u64), Vec<usize>>,
     /// Releases that woke a thread, by that thread, each with the address of its futex.
     by_woken: FxHashMap<u32, Vec<(u64, usize)>>,
-    /// Releases by futex calls that wake, by process and futex address.
+    /// Releases by futex calls that wake waiters, by process and futex address.
     by_call: FxHashMap<(u32, u64), Vec<usize>>,
-    /// Start time and address of futex waits, by thread.
+    /// Start (monotonic ns) and address of futex waits, by thread.
     sleeps: FxHashMap<u32, Vec<(u64, u64)>>,
     /// Waits that markers report: index into the lock waits, and process.
     marked: Vec<(usize, u32)>,
@@ -121,11 +121,12 @@ impl Releases {
         self.latest.get(&(process, lock, owner)).copied()
     }
 
-    /// Fills in the releases of the window's marked waits and adds its futex waits without markers.
-    /// Then clears the state for the next window.
+    /// Fills in the releases of the window's marked waits, and adds its unmarked waits: futex waits
+    /// outside the marked waits of the same thread and owner. Then forgets the window's releases
+    /// and waits.
     ///
     /// If a recording has no switches, as with strace, the unmarked waits are the futex calls that
-    /// wait. Otherwise, they are the intervals off the processor.
+    /// wait. Otherwise, they are the off-processor intervals in such calls.
     pub(super) fn join(
         &mut self,
         result: &mut Timeline,
@@ -282,8 +283,8 @@ impl Releases {
         }
     }
 
-    /// Builds a wait from a futex call alone. Blames the last other thread that woke the futex
-    /// during the call.
+    /// Builds a wait from a futex call alone. The holder is the last other thread that called to
+    /// wake waiters of the futex during the wait; calls that woke no thread do not count.
     fn of_call(
         &self,
         call: &SystemCall,
@@ -334,16 +335,17 @@ fn woke_nobody(call: &SystemCall, architecture: Architecture) -> bool {
 const FUTEX_WAKE: u64 = 1;
 const FUTEX_WAKE_BITSET: u64 = 10;
 
-/// Result of a futex wait whose word had changed already (EAGAIN).
+/// Result of a futex wait that returned at once because the futex's value had changed (EAGAIN).
 const NOTHING_TO_WAIT_FOR: i64 = -11;
 
-/// Maximum number of calls considered for one wait. A contended lock may have very many; beyond
-/// this number, the calls are no evidence of a holder.
+/// Maximum number of wake calls considered for one marked wait. A contended lock may have very
+/// many; beyond this number, the calls are no evidence of a holder.
 const CALLS_MAX: usize = 1_000;
 
 /// Divides a wait among the holders of the lock. A lock has one holder at a time, so the thread of
-/// each release held it since the previous release. The last holder's share lasts until the waiter
-/// has the lock. Returns each holder once, with its total share as `held_ns`.
+/// each release held it since the previous release. The last holder's share lasts until the wait
+/// ends, or until the last release if the end is unknown. Returns each holder once, with its total
+/// share as `held_ns`.
 fn each_holder_once(releases: impl Iterator<Item = Release>, wait: &LockWait) -> Vec<Release> {
     let mut sorted: Vec<Release> = releases.collect();
     sorted.sort_by_key(|release| release.ts_ns);

@@ -131,7 +131,8 @@ pub struct LockSum {
     pub max_ns: u64,
     /// Number of requests that waited, including those of `cut`.
     pub requests: u64,
-    /// Operations that waited, the longest total first.
+    /// Operations that waited, the longest total first. If the end of none of its waits was seen,
+    /// an operation has zeros.
     pub waiting: Vec<(String, WaitSum)>,
     /// Holders or wakers, the longest total first. Their times add up to `sum.total_ns`. A wait
     /// with several holders counts once for each holder.

@@ -33,7 +33,7 @@ pub enum Marker {
     Begin {
         /// Request that the thread works for; `None` for no request.
         request: Option<RequestId>,
-        /// True if a task moved onto the thread, false if the request started here.
+        /// True if a task of the request moved onto the thread, false if the request started here.
         polled: bool,
     },
     /// The thread stops working for `request`.
@@ -42,7 +42,7 @@ pub enum Marker {
         request: Option<RequestId>,
         /// Request that the thread continues with; `None` for no request.
         outer: Option<RequestId>,
-        /// True if the task may come back.
+        /// True if a task left the thread and may continue later, false if the request ended here.
         polled: bool,
     },
     /// The thread, or the task on it, begins to wait for a lock.

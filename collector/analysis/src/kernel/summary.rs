@@ -1,12 +1,13 @@
-//! Sums over timelines: the time of each request by state, and the system calls of requests.
+//! Sums over timelines: the time of each request on a processor, runnable and asleep, and its
+//! system calls.
 
 use std::collections::BTreeMap;
 
 use super::call::Architecture;
 use super::timeline::{Owner, Reason, SystemCall, Timeline};
 
-/// Kernel work for one request: its time by state, in nanoseconds, and its system calls. The sums
-/// cover all threads that worked for the request.
+/// Kernel work for one request: its times in nanoseconds and its system calls. The sums cover all
+/// threads that worked for the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestSummary {
     /// Low half of the request's trace id.
@@ -28,8 +29,8 @@ pub struct RequestSummary {
     pub lock_ns: BTreeMap<Option<u64>, u64>,
     /// System calls by number; markers are excluded.
     pub calls: BTreeMap<u32, CallSum>,
-    /// True if the request was active when a window opened or closed, so that parts of it are
-    /// missing.
+    /// True if parts of the request are missing: it was active when a window opened or closed, or
+    /// continued after a loss of events.
     pub is_cut: bool,
 }
 
@@ -38,7 +39,8 @@ pub struct RequestSummary {
 pub struct CallSum {
     /// Number of calls.
     pub count: u64,
-    /// Total time of the calls inside the windows, ns.
+    /// Total time of the calls inside the windows, ns. Calls that did not end within a window count
+    /// as 0.
     pub total_ns: u64,
     /// Longest call, ns.
     pub max_ns: u64,

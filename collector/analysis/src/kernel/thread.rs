@@ -7,7 +7,7 @@ use super::timeline::{Owner, Waker};
 pub(super) enum ThreadState {
     /// The thread was not seen in this window, or its events may be missing.
     Unknown,
-    /// On a processor since `since_ns`, or since its owner changed.
+    /// On processor `cpu`, with its present owner, since `since_ns`.
     On { cpu: u16, since_ns: u64 },
     /// Off the processor, with the index of the open interval in the off-processor intervals.
     Off(usize),
@@ -25,14 +25,14 @@ pub(super) struct Pair {
 pub(super) struct Thread {
     pub(super) owner: Owner,
     pub(super) state: ThreadState,
-    /// System call that the thread is in: an index into the calls.
+    /// System call that the thread is in: an index into the timeline's calls.
     pub(super) call: Option<usize>,
     /// Wake-up of the thread that was recorded before the thread was known to be off its processor.
     pub(super) early_wake: Option<Waker>,
     pub(super) pair: Option<Pair>,
-    /// Open wait for a lock that a marker began: an index into the lock waits.
+    /// Open wait for a lock that a marker began: an index into the timeline's lock waits.
     pub(super) lock_wait: Option<usize>,
-    /// Open work interval: an index into the work intervals.
+    /// Open work interval: an index into the timeline's work intervals.
     pub(super) interval: Option<usize>,
     pub(super) unknown: Unknown,
     /// True if the thread may have run unseen while events were being lost. The lost events may
@@ -42,7 +42,7 @@ pub(super) struct Thread {
     pub(super) introduced_ns: Option<u64>,
 }
 
-/// Results whose owner is still unknown, as indices into the lists of results.
+/// Calls, intervals, waits and releases whose owner is still unknown, as indices into their lists.
 #[derive(Debug, Default)]
 pub(super) struct Unknown {
     /// Time since which the owner is unknown, monotonic ns.

@@ -108,7 +108,7 @@ pub struct Waker {
     pub ts_ns: u64,
 }
 
-/// An interval of a thread off the processor.
+/// An interval of a thread off the processor. All times are monotonic nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffCpu {
     /// Id of the thread.
@@ -158,7 +158,7 @@ pub struct Release {
     pub held_ns: u64,
 }
 
-/// A wait for a lock.
+/// A wait for a lock. All times are monotonic nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockWait {
     /// Thread that waited, or on which the task began to wait.
@@ -181,18 +181,20 @@ pub struct LockWait {
     pub evidence: Option<ReleaseEvidence>,
 }
 
-/// An interval of work for a request on a thread, between markers.
+/// An interval of work for a request on a thread, between markers. All times are monotonic
+/// nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkInterval {
     /// Id of the thread.
     pub tid: u32,
     /// Request that the thread worked for.
     pub request: RequestId,
-    /// Start; the window's opening if the work began earlier.
+    /// Start. If the work began earlier, this is the window's opening, or the time from which a
+    /// loss of events hid the thread's owner.
     pub start_ns: u64,
     /// End; `None` if the work did not end within the window.
     pub end_ns: Option<u64>,
-    /// True if the work began before the window.
+    /// True if the work began before `start_ns`: before the window, or before a loss of events.
     pub is_carried: bool,
 }
 

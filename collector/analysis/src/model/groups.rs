@@ -1,8 +1,8 @@
 //! Fast path of counting, for requests in which every label occurs once and whose set of labels
 //! recurs. Most requests of a service are of this kind. [`sweep`](super::sweep) counts the others.
 //!
-//! *Contradictions.* Segments are in order of start. The labels that contradict A→B are those that
-//! start before A ends, which form a prefix of the trace. Each prefix is kept as a bitset. A
+//! *Contradictions.* Segments are in order of start. A→B is contradicted for every B that starts
+//! before A ends. These labels form a prefix of the trace. Each prefix is kept as a bitset. A
 //! branch-free binary search finds A's prefix, whose words are A's row. Nothing has to be sorted.
 //!
 //! *Other counts.* All traces of a group contain all of the set's labels. For two segments in a
@@ -23,10 +23,11 @@ use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use std::hint::select_unpredictable;
 
-/// Number of traces with a set of labels after which the set gets a group. Emptying a group costs
-/// as much as counting several traces by the sweep, so a group pays off only for a set that recurs.
+/// A set of labels gets a group when it occurs in this many traces. Emptying a group costs as much
+/// as counting several traces by the sweep, so a group pays off only for a set that recurs.
 pub(super) const SIGHTINGS: u8 = 8;
-/// Maximum number of remembered sets without a group.
+/// Maximum number of remembered sets without a group. Once it is reached, all of them are
+/// forgotten.
 const SETS_MAX: usize = 1 << 12;
 /// Maximum size of all groups together, in words of 64 answers. Each word takes up to 192 bytes.
 pub(super) const WORDS_MAX: usize = 1 << 16;
@@ -37,7 +38,7 @@ const STAGED_MAX: u32 = (1 << LEVELS) - 1;
 /// Counters of one set of labels.
 #[derive(Clone)]
 struct Group {
-    /// The set: one bit per label, without trailing zeros.
+    /// The set: one bit per label, without trailing zero words.
     set: Box<[u64]>,
     /// Non-zero words of the set: the columns.
     words: Vec<u32>,
@@ -168,7 +169,8 @@ impl Groups {
         Some(self.groups.len() - 1)
     }
 
-    /// Computes the answers: for each row, the labels that start before its segment ends.
+    /// Computes the answers: for each row, the labels whose segments start before the row's segment
+    /// ends.
     fn answer(&mut self, at: usize, segments: &[Segment]) {
         let group = &self.groups[at];
         let width = group.words.len();
@@ -318,8 +320,8 @@ impl Group {
         self.staged += 1;
     }
 
-    /// Returns each level's exponent, its sums and its waiting input. The input is `None` if none
-    /// waits, because `staged` lacks the bit of the level's weight.
+    /// Returns each level's exponent, its sums and its waiting input. An input waits at level `i`
+    /// if `staged` has bit `i`; otherwise, it is `None`.
     fn in_use(&self) -> impl Iterator<Item = (usize, &[u64], Option<&[u64]>)> {
         self.levels
             .iter()

@@ -217,8 +217,8 @@ fn is_surely_before(trace: &SegmentedTrace, a: (i64, ClockId), b: (i64, ClockId)
 }
 
 /// Returns the earliest and latest instant at which each stay can have started, to compare the
-/// stays with each other. If all starts are of one clock, its error does not matter and is left
-/// out.
+/// stays with each other. If one clock took all starts, its error does not matter and is left out.
+/// If the starts are of several islands, their order is unknown, and the bounds are unlimited.
 fn start_bounds<'a>(
     trace: &SegmentedTrace,
     stays: impl Iterator<Item = &'a Stay> + Clone,

@@ -58,7 +58,8 @@ pub struct Pipeline {
 }
 
 /// Numbers of relations added and removed between two snapshots. A happens-before relation that
-/// becomes a mutual exclusion counts as one removed and one added relation.
+/// becomes a mutual exclusion counts as one removed and one added relation. The reasons below hold
+/// for tolerance 0; with a higher tolerance, later traces can also restore a relation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Changes {
     /// Happens-before relations that only the newer snapshot has. Before, the segments had not
@@ -206,7 +207,7 @@ impl Relations {
     }
 
     /// Stops believing that the segments in `these` come before `b`; bit A stands for segment A.
-    /// Returns `true` if any was believed to. Leaves the lists of relations as they are.
+    /// Returns `true` if any of them was believed to. Leaves the lists of relations as they are.
     pub(crate) fn drop_predecessors(&mut self, b: SegmentId, these: &[u64]) -> bool {
         let words = self.predecessors.words;
         let row = b.index() * words..(b.index() + 1) * words;
@@ -282,8 +283,9 @@ impl Relations {
         &self.pipelines
     }
 
-    /// Reports whether both segments work on the same element and their tasks form a pipeline. Then
-    /// `b` waited for `a` (a dynamic happens-before relation, The Mystery Machine, §4.1).
+    /// Reports whether both segments work on the same element and their tasks form a pipeline. If
+    /// `a` came first, `b` then waited for it (a dynamic happens-before relation, The Mystery
+    /// Machine, §4.1).
     pub fn pipelined(&self, a: &Segment, b: &Segment) -> bool {
         let same_element = a.element == b.element && a.element != ElementId::NONE;
         same_element

@@ -1,8 +1,8 @@
 //! General counting algorithm: computes one trace's answers for all pairs of its segments by two
 //! sweeps over time.
 //!
-//! For an instance of A that ends at `e`, the labels that contradict A→B are those with an instance
-//! that starts before `e`. If the instances are taken in order of `e`, this set only grows. It is
+//! An instance of A that ends at `e` contradicts A→B for every label B with an instance that starts
+//! before `e`. If the instances are taken in order of `e`, this set of labels only grows. It is
 //! kept as one running bitset, which is ORed into row A word by word. Likewise, the set of labels
 //! that are active when an instance of B starts is kept as a running bitset and ORed into row B. A
 //! trace of k segments therefore costs two sorts and k rows of k/64 words, and no branch depends on

@@ -31,7 +31,7 @@ pub(super) fn starts_before_end(trace: &SegmentedTrace, x: &Segment, y: &Segment
         || before(x_end, y_start)
 }
 
-/// Calls `answer` for each ordered pair of instances (a, b) of which b certainly starts before a
+/// Calls `answer` for each ordered pair of instances (a, b) in which b certainly starts before a
 /// ends. Its third argument is `true` if a also certainly starts before b ends, so that the two
 /// overlap.
 pub(super) fn compare_pairs(

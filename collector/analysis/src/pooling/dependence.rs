@@ -44,7 +44,8 @@ impl FoundDependence {
 }
 
 /// Finds the pair whose correlation is least likely to be chance, if it is significant over all
-/// pairs and shifts. The result also states whether the samples suffice to detect a dependence.
+/// pairs and shifts, and at least [`DEPENDENCE_MIN`]. The result also states whether the samples
+/// suffice to detect a dependence.
 pub(super) fn strongest(
     grid: &Grid,
     uses: &[ProcessUse],

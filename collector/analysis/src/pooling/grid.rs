@@ -4,8 +4,8 @@ use super::ProcessUse;
 
 /// Maximum number of steps by which one process may follow another.
 pub const STEPS_SHIFTED_MAX: usize = 30;
-/// Maximum number of steps that are evaluated. Of a longer time, only evenly spaced stretches of
-/// steps are evaluated.
+/// Maximum number of steps that are evaluated. If the samples cover more steps, only 16 runs of
+/// consecutive steps are evaluated, which are evenly spaced over the time.
 const STEPS_MAX: i64 = 16_384;
 const STRETCHES: i64 = 16;
 
@@ -94,8 +94,8 @@ fn times(one: &ProcessUse) -> Vec<i64> {
     times
 }
 
-/// Returns the median interval between two samples of a process, in nanoseconds; 1 if there is
-/// none.
+/// Returns the median interval between consecutive samples of a process, in nanoseconds; 1 if no
+/// process has two samples.
 fn usual_step(times: &[Vec<i64>]) -> i64 {
     let apart = |times: &Vec<i64>| -> Vec<i64> {
         times
@@ -120,8 +120,8 @@ struct Axis {
 
 impl Axis {
     /// Returns the index of a step in the list of evaluated steps; `None` if the step is not
-    /// evaluated. As many empty steps as the largest shift separate two stretches, so that no shift
-    /// compares one stretch with another.
+    /// evaluated. As many empty steps as the largest shift separate two runs of consecutive steps,
+    /// so that no shift compares steps of different runs.
     fn place(&self, step: i64) -> Option<usize> {
         if self.steps <= STEPS_MAX {
             return usize::try_from(step).ok();

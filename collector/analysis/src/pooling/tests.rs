@@ -1,8 +1,8 @@
-//! On simulated processes: how near what is predicted comes, and what is refused.
+//! Tests of predictions and refusals on simulated processes.
 
 use super::*;
 
-/// SplitMix64.
+/// Random-number generator SplitMix64.
 struct Random(u64);
 
 impl Random {
@@ -14,7 +14,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Above 0, up to 1.
+    /// Returns a uniform number above 0, at most 1.
     fn part(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
@@ -26,10 +26,11 @@ impl Random {
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// What a process uses: normal, each second like the one before, and rarely far more.
+/// Simulated use of a process. It is normal, resembles the use of the second before, and is rarely
+/// far higher.
 struct Process {
     now: f64,
-    /// How alike two seconds are.
+    /// Correlation of the uses of consecutive seconds.
     alike: f64,
     tail: f64,
 }
@@ -64,7 +65,7 @@ fn named(place: usize, values: impl IntoIterator<Item = f64>) -> ProcessUse {
     }
 }
 
-/// Processes that know nothing of each other.
+/// Makes processes that are independent of each other.
 fn independent(random: &mut Random, processes: usize, steps: usize, tail: f64) -> Vec<ProcessUse> {
     (0..processes)
         .map(|place| {
@@ -74,7 +75,7 @@ fn independent(random: &mut Random, processes: usize, steps: usize, tail: f64) -
         .collect()
 }
 
-/// What is found in so many trials as `STROBOSCOPE_TRIALS` says, 100 otherwise, over the machine's processors.
+/// Returns the results of `STROBOSCOPE_TRIALS` trials (default: 100), run by four threads.
 fn trials<T: Send>(seed: u64, one: impl Fn(&mut Random) -> T + Sync) -> Vec<T> {
     let trials = std::env::var("STROBOSCOPE_TRIALS").ok();
     let trials = trials.map_or(100, |trials| trials.parse().expect("a number"));
@@ -292,7 +293,7 @@ fn gaps_are_counted() {
     assert_eq!(pooled.together, 240);
 }
 
-/// As the sum of every value of the one with every value of the other.
+/// Compares with the sums of every value of one sample and every value of the other.
 #[test]
 fn a_sum_of_distributions_is_that_of_all_pairs() {
     let mut random = Random(5);
@@ -329,7 +330,7 @@ fn a_sum_of_distributions_is_that_of_all_pairs() {
     }
 }
 
-/// As the definition of rank correlation says it.
+/// Compares with the definition of rank correlation.
 #[test]
 fn a_dependence_is_that_of_ranks() {
     let mut random = Random(6);

@@ -50,8 +50,8 @@ impl<'a> Elements<'a> {
 
 /// Returns the element that a segment between two events processes. Each event is given by its name
 /// and element. The result is the first event's element, if the second event has an equal element
-/// or none. If the elements differ, the result is the second event's element for two events of the
-/// same name, which log completed work, and `None` otherwise.
+/// or none. If both events have elements and these differ, the result is the second event's element
+/// for two events of the same name, which log completed work. In all other cases, it is `None`.
 pub(super) fn between<N: PartialEq, E: PartialEq>(
     (name, element): (&N, Option<E>),
     (next_name, next): (&N, Option<E>),

@@ -1,5 +1,4 @@
-//! Segments of a tree of spans: the stretches of a span's interval in which the span itself is
-//! active.
+//! Segments of a tree of spans: the parts of a span's interval in which the span itself is active.
 //!
 //! **Tasks.** A span's task is the path of `service:name` from its root, joined by ` > `, such as
 //! `client:page > edge:newsfeed.v1.Page/Load > web:auth`. The [name rule](crate::name_rule)
@@ -10,13 +9,13 @@
 //! name.
 //!
 //! **Boundaries.** A span's own time is its interval minus the parts that its children cover. It is
-//! cut at `start`, at the span's own events, and at `end`. It is also cut where a stretch of
+//! cut at `start`, at the span's own events, and at `end`. It is also cut where a group of
 //! overlapping children begins (`→child`, the first child to start) and ends (`←child`, the last
 //! child to end). Own segments of length zero are left out, except those that a child's clock
 //! causes: the child may cross the parent's edge, or lie outside the parent, by less than their
-//! clocks may be off. The parent was then active before or after the child for an unknown time, and
-//! the contradictions of its segment count. Events that happen while the span waits for children
-//! are also left out, because the span is not active then.
+//! clocks may be off. The parent was then active before or after the child for an unknown time, so
+//! its segment of length zero is kept. Events that happen while the span waits for children are
+//! also left out, because the span is not active then.
 //!
 //! **Waiting.** A span waits for its children until it ends. A child that outlives its parent by
 //! more than their clocks may be off was *detached*: the parent did not wait for the child's end. A
@@ -54,7 +53,7 @@ pub(super) struct SpanCutter {
     tree: SpanTree,
     /// Component of each span, as it appears in paths and boundaries, by the span's number.
     components: Vec<ComponentId>,
-    /// For each component, the number of siblings with it, and how many of them have been numbered.
+    /// Number of siblings with each component, and how many of them have been numbered.
     siblings: Vec<(u32, u32)>,
     pending: Vec<PendingSpan>,
     boundaries: Vec<Boundary>,
@@ -375,7 +374,8 @@ impl SpanCutter {
         }
     }
 
-    /// Finds the stretches of a span's children, clipped to the span. Children that certainly lie
+    /// Finds the intervals in which the span waits for children, clipped to the span. Children that
+    /// overlap, or follow each other without a gap, share an interval. Children that certainly lie
     /// outside the span are ignored. A child that lies outside by less than the two clocks may be
     /// off is moved to the span's edge. A detached child only adds an event at its start.
     fn find_stretches(

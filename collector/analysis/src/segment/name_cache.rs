@@ -24,7 +24,8 @@ const CACHE_BYTES_MAX: usize = 32 << 20;
 /// Approximate memory of an entry in addition to its text, in bytes.
 const ENTRY_BYTES: usize = 96;
 
-/// Number of a component: `service:name`, with a number if siblings share it.
+/// Number of a component. A component is `service:name`, followed by `#` and a number if siblings
+/// share the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ComponentId(u32);
 
@@ -48,8 +49,8 @@ impl BoundaryId {
     pub(super) const ANSWERED: BoundaryId = BoundaryId(2);
 }
 
-/// Kind of boundary of a stretch of children: the component's span is the first to start or the
-/// last to end.
+/// Kind of boundary at an edge of a group of overlapping children. `Opens` is the start of the
+/// first child, and `Closes` the end of the last child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Edge {
     Opens,
@@ -241,7 +242,8 @@ impl NameCache {
         id
     }
 
-    /// Returns the boundary at the edge of a stretch of children.
+    /// Returns the boundary at an edge of a group of overlapping children. `component` is that of
+    /// the first child to start, or of the last child to end.
     pub(super) fn edge(&mut self, component: ComponentId, edge: Edge) -> BoundaryId {
         if let Some(id) = self.edges.get(&(component, edge)) {
             return *id;

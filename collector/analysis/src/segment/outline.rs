@@ -157,8 +157,8 @@ mod tests {
     }
 
     proptest! {
-        /// Slow reference implementation: cuts each span as the only one of its name, so that its
-        /// segments name their owner.
+        /// Compares with a reference: if every span has a name of its own, the names of the
+        /// segments identify their spans.
         #[test]
         fn owners_are_those_of_spans_with_names_of_their_own(
             drawn in proptest::collection::vec((0usize..60, 0i64..1000, 1i64..300), 1..60)

@@ -55,8 +55,9 @@ impl Pieces<'_> {
         clock
     }
 
-    /// Returns the maximum distance, in nanoseconds, of two timestamps that are in the wrong order.
-    /// It is 0 for one clock, which never runs backwards, whatever its resolution.
+    /// Returns the maximum distance, in nanoseconds, of a timestamp of clock `a` and one of clock
+    /// `b` that are in the wrong order. It is 0 for one clock, which never runs backwards, whatever
+    /// its resolution.
     pub(super) fn disorder_ns(&self, a: ClockId, b: ClockId) -> u64 {
         if a == b {
             0
@@ -99,7 +100,7 @@ impl Pieces<'_> {
 
     /// Moves an instant to an edge. The instant is known not to lie beyond the edge, although its
     /// own clock shows it there, by no more than the clocks may be off. The result may be off by
-    /// the errors of both clocks.
+    /// the errors of both instants' clocks.
     pub(super) fn move_to(&self, edge: Instant, from: Instant) -> Instant {
         if from.1 == edge.1 {
             return edge;

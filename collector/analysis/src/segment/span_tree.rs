@@ -50,8 +50,7 @@ impl SpanTree {
         &self.children[self.first_child[number] as usize..self.first_child[number + 1] as usize]
     }
 
-    /// Returns the number of a span's parent; `None` for a span whose parent does not exist or is
-    /// missing.
+    /// Returns the number of a span's parent; `None` for a root.
     pub(crate) fn parent(&self, number: usize) -> Option<usize> {
         let parent = self.parent[number];
         (parent != NO_PARENT).then_some(parent as usize)

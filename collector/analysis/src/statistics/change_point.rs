@@ -45,7 +45,7 @@ pub enum Scores {
     Outcomes,
 }
 
-/// Neighbouring values of a series, as a number and a sum.
+/// Neighbouring values of a series, given by their number and the sum of their scores.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Block {
     /// Number of values; at least 1.
@@ -63,14 +63,14 @@ pub struct ChangePoint {
     pub at: usize,
     /// Probability, 0 to 1, of finding so clear a change anywhere in a series without a change.
     pub p_value: f64,
-    /// Square of the standardised statistic, not divided by the variance of a single score. For
-    /// outcomes, the logarithm of the likelihood ratio.
+    /// Square of the standardised statistic, divided by the variance ratio but not by the variance
+    /// of a single score. For outcomes, the logarithm of the likelihood ratio.
     pub square: f64,
 }
 
 /// Finds the last change. `matters` gets the blocks before a change and the blocks from it on, and
-/// returns `false` for changes to ignore. Returns `None` if no change that matters has a
-/// probability of chance of at most `p_max`.
+/// returns `false` for changes to ignore. Returns `None` if no change that matters has a p-value of
+/// at most `p_max`.
 #[must_use]
 pub fn last_change(
     blocks: &[Block],
@@ -130,7 +130,7 @@ impl<M: Fn(Range<usize>, Range<usize>) -> bool> Search<M> {
     }
 }
 
-/// Finds the clearest change of a series; `None` if its probability of chance exceeds `p_max`.
+/// Finds the clearest change of a series; `None` without a change of p-value `p_max` or less.
 #[must_use]
 pub fn clearest_change(blocks: &[Block], scores: Scores, p_max: f64) -> Option<ChangePoint> {
     let (at, square) = largest(blocks, scores)?;
@@ -165,7 +165,7 @@ pub fn clearest_change(blocks: &[Block], scores: Scores, p_max: f64) -> Option<C
     })
 }
 
-/// Tolerance for sums that differ only by the order of their additions.
+/// Relative tolerance for sums that differ only by the order of their additions.
 const ROUNDING: f64 = 1e-9;
 
 fn sum(blocks: &[Block]) -> Block {
@@ -175,8 +175,8 @@ fn sum(blocks: &[Block]) -> Block {
     })
 }
 
-/// Returns the place with the largest statistic, and its value. For ranks, the value is the square,
-/// without a factor that all orders of the same blocks share. Of equal values, the first wins.
+/// Returns the first place with the largest statistic, and its value; `None` if no place differs.
+/// For ranks, it is the square, without a factor that all orders of the same blocks share.
 fn largest(blocks: &[Block], scores: Scores) -> Option<(usize, f64)> {
     let statistic = match scores {
         Scores::Ranks => standardised_square,
@@ -370,7 +370,7 @@ mod tests {
         );
     }
 
-    /// Enumerates all orders of a short series.
+    /// Calls `each` with every order of the values from `place` on.
     fn orders(values: &mut Vec<f64>, place: usize, each: &mut impl FnMut(&[f64])) {
         if place == values.len() {
             return each(values);
@@ -410,8 +410,8 @@ mod tests {
     }
 
     impl Noise {
-        /// Normal; its exponential is skewed as latencies are, and its quotients have no mean at
-        /// all.
+        /// Returns a standard normal number. Its exponential is skewed like latencies, and the
+        /// quotient of two such numbers has no mean.
         fn normal(&mut self) -> f64 {
             let (a, b) = (self.uniform(), self.uniform());
             (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()

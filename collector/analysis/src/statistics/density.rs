@@ -25,8 +25,8 @@ pub enum BandwidthRule {
     Diffusion,
     /// Silverman's rule of thumb.
     Silverman,
-    /// Minimum that the grid can represent, used if nearly all values are equal, or are among a
-    /// few.
+    /// Minimum bandwidth that the grid can represent. It is used if the other rules yield less,
+    /// because nearly all values are equal or take few different values.
     Grid,
 }
 
@@ -127,8 +127,8 @@ impl Grid {
 /// Minimum bandwidth, in steps of the grid. The grid cannot represent a narrower kernel.
 const STEPS_MIN: f64 = 2.0;
 
-/// Maximum ratio of the bandwidth to the bandwidth of the rule of thumb. Larger ones come from
-/// equations without a meaningful root, as for a few similar values.
+/// Maximum ratio of the bandwidth to the bandwidth of the rule of thumb. A larger bandwidth comes
+/// from an equation without a meaningful root, as for a few similar values.
 const TOO_WIDE: f64 = 1.5;
 
 /// Chooses the bandwidth. `different` is the number of different values, and `thumb` the bandwidth
@@ -158,9 +158,10 @@ fn silverman(values: &[(f64, u64)], count: u64, size: u64) -> f64 {
     0.9 * (squares.sum::<f64>() / n).sqrt() * (size as f64).powf(-0.2)
 }
 
-/// Returns the square of the bandwidth as a fraction of the range: the smallest root of the
-/// authors' equation. Equal values count once, as in the authors' program. Otherwise, values that a
-/// clock's resolution makes equal would make the bandwidth vanish.
+/// Returns the square of the ratio of the bandwidth to the range: the smallest root of the equation
+/// of Botev, Grotowski and Kroese. Returns `None` without a root, or for fewer than three different
+/// values. Equal values count once, as in their program. Otherwise, values that a clock's
+/// resolution makes equal would make the bandwidth vanish.
 fn diffusion_time(masses: &[f64], different: usize) -> Option<f64> {
     if different < 3 {
         return None;
@@ -205,8 +206,8 @@ fn cosine_squares(masses: &[f64]) -> Vec<f64> {
     (1..GRID).map(|k| coefficient(k).powi(2)).collect()
 }
 
-/// Returns the authors' ξγ^[5]: the diffusion time that the density's derivatives, estimated with
-/// `time`, lead to.
+/// Returns ξγ^[5] of Botev, Grotowski and Kroese: the diffusion time that the density's
+/// derivatives, estimated with `time`, lead to.
 fn fixed_point(time: f64, n: f64, squares: &[f64]) -> f64 {
     const STAGES: i32 = 7;
     let norm = |order: i32, time: f64| {

@@ -3,8 +3,8 @@
 //! Small samples are tested exactly, by counting the orders in which their values can occur
 //! (Hodges, The significance probability of the Smirnov two-sample test, 1958). For larger samples
 //! of n and m values, the p-value is that of one sample of n m / (n + m) values and its true
-//! distribution, as in scipy's `ks_2samp(method='asymp')`. With ties, both p-values are
-//! conservative, because equal values cannot lie apart.
+//! distribution, as in scipy's `ks_2samp(method='asymp')`. With ties, the p-value of either method
+//! is conservative, because equal values cannot lie apart.
 
 mod one_sample;
 
@@ -174,7 +174,8 @@ mod tests {
         }
     }
 
-    /// Figures of scipy 1.17: `ks_2samp(a, b, method=…)`, for 0, 1 … n-1 and for s, s+1 … s+m-1.
+    /// Values from scipy 1.17, `ks_2samp(a, b, method=…)` with a = 0 … n-1 and b = shift …
+    /// shift+m-1: 'exact' for the first four, 'asymp' for the last two.
     #[test]
     fn figures_are_those_of_scipy() {
         let shifted = |n: u64, from: u64| -> Vec<(u64, u64)> {

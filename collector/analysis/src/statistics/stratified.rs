@@ -1,10 +1,10 @@
-//! Exact permutation tests of two samples within strata.
+//! Exact permutation tests of an earlier and a later sample, within strata.
 //!
 //! The later sample takes a given number of members from each stratum. Under the null hypothesis,
 //! all choices of so many members are equally probable (Lehmann, Nonparametrics, 1975, §3.3). For
 //! few observations, the probability is counted over all choices, because a normal approximation
-//! would overstate it. For example, if the five later ones of 96 members all rank highest, the
-//! probability is 3e-8, not 2e-4.
+//! would overstate it. For example, if a stratum has 96 members and the five later ones rank
+//! highest, the probability is 3e-8, not 2e-4.
 
 use super::ln_gamma;
 
@@ -18,7 +18,7 @@ pub struct RankStratum {
     pub later: usize,
 }
 
-/// Maximum number of additions; beyond it, the exact distribution of rank sums is not computed.
+/// Maximum number of additions; beyond it, the exact distribution is not computed.
 const STEPS_MAX: usize = 8_000_000;
 
 /// Returns the two-sided probability that the later sample's rank sum lies at least as far from its
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use crate::statistics::{Share, fisher_two_sided};
 
-    /// Enumerates all choices.
+    /// Computes the two-sided probability by enumerating all choices.
     fn enumerated(strata: &[RankStratum], doubled_sum: u64) -> f64 {
         let mut sums = vec![0u64];
         let mut mean = 0.0;

@@ -11,7 +11,7 @@ pub const EVENT: &str = "stroboscope.tradeoff";
 /// Name of the event that records the worth of items.
 pub const ITEMS_EVENT: &str = "stroboscope.tradeoff.items";
 
-/// Attributes of both events.
+/// Names of the attributes of both events.
 pub const ATTRIBUTES: [&str; 15] = [
     "tradeoff.point",
     "tradeoff.kind",
@@ -42,7 +42,8 @@ pub struct TradeoffInstance {
     pub latency_ns: u64,
     /// The service that made the tradeoff.
     pub service: Arc<str>,
-    /// `omit`, `default` or `low_fidelity`.
+    /// Kind of the tradeoff: `omit` (leaves items out), `default` (uses a default value instead of
+    /// a call) or `low_fidelity` (calls an alternative source of lower fidelity).
     pub kind: Arc<str>,
     /// True if the tradeoff was decided in advance; false if a timeout or an error forced it.
     pub is_proactive: bool,
@@ -105,9 +106,9 @@ pub struct PointObserved {
     /// Number of answers dropped because a point keeps at most 4,000. The kept answers are an even
     /// sample.
     pub answers_left: u64,
-    /// Number of metered answers that are unsuitable for learning: the request gave up data, or no
-    /// record shows that it did not. In a reduced answer, the remaining items seem worth more than
-    /// in the whole answer.
+    /// Number of answers that are unsuitable for learning, although the worth of their items was
+    /// recorded: the request gave up data, or no record shows that it did not. In a reduced answer,
+    /// the remaining items seem worth more than in the whole answer.
     pub answers_reduced: u64,
 }
 
@@ -154,7 +155,8 @@ pub struct TradeoffObservations {
     pub points: BTreeMap<Arc<str>, PointObserved>,
     /// Number of events left out because their attributes are missing or unreadable.
     pub malformed: u64,
-    /// Number of tradeoffs left out because the edge of a burst cut their component.
+    /// Number of tradeoffs left out because the edge of a burst cut their component, or because the
+    /// end of the component was never seen.
     pub cut: u64,
 }
 

@@ -242,7 +242,7 @@ fn scored(scorer: &Scorer, features: &[FeatureValue]) -> f64 {
     scorer.loss(&features)
 }
 
-/// Hashes two numbers by SplitMix64, and returns its upper half.
+/// Hashes two numbers by SplitMix64, and returns the upper 32 bits of the hash.
 fn scatter(a: u64, b: u64) -> u32 {
     let mut z = (a << 20 ^ b)
         .wrapping_add(1)
@@ -257,8 +257,9 @@ mod tests {
     use super::*;
     use crate::record::TraceId;
 
-    /// Three generators: `friends` have the first place in six of ten answers, `pages` in three,
-    /// `ads` in one. Each generator's surest candidate comes first.
+    /// Makes a point whose answers have items of three generators: `friends` have the first place
+    /// in six of ten answers, `pages` in three, `ads` in one. Each generator's surest candidate
+    /// comes first.
     fn point(answers: u64) -> PointObserved {
         let generators: [Arc<str>; 3] = ["friends".into(), "pages".into(), "ads".into()];
         let answers = (0..answers).map(|number| {

@@ -1,4 +1,4 @@
-//! From records to models and what is decided by them.
+//! Tests from records to models and decisions.
 
 use stroboscope_tradeoff::{Curve, PerformanceModel, Piecewise, QualityModel, Utility};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::pass::Pass as _;
 use crate::record::{AttributeRecord, RecordOwner, SpanFlags, SpanRecord, TraceId, TraceRecords};
 
-/// SplitMix64 as a share of 1.
+/// Returns a number from 0 to 1, by SplitMix64.
 fn random(a: u64, b: u64) -> f64 {
     let mut z = (a << 20 ^ b).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -14,7 +14,8 @@ fn random(a: u64, b: u64) -> f64 {
     (z >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// One request of one span, with what the SDK records of an exploration and of the answer's items.
+/// Makes a request of one span, with the events that the SDK records for an exploration and for the
+/// answer's items.
 fn request(number: u64, kind: &str, (items, omitted): (usize, usize), rows: &str) -> TraceRecords {
     let mut attributes = Vec::new();
     let mut put = |key: &str, value: &str| {
@@ -71,10 +72,11 @@ fn observe(requests: impl Iterator<Item = TraceRecords>) -> PointObserved {
 }
 
 const SOURCES: [&str; 3] = ["friends", "pages", "ads"];
-/// The source's part of first places in whole answers, which its first item has.
+/// Share of whole answers in which each source has the first place, always with its first item.
 const FIRST: [f64; 3] = [0.5, 0.3, 0.2];
 
-/// Thirty items, ten of each source, of which some are left out at random. The best of those that remain has all the worth.
+/// Makes a request with thirty items, ten of each source. Some are left out at random, and the best
+/// remaining item has all the worth.
 fn explored(number: u64, rate: f64) -> TraceRecords {
     let first = [0, 0, 0, 0, 0, 10, 10, 10, 20, 20][number as usize / 4 % 10];
     let omitted = (30.0 * rate).ceil() as usize;

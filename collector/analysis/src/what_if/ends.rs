@@ -4,7 +4,7 @@ use super::sample::WaitingSample;
 use crate::segment::{ElementId, Segment, SegmentedTrace, interval_ns};
 use std::cmp::Reverse;
 
-/// Maximum number of ends before an instant that are considered.
+/// Maximum number of segments, counted back from an instant, whose ends are considered.
 const LOOK_BACK: usize = 64;
 
 /// Set of labels, one bit per label.
@@ -43,8 +43,8 @@ pub(super) fn by_end(segments: &[Segment]) -> Vec<u32> {
 /// Calls `visit` with segments that ended in an interval, the latest first, until it returns
 /// `false`. The interval excludes its first instant and includes its second. `visit` also gets the
 /// time from the first instant to the segment's end. Segments of length zero, or with another
-/// element than segment `index`, are skipped. At `index`'s own end, only segments before it in the
-/// order of ends count.
+/// element than segment `index`, are skipped. Only the last `LOOK_BACK` segments are considered. At
+/// `index`'s own end, only segments before it in the order of ends count.
 pub(super) fn for_each_end(
     trace: &SegmentedTrace,
     by_end: &[u32],
@@ -79,8 +79,9 @@ pub(super) fn for_each_end(
     }
 }
 
-/// For each label, the labels that ended after its end in some request, and those that ended after
-/// its start in some request.
+/// Labels that ended after each label's end in some request, and labels that ended after each
+/// label's start in some request. An end does not count as later than another end if the two
+/// segments work on different data elements.
 pub(super) struct Orders {
     pub(super) ends_after_end: Vec<LabelSet>,
     pub(super) ends_after_start: Vec<LabelSet>,

@@ -1,4 +1,4 @@
-//! Statistical tests of waiting: whether one instant follows another.
+//! Statistical tests of waiting: they decide whether one instant follows another.
 
 /// Minimum number of requests for a test.
 pub(super) const POINTS_MIN: usize = 20;
@@ -150,8 +150,8 @@ pub(super) fn fit(points: &[(f64, f64)]) -> Option<Fit> {
     })
 }
 
-/// Reports whether x usually lies far closer to y than by chance. Each point has x, y, and the
-/// number of ends between 0 and y, of which x is the last.
+/// Reports whether x usually lies far closer to y than by chance; `false` if there are too few
+/// points. Each point has x, y, and the number of ends between 0 and y, of which x is the last.
 pub(super) fn is_close(points: &[(f64, f64, u32)]) -> bool {
     if points.len() < POINTS_MIN {
         return false;

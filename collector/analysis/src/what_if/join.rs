@@ -1,10 +1,11 @@
 //! Finds hidden work: a task's own work after the end of one call, before it awaits another call.
 //!
-//! Suppose that a task calls X and Y at once, and awaits X first. If X ends last, the stretch after
-//! X includes the work between both awaits. If Y ends last, that work runs while Y still does, and
-//! no stretch shows it. Among stretches that differ only in the call that ended last, the shortest
-//! is therefore the remaining work. The excess of another stretch is work before the remaining
-//! work. The remaining work begins when every call, and the work that follows this call, has ended.
+//! Suppose that a task calls X and Y at once, and awaits X first. If X ends last, the task's
+//! segment after X includes the work between both awaits. If Y ends last, that work runs while Y
+//! still does, and no segment shows it. Among segments that differ only in the call that ended
+//! last, the shortest is therefore the work after both awaits: the remaining work. If another
+//! segment is longer, the excess is work before the remaining work. The remaining work begins when
+//! every call, and the work that follows this call, has ended.
 
 use super::follows::{POINTS_MIN, fit, stays};
 use super::sample::WaitingSample;
@@ -16,7 +17,7 @@ use rustc_hash::FxHashMap;
 /// Minimum difference of two means, in standard errors, that counts.
 const ERRORS_MIN: f64 = 4.0;
 
-/// Calls that a stretch of own work waits for.
+/// Calls that a task's segment waits for before its remaining work.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Join {
     /// Last segment of each call, and the task's own work after this call before it awaits the
@@ -24,11 +25,11 @@ pub(super) struct Join {
     pub(super) calls: Vec<(SegmentId, u64)>,
 }
 
-/// Recorded instances of one kind of stretch.
+/// Recorded instances of one label.
 #[derive(Clone, Default)]
 struct StretchEnds {
     /// Two times of each instance, in nanoseconds, both from the end of the second-to-last call: to
-    /// the start of the stretch, where the last call ends, and to the end of the stretch.
+    /// the start of the segment, where the last call ends, and to the end of the segment.
     ends: Vec<(f64, f64)>,
 }
 
@@ -63,17 +64,17 @@ impl StretchEnds {
     }
 }
 
-/// Statistics of one kind of stretch.
+/// Statistics of the instances of one label.
 struct Clear {
-    /// True if stretches end later by as much as the last call ends later.
+    /// True if the segments end later by as much as the last call ends later.
     follows: bool,
-    /// True if stretches certainly end later by less than the last call does.
+    /// True if the segments certainly end later by less than the last call does.
     stays: bool,
     mean_ns: f64,
     squared_error: f64,
 }
 
-/// Returns the calls that the stretch of each label waits for. The entry is `None` unless there are
+/// Returns the calls that the segments of each label wait for. The entry is `None` unless there are
 /// several calls, followed by different amounts of work.
 pub(super) fn joins(sample: &WaitingSample, labels: &Labels, known: usize) -> Vec<Option<Join>> {
     let mut joins = vec![None; known];
@@ -118,7 +119,7 @@ pub(super) fn joins(sample: &WaitingSample, labels: &Labels, known: usize) -> Ve
             .zip(seen)
             .filter_map(|((label, call), seen)| Some((*label, *call, seen.clear()?)))
             .collect();
-        // A stretch whose end does not depend on the last call did not await that call.
+        // A segment whose end does not depend on the last call did not await that call.
         let is_join = told.iter().any(|(.., clear)| clear.follows)
             && !told.iter().any(|(.., clear)| clear.stays);
         let least = told
@@ -150,8 +151,9 @@ pub(super) fn joins(sample: &WaitingSample, labels: &Labels, known: usize) -> Ve
 
 type Family<'a> = ((&'a str, &'a str), Vec<(SegmentId, SegmentId)>);
 
-/// Returns families of stretches: stretches of one task with the same end event, each with the last
-/// segment of the call that it follows.
+/// Returns families of labels. The segments of a family belong to one task and end at the same
+/// event, but follow different calls. Each label comes with the last segment of the call that it
+/// follows.
 fn families(labels: &Labels, known: usize) -> Vec<Family<'_>> {
     let mut last: FxHashMap<(&str, &str), SegmentId> = FxHashMap::default();
     for (id, label) in labels

@@ -1,9 +1,10 @@
-//! Finds stretches that take longer under load, although no queue that explains this was found.
+//! Finds segments that take longer under load, although no queue that explains this was found.
 //!
-//! Causes are shared processors, queues that are not first-come, first-served, or several servers
-//! behind one name. A straight line through the lengths, over the number of concurrent visits,
-//! estimates the part of a stretch that is due to other visits. After a change, that part may be
-//! zero or larger than before, so it gives bounds for the prediction.
+//! Possible causes are shared processors, queues that are not first-come, first-served, or several
+//! servers behind one name. Each span is a visit to its operation. A straight line through the
+//! lengths of segments, over the number of concurrent visits, estimates the part of a segment's
+//! length that is due to other visits. After a change, that part may be zero or larger than before,
+//! so it gives bounds for the prediction.
 
 use super::queue::{Visit, WaitPlace};
 use crate::label::SegmentId;
@@ -15,14 +16,15 @@ use std::sync::Arc;
 
 /// Minimum number of visits for an estimate.
 const VISITS_MIN: usize = 50;
-/// Minimum slope, in standard errors, of a stretch that depends on load.
+/// Minimum slope, in standard errors, of segments that depend on load.
 const ERRORS_MIN: f64 = 4.0;
 /// Factor by which the line may underestimate the share that is due to load.
 const SHARE_UNSURE: f64 = 1.5;
-/// Maximum utilization considered possible.
+/// Maximum utilization of a server that is considered possible, 0 to 1.
 const BUSY_MAX: f64 = 0.98;
 
-/// Share of each label's stretches that is due to load, 0 to 1, with the visited service.
+/// Share (0 to 1) of the length of each label's segments that is due to load, with the visited
+/// service.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Load {
     shares: FxHashMap<SegmentId, (f64, Arc<str>)>,
@@ -80,8 +82,8 @@ impl Load {
         self.shares.retain(|id, _| !labels.contains(id));
     }
 
-    /// Returns the labels whose stretches load on one of these services lengthens, each with the
-    /// share due to load.
+    /// Returns the labels whose segments take longer under load on one of these services, each with
+    /// the share of their length that is due to load.
     pub(super) fn of_services<'a>(
         &'a self,
         services: &'a FxHashSet<&str>,
@@ -95,9 +97,9 @@ impl Load {
     }
 }
 
-/// Returns the minimum and maximum new length of a stretch, in nanoseconds. `share` of the stretch
-/// is due to load, the length of visits changes by `factor`, and `changed` returns the new length
-/// of work.
+/// Returns the minimum and maximum new length, in nanoseconds, of a segment that was `ns` long.
+/// `share` of it is due to load, the length of visits changes by `factor`, and `changed` returns
+/// the new length of work.
 pub(super) fn bounds(ns: u64, share: f64, factor: f64, changed: impl Fn(u64) -> u64) -> (u64, u64) {
     let by_load_ns = ns as f64 * share;
     let (work_ns, kept_ns) = (changed(ns - by_load_ns as u64), changed(ns));
@@ -119,8 +121,9 @@ fn growth(busy: f64, factor: f64) -> f64 {
     factor * factor * (1.0 - busy) / (1.0 - factor * busy)
 }
 
-/// Returns the share of the lengths that a line attributes to concurrent visits; `None` unless it
-/// is significant. Each point has the number of concurrent visits and the length.
+/// Returns the share of the lengths that a line attributes to concurrent visits, times
+/// `SHARE_UNSURE`; `None` unless it is significant. Each point has the number of concurrent visits
+/// and the length.
 fn share(points: &[(f64, f64)]) -> Option<f64> {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;

@@ -49,7 +49,8 @@ pub(super) enum WaitPlace {
 /// A request's use of a resource that other requests may also use.
 #[derive(Clone, Debug)]
 pub(super) struct Visit {
-    /// Request, as an index into the sample.
+    /// Index of the request in the waiting sample. In a queue that was found, it is the index among
+    /// the requests that visit any queue.
     pub(super) request: usize,
     /// Number of the task of the visit's span.
     pub(super) task: u32,

@@ -22,7 +22,7 @@ const ROUNDED: f64 = 1e-3;
 /// Statistics of latency for which ranges are computed: the mean (`None`), and quantiles.
 pub const STATISTICS: [Option<f64>; 4] = [None, Some(0.50), Some(0.95), Some(0.99)];
 
-/// Expected range of one statistic of the latency, in nanoseconds.
+/// Expected range (95 %) of one statistic of the latency, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExpectedChange {
     /// Minimum and maximum difference that the change makes; negative if the latency falls.

@@ -9,13 +9,14 @@ use crate::segment::{Segment, SegmentedTrace, interval_ns};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 
-/// New lengths of a request's stretches of work and waiting in a replay, in nanoseconds.
+/// New lengths, in nanoseconds, of the segments of a request and of the waits before them in a
+/// replay.
 pub(super) trait Lengths {
     /// Returns the new length of segment `index`'s own work, which was `ns` long.
     fn work_ns(&self, index: usize, ns: u64) -> u64;
     /// Returns the new length of the wait before segment `index`, which was `ns` long.
     fn wait_ns(&self, index: usize, ns: u64) -> u64;
-    /// Returns the fraction, 0 to 1, that counts as work, of time that may be work or waiting.
+    /// Returns the fraction, 0 to 1, by which time counts as work if it may be work or waiting.
     fn unknown_as_work(&self) -> f64;
     /// Reports whether segments that always end at the same time after the request's start are
     /// assumed to wait for that time.
@@ -24,8 +25,8 @@ pub(super) trait Lengths {
     }
 }
 
-/// Recorded time at which a waiting stretch was released, and the index of the segment whose end
-/// released it. The index is `None` for a timer.
+/// Recorded time of the event that ended a wait, and the index of the segment whose end was this
+/// event. The index is `None` for a timer.
 struct WaitRelease {
     at_ns: i64,
     by: Option<usize>,
@@ -41,7 +42,7 @@ struct Replay<'a, L> {
     by_end: &'a [u32],
     lengths: &'a L,
     rivals: &'a [Rival],
-    /// Last instance of each label, if any label joins calls.
+    /// Index of each label's last instance; empty if no segment of the trace joins several calls.
     last: FxHashMap<SegmentId, usize>,
 }
 
@@ -338,8 +339,8 @@ impl<L: Lengths> Replay<'_, L> {
         last_ns
     }
 
-    /// Returns the end of a stretch that continues once several calls, each with its own work after
-    /// it, have all ended.
+    /// Returns the end, in nanoseconds after the request's start, of a segment that continues once
+    /// several calls, and the task's own work after each of them, have ended.
     fn joined_ns(&self, join: &Join, index: usize, start_ns: u64, ends: &[u64]) -> u64 {
         let segment = &self.trace.segments[index];
         let calls = || {
@@ -376,8 +377,8 @@ impl<L: Lengths> Replay<'_, L> {
         interval_ns(self.trace.start_ns, at_ns)
     }
 
-    /// Returns the release of a stretch, given by its start and end; `None` if no segment released
-    /// it.
+    /// Returns the event that ended segment `index`'s wait within `stretch`, an interval given by
+    /// its start and end. Returns `None` if no awaited segment ended in the interval.
     fn released(&self, wait: &Wait, index: usize, stretch: (i64, i64)) -> Option<WaitRelease> {
         if wait.releaser == Releaser::Timer {
             return Some(WaitRelease {

@@ -8,17 +8,18 @@ use rustc_hash::FxHasher;
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
-/// Maximum number of requests in a sample.
+/// Maximum number of requests in a [`WaitingSample`].
 pub const SAMPLE_TRACES_MAX: usize = 1 << 14;
-/// Number of requests, evenly spread, from which waits inside a request are learned.
+/// Maximum number of requests, evenly spread over a [`WaitingSample`], from which waits inside a
+/// request are learned.
 const SPREAD_TRACES: usize = 1 << 10;
-/// Maximum number of segments in a sample, over all requests. They take 12 MiB.
+/// Maximum number of segments in a [`WaitingSample`], over all its requests. They take about 9 MiB.
 const SEGMENTS_MAX: usize = 1 << 18;
 /// Maximum number of segments of a request; larger requests are left out.
 const TRACE_SEGMENTS_MAX: usize = 1 << 12;
 
-/// Binary logarithm of the length of a time slice in ns, i.e. about 4.3 s. All requests of a slice
-/// are kept, or only the first ones, or none.
+/// Binary logarithm of a time slice's length in ns; a slice lasts about 4.3 s. All requests of a
+/// slice are kept, or only the first ones, or none.
 const SLICE_BITS: u32 = 32;
 
 /// Sort key: a slice's hash, the request's start, and its id.

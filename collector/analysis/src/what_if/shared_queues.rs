@@ -20,7 +20,7 @@ const SETTLED: f64 = 1e-3;
 /// Maximum relative error of the sum of a queue's waits in a replay without changes.
 const UNEXPLAINED_MAX: f64 = 0.1;
 
-/// Queues found in a sample of consecutive requests.
+/// Queues found in a [`WaitingSample`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedQueues {
     /// Requests that visit a queue.
@@ -30,7 +30,7 @@ pub(super) struct SharedQueues {
     unchanged: ChangedWaits,
 }
 
-/// A wait in a queue, with its recorded and its present length in nanoseconds.
+/// A wait in a queue, with its recorded length and its length in the replay, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueWait {
     segment: usize,
@@ -43,8 +43,9 @@ pub(crate) struct QueueWait {
 #[derive(Clone, Debug, Default)]
 pub struct ChangedWaits {
     of_trace: FxHashMap<TraceId, Vec<QueueWait>>,
-    /// Lengths of the sampled stretches, by label and place of the wait: as recorded and after the
-    /// change, both in ascending order. They serve requests outside the sample.
+    /// Lengths of the segments that contain a wait, by label and place of the wait: as recorded and
+    /// after the change, both in ascending order. They serve requests outside the
+    /// [`WaitingSample`].
     of_label: FxHashMap<(SegmentId, WaitPlace), (Vec<u64>, Vec<u64>)>,
 }
 
@@ -66,7 +67,8 @@ impl Lengths for UnchangedLengths {
 }
 
 impl SharedQueues {
-    /// Finds queues, and stretches that depend on load without a queue.
+    /// Finds the queues that requests share, and the segments that take longer under load although
+    /// no queue explains it.
     pub(super) fn find(
         sample: &WaitingSample,
         waiting: &Waits,
@@ -191,7 +193,7 @@ impl SharedQueues {
     }
 
     /// Replays all requests together until the waits are settled, and returns the waits. `lengths`
-    /// returns the lengths of a request's stretches, given its waits.
+    /// returns the lengths of a request's segments, given its waits in the queues.
     pub(super) fn changed<'a, L: Lengths>(
         &'a self,
         waiting: &Waits,
@@ -327,8 +329,8 @@ impl QueueWait {
         }
     }
 
-    /// Returns the new length of a stretch that contains this wait and was `ns` long. `of_rest`
-    /// returns the new length of the rest of the stretch.
+    /// Returns the new length of a segment, or of the time before it, that contains this wait and
+    /// was `ns` long. `of_rest` returns the new length of the rest without the wait.
     pub(super) fn stretched(&self, ns: u64, of_rest: impl Fn(u64) -> u64) -> u64 {
         of_rest(ns.saturating_sub(self.was_ns)).saturating_add(self.is_ns)
     }
@@ -339,8 +341,9 @@ impl ChangedWaits {
         self.of_trace.get(&id).map(Vec::as_slice)
     }
 
-    /// Returns the new length of a stretch of a request outside the sample; `None` if its label has
-    /// no wait. The stretch keeps its rank among the stretches in the sample.
+    /// Returns the new length of a segment that was `ns` long, for a request outside the
+    /// [`WaitingSample`]; `None` if its label has no wait. The segment keeps its rank among the
+    /// lengths of its label in the sample.
     pub(super) fn of_label(&self, id: SegmentId, ns: u64) -> Option<u64> {
         let (was, is) = [WaitPlace::End, WaitPlace::Start]
             .into_iter()

@@ -12,15 +12,15 @@ const SAME_END: f64 = 1e-3;
 pub(super) struct LabelTimes {
     pub(super) count: u32,
     pub(super) mean_ns: f64,
-    /// True if the segments always end at the same time after the request's start. Work and waiting
-    /// are then indistinguishable.
+    /// True if there are at least `POINTS_MIN` segments, and they always end at the same time after
+    /// the request's start. Work and waiting are then indistinguishable.
     pub(super) undecided: bool,
     /// True if any of the segments ended after its request's answer. Answers then do not wait for
     /// this label.
     pub(super) outlasts: bool,
 }
 
-/// Measures each label's segments.
+/// Measures each label's segments in the requests of [`WaitingSample::spread`].
 pub(super) fn shown(sample: &WaitingSample, labels: usize) -> Vec<LabelTimes> {
     let mut all = vec![LabelTimes::default(); labels];
     let mut ends = vec![(0.0, 0.0); labels];

@@ -1,5 +1,5 @@
-//! Finds the visits of requests. Each span is a visit to its operation. Each stretch of a span's
-//! own time may be a visit to a resource that was not recorded.
+//! Finds the visits of requests. Each span is a visit to its operation. Each segment may be a visit
+//! to a resource that was not recorded, unless it is the only segment of its span.
 
 use super::queue::{Visit, WaitPlace};
 use super::sample::{SampledTrace, WaitingSample};
@@ -54,7 +54,7 @@ pub(super) struct Visits {
 pub(super) struct AllVisits {
     /// Visits by operation and process.
     pub(super) of_spans: BTreeMap<(u32, u32), Visits>,
-    /// Visits by kind of stretch and process.
+    /// Visits by kind of segment and process.
     pub(super) of_stretches: BTreeMap<(u32, u32), Vec<Visit>>,
 }
 

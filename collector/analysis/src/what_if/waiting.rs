@@ -16,7 +16,7 @@ pub struct WaitModel {
     pub(super) own: Waits,
     /// Waits for resources that other requests hold.
     queues: Arc<SharedQueues>,
-    /// Stretches whose length depends on load, although no queue that explains this was found.
+    /// Segments whose length depends on load, although no queue that explains this was found.
     pub(super) load: Load,
 }
 
@@ -77,8 +77,8 @@ impl WaitModel {
         self.queues.len()
     }
 
-    /// Returns two numbers of labels: those whose segments wait inside, and those whose segments
-    /// wait before they start.
+    /// Returns two numbers of labels: those whose segments contain a wait, and those whose segments
+    /// wait before they start. Waits in shared queues do not count.
     pub fn found(&self) -> (usize, usize) {
         let count = |waits: &[Option<_>]| waits.iter().flatten().count();
         (count(&self.own.ends), count(&self.own.starts))

@@ -1,15 +1,15 @@
-//! Learns which stretches of requests wait, and which events end the waits. A replay then does not
-//! keep the length of a stretch that only waited.
+//! Learns where requests wait, inside segments and before them, and which events end the waits. A
+//! replay then does not keep the length of time that was only a wait.
 //!
 //! Work takes its own time, but a wait ends when an awaited event occurs. Suppose that a segment
 //! lasts `y`, and another segment ends `x` after its start. Many requests together show whether the
 //! first segment waits for the other. If it waits, each nanosecond of `x` makes `y` longer by one
 //! nanosecond (slope 1). If it works, `y` does not depend on `x`. The same test applies to the time
-//! before a segment, counted from the latest end of its predecessors. A stretch may wait for:
+//! before a segment, counted from the latest end of its predecessors. A segment may wait for:
 //!
-//! * segments that ended later than the stretch in no request; of several, for the last to end;
-//! * the last end of any segment before the stretch's own end, if that end is far closer than by
-//!   chance, as when a place in a pool is released;
+//! * segments that ended later than itself in no request; of several, for the last to end;
+//! * the last end of any segment before the end of the wait, if both are far closer than by chance,
+//!   as when a place in a pool is released;
 //! * a timer: a fixed time after the request's start.
 //!
 //! In addition, relations are removed that only reflect in which requests a segment occurs. A span
@@ -46,19 +46,20 @@ const RIVALS_MAX: usize = 16;
 pub(super) enum Releaser {
     /// The last end of segments with these labels.
     Segments(LabelSet),
-    /// The last end of any segment before the stretch's own end.
+    /// The last end of any segment before the end of the wait.
     Next,
     /// A timer that expires at a fixed time after the request's start.
     Timer,
 }
 
-/// A learned wait at the end of a stretch.
+/// A learned wait. It is part of an interval: a segment, or the time from the end of a segment's
+/// predecessors to its start.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wait {
     pub(super) releaser: Releaser,
-    /// Median time from the releasing event to the end of the stretch, in nanoseconds.
+    /// Median time from the releasing event to the end of the interval, in nanoseconds.
     pub(super) usual_gap_ns: u64,
-    /// Shortest time from the start of the stretch to the releasing event, in nanoseconds. Work
+    /// Shortest time from the start of the interval to the releasing event, in nanoseconds. Work
     /// before the wait took no longer.
     pub(super) least_ns: u64,
     /// Mean time that a segment works before it waits, in nanoseconds; `None` if requests do not
@@ -70,7 +71,7 @@ pub(super) struct Wait {
 #[derive(Clone, Debug)]
 pub(super) struct Waits {
     pub(super) relations: Relations,
-    /// Wait at the end of each label's segments; `None` if they do not wait.
+    /// Wait inside each label's segments; `None` if they do not wait.
     pub(super) ends: Vec<Option<Wait>>,
     /// Wait before each label's segments; `None` if there is none.
     pub(super) starts: Vec<Option<Wait>>,
@@ -143,7 +144,8 @@ impl Waits {
     }
 
     /// Removes mutual exclusions from the relations. Exclusions due to a lock become rivals, whose
-    /// order each replay decides anew. The others count as chance.
+    /// order each replay decides anew. The others count as chance. Labels with more than
+    /// `RIVALS_MAX` rivals keep their exclusions.
     fn take_rivals(&mut self, sample: &WaitingSample) {
         let pairs = self
             .relations
@@ -174,7 +176,8 @@ impl Waits {
 
     /// Estimates the work of segments before they wait. A segment shows its whole work if the
     /// awaited event occurred before it started. Segments that waited long show the work after the
-    /// wait. The difference is the work before the wait.
+    /// wait. The difference is the work before the wait. Only waits for segments of given labels
+    /// get an estimate, if enough instances never waited.
     fn tell_work_before(&mut self, sample: &WaitingSample) {
         let mut never_waited = vec![(0.0, 0usize); self.ends.len()];
         for trace in sample.spread() {
@@ -420,8 +423,8 @@ impl LabelObservations {
 }
 
 impl Wait {
-    /// Returns the index of the awaited segment that ended last within a stretch, given by its
-    /// start and end. Returns `None` if no awaited segment ended in it.
+    /// Returns the index of the awaited segment that ended last within `stretch`, an interval given
+    /// by its start and end. Returns `None` if no awaited segment ended in the interval.
     pub(super) fn released_by(
         &self,
         trace: &SegmentedTrace,

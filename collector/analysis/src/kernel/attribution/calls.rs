@@ -6,8 +6,8 @@ use crate::kernel::thread::{Pair, ThreadState};
 use crate::kernel::timeline::{LockWait, Owner, SystemCall};
 
 impl Attribution {
-    /// Records that the thread runs on this processor, because it has just made an event here.
-    /// Implies a switch if the recorded ones contradict this.
+    /// Records that the thread runs on this processor, as one of its system calls has just shown.
+    /// If the recorded switches contradict this, counts a switch that was not recorded.
     fn seen_running(&mut self, ts_ns: u64, cpu: u16, tid: u32) {
         self.followed.insert(tid);
         let (open_ns, losing) = (self.window.open_ns, self.is_losing());

@@ -1,5 +1,5 @@
-//! Sets the owners of threads from introductions and markers. Either can also reveal the owner of
-//! earlier time that was unknown so far.
+//! Sets the owners of threads from introductions and markers. Either can also reveal a thread's
+//! owner in an earlier interval.
 
 use super::Attribution;
 use crate::kernel::marker::RequestId;
@@ -7,8 +7,9 @@ use crate::kernel::thread::{ThreadState, Unknown};
 use crate::kernel::timeline::{OnCpu, Owner, WorkInterval};
 
 impl Attribution {
-    /// Sets the owner that an introduction by the recorder states. This owner holds since the
-    /// window opened, or since the thread's owner became unknown.
+    /// Handles an introduction by the recorder. If the thread's owner was unknown, the stated owner
+    /// also applies to the time since it became unknown or the window opened. Otherwise, it applies
+    /// from `ts_ns` on. [`Owner::Unknown`] leaves the owner as it is.
     pub(super) fn introduce(&mut self, ts_ns: u64, tid: u32, owner: Owner) {
         self.followed.insert(tid);
         let losing = self.is_losing();
@@ -25,7 +26,7 @@ impl Attribution {
         }
     }
 
-    /// Sets the owner of a thread's whole unknown time, and of the time from now on.
+    /// Sets the thread's owner for the time since the owner became unknown, and from now on.
     pub(super) fn was(&mut self, tid: u32, owner: Owner) {
         let thread = self.thread(tid);
         thread.owner = owner;
@@ -125,15 +126,16 @@ impl Attribution {
         });
     }
 
-    /// Handles a marker that begins the thread's work for `request`. The marker's own call belongs
-    /// to the request.
+    /// Handles a marker that begins the thread's work for `request`; `None` means that the thread
+    /// works for no request. The marker's own call gets the new owner.
     pub(super) fn begin(&mut self, ts_ns: u64, tid: u32, call: usize, request: Option<RequestId>) {
         self.set_owner(tid, ts_ns, Owner::of(request));
         self.result.calls[call].owner = Owner::of(request);
     }
 
     /// Handles a marker that ends the thread's work for `request`. The thread continues with
-    /// `outer`, or with no request if `outer` is `None`.
+    /// `outer`, or with no request if `outer` is `None`. If the thread's owner was unknown, it was
+    /// `request`.
     pub(super) fn end(
         &mut self,
         ts_ns: u64,

@@ -17,7 +17,7 @@ impl Attribution {
 
     /// Handles a switch that happened but was not recorded: the kernel drops some switches without
     /// a report. Counts it only for followed threads, because the recorder misses many switches of
-    /// other threads anyway.
+    /// other threads anyway. While events are being lost, the thread's owner becomes unknown, too.
     pub(super) fn imply_switch(&mut self, ts_ns: u64, tid: u32) {
         self.result.implied_switches += u64::from(self.followed.contains(&tid));
         if self.is_losing() {

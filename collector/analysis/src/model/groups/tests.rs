@@ -11,7 +11,7 @@ fn next(state: &mut u64) -> u64 {
     *state
 }
 
-/// A trace of these labels: in random order, of random lengths.
+/// Makes a trace with one segment of each label, with random starts and lengths.
 fn trace(labels: &[u32], state: &mut u64) -> Vec<Segment> {
     let mut segments: Vec<Segment> = labels
         .iter()

@@ -1,9 +1,9 @@
-//! The estimate beside its definition, and modes that were planted.
+//! Compares estimates with their definition, and finds planted modes.
 
 use super::*;
 use proptest::prelude::*;
 
-/// The sum over all values, as it is defined.
+/// Computes the density at a place by its definition: a sum over all values.
 fn direct(values: &[(u64, u64)], density: &Density, place: usize) -> f64 {
     let at = density.start_log2 + place as f64 * density.step_log2;
     let h = density.bandwidth_log2;
@@ -25,7 +25,7 @@ fn normal(seed: u64) -> impl FnMut() -> f64 {
     move || (-2.0 * unit().ln()).sqrt() * (TAU * unit()).cos()
 }
 
-/// Latencies around each of these (mean in ns, relative spread, count).
+/// Makes latencies around several means, given as (mean in ns, relative spread, count).
 fn mixture(seed: u64, parts: &[(f64, f64, usize)]) -> Vec<(u64, u64)> {
     let mut normal = normal(seed);
     let mut values = Vec::new();
@@ -60,7 +60,7 @@ proptest! {
     }
 }
 
-/// Of one normal distribution the best bandwidth is known: 1.06 σ n^(-1/5).
+/// The best bandwidth for a normal distribution is known: 1.06 σ n^(-1/5).
 #[test]
 fn of_a_normal_distribution_the_bandwidth_is_the_best() {
     for (seed, count) in [(1, 500), (2, 5_000), (3, 50_000)] {
@@ -75,7 +75,8 @@ fn of_a_normal_distribution_the_bandwidth_is_the_best() {
     }
 }
 
-/// Hits, misses, and time-outs: a rule of thumb's bandwidth would be a doubling and more.
+/// The modes are hits, misses and timeouts. A rule of thumb would yield a bandwidth of more than a
+/// doubling.
 #[test]
 fn modes_of_a_mixture_are_found() {
     let parts = [(2e6, 0.08, 6_000), (3e6, 0.08, 3_000), (1e9, 0.02, 300)];
@@ -125,7 +126,7 @@ fn few_values_have_a_density_too() {
     assert!((same.modes[0].value_ns / 1e6 - 1.0).abs() < 0.01);
 }
 
-/// Counts are values that are there several times.
+/// The order of the values does not matter.
 #[test]
 fn order_and_grouping_are_nothing() {
     let values = mixture(5, &[(1e6, 0.3, 400), (9e6, 0.1, 200)]);

@@ -154,7 +154,7 @@ fn expansion(n: u64, x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Figures of scipy 1.17: `kstwo.sf(x, n)`.
+    /// The expected values are those of `kstwo.sf(x, n)` in scipy 1.17.
     #[test]
     fn figures_are_those_of_scipy() {
         for (n, x, expected) in SCIPY {
