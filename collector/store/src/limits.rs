@@ -20,7 +20,8 @@ pub struct Limits {
     /// Maximum size of the attributes of one batch, with interned strings written out, in bytes.
     /// Without this limit, a batch of 16 MiB could reference one long string a million times.
     pub attribute_bytes_per_batch_max: usize,
-    /// Maximum number of windows in one batch; likewise of losses, clock steps and loads.
+    /// Maximum number of windows in one batch. The same limit applies to its losses, to its clock
+    /// steps and to its loads.
     pub notes_per_batch_max: usize,
 }
 
@@ -94,6 +95,6 @@ pub const IMPORT_BAD_LINES_SHOWN: usize = 20;
 /// Number of rows that an import sorts in memory before it writes them as one file.
 pub const IMPORT_RUN_ROWS: usize = 500_000;
 
-/// Size of attributes and names in bytes at which an import writes a file, even if it has fewer
-/// rows.
+/// Size of attributes and names in memory, in bytes, at which an import writes a file, even if it
+/// has fewer rows than [`IMPORT_RUN_ROWS`].
 pub const IMPORT_RUN_BYTES: usize = 256 << 20;

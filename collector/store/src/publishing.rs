@@ -35,7 +35,7 @@ impl PublishFailure {
         Self::Other,
     ];
 
-    /// Returns the label in the metrics.
+    /// Returns the reason's label in the metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,21 +49,21 @@ impl PublishFailure {
     }
 }
 
-/// Counters of one process, since it started.
+/// Counters of publishing by one collector, since it started.
 #[derive(Debug, Default)]
 pub struct PublishCounters {
     /// Number of files that are in the object store and in its listing.
     pub files: AtomicU64,
     /// Total size of the files in the object store and in its listing, in bytes.
     pub bytes: AtomicU64,
-    /// Number of files that are only on the local disk yet.
+    /// Number of files that are still only on the local disk.
     pub files_behind: AtomicU64,
-    /// Total size of the files that are only on the local disk yet, in bytes.
+    /// Total size of the files that are still only on the local disk, in bytes.
     pub bytes_behind: AtomicU64,
-    /// Number of files deleted locally, for their age or the size limit, before they were
+    /// Number of files deleted locally, because of their age or the size limit, before they were
     /// published.
     pub files_missed: AtomicU64,
-    /// Number of objects deleted because nothing refers to them any more.
+    /// Number of objects deleted from the object store because nothing refers to them any more.
     pub objects_deleted: AtomicU64,
     /// Latest time at which all files were published, in ns since the Unix epoch; 0 for never.
     pub last_success_ns: AtomicI64,

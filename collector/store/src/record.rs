@@ -138,7 +138,7 @@ pub struct LoadRow {
     pub requests: u64,
 }
 
-/// Row of a batch: its report about its process.
+/// Row of a batch, with its report about the process that sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchRow {
     /// Incarnation of the process.

@@ -29,7 +29,7 @@ pub enum CheckpointError {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// The content is damaged.
+    /// The content is damaged, or its format has another version.
     #[error(
         "{path} is damaged ({reason}); move it away to go on: the store keeps its data, but retries of batches \
          stored so far are no longer recognised"

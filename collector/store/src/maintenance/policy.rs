@@ -75,7 +75,8 @@ pub fn next_job(files: &[(Path, u64)], now_ns: i64, is_all: bool) -> Option<Job>
     })
 }
 
-/// Splits neighbours into groups that fit into one merged file each.
+/// Splits neighbours into groups of at most [`FILES_MAX`] files that together have at most
+/// [`BYTES_MAX`] bytes. A larger file forms a group alone.
 fn groups(files: &[(Path, u64)]) -> impl Iterator<Item = &[(Path, u64)]> {
     let mut rest = files;
     std::iter::from_fn(move || {

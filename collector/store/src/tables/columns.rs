@@ -83,7 +83,7 @@ pub(super) fn write_columns<T: DeclaredTable>(
 }
 
 /// Declares a table: `pub(super) NAME(row: ROW) => struct CELLS { … }`, with a line for each
-/// column,
+/// column:
 ///
 /// ```text
 /// name: Kind = how it is written from the row => the cell it is read into, "its meaning";

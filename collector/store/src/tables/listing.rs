@@ -136,8 +136,8 @@ impl Store {
         self.delete(&Path::from(DELETING))
     }
 
-    /// Returns the covered objects of a table, with the objects that cover them. Only a crash
-    /// leaves covered objects behind.
+    /// Returns the covered objects of a table, with the objects that cover them. Covered objects
+    /// exist only during a compaction, or after a crash.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed.

@@ -221,7 +221,8 @@ impl TableFile {
     }
 }
 
-/// Reports whether a column should be read.
+/// Reports whether a column should be read: it is in `columns`, or contains an attribute that is
+/// selected or needed for sampling weights.
 pub(super) fn is_wanted(name: &str, columns: &[&str], keys: &AttributeKeys) -> bool {
     columns.contains(&name)
         || (!keys.is_empty() || keys.are_weighted())

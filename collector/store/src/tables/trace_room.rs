@@ -25,7 +25,8 @@ impl<'a> TraceRoom<'a> {
         }
     }
 
-    /// Adds one record with `attributes` bytes of attributes.
+    /// Adds one record with `attributes` bytes of attributes, and reserves more memory if
+    /// necessary.
     pub(super) fn grow(&mut self, attributes: usize) {
         self.bytes += ANALYSED_RECORD_BYTES + attributes;
         if self.bytes > self.asked {

@@ -24,7 +24,8 @@ pub struct SpanRead {
 #[derive(Debug, Default)]
 pub struct TraceRows {
     pub id: u128,
-    /// Trace id as its source wrote it, if that is not the usual hexadecimal form.
+    /// Trace id as its source wrote it; `None` if that is the id in 32 lower-case hexadecimal
+    /// digits.
     pub name: Option<Arc<str>>,
     /// Spans in order of time.
     pub spans: Vec<SpanRead>,
