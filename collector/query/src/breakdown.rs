@@ -20,9 +20,9 @@ use super::sampled_notes::WeightUse;
 use super::study::{Question, StudyInput};
 use stroboscope_store::tables::AttributeKeys;
 
-/// Stratum of requests without the attribute.
+/// Name of the stratum of requests without the attribute.
 const NO_STRATUM: &str = "(none)";
-/// Stratum of values that are not numbers, if quantiles were requested.
+/// Name of the stratum of values that are not numbers, if strata are quantiles.
 const NOT_A_NUMBER: &str = "(not a number)";
 /// Maximum number of values of a numeric attribute that are strata of their own. An attribute with
 /// more values has strata by quantile.
@@ -62,7 +62,7 @@ pub struct BreakdownReport {
 pub struct BreakdownQuestion {
     /// Rule of the categories.
     pub rule: CategoryRule,
-    /// Rule of the strata.
+    /// Rule of the strata; `None` for no strata.
     pub by: Option<StrataRule>,
 }
 

@@ -217,7 +217,7 @@ impl Categories {
     /// Returns the number of the category with this name.
     ///
     /// # Errors
-    /// Fails if there is none.
+    /// Fails if there is no such category.
     pub fn number(&self, name: &str) -> Result<usize, QueryError> {
         let number = self.names.iter().position(|known| known == name);
         let known = || self.names.join(", ");

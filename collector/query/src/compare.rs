@@ -34,7 +34,7 @@ pub struct PeriodOf {
     pub source: Arc<Source>,
     /// Selection of the requests of `source`.
     pub selection: Selection,
-    /// Attribute value that the requests must have.
+    /// Attribute and value that the requests must have; `None` for all requests of the selection.
     pub only: Option<(Attribute, String)>,
 }
 
