@@ -128,7 +128,8 @@ impl Inference {
 /// store is read a second time.
 ///
 /// # Errors
-/// Fails if the store cannot be read, or if no trace is complete.
+/// Fails if the store cannot be read, if no trace is complete, if no request has the selected root
+/// operation, or if there is too little memory.
 pub fn infer(
     source: &Source,
     selection: Selection,
@@ -147,7 +148,8 @@ pub fn infer(
 /// Infers the model like [`infer`], with the given settings.
 ///
 /// # Errors
-/// Fails if the store cannot be read, or if no trace is complete.
+/// Fails if the store cannot be read, if no trace is complete, if no request has the selected root
+/// operation, or if there is too little memory.
 pub fn infer_with(
     source: &Source,
     selection: Selection,

@@ -28,7 +28,8 @@ impl KernelEvents {
         found.map_or(&[], Vec::as_slice)
     }
 
-    /// Adds the kernel events of a request to its unit.
+    /// Adds the kernel events of a request to `unit`, on which formulas about the request are
+    /// evaluated.
     pub(super) fn join<'a>(&'a self, unit: Unit<'a>, records: &'a TraceRecords) -> Unit<'a> {
         let spans = records
             .spans

@@ -210,8 +210,8 @@ impl RequestRates {
         }
     }
 
-    /// Returns the rate of the spans that began a request in `between_ns`. Its columns are as
-    /// narrow as those of the files with such spans allow.
+    /// Returns the rate of the spans that began a request in `between_ns`. Its columns are at least
+    /// as wide as the widest columns of the files with such spans.
     #[must_use]
     pub fn rate(&self, between_ns: Range<i64>) -> RequestRate {
         let mut all: TimeColumns<BTreeMap<u32, u64>> = TimeColumns::default();

@@ -32,7 +32,7 @@ pub struct SpanNode<'a> {
 }
 
 impl SpanNode<'_> {
-    /// Returns `service:name`.
+    /// Returns the operation of the span as `service:name`.
     #[must_use]
     pub fn operation(&self) -> String {
         format!("{}:{}", self.span.service, self.span.name)

@@ -242,7 +242,8 @@ fn write(saved: &SavedModel, path: &Path, is_packed: bool) -> io::Result<()> {
 /// Loads a model that [`save_model`] has written.
 ///
 /// # Errors
-/// Fails if the file cannot be read, is no model, or has another version of the format.
+/// Fails if the file cannot be read, is no model, or has another version of the format, or if the
+/// parts of the model contradict each other.
 pub fn load_model(path: &Path) -> Result<Model, SavedModelError> {
     let fail = |error| SavedModelError::Read {
         path: path.to_owned(),
