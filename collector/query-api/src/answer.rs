@@ -94,7 +94,7 @@ impl Refusal {
     }
 }
 
-/// State shared by the routes.
+/// Access to the traces that all routes share, with the limit on concurrent reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Door {
     traces: Traces,

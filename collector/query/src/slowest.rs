@@ -22,7 +22,7 @@ use super::source::{Selection, Source};
 /// Maximum number of services, and of root operations, that are listed for the user to choose from.
 const NAMES_MAX: usize = 200;
 
-/// Order of the listed requests. Of equal requests, the one with the lower id is first.
+/// Order of the listed requests. Among equal requests, the request with the lower id is first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestOrder {
     /// Highest latency first.
@@ -43,9 +43,9 @@ pub struct RequestsWanted {
     pub operation: Option<String>,
     /// True to list only requests whose root span failed.
     pub failed: bool,
-    /// Minimum latency in ns, inclusive.
+    /// Minimum latency in ns, inclusive; `None` for no limit.
     pub min_ns: Option<u64>,
-    /// Maximum latency in ns, exclusive.
+    /// Maximum latency in ns, exclusive; `None` for no limit.
     pub max_ns: Option<u64>,
     pub order: RequestOrder,
     /// Maximum number of requests to list, from the first in the order.

@@ -329,7 +329,8 @@ impl Source {
     /// Reads the attributes of `keys`, as described at [`TraceReader::open_with`].
     ///
     /// # Errors
-    /// Fails if the store cannot be listed. Damaged files are in the notes.
+    /// Fails if the store cannot be listed, or if there is too little memory. Damaged files are in
+    /// the notes.
     pub fn for_each_trace(
         &self,
         what: &'static str,

@@ -20,7 +20,7 @@ pub(super) enum Assignment {
     },
 }
 
-/// Value of the property in a request.
+/// Value, in one request, of the property that an [`Assignment`] reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AssignmentReading {
     Value(Arc<str>),

@@ -83,7 +83,7 @@ impl FailuresByOrigin {
 }
 
 impl GroupedFailures {
-    /// Reports whether a failure is earlier than the example. Of failures at the same time, the
+    /// Reports whether a failure is earlier than the example. Among failures at the same time, the
     /// request with the lowest id is the example.
     fn is_earlier(&self, end_ns: i64, id: TraceId) -> bool {
         match (&self.times_ns, &self.example) {
