@@ -116,8 +116,8 @@ fn bounds(records: &TraceRecords) -> Option<(i64, i64)> {
 }
 
 /// Returns the timeline of one request. `trace` is its id, or the low half, which is what the
-/// kernel knows. `name` is the text of the id in errors. A request that only the kernel recorded
-/// has no segments.
+/// kernel knows. `name` is the id in errors. A request that only the kernel recorded has no
+/// segments.
 ///
 /// # Errors
 /// Fails if there is no such trace, or if the store cannot be read.
@@ -481,8 +481,7 @@ pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
     Ok(overview)
 }
 
-/// Returns windows in order of time. Joins windows that overlap or are at most [`CLOCKS_DIFFER_NS`]
-/// apart, such as windows of several hosts.
+/// Returns windows in order of time. Joins windows that are at most [`CLOCKS_DIFFER_NS`] apart.
 pub(super) fn joined(mut windows: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
     windows.sort_unstable();
     let mut joined: Vec<(i64, i64)> = Vec::new();

@@ -32,7 +32,7 @@ impl PublishedFile {
     }
 }
 
-/// Object that will be deleted.
+/// Object that no manifest lists any more, and that will be deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UnnamedObject {
     pub object: String,
@@ -77,7 +77,8 @@ pub(crate) fn is_manifest(path: &Path) -> bool {
     path.filename() == Some(MANIFEST)
 }
 
-/// Manifest as it was read, with the version needed to replace exactly that one.
+/// Manifest as it was read, with the version of the object, by which a write replaces exactly this
+/// manifest.
 #[derive(Clone, Debug)]
 pub(crate) struct Read {
     pub manifest: Manifest,
@@ -93,7 +94,7 @@ pub(crate) async fn collectors(remote: &Remote) -> Result<Vec<String>, RemoteErr
     Ok(names.map(str::to_owned).collect())
 }
 
-/// Reads the collector's manifest, if it has one.
+/// Reads a collector's manifest; `None` if it has none.
 pub(crate) async fn read(remote: &Remote, id: &str) -> Result<Option<Read>, RemoteError> {
     let path = path_of(id);
     let got = match remote.objects.get(&path).await {

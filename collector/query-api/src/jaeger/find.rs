@@ -12,7 +12,7 @@ use crate::parameters::Parameters;
 use crate::store::{Search, Traces};
 use crate::trace::StoredTrace;
 
-/// Default and maximum number of traces.
+/// Default number of traces; [`TRACES_MAX`] is the maximum.
 const TRACES: u64 = 100;
 const TRACES_MAX: u64 = 1_500;
 
