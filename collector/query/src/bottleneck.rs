@@ -22,7 +22,7 @@ const ROOTS_MAX: usize = 3;
 pub struct Bottleneck {
     /// Root operation of the requests; `None` for all requests, if their root operations agree.
     pub root: Option<String>,
-    /// Operation as `service:name`.
+    /// `service:name`.
     pub operation: String,
     /// Operation's time on the critical path, including waits for it, divided by the summed latency
     /// of the requests (0 to 1).
@@ -34,7 +34,7 @@ pub struct Bottleneck {
 /// Time of an operation on critical paths.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct OperationTime {
-    /// Operation as `service:name`.
+    /// `service:name`.
     pub operation: String,
     /// Time on critical paths divided by the summed latency of all requests, 0 to 1.
     pub share_of_time: f64,

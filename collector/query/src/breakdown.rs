@@ -39,10 +39,10 @@ pub struct StrataRule {
     pub quantiles: Option<usize>,
 }
 
-/// Default number of quantiles.
+/// Default number of quantiles into which the values of a numeric attribute are divided.
 pub const QUANTILES_DEFAULT: usize = 5;
 
-/// Time of requests by category.
+/// Time of requests by category, over all requests and by stratum.
 #[derive(Debug)]
 pub struct BreakdownReport {
     /// Categories to which the numbers in the breakdowns refer.
@@ -60,7 +60,7 @@ pub struct BreakdownReport {
 /// Asks for the time of requests by category and, if requested, by stratum.
 #[derive(Clone, Debug, Default)]
 pub struct BreakdownQuestion {
-    /// Rule of the categories.
+    /// Rule that assigns categories to segments.
     pub rule: CategoryRule,
     /// Rule of the strata; `None` for no strata.
     pub by: Option<StrataRule>,

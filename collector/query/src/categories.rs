@@ -52,9 +52,9 @@ impl CategoryRule {
 /// Category that a user chose, with the rule that defines it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CategoryChoice {
-    /// Rule of the categories.
+    /// Rule that assigns categories to segments.
     pub rule: CategoryRule,
-    /// Name of the category.
+    /// Name of the chosen category.
     pub name: String,
 }
 

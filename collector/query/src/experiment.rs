@@ -67,7 +67,7 @@ pub enum ComparedPart {
     Equal,
 }
 
-/// Result of an experiment.
+/// Result of an experiment: the compared metrics, and evidence on whether the sides are comparable.
 #[derive(Debug)]
 pub struct ExperimentReport {
     /// Numbers of requests of control and test that were compared.

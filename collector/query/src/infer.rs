@@ -30,7 +30,7 @@ use stroboscope_store::tables::AttributeKeys;
 pub struct Inference {
     /// Model, with segments numbered in order of their labels.
     pub model: Model,
-    /// Relations that the model supports.
+    /// Relations that the model supports within the tolerance.
     pub relations: Relations,
     /// Correction of timestamps, with its error bounds; `None` if the recorded timestamps are
     /// exact.

@@ -8,7 +8,7 @@ use stroboscope_analysis::record::TraceRecords;
 use stroboscope_search::{KernelEvent, Unit};
 use stroboscope_store::tables::Damage;
 
-/// Kernel events of requests.
+/// Kernel events of requests, and the intervals in which each host's kernel was recorded.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KernelEvents {
     /// Events by the lower half of the trace's id, which is the only part that the kernel knows.

@@ -70,7 +70,7 @@ impl OperationTimes {
 /// Frequency and durations of all operations.
 #[derive(Clone, Debug, Default)]
 pub struct Operations {
-    /// Times by `service:name`.
+    /// Times of each operation, by `service:name`.
     pub of: BTreeMap<String, OperationTimes>,
     /// Number of spans of further operations, beyond the limit on operations.
     pub others: u64,

@@ -25,7 +25,7 @@ const SERVER: &str = "server";
 /// Request whose latency is nearest to a quantile.
 #[derive(Debug)]
 pub struct Example {
-    /// Quantile, 0 to 1.
+    /// Quantile of latency to which the request is nearest, 0 to 1.
     pub quantile: f64,
     /// Critical path of the request.
     pub answer: TraceAnswer,

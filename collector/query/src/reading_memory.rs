@@ -202,7 +202,7 @@ impl Room {
     }
 }
 
-/// Memory of a reading thread.
+/// Memory of one reading thread: for a large trace, and for the results of its worker.
 #[derive(Debug)]
 pub(super) struct ThreadMemory<'a> {
     reading: &'a ReadingMemory<'a>,

@@ -65,7 +65,7 @@ pub enum SavedModelError {
     #[error("the model {} cannot be used: {error}", path.display())]
     Parts {
         path: PathBuf,
-        /// Contradiction found.
+        /// Contradiction between the parts.
         error: ModelPartsError,
     },
 }

@@ -52,7 +52,7 @@ pub struct RequestsWanted {
     pub kept_max: usize,
 }
 
-/// Request in a list.
+/// Request in a list of requests, with the figures to show for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedRequest {
     pub id: u128,
@@ -74,7 +74,7 @@ pub struct ListedRequest {
     pub is_sure: bool,
 }
 
-/// Result of a listing.
+/// Listed requests, with the services and root operations that a user can choose.
 #[derive(Debug, Default)]
 pub struct RequestList {
     /// Number of requests that were examined.

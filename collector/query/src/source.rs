@@ -30,7 +30,7 @@ use stroboscope_store::tables::{
     read_batches,
 };
 
-/// Selection of traces.
+/// Selection of traces by completeness and time, and the treatment of their clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// True to include traces that are known to lack a part.

@@ -198,7 +198,8 @@ impl QueryShare {
         Ok(())
     }
 
-    /// Releases bytes.
+    /// Reduces the query's use by `bytes`. Returns unused memory to the pool, except a reserve of
+    /// 256 KiB.
     pub fn give_back(&mut self, bytes: usize) {
         self.used = self.used.saturating_sub(bytes);
         let less = self.held.saturating_sub(self.used + STEP_BYTES);

@@ -29,7 +29,7 @@ pub struct ClockLog {
 const SAMPLES_MAX: usize = 1 << 16;
 
 impl ClockLog {
-    /// Adds a later sample.
+    /// Adds a sample that is later than all others.
     pub fn push(&mut self, sample: ClockSample) {
         if self.samples.len() == SAMPLES_MAX {
             let mut place = 0;

@@ -16,7 +16,7 @@ use crate::trace::StoredTrace;
 const TRACES: u64 = 100;
 const TRACES_MAX: u64 = 1_500;
 
-/// Parameters of a search.
+/// Parameters of a search for traces by Jaeger's API.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct FindQuery {
     service: Option<String>,

@@ -35,7 +35,7 @@ pub struct GroupedFailures {
     pub example: Option<(TraceId, Vec<String>)>,
 }
 
-/// Groups of failed requests.
+/// Requests with a failed span, grouped by root operation, origin and stated failure.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct FailuresByOrigin {
     pub(super) groups: BTreeMap<FailureGroup, GroupedFailures>,

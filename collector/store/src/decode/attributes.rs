@@ -17,7 +17,8 @@ pub(super) struct AttributeColumns<'a> {
     pub(super) counts: &'a [u32],
     pub(super) attributes: Option<&'a Attributes>,
     pub(super) strings: &'a [String],
-    /// `spans.attribute_count` or `events.attribute_count`, for messages.
+    /// Name of the column `counts` in error messages: `spans.attribute_count` or
+    /// `events.attribute_count`.
     pub(super) counts_name: &'static str,
 }
 

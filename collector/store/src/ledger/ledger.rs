@@ -19,7 +19,7 @@ pub enum Verdict {
     TooOld,
 }
 
-/// Entry of one process incarnation.
+/// Facts that the ledger keeps about one process incarnation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerEntry {
     /// Name of the process's service.
@@ -39,7 +39,7 @@ pub struct LedgerEntry {
     pub stored: Ranges,
 }
 
-/// Entries of all known processes.
+/// Record of the stored batches and the losses of all known processes, by incarnation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     pub(super) entries: HashMap<u128, LedgerEntry>,

@@ -73,7 +73,7 @@ impl LossWatch {
         })
     }
 
-    /// Forgets all processes.
+    /// Forgets the previous batches of all processes.
     pub fn clear(&mut self) {
         self.before.clear();
     }

@@ -32,7 +32,7 @@ type WriteColumn<Row> = fn(&[Row], &TextColumns) -> Result<ArrayRef, ArrowError>
 
 /// Table, or item type of a list column, that [`table!`] declares.
 pub(super) trait DeclaredTable {
-    /// Row to write.
+    /// Row from which the table is written.
     type Row: 'static;
     /// Struct of the columns of a row that are read.
     type Cells: Clone + Debug;
@@ -71,7 +71,7 @@ pub(super) fn cell_columns<T: DeclaredTable>() -> Vec<&'static str> {
         .collect()
 }
 
-/// Converts rows to Arrow columns.
+/// Converts rows to the Arrow columns of a table, in the order of the file.
 pub(super) fn write_columns<T: DeclaredTable>(
     rows: &[T::Row],
     texts: &TextColumns,

@@ -17,7 +17,7 @@ use crate::record::StringId;
 
 /// Kind of column that can be written.
 pub(super) trait ColumnKind {
-    /// Value to write.
+    /// Value of a row that is written.
     type Value<'a>;
     const IS_NULLABLE: bool = false;
     /// True if nearly every value differs, so that the writer should not build a dictionary.

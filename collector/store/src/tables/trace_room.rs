@@ -35,7 +35,7 @@ impl<'a> TraceRoom<'a> {
         }
     }
 
-    /// Removes `records` records.
+    /// Subtracts the memory of `records` records, without their attributes.
     pub(super) fn shrink(&mut self, records: usize) {
         self.bytes = self.bytes.saturating_sub(records * ANALYSED_RECORD_BYTES);
     }

@@ -16,11 +16,11 @@ use crate::query_memory::{QueryLack, QueryShare};
 pub struct SpanRead {
     /// Span without its events.
     pub record: SpanRecord,
-    /// Selected attributes.
+    /// Attributes of the span that the reader selected.
     pub attributes: AttributeValues,
 }
 
-/// Rows of one trace.
+/// Rows of one trace from the tables of spans and of events.
 #[derive(Debug, Default)]
 pub struct TraceRows {
     pub id: u128,

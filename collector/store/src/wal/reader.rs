@@ -71,7 +71,7 @@ impl ScanNote {
     }
 }
 
-/// Content of a segment.
+/// Valid records of a segment, and the problems found in it.
 #[derive(Debug, Default)]
 pub struct Scan {
     /// Valid records of the segment, in order.
