@@ -30,7 +30,8 @@ pub struct AnomalyReport {
     /// requests than in others come first, then the rest. In both groups, the segments that differ
     /// significantly come first.
     pub ranked: Vec<Anomaly>,
-    /// Names of example traces whose ids were not hexadecimal in their source.
+    /// Names of example traces whose ids their source did not write as 32 lower-case hexadecimal
+    /// digits.
     names: BTreeMap<TraceId, Arc<str>>,
     /// Notes about the data that the query read.
     pub notes: Notes,

@@ -30,7 +30,8 @@ use stroboscope_store::tables::AttributeKeys;
 pub struct TraceAnswer {
     /// Id of the trace.
     pub id: TraceId,
-    /// Name of the trace in its source, if that was not hexadecimal.
+    /// Trace id as its source wrote it; `None` if that is the id in 32 lower-case hexadecimal
+    /// digits.
     pub name: Option<Arc<str>>,
     /// Root operation of the trace; `None` for a trace without a root.
     pub root: Option<String>,

@@ -56,9 +56,10 @@ pub struct RequestsWanted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedRequest {
     pub id: u128,
-    /// Name of the request in its source, if that was not hexadecimal.
+    /// Trace id as its source wrote it; `None` if that is the id in 32 lower-case hexadecimal
+    /// digits.
     pub name: Option<Arc<str>>,
-    /// `service:name` of the root.
+    /// Root operation as `service:name`, or a placeholder for a request without a root span.
     pub root: String,
     /// Start, in ns since the Unix epoch.
     pub start_ns: i64,

@@ -14,7 +14,7 @@ pub struct Counters {
     pub stored: AtomicU64,
     /// Number of received batches that were stored already.
     pub duplicate: AtomicU64,
-    /// Number of batches rejected temporarily, which the sender retries.
+    /// Number of batches and OTLP requests rejected temporarily, which the sender retries.
     pub pushed_back: AtomicU64,
     /// Number of spans and events stored.
     pub records: AtomicU64,
