@@ -38,8 +38,7 @@ pub struct AnomalyReport {
 }
 
 impl AnomalyReport {
-    /// Returns the example traces of a segment. Each is given by its source's name for it, or by
-    /// its hexadecimal id if it has no such name.
+    /// Returns the ids of the example traces of a segment, each as its source wrote it.
     #[must_use]
     pub fn examples(&self, anomaly: &Anomaly) -> Vec<String> {
         let name = |id: &TraceId| {

@@ -37,7 +37,8 @@ impl Identity {
         data.join(FILE)
     }
 
-    /// Reads the data directory's identity, or creates one. The caller holds the directory's lock.
+    /// Reads the data directory's identity, or creates one. The caller must hold the directory's
+    /// lock.
     pub(crate) fn of(data: &Path) -> Result<Self, RemoteError> {
         let path = Self::path(data);
         match std::fs::read(&path) {

@@ -85,7 +85,7 @@ pub(crate) struct Read {
     version: UpdateVersion,
 }
 
-/// Lists the collectors that have published.
+/// Lists the ids of the collectors that have published to the object store.
 pub(crate) async fn collectors(remote: &Remote) -> Result<Vec<String>, RemoteError> {
     let prefix = Path::from(COLLECTORS);
     let listed = remote.objects.list_with_delimiter(Some(&prefix)).await;

@@ -169,7 +169,8 @@ impl QueryShare {
         self.used
     }
 
-    /// Takes more bytes.
+    /// Increases the query's use by `bytes`. Takes memory from the pool if the query does not hold
+    /// enough.
     ///
     /// # Errors
     /// Returns an error if the quota does not allow it. The query then uses as much as before.

@@ -2,7 +2,7 @@
 
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Name};
 
-/// Words of `struct control`.
+/// Offsets of the fields of `struct control`, in words, and the values of its mode.
 pub(super) mod control {
     /// Low half: mode; high half: the recorder's own process.
     pub(in crate::ebpf) const MODE_SELF: usize = 0;
@@ -25,7 +25,7 @@ pub(super) mod control {
     pub(in crate::ebpf) const MODE_DOZE: u32 = 3;
 }
 
-/// Words of `struct cpu`.
+/// Offsets of the fields of `struct cpu`, in words, and its size.
 pub(super) mod cpu {
     pub(in crate::ebpf) const GAP_FIRST_NS: usize = 8;
     /// First of four words: events lost in the open gap, by kind.
@@ -36,7 +36,7 @@ pub(super) mod cpu {
     pub(in crate::ebpf) const WORDS: usize = 32;
 }
 
-/// Words of `struct slot`.
+/// Size of `struct slot`, in words, and the decoding of its head.
 pub(super) mod slot {
     pub(in crate::ebpf) const WORDS: usize = 8;
 

@@ -57,7 +57,7 @@ pub struct WaitingLog {
 }
 
 impl Forwarder {
-    /// Loads the checkpoint. The caller holds the lock of the data directory.
+    /// Loads the checkpoint. The caller must hold the lock of the data directory.
     ///
     /// # Errors
     /// Returns an error if the directory holds a store, or if the checkpoint is damaged or cannot

@@ -65,7 +65,8 @@ impl RowGroupFacts<'_> {
         Some((at, self.group.columns().get(at)?))
     }
 
-    /// Returns facts about the texts of a column.
+    /// Returns facts about the texts of a column. Nothing is known if the row group lacks the
+    /// column.
     #[must_use]
     pub fn texts(&self, name: &str) -> ColumnFacts {
         let Some((at, column)) = self.column(name) else {

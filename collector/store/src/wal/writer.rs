@@ -53,7 +53,7 @@ struct Open {
     len_bytes: u64,
 }
 
-/// Writer of a log. A log has only one.
+/// Writer of a log. A log has only one writer.
 pub struct Writer {
     directory: PathBuf,
     disk: Arc<dyn Disk>,
