@@ -41,8 +41,8 @@ const PROGRAMS: [&str; 8] = [
     "sys_enter",
 ];
 
-/// The loaded programs and their memory. They leave the kernel when this is dropped or the process
-/// ends.
+/// The loaded programs and their memory. The kernel unloads them when this value is dropped or the
+/// process ends.
 pub(crate) struct EbpfSource {
     ebpf: Ebpf,
     control: Arc<MapMemory>,

@@ -18,8 +18,8 @@ use super::first_look::FirstLook;
 use super::query_error::QueryError;
 use super::source::{Selection, Source};
 
-/// Maximum part of the requests that is read selectively. Beyond it, selecting requests costs more
-/// than it saves, so all are read.
+/// Maximum share of the requests, 0 to 1, that is read selectively. Beyond it, selecting requests
+/// costs more than it saves, so all are read.
 const READ_SHARE_MAX: f64 = 0.5;
 
 /// Requests that a search read and skipped, and the reason.

@@ -24,8 +24,8 @@ use gathered::PartRequests;
 pub struct ExperimentSettings {
     /// Attribute whose value assigns a request to a side, or `process`.
     pub by: String,
-    /// Service whose process or host counts, if `by` is one of these. `None`: the root span's
-    /// service.
+    /// Service whose process or host counts if `by` is `process` or `host`; `None` for the service
+    /// of the root span.
     pub of: Option<String>,
     /// Values of the attribute for the control.
     pub control: Vec<String>,

@@ -154,7 +154,7 @@ impl Source {
         Self { observer, ..self }
     }
 
-    /// Bounds the memory of the source: its readings and the model take theirs from `memory`.
+    /// Bounds the memory of the source: its readings and its model take their memory from `memory`.
     #[must_use]
     pub fn with_memory(self, memory: &QueryMemory) -> Self {
         let memory = SourceMemory::of(memory);

@@ -19,7 +19,8 @@ pub(crate) struct Identity {
     written: BTreeMap<String, Vec<String>>,
 }
 
-/// Maximum number of remembered nonces: more than there can be pending or undecided writes.
+/// Maximum number of remembered nonces. It exceeds the number of writes that can be pending or
+/// undecided.
 const NONCES_MAX: usize = 32;
 
 /// Returns 128 random bits in hexadecimal.

@@ -1,4 +1,5 @@
-//! List of a collector's published files, and its conditional write.
+//! Reads and writes manifests. A manifest lists the published files of a collector, and is written
+//! only if it has not changed since it was read.
 
 use futures_util::TryStreamExt as _;
 use object_store::path::Path;

@@ -303,8 +303,8 @@ impl Rounds {
     }
 
     /// Adopts the published manifest if this directory wrote it; otherwise returns an error. A copy
-    /// of the directory then finds the manifest changed. Unlisted objects of ended processes are
-    /// scheduled for deletion.
+    /// of the directory then finds the manifest changed. Schedules unlisted objects of ended
+    /// processes for deletion.
     fn claim(&mut self) -> Result<(), RemoteError> {
         let (remote, id) = (self.remote.clone(), self.identity.id.clone());
         let found = self.runtime.block_on(manifest::read(&remote, &id))?;

@@ -40,7 +40,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the limits on a foreign span.
+    /// Returns the limits on a span of another system, such as OpenTelemetry.
     #[must_use]
     pub fn of_span(&self) -> SpanLimits {
         SpanLimits {

@@ -18,8 +18,8 @@ pub struct Recording {
     pub clocks: ClockLog,
     /// Numbers of events lost, by processor.
     pub losses: Vec<LossCounts>,
-    /// Events that the kernel did not pass to the recorder's programs, because the same program was
-    /// still running on that processor.
+    /// Numbers of events that the kernel did not pass to the recorder's programs, because the same
+    /// program was still running on that processor.
     pub skipped: LossCounts,
     /// Number of events of unknown kinds; 0 unless the eBPF programs and the recorder do not match.
     pub unknown_events: u64,

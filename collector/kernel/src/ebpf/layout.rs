@@ -1,4 +1,4 @@
-//! Layouts of `bpf/recorder.bpf.c`, in words of 8 bytes.
+//! Layouts of the structures in `bpf/recorder.bpf.c`, in words of 8 bytes.
 
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Name};
 
@@ -9,8 +9,9 @@ pub(super) mod control {
     pub(in crate::ebpf) const CONFIG: usize = 1;
     pub(in crate::ebpf) const WALL_OFFSET_NS: usize = 2;
     pub(in crate::ebpf) const HELLO: usize = 3;
-    /// Low half: trailing zeros of the config. High half: epoch, which the programs increment when
-    /// a gap closes, and the recorder to have all threads introduced again.
+    /// Low half: number of trailing zero bits of the burst-config. High half: epoch. The programs
+    /// increment it when a gap closes, and the recorder increments it to have all threads
+    /// introduced again.
     pub(in crate::ebpf) const SHIFT_EPOCH: usize = 4;
     /// Low half: number of changes of `chosen`. High half: number of threads started and programs
     /// executed, which the programs count.

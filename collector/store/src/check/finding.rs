@@ -99,7 +99,7 @@ pub struct CheckReport {
     /// Number of holes in the ledger: batches that never arrived although later ones did. They
     /// count as losses, not as findings.
     pub holes: u64,
-    /// True if a collector is running.
+    /// True if a collector is running on the data directory.
     pub is_in_use: bool,
     /// Problems found.
     pub findings: Vec<Finding>,

@@ -12,7 +12,8 @@ use crate::disk::{Disk, IfThere};
 const VERSION: u32 = 1;
 const FILE_NAME: &str = "checkpoint.json";
 
-/// State of the data that are durable in the tables.
+/// Position in the log up to which its data are durable in the tables, and the ledger of these
+/// data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint {
     /// First segment of the log that is not in Parquet yet.

@@ -279,7 +279,7 @@ pub(super) fn ids(batch: &RecordBatch, name: &str) -> Result<FixedSizeBinaryArra
     }
 }
 
-/// Returns the id of a row.
+/// Returns the 16-byte id in a row of the column.
 #[inline]
 pub(super) fn id(column: &FixedSizeBinaryArray, row: usize) -> u128 {
     <[u8; 16]>::try_from(column.value(row)).map_or(0, u128::from_be_bytes)

@@ -106,8 +106,8 @@ impl Store {
         }
     }
 
-    /// Returns the state that differs before and after an invalid listing: the deletion in
-    /// progress, and the generations of the tables.
+    /// Returns the files of the deletion in progress, and the generations of the tables. If either
+    /// changes during a listing, the listing is invalid.
     fn state(
         &self,
         tables: &[StoreTable],

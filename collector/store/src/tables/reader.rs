@@ -88,7 +88,8 @@ impl TableFile {
         }
     }
 
-    /// Opens a temporary merged run. `file` is its name for messages.
+    /// Opens a run: a temporary file with the merged rows of several files. `file` is its name for
+    /// messages.
     pub(super) fn of_run(
         file: String,
         run: ParquetSource,

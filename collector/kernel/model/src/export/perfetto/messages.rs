@@ -1,5 +1,5 @@
-//! The part of Perfetto's trace format that this crate writes; numbers as in its
-//! `perfetto_trace.proto`.
+//! Messages of Perfetto's trace format that this crate writes. The field numbers are those of
+//! Perfetto's `perfetto_trace.proto`.
 
 use prost::Message;
 
