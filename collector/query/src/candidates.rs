@@ -29,7 +29,7 @@ pub struct SearchPlan {
     pub needs: Vec<String>,
     /// Reason why nothing was skipped; `None` if something was.
     pub all_because: Option<&'static str>,
-    /// Files, each with the number of row groups that cannot contain any of these spans.
+    /// Files, each with the number of row groups that cannot contain any of the spans in `needs`.
     pub files: Vec<ProbedFile>,
     /// Number of requests that were not recorded completely. The search reads all of them, because
     /// a missing span does not show that a formula is false.

@@ -459,8 +459,9 @@ impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<'_, F, R> {
         }
     }
 
-    /// Takes part in the convergence rounds, and may wait for other workers. Returns the memory in
-    /// bytes that this worker needs for its model.
+    /// Sends the model to the merging thread if it has this worker's share of a convergence round,
+    /// and may wait for that thread. Returns the memory in bytes that this worker needs for its
+    /// model, or the lack of memory if memory ran out.
     fn after(&mut self) -> Result<usize, QueryLack> {
         let model = &mut self.seen.model;
         if let Some(rounds) = &mut self.rounds {

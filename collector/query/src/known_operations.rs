@@ -25,7 +25,7 @@ pub(super) struct KnownOperations {
 
 impl KnownOperations {
     /// Returns the cached operations of the store. Without a cache entry, learns them from the
-    /// store and caches them.
+    /// store, and caches them if its files have not changed meanwhile.
     pub(super) fn of(
         store: &Store,
         cache: Option<&Cache>,

@@ -301,8 +301,8 @@ pub fn model_from_json(json: &[u8]) -> Result<Model, String> {
     Model::from_parts(&saved.into()).map_err(|error| error.to_string())
 }
 
-/// Parses a file, compressed or not. The outer error is about reading the file, the inner one about
-/// its content.
+/// Parses a file, compressed or not. The outer error is about reading or decompressing the file,
+/// the inner one about its content.
 fn parse<T: for<'de> Deserialize<'de>>(path: &Path) -> io::Result<Result<T, serde_json::Error>> {
     let mut file = File::open(path)?;
     let mut magic = Vec::new();

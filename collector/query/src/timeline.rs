@@ -86,8 +86,8 @@ pub struct KernelOverview {
     pub calls: Vec<CallPerRequest>,
     /// System calls and waits by operation.
     pub operations: Vec<OperationSum>,
-    /// Locks and futexes at which requests waited, whole or not. The one with the longest total
-    /// wait comes first.
+    /// Locks and futexes at which any requests waited, not only those that lie wholly in a window.
+    /// The one with the longest total wait comes first.
     pub locks: Vec<LockSum>,
     /// Waits at locks by threads that worked for no known request.
     pub other_waits: WaitSum,

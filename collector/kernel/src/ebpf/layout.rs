@@ -4,7 +4,7 @@ use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Name};
 
 /// Offsets of the fields of `struct control`, in words, and the values of its mode.
 pub(super) mod control {
-    /// Low half: mode; high half: the recorder's own process.
+    /// Low half: mode. High half: id of the recorder's own process.
     pub(in crate::ebpf) const MODE_SELF: usize = 0;
     pub(in crate::ebpf) const CONFIG: usize = 1;
     pub(in crate::ebpf) const WALL_OFFSET_NS: usize = 2;

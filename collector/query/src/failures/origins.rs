@@ -108,8 +108,8 @@ impl GroupedFailures {
     }
 }
 
-/// Returns the operations of spans, with consecutive repetitions merged. A list longer than
-/// [`TRAIL_MAX`] keeps its first and last operations.
+/// Returns the operations of spans, with consecutive repetitions merged. In a list longer than
+/// [`TRAIL_MAX`], replaces the middle by the number of operations there.
 fn operations(spans: &[&SpanRecord]) -> Vec<String> {
     let mut operations: Vec<String> = spans.iter().map(|span| span.operation()).collect();
     operations.dedup();

@@ -36,8 +36,8 @@ pub struct OtlpTaken {
 #[error("not a request of OTLP: {0}")]
 pub struct NotOtlp(pub(super) String);
 
-/// Checks a request in protobuf like [`otlp_protobuf`], without returning rows. Uses a fast path if
-/// the request has only spans of the common form.
+/// Checks an OTLP request in protobuf like [`otlp_protobuf`], without returning rows. Uses a fast
+/// path if the request has only spans of the common form.
 ///
 /// # Errors
 /// Returns an error if the bytes are not a request of OTLP.
@@ -51,7 +51,7 @@ pub fn check_otlp_protobuf(bytes: &[u8], limits: &Limits) -> Result<OtlpTaken, N
     }
 }
 
-/// Converts the spans of a request in protobuf to rows. Rejects and counts invalid spans.
+/// Converts the spans of an OTLP request in protobuf to rows. Rejects and counts invalid spans.
 ///
 /// # Errors
 /// Returns an error if the bytes are not a request of OTLP. Some rows may have been added by then.

@@ -81,7 +81,8 @@ pub enum Refusal {
         count: usize,
         limit: usize,
     },
-    /// A number is larger than a process of that age can have reached.
+    /// A sequence number or a count of losses is higher than the process can have reached since its
+    /// start.
     #[error("{what} is {value}, more than the {limit} that a process of its age can reach")]
     Implausible {
         what: &'static str,

@@ -109,7 +109,8 @@ impl Ledger {
     }
 
     /// Enters a batch that was stored earlier, from its row in the table. `said` holds the data of
-    /// the row, with the number of records of this batch alone. The row has no process id.
+    /// the row, with the number of records of this batch alone. The process id of the entry does
+    /// not change, because it is not read from the table.
     pub fn enter_stored(&mut self, incarnation: u128, sequence: u64, said: LedgerEntry) {
         let entry = self.entries.entry(incarnation).or_default();
         entry.service = said.service;

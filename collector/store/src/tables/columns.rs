@@ -14,7 +14,7 @@ pub struct ColumnInfo {
     pub name: &'static str,
     pub data_type: DataType,
     pub is_nullable: bool,
-    /// Meaning for users; empty if the name is clear.
+    /// Meaning of the column, for users; empty if its name is clear.
     pub meaning: &'static str,
     /// True if readers build records from this column.
     pub(super) is_cell: bool,

@@ -17,7 +17,7 @@ use crate::record::StringId;
 
 /// Kind of column that can be written.
 pub(super) trait ColumnKind {
-    /// Value of a row that is written.
+    /// Value of a row in this column, as it is written.
     type Value<'a>;
     const IS_NULLABLE: bool = false;
     /// True if nearly every value differs, so that the writer should not build a dictionary.
@@ -33,7 +33,7 @@ pub(super) trait ColumnKind {
 
 /// Kind of column that can be read.
 pub(super) trait ReadKind: ColumnKind {
-    /// Value of a row as it is read.
+    /// Value of a row in this column, as it is read.
     type Cell: Clone + Debug;
     /// Opened column of a record batch.
     type Reader;

@@ -66,7 +66,7 @@ fn attribute_bytes(attributes: &AttributeValues) -> usize {
     attributes.iter().map(bytes).sum()
 }
 
-/// Rows that are kept as long as there is memory for them, and dropped when there is not.
+/// Rows that are kept as long as there is memory for them. If memory runs out, all are dropped.
 struct KeptRows<'a, T> {
     rows: Vec<T>,
     share: &'a mut QueryShare,

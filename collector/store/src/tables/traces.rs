@@ -87,7 +87,7 @@ impl<T: DeclaredTable> MergeByTrace<T> {
 }
 
 /// Reader that streams whole traces in the order of trace ids. It holds one trace, and the pages
-/// that it reads ahead from its files. There are at most some hundred files.
+/// that it reads ahead from its files. At most a few hundred files are open together.
 #[derive(Debug)]
 pub struct TraceReader {
     pub(super) spans: MergeByTrace<Spans>,
