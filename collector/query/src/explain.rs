@@ -139,7 +139,7 @@ pub struct HowCompared<'a> {
 /// Function that describes a change that a comparison found.
 pub type Describe<'a> = &'a dyn Fn(&Comparison) -> String;
 
-/// Explains a cause or a mutation. `describe` puts it into words.
+/// Explains a cause or a mutation, which `describe` puts into words.
 ///
 /// # Errors
 /// Fails if a store cannot be read, if there is no such change, or if there are too few requests.

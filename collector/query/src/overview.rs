@@ -184,7 +184,8 @@ impl Nearest {
         }
     }
 
-    /// Returns the indexes of the wanted latencies to which a request is nearer than the kept one.
+    /// Returns the indexes of the wanted latencies to which a request is nearer than the request
+    /// that is kept for them.
     fn nearer(&self, wanted_ns: &[u64], latency_ns: u64, id: TraceId) -> Vec<usize> {
         let is_nearer = |(at, wanted_ns): &(usize, &u64)| {
             let known = self

@@ -160,7 +160,8 @@ pub(crate) enum Wrote {
     Changed,
 }
 
-/// Replaces the manifest that was read, or writes the first one.
+/// Replaces the manifest `before`, or writes the first manifest if `before` is `None`. Changes
+/// nothing if the stored manifest is another one.
 pub(crate) async fn write(
     remote: &Remote,
     id: &str,

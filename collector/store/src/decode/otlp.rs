@@ -23,7 +23,7 @@ pub struct OtlpTaken {
     pub records: u64,
     /// Number of rejected spans or log records.
     pub rejected: u64,
-    /// Number of rejected log records that belong to no request.
+    /// Number of rejected log records that belong to no trace. `rejected` includes them.
     pub without_trace: u64,
     /// Number of texts with invalid UTF-8 that was replaced.
     pub replaced_texts: u64,

@@ -89,7 +89,7 @@ pub fn read_segment(path: &Path) -> io::Result<Scan> {
     read_segment_on(&LocalDisk, path)
 }
 
-/// Reads a segment like [`read_segment`], on another disk.
+/// Reads a segment from `disk`, like [`read_segment`].
 pub(crate) fn read_segment_on(disk: &dyn Disk, path: &Path) -> io::Result<Scan> {
     Ok(scan(path, &disk.read(path)?))
 }
