@@ -41,8 +41,8 @@ const PROGRAMS: [&str; 8] = [
     "sys_enter",
 ];
 
-/// The loaded programs and their memory. They leave the kernel when this is dropped or the process
-/// ends.
+/// The loaded programs and their memory. The kernel unloads them when this value is dropped or the
+/// process ends.
 pub(crate) struct EbpfSource {
     ebpf: Ebpf,
     control: Arc<MapMemory>,
@@ -293,13 +293,13 @@ impl Switches {
         self.0.words()[control::WALL_OFFSET_NS].store(offset_ns.cast_unsigned(), Relaxed);
     }
 
-    /// Reports that no window is near, so that the programs need not read the clock. They still
-    /// follow markers.
+    /// Makes the programs doze if they record in bursts: no window is near, so they need not read
+    /// the clock. They still follow markers.
     pub(crate) fn doze(&self) {
         self.change_mode(control::MODE_BURSTS, control::MODE_DOZE);
     }
 
-    /// Reports that a window is near; the programs find its edges themselves.
+    /// Wakes the programs if they doze, because a window is near. They find its edges themselves.
     pub(crate) fn wake(&self) {
         self.change_mode(control::MODE_DOZE, control::MODE_BURSTS);
     }

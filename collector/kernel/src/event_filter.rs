@@ -50,8 +50,9 @@ impl EventFilter {
         self.again_ns = Some(from_ns);
     }
 
-    /// Processes the next event in order of time. If the gate is open, adds it to `events`, after
-    /// the introductions of its threads. Calls `process_of` once per thread to find its process.
+    /// Processes the next event in order of time. If the gate is open, or if the event reports
+    /// losses, adds it to `events`, after the introductions of its threads. Calls `process_of` once
+    /// per thread to find its process.
     pub(crate) fn push(
         &mut self,
         event: Event,

@@ -144,7 +144,7 @@ impl Recorder {
         self.source.memory_bytes()
     }
 
-    /// Returns the clocks' samples so far.
+    /// Returns the clock samples taken so far.
     #[must_use]
     pub fn clocks(&self) -> ClockLog {
         self.gate.clocks()

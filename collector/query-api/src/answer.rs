@@ -19,7 +19,7 @@ const RETRY_AFTER_S: u64 = 5;
 /// Content type of responses that are written in pieces.
 pub(crate) const JSON: (HeaderName, &str) = (header::CONTENT_TYPE, "application/json");
 
-/// Error of a request.
+/// Reason why a request has no result, which determines the HTTP status.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     /// The request is invalid.
@@ -94,7 +94,7 @@ impl Refusal {
     }
 }
 
-/// State shared by the routes.
+/// Access to the traces that all routes share, with the limit on concurrent reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Door {
     traces: Traces,

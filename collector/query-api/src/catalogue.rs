@@ -3,7 +3,7 @@
 //! Clients request services and operations whenever they are opened, and treat an error as a broken
 //! data source. Files never change, so each is read once: only the columns for services, operations
 //! and kinds. If the files cannot be listed, or while another request reads them, the cache returns
-//! its previous state.
+//! the services that it already knows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};

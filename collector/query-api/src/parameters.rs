@@ -48,7 +48,7 @@ impl Parameters {
         self.0.iter().any(|(known, _)| known == name)
     }
 
-    /// Parses a whole number.
+    /// Parses the parameter with one of these names as a whole number.
     pub(crate) fn number(&self, names: &[&str]) -> Result<Option<u64>, BadParameter> {
         let wrong = |text: &str| {
             let name = names.first().copied().unwrap_or_default();

@@ -21,7 +21,7 @@ use crate::trace::StoredTrace;
 const REQUEST_NS_MAX: i64 = 3_600_000_000_000;
 /// Maximum number of ranges of ids that are read concurrently.
 const THREADS_MAX: usize = 4;
-/// Minimum number of rows of such a range of ids.
+/// Approximate minimum number of rows in a range of ids that is read concurrently with others.
 const RANGE_ROWS_MIN: u64 = 20_000;
 
 /// Number of bytes that a query reserves for each byte of a row: for the row, for the span made
@@ -40,7 +40,7 @@ pub enum ReadError {
     TooLarge(TraceTooLarge),
 }
 
-/// Traces of a store, at rest or being written.
+/// Traces of a store, to which a collector may be writing.
 #[derive(Clone, Debug)]
 pub struct Traces {
     pub(crate) store: Store,
@@ -73,7 +73,7 @@ impl Traces {
     }
 
     /// Returns the trace with an id, or only its first `spans_max` spans. Returns `None` if there
-    /// is no such trace. It finds the rows by the files' indexes. Times are as recorded.
+    /// is no such trace. Finds the rows by the files' indexes. Times are as recorded.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed, or if the trace takes more memory than the
@@ -124,7 +124,8 @@ impl Traces {
     }
 
     /// Returns the matching traces that began last, the latest first. Traces that began at the same
-    /// time are in order of their ids.
+    /// time are in order of their ids. If a trace does not fit into memory, ends the list before it
+    /// with a warning, or fails if it is the first one.
     pub(crate) fn find(
         &self,
         search: &Search<'_>,

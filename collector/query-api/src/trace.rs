@@ -103,7 +103,7 @@ impl StoredTrace {
             .filter(move |span| span.stored.parent_id != 0 && !ids.contains(&span.stored.parent_id))
     }
 
-    /// Returns the first and last instant, ns since the Unix epoch.
+    /// Returns the first start and the last end of the spans, in ns since the Unix epoch.
     #[must_use]
     pub fn times_ns(&self) -> (i64, i64) {
         let starts = self.spans.iter().map(|span| span.stored.start_ns);
@@ -194,7 +194,7 @@ impl TraceSpan {
     }
 }
 
-/// True for an attribute `error` that contains the message of a failure.
+/// Reports whether an attribute is `error` and contains the message of a failure.
 pub(crate) fn is_error_message(pair: &KeyValue) -> bool {
     let kind = pair.value.as_ref().and_then(|value| value.kind.as_ref());
     let is_message = |text: &str| is_failure(text) && text != "true";

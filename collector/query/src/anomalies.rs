@@ -30,15 +30,15 @@ pub struct AnomalyReport {
     /// requests than in others come first, then the rest. In both groups, the segments that differ
     /// significantly come first.
     pub ranked: Vec<Anomaly>,
-    /// Names of example traces whose ids were not hexadecimal in their source.
+    /// Names of example traces whose ids their source did not write as 32 lower-case hexadecimal
+    /// digits.
     names: BTreeMap<TraceId, Arc<str>>,
     /// Notes about the data that the query read.
     pub notes: Notes,
 }
 
 impl AnomalyReport {
-    /// Returns the example traces of a segment. Each is given by its source's name for it, or by
-    /// its hexadecimal id if it has no such name.
+    /// Returns the ids of the example traces of a segment, each as its source wrote it.
     #[must_use]
     pub fn examples(&self, anomaly: &Anomaly) -> Vec<String> {
         let name = |id: &TraceId| {

@@ -137,8 +137,8 @@ impl AttributeCounts {
         )
     }
 
-    /// Returns the name most similar to `name` among the counted attributes and [`KNOWN_OF_ALL`];
-    /// `None` if none reaches [`ALIKE_MIN`].
+    /// Returns the name most similar, but not equal, to `name` among the counted attributes and
+    /// [`KNOWN_OF_ALL`]; `None` if no similarity reaches [`ALIKE_MIN`].
     fn nearest(&self, name: &str) -> Option<String> {
         let known = KNOWN_OF_ALL
             .iter()
@@ -148,8 +148,8 @@ impl AttributeCounts {
     }
 }
 
-/// Returns the known name that is most similar to `name`; `None` if no similarity reaches 0.7
-/// (Jaro-Winkler, ignoring case).
+/// Returns the known name that is most similar, but not equal, to `name`; `None` if no similarity
+/// reaches 0.7 (Jaro-Winkler, ignoring case).
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     let like = known
         .map(|known| {

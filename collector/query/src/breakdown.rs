@@ -20,9 +20,9 @@ use super::sampled_notes::WeightUse;
 use super::study::{Question, StudyInput};
 use stroboscope_store::tables::AttributeKeys;
 
-/// Stratum of requests without the attribute.
+/// Name of the stratum of requests without the attribute.
 const NO_STRATUM: &str = "(none)";
-/// Stratum of values that are not numbers, if quantiles were requested.
+/// Name of the stratum of values that are not numbers, if strata are quantiles.
 const NOT_A_NUMBER: &str = "(not a number)";
 /// Maximum number of values of a numeric attribute that are strata of their own. An attribute with
 /// more values has strata by quantile.
@@ -39,10 +39,10 @@ pub struct StrataRule {
     pub quantiles: Option<usize>,
 }
 
-/// Default number of quantiles.
+/// Default number of quantiles into which the values of a numeric attribute are divided.
 pub const QUANTILES_DEFAULT: usize = 5;
 
-/// Time of requests by category.
+/// Time of requests by category, over all requests and by stratum.
 #[derive(Debug)]
 pub struct BreakdownReport {
     /// Categories to which the numbers in the breakdowns refer.
@@ -60,9 +60,9 @@ pub struct BreakdownReport {
 /// Asks for the time of requests by category and, if requested, by stratum.
 #[derive(Clone, Debug, Default)]
 pub struct BreakdownQuestion {
-    /// Rule of the categories.
+    /// Rule that assigns categories to segments.
     pub rule: CategoryRule,
-    /// Rule of the strata.
+    /// Rule of the strata; `None` for no strata.
     pub by: Option<StrataRule>,
 }
 

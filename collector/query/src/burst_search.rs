@@ -180,8 +180,9 @@ fn bytes_of(records: &TraceRecords) -> u64 {
         + values.sum::<u64>()
 }
 
-/// Returns the spans and events of a request that start in the interval, with their attributes;
-/// `None` if none start in it.
+/// Returns the spans of a request, and its events of event logs, that start in the interval, with
+/// their attributes. Leaves out the events inside spans. Returns `None` if nothing starts in the
+/// interval.
 fn part_of(records: &TraceRecords, (open_ns, close_ns): (i64, i64)) -> Option<TraceRecords> {
     let is_in = |at_ns: i64| open_ns <= at_ns && at_ns < close_ns;
     let spans = records.spans.iter().filter(|span| is_in(span.start_ns));

@@ -18,25 +18,25 @@ use twox_hash::XxHash3_128;
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::tables::{Store, StoreError, StoreTable};
 
-/// Maximum number of entries of one kind for one state of a store. The oldest entries beyond it are
-/// evicted.
+/// Maximum number of entries of one kind for the same files and program. The oldest entries beyond
+/// it are evicted.
 const ENTRIES_MAX: usize = 16;
 /// Maximum size of an entry before compression, in bytes. Larger results are recomputed each time.
 pub(super) const ENTRY_BYTES_MAX: usize = 64 << 20;
 const ZSTD_LEVEL: i32 = 1;
-/// Tables that inference reads.
+/// Tables whose files identify the entries, because inference reads them.
 const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
 
-/// Cache entries of one state of a store.
+/// Cache entries that were computed from the same files of a store by the same program.
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
     directory: PathBuf,
-    /// Hash of the store's files and this program, as text.
+    /// Hash of the store's files and this program, as text, with which the names of entries begin.
     state: String,
 }
 
 impl Cache {
-    /// Returns the cache of the store's present state.
+    /// Returns the cache for the files that the store has now.
     pub(super) fn of(data: &DataDir, store: &Store) -> Result<Self, StoreError> {
         Ok(Self {
             directory: data.cache(),
@@ -44,13 +44,13 @@ impl Cache {
         })
     }
 
-    /// Returns the state of the store that the entries belong to, as text.
+    /// Returns the hash of the store's files and this program, which identifies the entries.
     pub(super) fn state(&self) -> &str {
         &self.state
     }
 
-    /// Reports whether the store is still in the state of this cache. If so, everything that was
-    /// read since the cache was created belongs to that state.
+    /// Reports whether the store still has the files for which this cache was created. If so,
+    /// everything that was read since then comes from these files.
     pub(super) fn is_of(&self, store: &Store) -> bool {
         state(store).is_ok_and(|state| state == self.state)
     }
@@ -93,8 +93,8 @@ impl Cache {
         ))
     }
 
-    /// Deletes entries of other states of the store, and the oldest entries of this kind beyond the
-    /// bound.
+    /// Deletes entries for other files or programs, and the oldest entries of this kind beyond
+    /// [`ENTRIES_MAX`].
     fn delete_stale(&self, kind: &str) {
         let Ok(entries) = fs::read_dir(&self.directory) else {
             return;
@@ -119,7 +119,7 @@ impl Cache {
     }
 }
 
-/// Reports whether a file is an entry or a partly written one. Nothing else is deleted.
+/// Reports whether a file is an entry or a partly written entry. Other files are never deleted.
 fn is_entry(path: &Path) -> bool {
     path.extension()
         .is_some_and(|extension| extension == "zst" || extension == "part")
@@ -135,8 +135,8 @@ fn state(store: &Store) -> Result<String, StoreError> {
     Ok(format!("{:032x}", XxHash3_128::oneshot(text.as_bytes())))
 }
 
-/// Identifies this exact program, because another one may compute other results or encode them
-/// differently.
+/// Returns a text that identifies this exact program, because another version may compute other
+/// results or encode them differently.
 fn program() -> String {
     let about = std::env::current_exe().and_then(fs::metadata);
     let modified = about.as_ref().ok().and_then(|about| about.modified().ok());

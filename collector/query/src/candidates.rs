@@ -18,8 +18,8 @@ use super::first_look::FirstLook;
 use super::query_error::QueryError;
 use super::source::{Selection, Source};
 
-/// Maximum part of the requests that is read selectively. Beyond it, selecting requests costs more
-/// than it saves, so all are read.
+/// Maximum share of the requests, 0 to 1, that is read selectively. Beyond it, selecting requests
+/// costs more than it saves, so all are read.
 const READ_SHARE_MAX: f64 = 0.5;
 
 /// Requests that a search read and skipped, and the reason.
@@ -29,7 +29,7 @@ pub struct SearchPlan {
     pub needs: Vec<String>,
     /// Reason why nothing was skipped; `None` if something was.
     pub all_because: Option<&'static str>,
-    /// Files, each with the number of row groups that cannot contain any of these spans.
+    /// Files, each with the number of row groups that cannot contain any of the spans in `needs`.
     pub files: Vec<ProbedFile>,
     /// Number of requests that were not recorded completely. The search reads all of them, because
     /// a missing span does not show that a formula is false.

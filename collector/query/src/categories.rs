@@ -52,9 +52,9 @@ impl CategoryRule {
 /// Category that a user chose, with the rule that defines it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CategoryChoice {
-    /// Rule of the categories.
+    /// Rule that assigns categories to segments.
     pub rule: CategoryRule,
-    /// Name of the category.
+    /// Name of the chosen category.
     pub name: String,
 }
 
@@ -217,7 +217,7 @@ impl Categories {
     /// Returns the number of the category with this name.
     ///
     /// # Errors
-    /// Fails if there is none.
+    /// Fails if there is no such category.
     pub fn number(&self, name: &str) -> Result<usize, QueryError> {
         let number = self.names.iter().position(|known| known == name);
         let known = || self.names.join(", ");

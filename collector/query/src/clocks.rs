@@ -35,8 +35,8 @@ pub struct ClockReport {
     pub hosts: Vec<HostReport>,
     /// Number of round trips, summed over all pairs of hosts.
     pub round_trips: u64,
-    /// Number of round trips that no offset explains, because the server's part is longer than the
-    /// whole.
+    /// Number of round trips that no clock offset explains, because the server's part is longer
+    /// than the whole round trip.
     pub impossible: u64,
     /// Number of round trips that the alignment contradicts beyond all error bounds. Either a clock
     /// was set, or lines of an event log are not in the order of their threads.

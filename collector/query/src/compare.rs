@@ -34,7 +34,7 @@ pub struct PeriodOf {
     pub source: Arc<Source>,
     /// Selection of the requests of `source`.
     pub selection: Selection,
-    /// Attribute value that the requests must have.
+    /// Attribute and value that the requests must have; `None` for all requests of the selection.
     pub only: Option<(Attribute, String)>,
 }
 
@@ -61,7 +61,7 @@ pub struct ComparedPeriods {
     pub(super) orders: KnownOrders,
 }
 
-/// Finds the flows of all requests of a study whose latency is in this range.
+/// Finds the flows of all requests of a study whose latency is in `latency_ns`.
 ///
 /// # Errors
 /// Fails if the store cannot be read, or if no trace is selected and complete.
@@ -80,7 +80,7 @@ pub fn flows(
     })
 }
 
-/// Compares two periods.
+/// Compares the flows of the requests in two periods. Finds the flows of both by the merged model.
 ///
 /// # Errors
 /// Fails if a store cannot be read, or if no trace of a period is selected and complete.

@@ -22,10 +22,11 @@ use gathered::PartRequests;
 /// Assignment of requests to sides, and the required certainty of the answer.
 #[derive(Clone, Debug)]
 pub struct ExperimentSettings {
-    /// Attribute whose value assigns a request to a side, or `process`.
+    /// Attribute whose value assigns a request to a side, or `process` for the process that served
+    /// it.
     pub by: String,
-    /// Service whose process or host counts, if `by` is one of these. `None`: the root span's
-    /// service.
+    /// Service whose process or host counts if `by` is `process` or `host`. With `None`, the
+    /// process of the root span counts, or the attribute `host`.
     pub of: Option<String>,
     /// Values of the attribute for the control.
     pub control: Vec<String>,
@@ -67,7 +68,7 @@ pub enum ComparedPart {
     Equal,
 }
 
-/// Result of an experiment.
+/// Result of an experiment: the compared metrics, and evidence on whether the sides are comparable.
 #[derive(Debug)]
 pub struct ExperimentReport {
     /// Numbers of requests of control and test that were compared.
@@ -93,7 +94,7 @@ pub struct ExperimentReport {
     /// the control.
     pub noise: Vec<Noise>,
     /// Comparison of the units found with the units assigned; `None` if the assigned share is
-    /// unknown.
+    /// unknown, or if each request is a unit.
     pub users: Option<UserBalance>,
     /// Comparison of the request rates of units; `None` if each request is a unit.
     pub load: Option<LoadBalance>,

@@ -139,7 +139,7 @@ pub struct HowCompared<'a> {
 /// Function that describes a change that a comparison found.
 pub type Describe<'a> = &'a dyn Fn(&Comparison) -> String;
 
-/// Explains a cause or a mutation. `describe` puts it into words.
+/// Explains a cause or a mutation, which `describe` puts into words.
 ///
 /// # Errors
 /// Fails if a store cannot be read, if there is no such change, or if there are too few requests.
@@ -247,7 +247,8 @@ fn explain_compared(
     Distinction::of(&said, settings, &read)
 }
 
-/// Returns the table of attributes that an earlier, equal question left in the cache.
+/// Returns the table of attributes that an earlier, equal question left in the cache; `None` if
+/// there is none.
 fn kept(
     periods: [&PeriodOf; 2],
     how: HowCompared<'_>,
@@ -257,8 +258,8 @@ fn kept(
     periods[1].source.cache()?.find(SAID, &asked)
 }
 
-/// Returns the cache key of a table. It contains everything that the table depends on except the
-/// store of the later period.
+/// Returns the cache key of a table, which contains everything that the table depends on; `None` if
+/// a period's source has no cache.
 fn asked(periods: [&PeriodOf; 2], how: HowCompared<'_>, which: ExplainSubject) -> Option<String> {
     let of = |period: &PeriodOf| {
         let state = period.source.cache()?.state();

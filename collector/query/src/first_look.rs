@@ -14,7 +14,7 @@ use super::notes::{KeptNotes, Notes};
 use super::query_error::QueryError;
 use super::source::{Selection, Source};
 
-/// Kind of the cache entry.
+/// Kind of the cache entries that contain first looks.
 const LOOK: &str = "look";
 
 /// Result of one reading of all selected traces.

@@ -43,7 +43,8 @@ impl Heatmap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeatmapCell {
     pub column: usize,
-    /// Band of latency, from the [`band_edges_ns`] at this index to the next.
+    /// Index of the latency band, which reaches from the edge of [`band_edges_ns`] at this index to
+    /// the next edge.
     pub band: usize,
     pub requests: WeightedCount,
     /// Request with the lowest id in the cell.
@@ -119,7 +120,7 @@ impl OfColumn for Cell {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeatmapPass {
     edges_ns: Vec<u64>,
-    /// Cells by band.
+    /// Cells by column of time, then by index of the band.
     seen: TimeColumns<BTreeMap<usize, Cell>>,
 }
 

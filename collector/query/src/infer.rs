@@ -30,7 +30,7 @@ use stroboscope_store::tables::AttributeKeys;
 pub struct Inference {
     /// Model, with segments numbered in order of their labels.
     pub model: Model,
-    /// Relations that the model supports.
+    /// Relations that the model supports within the tolerance.
     pub relations: Relations,
     /// Correction of timestamps, with its error bounds; `None` if the recorded timestamps are
     /// exact.
@@ -128,7 +128,8 @@ impl Inference {
 /// store is read a second time.
 ///
 /// # Errors
-/// Fails if the store cannot be read, or if no trace is complete.
+/// Fails if the store cannot be read, if no trace is complete, if no request has the selected root
+/// operation, or if there is too little memory.
 pub fn infer(
     source: &Source,
     selection: Selection,
@@ -147,7 +148,8 @@ pub fn infer(
 /// Infers the model like [`infer`], with the given settings.
 ///
 /// # Errors
-/// Fails if the store cannot be read, or if no trace is complete.
+/// Fails if the store cannot be read, if no trace is complete, if no request has the selected root
+/// operation, or if there is too little memory.
 pub fn infer_with(
     source: &Source,
     selection: Selection,
@@ -457,8 +459,9 @@ impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<'_, F, R> {
         }
     }
 
-    /// Takes part in the convergence rounds, and may wait for other workers. Returns the memory in
-    /// bytes that this worker needs for its model.
+    /// Sends the model to the merging thread if it has this worker's share of a convergence round,
+    /// and may wait for that thread. Returns the memory in bytes that this worker needs for its
+    /// model, or the lack of memory if memory ran out.
     fn after(&mut self) -> Result<usize, QueryLack> {
         let model = &mut self.seen.model;
         if let Some(rounds) = &mut self.rounds {

@@ -9,7 +9,8 @@ pub struct InferSettings {
     /// Fraction of the co-occurrences, 0 to 1, that may contradict a relation that is still
     /// accepted.
     pub tolerance: f64,
-    /// Pattern of the segments to leave out, matched against `task [start … end]`.
+    /// Pattern of the segments to leave out, matched against `task [start … end]`; `None` to leave
+    /// out none.
     pub exclude: Option<Regex>,
     /// True to treat the trailing token of an event-log event's name as its data element, see
     /// [`from_events`](stroboscope_analysis::segment::from_events).

@@ -14,7 +14,7 @@ use super::notes::KeptNotes;
 use super::saved_model::SavedModel;
 use super::source::{Selection, Source};
 
-/// Kind of the cache entry.
+/// Kind of the cache entries that contain models.
 const MODEL: &str = "model";
 
 /// Minimum size of a pair of segments in an entry, in bytes: two numbers and three counts.
@@ -40,7 +40,7 @@ struct Entry {
 }
 
 impl<'a> KeptInference<'a> {
-    /// Returns `None` if the source has no cache.
+    /// Creates the access for a selection and settings; `None` if the source has no cache.
     pub(super) fn of(
         source: &'a Source,
         selection: Selection,

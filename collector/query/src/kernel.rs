@@ -99,7 +99,7 @@ impl Read {
     }
 
     /// Keeps the windows that touch the wall-time interval `[from_ns, to_ns)`, and interprets their
-    /// events. Returns `None` if no window does.
+    /// events. Returns `None` if no window touches it.
     fn finish(mut self, from_ns: i64, to_ns: i64) -> Option<KernelPart> {
         let clocks = &self.part.clocks;
         self.windows.retain(|window| {

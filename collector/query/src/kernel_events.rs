@@ -8,7 +8,7 @@ use stroboscope_analysis::record::TraceRecords;
 use stroboscope_search::{KernelEvent, Unit};
 use stroboscope_store::tables::Damage;
 
-/// Kernel events of requests.
+/// Kernel events of requests, and the intervals in which each host's kernel was recorded.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KernelEvents {
     /// Events by the lower half of the trace's id, which is the only part that the kernel knows.
@@ -28,7 +28,8 @@ impl KernelEvents {
         found.map_or(&[], Vec::as_slice)
     }
 
-    /// Adds the kernel events of a request to its unit.
+    /// Adds the kernel events of a request to `unit`, on which formulas about the request are
+    /// evaluated.
     pub(super) fn join<'a>(&'a self, unit: Unit<'a>, records: &'a TraceRecords) -> Unit<'a> {
         let spans = records
             .spans

@@ -11,7 +11,7 @@ use stroboscope_store::tables::{
 
 use super::cache::Cache;
 
-/// Kind of the cache entry.
+/// Kind of the cache entries that contain operations.
 const KIND: &str = "operations";
 /// Maximum size in bytes of a trace from which connections are learned. Larger traces are skipped.
 const LEARNED_TRACE_BYTES_MAX: usize = 128 << 20;
@@ -25,7 +25,7 @@ pub(super) struct KnownOperations {
 
 impl KnownOperations {
     /// Returns the cached operations of the store. Without a cache entry, learns them from the
-    /// store and caches them.
+    /// store, and caches them if its files have not changed meanwhile.
     pub(super) fn of(
         store: &Store,
         cache: Option<&Cache>,

@@ -27,8 +27,8 @@ pub struct OperationTimes {
     pub requests: WeightedCount,
     /// Number of spans that failed.
     pub failed: WeightedCount,
-    /// Duration of the longest span in ns, and its request. Of equally long spans, the one of the
-    /// request with the lowest id counts.
+    /// Duration of the longest span in ns, and its request. Among equally long spans, the span of
+    /// the request with the lowest id counts.
     pub longest: Option<(u64, TraceId)>,
     /// Request that was counted last. All spans of a request are observed together, so this
     /// suffices to count each request once.
@@ -70,7 +70,7 @@ impl OperationTimes {
 /// Frequency and durations of all operations.
 #[derive(Clone, Debug, Default)]
 pub struct Operations {
-    /// Times by `service:name`.
+    /// Times of each operation, by `service:name`.
     pub of: BTreeMap<String, OperationTimes>,
     /// Number of spans of further operations, beyond the limit on operations.
     pub others: u64,

@@ -25,7 +25,7 @@ const SERVER: &str = "server";
 /// Request whose latency is nearest to a quantile.
 #[derive(Debug)]
 pub struct Example {
-    /// Quantile, 0 to 1.
+    /// Quantile of latency to which the request is nearest, 0 to 1.
     pub quantile: f64,
     /// Critical path of the request.
     pub answer: TraceAnswer,
@@ -160,14 +160,14 @@ impl Pass<TraceView<'_>> for OverviewState<'_> {
     }
 }
 
-/// Trace that is nearest to each of several latencies, with the distance in ns. Of equally near
-/// traces, the one with the lowest id is kept, so that the order of traces does not matter.
+/// Trace that is nearest to each of several latencies, with the distance in ns. Among equally near
+/// traces, the trace with the lowest id is kept, so that the order of traces does not matter.
 #[derive(Default)]
 struct Nearest(BTreeMap<usize, (u64, TraceAnswer)>);
 
 impl Nearest {
-    /// Keeps a request if it is nearer to a wanted latency. Converts only such requests to answers,
-    /// because most are not.
+    /// Keeps a request if it is nearer to a wanted latency than the request kept so far. Converts
+    /// only these requests to answers, because most requests are not nearer.
     fn offer(&mut self, wanted_ns: &[u64], seen: &TraceView<'_>) {
         if !self
             .nearer(wanted_ns, seen.path.latency_ns, seen.trace.id)
@@ -184,7 +184,8 @@ impl Nearest {
         }
     }
 
-    /// Returns the indexes of the wanted latencies to which a request is nearer than the kept one.
+    /// Returns the indexes of the wanted latencies to which a request is nearer than the request
+    /// that is kept for them.
     fn nearer(&self, wanted_ns: &[u64], latency_ns: u64, id: TraceId) -> Vec<usize> {
         let is_nearer = |(at, wanted_ns): &(usize, &u64)| {
             let known = self

@@ -56,7 +56,7 @@ impl Source {
     /// as described at [`TraceFiles::open`].
     ///
     /// # Errors
-    /// Fails if the store cannot be listed.
+    /// Fails if the store cannot be listed, or if temporary files cannot be written.
     pub fn parts(&self, selection: Selection, keys: &AttributeKeys) -> Result<Parts, QueryError> {
         self.parts_between(selection.range.records_ns(), keys)
     }

@@ -30,7 +30,8 @@ use stroboscope_store::tables::AttributeKeys;
 pub struct TraceAnswer {
     /// Id of the trace.
     pub id: TraceId,
-    /// Name of the trace in its source, if that was not hexadecimal.
+    /// Trace id as its source wrote it; `None` if that is the id in 32 lower-case hexadecimal
+    /// digits.
     pub name: Option<Arc<str>>,
     /// Root operation of the trace; `None` for a trace without a root.
     pub root: Option<String>,
@@ -85,7 +86,8 @@ pub struct Paths {
     /// Number of used requests whose root span failed, by root operation. Root operations without
     /// failures are absent.
     pub failed: BTreeMap<String, WeightedCount>,
-    /// Latency of the used requests whose root span did not fail, by root operation.
+    /// Latency of the used requests whose root span did not fail and whose latency is above 0, by
+    /// root operation.
     pub latency_without_failed: BTreeMap<String, Distribution>,
     /// Processor time that the recorded processes used.
     pub processor_use: ProcessorUse,
@@ -177,8 +179,8 @@ pub(super) fn has_failed(records: &TraceRecords) -> bool {
     failed_spans(records).any(|id| roots.contains(&id))
 }
 
-/// Largest time of each segment in ns, with its request, indexed by the segment's number. Of equal
-/// times, the one of the request with the lowest id counts.
+/// Largest time of each segment in ns, with its request, indexed by the segment's number. Among
+/// equal times, the time of the request with the lowest id counts.
 #[derive(Debug, Default)]
 struct Largest(Vec<Option<(u64, TraceId)>>);
 

@@ -18,7 +18,7 @@ const SAMPLES_MAX: usize = 8_000_000;
 pub enum PooledUse {
     /// Mean number of busy CPU cores.
     CpuCores,
-    /// Resident memory.
+    /// Resident memory, in bytes.
     MemoryBytes,
     /// Requests that begin in the process, per second.
     RequestsPerSecond,

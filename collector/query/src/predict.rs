@@ -175,7 +175,8 @@ impl Question for PredictSettings {
     }
 }
 
-/// Pass that counts the attributes that occur; if `wanted` is not empty, only these.
+/// Pass that counts the attributes that occur. If `wanted` is not empty, it counts only the
+/// attributes in `wanted`.
 #[derive(Debug)]
 pub struct AttributesSeen {
     wanted: Vec<(Arc<str>, Attribute)>,

@@ -142,7 +142,7 @@ pub enum QueryError {
         "none of the {traces} traces is complete ({causes}); --include-incomplete uses them all the same"
     )]
     NoneComplete {
-        /// Number of traces.
+        /// Number of traces that the query read.
         traces: u64,
         /// Causes of incompleteness, with their counts.
         causes: String,

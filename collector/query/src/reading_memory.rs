@@ -9,7 +9,7 @@ use stroboscope_store::query_memory::{QueryLack, QueryMemory, QueryShare};
 use super::query_error::QueryError;
 use stroboscope_analysis::record::TraceId;
 
-/// Size up to which a trace fits into the base memory of each reading thread.
+/// Maximum size of a trace that fits into the base memory of each reading thread, in bytes.
 const SMALL_TRACE_BYTES: usize = 4 << 20;
 
 /// Memory of a source: its share of the memory that all queries have together.
@@ -116,7 +116,7 @@ impl Drop for MemoryReservation<'_> {
 #[derive(Debug)]
 pub(super) struct ReadingMemory<'a> {
     memory: &'a SourceMemory,
-    /// Locked by the thread that holds a large trace.
+    /// Lock of the one thread that may hold a large trace.
     lane: Mutex<()>,
     lack: OnceLock<QueryLack>,
     _base: MemoryReservation<'a>,
@@ -202,7 +202,7 @@ impl Room {
     }
 }
 
-/// Memory of a reading thread.
+/// Memory of one reading thread: for a large trace, and for the results of its worker.
 #[derive(Debug)]
 pub(super) struct ThreadMemory<'a> {
     reading: &'a ReadingMemory<'a>,

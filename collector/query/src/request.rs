@@ -283,8 +283,8 @@ pub fn request_of_low(
 }
 
 /// Returns one span of a request, its attributes and those of its events, and the recorded start of
-/// the request in ns since the Unix epoch. Returns `None` if there is no such span. Of several
-/// spans with the same id, returns the first.
+/// the request in ns since the Unix epoch. Returns `None` if there is no such span. If several
+/// spans have the same id, returns the first of them.
 ///
 /// # Errors
 /// Fails if the store cannot be read.

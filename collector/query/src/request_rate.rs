@@ -20,8 +20,8 @@ use super::time_columns::TimeColumns;
 /// Maximum number of root operations that are distinguished. Spans of further root operations are
 /// counted together.
 const ROOTS_MAX: usize = 1_000;
-/// Maximum number of cells that are kept per file. If there are more, the file's columns of time
-/// are widened.
+/// Maximum number of counts that are kept per file, each of one root operation in one column of
+/// time. If there are more, the columns of the file are widened.
 const CELLS_MAX: usize = 2_048;
 /// Number that represents all root operations beyond [`ROOTS_MAX`] together.
 const OTHERS: u32 = u32::MAX;
@@ -210,8 +210,8 @@ impl RequestRates {
         }
     }
 
-    /// Returns the rate of the spans that began a request in `between_ns`. Its columns are as
-    /// narrow as those of the files with such spans allow.
+    /// Returns the rate of the spans that began a request in `between_ns`. Its columns are at least
+    /// as wide as the widest columns of the files with such spans.
     #[must_use]
     pub fn rate(&self, between_ns: Range<i64>) -> RequestRate {
         let mut all: TimeColumns<BTreeMap<u32, u64>> = TimeColumns::default();
@@ -308,7 +308,7 @@ mod tests {
         }
     }
 
-    /// Store of one file, whose rows are rewritten, as the rate of one moment.
+    /// Store of one file, which tests rewrite, with the rates read from it.
     struct OneFile {
         directory: tempfile::TempDir,
         runtime: tokio::runtime::Runtime,

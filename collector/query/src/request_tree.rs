@@ -10,9 +10,9 @@ use stroboscope_analysis::segment::Segmenter;
 /// Interval between two events of a span in which the span itself is active.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnSegment {
-    /// Event at the start.
+    /// Name of the event at which the segment starts.
     pub start: Arc<str>,
-    /// Event at the end.
+    /// Name of the event at which the segment ends.
     pub end: Arc<str>,
     /// Start as wall time, in ns since the Unix epoch.
     pub start_ns: i64,
@@ -23,7 +23,7 @@ pub struct OwnSegment {
 /// Span with its place in the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpanNode<'a> {
-    /// Number of ancestors.
+    /// Number of ancestors in the tree.
     pub depth: usize,
     /// Span as recorded.
     pub span: &'a SpanRecord,
@@ -32,7 +32,7 @@ pub struct SpanNode<'a> {
 }
 
 impl SpanNode<'_> {
-    /// Returns `service:name`.
+    /// Returns the operation of the span as `service:name`.
     #[must_use]
     pub fn operation(&self) -> String {
         format!("{}:{}", self.span.service, self.span.name)

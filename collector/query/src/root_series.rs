@@ -149,7 +149,7 @@ impl ColumnCounts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RootSeriesPass {
     roots: Vec<String>,
-    /// Requests by the index of the root operation.
+    /// Counts of requests by column of time, then by index of the root operation in `roots`.
     seen: TimeColumns<BTreeMap<usize, ColumnCounts>>,
 }
 

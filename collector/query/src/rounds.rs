@@ -26,8 +26,8 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    /// Sends the model and leaves an empty one in its place, if this part has its share of the
-    /// round. The worker calls this after each trace.
+    /// Sends the model and replaces it by an empty one, if it contains this part's share of the
+    /// round's traces. The worker calls this after each trace.
     pub(super) fn after_trace(&mut self, model: &mut Model) {
         if model.traces() >= self.share() {
             self.before += self.pace.next(self.before);

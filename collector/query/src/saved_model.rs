@@ -65,7 +65,7 @@ pub enum SavedModelError {
     #[error("the model {} cannot be used: {error}", path.display())]
     Parts {
         path: PathBuf,
-        /// Contradiction found.
+        /// Contradiction between the parts.
         error: ModelPartsError,
     },
 }
@@ -242,7 +242,8 @@ fn write(saved: &SavedModel, path: &Path, is_packed: bool) -> io::Result<()> {
 /// Loads a model that [`save_model`] has written.
 ///
 /// # Errors
-/// Fails if the file cannot be read, is no model, or has another version of the format.
+/// Fails if the file cannot be read, is no model, or has another version of the format, or if the
+/// parts of the model contradict each other.
 pub fn load_model(path: &Path) -> Result<Model, SavedModelError> {
     let fail = |error| SavedModelError::Read {
         path: path.to_owned(),
@@ -300,8 +301,8 @@ pub fn model_from_json(json: &[u8]) -> Result<Model, String> {
     Model::from_parts(&saved.into()).map_err(|error| error.to_string())
 }
 
-/// Parses a file, compressed or not. The outer error is about reading the file, the inner one about
-/// its content.
+/// Parses a file, compressed or not. The outer error is about reading or decompressing the file,
+/// the inner one about its content.
 fn parse<T: for<'de> Deserialize<'de>>(path: &Path) -> io::Result<Result<T, serde_json::Error>> {
     let mut file = File::open(path)?;
     let mut magic = Vec::new();

@@ -67,7 +67,7 @@ pub struct SearchMatch {
     pub witness: Vec<WitnessSpan>,
 }
 
-/// Result of a search.
+/// Matches of a search, with the counts of all searched requests or bursts.
 #[derive(Debug, Default)]
 pub struct SearchReport {
     /// Number of requests or bursts that were searched.

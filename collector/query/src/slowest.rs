@@ -22,7 +22,7 @@ use super::source::{Selection, Source};
 /// Maximum number of services, and of root operations, that are listed for the user to choose from.
 const NAMES_MAX: usize = 200;
 
-/// Order of the listed requests. Of equal requests, the one with the lower id is first.
+/// Order of the listed requests. Among equal requests, the request with the lower id is first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestOrder {
     /// Highest latency first.
@@ -43,22 +43,23 @@ pub struct RequestsWanted {
     pub operation: Option<String>,
     /// True to list only requests whose root span failed.
     pub failed: bool,
-    /// Minimum latency in ns, inclusive.
+    /// Minimum latency in ns, inclusive; `None` for no limit.
     pub min_ns: Option<u64>,
-    /// Maximum latency in ns, exclusive.
+    /// Maximum latency in ns, exclusive; `None` for no limit.
     pub max_ns: Option<u64>,
     pub order: RequestOrder,
     /// Maximum number of requests to list, from the first in the order.
     pub kept_max: usize,
 }
 
-/// Request in a list.
+/// Request in a list of requests, with the figures to show for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedRequest {
     pub id: u128,
-    /// Name of the request in its source, if that was not hexadecimal.
+    /// Trace id as its source wrote it; `None` if that is the id in 32 lower-case hexadecimal
+    /// digits.
     pub name: Option<Arc<str>>,
-    /// `service:name` of the root.
+    /// Root operation as `service:name`, or a placeholder for a request without a root span.
     pub root: String,
     /// Start, in ns since the Unix epoch.
     pub start_ns: i64,
@@ -74,7 +75,7 @@ pub struct ListedRequest {
     pub is_sure: bool,
 }
 
-/// Result of a listing.
+/// Listed requests, with the services and root operations that a user can choose.
 #[derive(Debug, Default)]
 pub struct RequestList {
     /// Number of requests that were examined.

@@ -30,7 +30,7 @@ use stroboscope_store::tables::{
     read_batches,
 };
 
-/// Selection of traces.
+/// Selection of traces by completeness and time, and the treatment of their clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// True to include traces that are known to lack a part.
@@ -154,7 +154,7 @@ impl Source {
         Self { observer, ..self }
     }
 
-    /// Bounds the memory of the source: its readings and the model take theirs from `memory`.
+    /// Bounds the memory of the source: its readings and its model take their memory from `memory`.
     #[must_use]
     pub fn with_memory(self, memory: &QueryMemory) -> Self {
         let memory = SourceMemory::of(memory);
@@ -329,7 +329,8 @@ impl Source {
     /// Reads the attributes of `keys`, as described at [`TraceReader::open_with`].
     ///
     /// # Errors
-    /// Fails if the store cannot be listed. Damaged files are in the notes.
+    /// Fails if the store cannot be listed, or if there is too little memory. Damaged files are in
+    /// the notes.
     pub fn for_each_trace(
         &self,
         what: &'static str,

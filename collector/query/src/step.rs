@@ -117,7 +117,7 @@ type Bands = BTreeMap<u32, u64>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepPass {
     roots: Vec<String>,
-    /// Latencies by the index of the root operation.
+    /// Latencies by column of time, then by index of the root operation in `roots`.
     seen: TimeColumns<BTreeMap<usize, Bands>>,
 }
 

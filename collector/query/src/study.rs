@@ -297,7 +297,7 @@ impl Study {
         &self.settings
     }
 
-    /// Returns the source.
+    /// Returns the source of the data.
     #[must_use]
     pub fn source(&self) -> &Source {
         &self.source

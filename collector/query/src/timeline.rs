@@ -86,8 +86,8 @@ pub struct KernelOverview {
     pub calls: Vec<CallPerRequest>,
     /// System calls and waits by operation.
     pub operations: Vec<OperationSum>,
-    /// Locks and futexes at which requests waited, whole or not. The one with the longest total
-    /// wait comes first.
+    /// Locks and futexes at which any requests waited, not only those that lie wholly in a window.
+    /// The one with the longest total wait comes first.
     pub locks: Vec<LockSum>,
     /// Waits at locks by threads that worked for no known request.
     pub other_waits: WaitSum,
@@ -116,7 +116,7 @@ fn bounds(records: &TraceRecords) -> Option<(i64, i64)> {
 }
 
 /// Returns the timeline of one request. `trace` is its id, or the low half, which is what the
-/// kernel knows. `name` is the id for errors. A request that only the kernel recorded has no
+/// kernel knows. `name` is the id in errors. A request that only the kernel recorded has no
 /// segments.
 ///
 /// # Errors
@@ -481,7 +481,7 @@ pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
     Ok(overview)
 }
 
-/// Returns windows in order of time, and joins those that touch, such as windows of several hosts.
+/// Returns windows in order of time. Joins windows that are at most [`CLOCKS_DIFFER_NS`] apart.
 pub(super) fn joined(mut windows: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
     windows.sort_unstable();
     let mut joined: Vec<(i64, i64)> = Vec::new();

@@ -90,7 +90,8 @@ impl RemoteError {
 pub struct Remote {
     pub(crate) url: String,
     pub(crate) objects: Arc<dyn ObjectStore>,
-    /// Directory of a `file://` store, whose manifests are replaced under a lock.
+    /// Directory of a `file://` store, whose manifests are replaced under a lock; `None` for other
+    /// stores.
     pub(crate) directory: Option<PathBuf>,
 }
 

@@ -19,7 +19,8 @@ pub(crate) struct Identity {
     written: BTreeMap<String, Vec<String>>,
 }
 
-/// Maximum number of remembered nonces: more than there can be pending or undecided writes.
+/// Maximum number of remembered nonces. It exceeds the number of writes that can be pending or
+/// undecided.
 const NONCES_MAX: usize = 32;
 
 /// Returns 128 random bits in hexadecimal.
@@ -37,7 +38,8 @@ impl Identity {
         data.join(FILE)
     }
 
-    /// Reads the data directory's identity, or creates one. The caller holds the directory's lock.
+    /// Reads the data directory's identity, or creates one. The caller must hold the directory's
+    /// lock.
     pub(crate) fn of(data: &Path) -> Result<Self, RemoteError> {
         let path = Self::path(data);
         match std::fs::read(&path) {

@@ -1,4 +1,5 @@
-//! List of a collector's published files, and its conditional write.
+//! Reads and writes manifests. A manifest lists the published files of a collector, and is written
+//! only if it has not changed since it was read.
 
 use futures_util::TryStreamExt as _;
 use object_store::path::Path;
@@ -32,7 +33,7 @@ impl PublishedFile {
     }
 }
 
-/// Object that will be deleted.
+/// Object that no manifest lists any more, and that will be deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UnnamedObject {
     pub object: String,
@@ -77,14 +78,15 @@ pub(crate) fn is_manifest(path: &Path) -> bool {
     path.filename() == Some(MANIFEST)
 }
 
-/// Manifest as it was read, with the version needed to replace exactly that one.
+/// Manifest as it was read, with the version of the object, by which a write replaces exactly this
+/// manifest.
 #[derive(Clone, Debug)]
 pub(crate) struct Read {
     pub manifest: Manifest,
     version: UpdateVersion,
 }
 
-/// Lists the collectors that have published.
+/// Lists the ids of the collectors that have published to the object store.
 pub(crate) async fn collectors(remote: &Remote) -> Result<Vec<String>, RemoteError> {
     let prefix = Path::from(COLLECTORS);
     let listed = remote.objects.list_with_delimiter(Some(&prefix)).await;
@@ -93,7 +95,7 @@ pub(crate) async fn collectors(remote: &Remote) -> Result<Vec<String>, RemoteErr
     Ok(names.map(str::to_owned).collect())
 }
 
-/// Reads the collector's manifest, if it has one.
+/// Reads a collector's manifest; `None` if it has none.
 pub(crate) async fn read(remote: &Remote, id: &str) -> Result<Option<Read>, RemoteError> {
     let path = path_of(id);
     let got = match remote.objects.get(&path).await {
@@ -158,7 +160,8 @@ pub(crate) enum Wrote {
     Changed,
 }
 
-/// Replaces the manifest that was read, or writes the first one.
+/// Replaces the manifest `before`, or writes the first manifest if `before` is `None`. Changes
+/// nothing if the stored manifest is another one.
 pub(crate) async fn write(
     remote: &Remote,
     id: &str,

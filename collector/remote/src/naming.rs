@@ -1,4 +1,4 @@
-//! Derives from the names of files which of them are covered by others.
+//! Determines from the names of files which files are covered by others.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub(crate) fn without_covered<'a>(
     named
 }
 
-/// Reports whether `file` contains the rows of `other`.
+/// Reports whether the file at path `file` covers the file at path `other`.
 pub(crate) fn covers(file: &str, other: &str) -> bool {
     let directory = |path: &str| {
         path.rsplit_once('/')

@@ -1,6 +1,6 @@
 //! Background thread that publishes finished files to the object store.
 //!
-//! No other thread waits for it. Each round has three steps:
+//! No other thread waits for this thread. Each round has three steps:
 //!
 //! 1. It uploads new files, each under a unique object name.
 //! 2. It writes a manifest that lists all of them, conditional on the previous manifest.
@@ -117,7 +117,7 @@ struct Rounds {
     flushed: Arc<Counters>,
     counters: Arc<PublishCounters>,
     identity: Identity,
-    /// Published manifest, which this process wrote.
+    /// Published manifest that this process wrote; `None` if it is unknown.
     owned: Option<Read>,
     /// Uploaded objects that no manifest lists yet, by the path of their file.
     put: BTreeMap<String, PublishedFile>,
@@ -302,9 +302,9 @@ impl Rounds {
         self.behind = now;
     }
 
-    /// Adopts the published manifest if this directory wrote it, and else returns an error. A copy
-    /// of the directory then finds the manifest changed. Unlisted objects of ended processes are
-    /// scheduled for deletion.
+    /// Adopts the published manifest if this directory wrote it; otherwise returns an error. A copy
+    /// of the directory then finds the manifest changed. Schedules unlisted objects of ended
+    /// processes for deletion.
     fn claim(&mut self) -> Result<(), RemoteError> {
         let (remote, id) = (self.remote.clone(), self.identity.id.clone());
         let found = self.runtime.block_on(manifest::read(&remote, &id))?;

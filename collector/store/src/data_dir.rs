@@ -27,7 +27,7 @@ pub enum DataDirError {
          it, choose another directory with --data"
     )]
     Foreign { directory: PathBuf, entry: String },
-    /// The directory holds a store, and an agent keeps none.
+    /// The directory holds a store, so an agent cannot use it.
     #[error(
         "{0} holds a store, which an agent does not keep; choose another directory with --data"
     )]
@@ -40,7 +40,7 @@ pub enum DataDirError {
     InUse(PathBuf),
 }
 
-/// Name of the file that a data directory with a store has.
+/// Name of the checkpoint file. A data directory with this file holds a store.
 const CHECKPOINT: &str = "checkpoint.json";
 
 /// Data directory. It contains the log `wal/`, the tables, `checkpoint.json`, `lock`, `requests`,
@@ -62,7 +62,7 @@ pub struct Lock {
 
 impl DataDir {
     /// Opens the data directory at `root`, and creates it if it is missing. Does not check for
-    /// foreign files; see [`DataDir::refuse_foreign`].
+    /// files of other programs; see [`DataDir::refuse_foreign`].
     ///
     /// # Errors
     /// Returns an error if the directory cannot be created.
@@ -87,11 +87,11 @@ impl DataDir {
         Ok(data)
     }
 
-    /// Checks that a directory may become a data directory: it is missing, has no foreign files, or
-    /// is a data directory already. Callers check this before they write to it.
+    /// Checks that a directory may become a data directory: it is missing, has no files of other
+    /// programs, or is a data directory already. Callers check this before they write to it.
     ///
     /// # Errors
-    /// Returns an error if the directory contains foreign files.
+    /// Returns an error if the directory contains files of other programs.
     pub fn refuse_foreign(root: &Path) -> Result<(), DataDirError> {
         match foreign_entry(root) {
             None => Ok(()),
@@ -134,7 +134,7 @@ impl DataDir {
     /// Checks that the directory holds no store.
     ///
     /// # Errors
-    /// Returns an error if it holds one.
+    /// Returns an error if it holds one or cannot be listed.
     pub(crate) fn refuse_store(&self) -> Result<(), DataDirError> {
         match self.disk.names(&self.root) {
             Ok(names) if !names.iter().any(|name| name == CHECKPOINT) => Ok(()),
@@ -269,8 +269,10 @@ fn is_ours(root: &Path) -> bool {
         || StoreTable::ALL.into_iter().any(has_day)
 }
 
-/// Returns the first foreign entry of a directory; `None` for a data directory. Hidden files,
-/// `lost+found`, and files that Stroboscope may write before there is a store are not foreign.
+/// Returns the alphabetically first entry of a directory that another program wrote; `None` if
+/// there is none, or if the directory is a data directory or cannot be read. Ignores hidden files,
+/// `lost+found`, names with the prefix `demo-`, and files that Stroboscope may write before there
+/// is a store.
 fn foreign_entry(root: &Path) -> Option<String> {
     const OURS: [&str; 9] = [
         "cache",

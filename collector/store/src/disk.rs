@@ -79,7 +79,7 @@ pub trait Disk: Debug + Send + Sync {
     fn sync(&self, path: &Path) -> io::Result<()>;
 }
 
-/// The real disk.
+/// Local file system, as a [`Disk`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalDisk;
 
@@ -147,7 +147,8 @@ impl DiskFile for LocalFile {
     }
 }
 
-/// Removes a file. A missing file is no error, because a crash may have followed its removal.
+/// Removes a file. A missing file is no error, because the file may have been removed before a
+/// crash.
 ///
 /// # Errors
 /// Returns an error if the file exists and cannot be removed.

@@ -3,7 +3,7 @@
 //! The modules, from the bottom up; each uses only those before it:
 //!
 //! - [`limits`]: limits on everything that is accepted.
-//! - [`memory`]: memory that queries may hold.
+//! - [`query_memory`]: memory that queries may hold.
 //! - [`record`]: stored data as plain rows.
 //! - [`progress`]: interface for showing the progress of long tasks.
 //! - [`disk`]: abstraction of the disk for durable data.

@@ -20,7 +20,8 @@ pub struct Limits {
     /// Maximum size of the attributes of one batch, with interned strings written out, in bytes.
     /// Without this limit, a batch of 16 MiB could reference one long string a million times.
     pub attribute_bytes_per_batch_max: usize,
-    /// Maximum number of windows in one batch; likewise of losses, clock steps and loads.
+    /// Maximum number of windows in one batch. The same limit applies to its losses, to its clock
+    /// steps and to its loads.
     pub notes_per_batch_max: usize,
 }
 
@@ -39,7 +40,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the limits on a foreign span.
+    /// Returns the limits on a span of another system, such as OpenTelemetry.
     #[must_use]
     pub fn of_span(&self) -> SpanLimits {
         SpanLimits {
@@ -56,7 +57,7 @@ pub const WAL_SEGMENT_BYTES: u64 = 32 << 20;
 /// appends are rejected until the conversion has caught up.
 pub const WAL_BACKLOG_BYTES_MAX: u64 = 1 << 30;
 
-/// Maximum number of bytes that one group commit writes.
+/// Size of a group commit, in bytes, at which it takes no further batches.
 pub const WAL_GROUP_BYTES_MAX: usize = 16 << 20;
 
 /// Maximum size of batches in memory that are received but not yet durable, in bytes. Above it,
@@ -81,19 +82,19 @@ pub const INCARNATION_IDLE_NS_MAX: i64 = 7 * 24 * 3_600 * 1_000_000_000;
 /// counted.
 pub const RECORDS_PER_TRACE_MAX: usize = 1_000_000;
 
-/// Maximum length of a line of a JSON-lines import, in bytes.
+/// Maximum length of a line of an imported event log or mapped file, in bytes.
 pub const IMPORT_LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Maximum size of one record in an imported JSON document or protobuf file, such as a trace of
-/// Jaeger's JSON, in bytes.
+/// Maximum size of one record in any other imported file, such as a trace in Jaeger's JSON, in
+/// bytes.
 pub const IMPORT_RECORD_BYTES_MAX: usize = 64 << 20;
 
 /// Maximum number of invalid lines that an import shows. Further ones are only counted.
 pub const IMPORT_BAD_LINES_SHOWN: usize = 20;
 
-/// Number of rows that an import sorts in memory before it writes them as one file.
+/// Number of rows that an import sorts in memory before it writes them to files.
 pub const IMPORT_RUN_ROWS: usize = 500_000;
 
-/// Size of attributes and names in bytes at which an import writes a file, even if it has fewer
-/// rows.
+/// Size of attributes and names in memory, in bytes, at which an import writes its rows to files,
+/// even if it has fewer rows than [`IMPORT_RUN_ROWS`].
 pub const IMPORT_RUN_BYTES: usize = 256 << 20;

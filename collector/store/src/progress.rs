@@ -10,9 +10,9 @@ pub trait Observer: Debug + Send + Sync {
     fn begin(&self, task: &'static str, unit: &'static str, total: Option<u64>) -> Box<dyn Task>;
 }
 
-/// Task in progress.
+/// Task whose progress a display shows, until the value is dropped.
 pub trait Task: Debug + Send {
-    /// Adds to the amount done.
+    /// Adds `amount`, in the unit of the task, to the amount that is done.
     fn add(&mut self, amount: u64);
 }
 

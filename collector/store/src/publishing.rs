@@ -35,7 +35,7 @@ impl PublishFailure {
         Self::Other,
     ];
 
-    /// Returns the label in the metrics.
+    /// Returns the reason's label in the metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,28 +49,29 @@ impl PublishFailure {
     }
 }
 
-/// Counters of one process, since it started.
+/// Counters of publishing by one collector, since it started.
 #[derive(Debug, Default)]
 pub struct PublishCounters {
-    /// Number of files that are in the object store and in its listing.
+    /// Number of files uploaded to the object store.
     pub files: AtomicU64,
-    /// Total size of the files in the object store and in its listing, in bytes.
+    /// Total size of the files uploaded to the object store, in bytes.
     pub bytes: AtomicU64,
-    /// Number of files that are only on the local disk yet.
+    /// Number of local files that the published list of files does not contain yet.
     pub files_behind: AtomicU64,
-    /// Total size of the files that are only on the local disk yet, in bytes.
+    /// Total size of the local files that the published list of files does not contain yet, in
+    /// bytes.
     pub bytes_behind: AtomicU64,
-    /// Number of files deleted locally, for their age or the size limit, before they were
+    /// Number of files deleted locally, because of their age or the size limit, before they were
     /// published.
     pub files_missed: AtomicU64,
-    /// Number of objects deleted because nothing refers to them any more.
+    /// Number of objects deleted from the object store because nothing refers to them any more.
     pub objects_deleted: AtomicU64,
     /// Latest time at which all files were published, in ns since the Unix epoch; 0 for never.
     pub last_success_ns: AtomicI64,
     /// 1 if another collector publishes under the same name; otherwise 0.
     pub fenced: AtomicU64,
     failures: [AtomicU64; PublishFailure::ALL.len()],
-    /// Hours with files that are only on the local disk; `None` before the first check.
+    /// Hours with files that are not published yet; `None` before the publisher first checks.
     waiting: Mutex<Option<BTreeSet<Hour>>>,
 }
 
@@ -86,8 +87,8 @@ impl PublishCounters {
         *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(hours);
     }
 
-    /// Reports whether an hour must be kept because it is not published yet. Returns true for every
-    /// hour before the first check.
+    /// Reports whether an hour must be kept because it is not published yet. Before the publisher
+    /// first checks, returns true for every hour.
     #[must_use]
     pub fn is_waiting(&self, hour: Hour) -> bool {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);

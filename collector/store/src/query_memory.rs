@@ -169,7 +169,8 @@ impl QueryShare {
         self.used
     }
 
-    /// Takes more bytes.
+    /// Increases the query's use by `bytes`. Takes memory from the pool if the query does not hold
+    /// enough.
     ///
     /// # Errors
     /// Returns an error if the quota does not allow it. The query then uses as much as before.
@@ -198,7 +199,8 @@ impl QueryShare {
         Ok(())
     }
 
-    /// Releases bytes.
+    /// Reduces the query's use by `bytes`. Returns unused memory to the pool, except a reserve of
+    /// 256 KiB.
     pub fn give_back(&mut self, bytes: usize) {
         self.used = self.used.saturating_sub(bytes);
         let less = self.held.saturating_sub(self.used + STEP_BYTES);

@@ -75,7 +75,7 @@ pub struct SpanRow {
     pub attributes: Option<Box<str>>,
 }
 
-/// Row of an event.
+/// Row of an event of a span or of an event log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventRow {
     /// Id of the request; 0 for none.
@@ -138,7 +138,7 @@ pub struct LoadRow {
     pub requests: u64,
 }
 
-/// Row of a batch: its report about its process.
+/// Row of a batch, with its report about the process that sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchRow {
     /// Incarnation of the process.
@@ -180,11 +180,11 @@ pub struct BatchRow {
 pub struct Rows {
     /// Interned strings of the rows.
     pub strings: Strings,
-    /// Finished spans.
+    /// Rows of finished spans.
     pub spans: Vec<SpanRow>,
-    /// Events of spans and of event logs.
+    /// Rows of events of spans and of event logs.
     pub events: Vec<EventRow>,
-    /// Batches that carried the spans and events; empty for imports.
+    /// Rows of the batches that carried the spans and events; empty for imports.
     pub batches: Vec<BatchRow>,
 }
 

@@ -18,7 +18,7 @@ pub struct ClockSample {
     pub uncertainty_ns: u64,
 }
 
-/// Samples of a recording, in order of time.
+/// Clock samples of a recording, in order of time.
 #[derive(Clone, Debug, Default)]
 pub struct ClockLog {
     samples: Vec<ClockSample>,
@@ -29,7 +29,7 @@ pub struct ClockLog {
 const SAMPLES_MAX: usize = 1 << 16;
 
 impl ClockLog {
-    /// Adds a later sample.
+    /// Adds a sample that is later than all others.
     pub fn push(&mut self, sample: ClockSample) {
         if self.samples.len() == SAMPLES_MAX {
             let mut place = 0;
@@ -81,8 +81,8 @@ impl ClockLog {
             .saturating_add(self.wall_offset_ns(at_ns))
     }
 
-    /// Returns the windows of a config between two instants, in monotonic ns. It uses the same
-    /// offsets as the gate in the kernel: each sample's offset applies until the next sample.
+    /// Returns the windows of a burst-config between two instants, in monotonic ns. It uses the
+    /// same offsets as the gate in the kernel: each sample's offset applies until the next sample.
     #[must_use]
     pub fn windows(&self, config: BurstConfig, from_ns: u64, to_ns: u64) -> Vec<Window> {
         if config == BurstConfig::ALWAYS_ON {

@@ -1,4 +1,4 @@
-//! Timelines for people and programs: text, JSON, Perfetto.
+//! Exports timelines as text tables, as JSON, and as Perfetto traces.
 
 mod json;
 mod perfetto;

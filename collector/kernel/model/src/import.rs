@@ -37,7 +37,7 @@ const PROBLEMS_MAX: usize = 100;
 /// Events read from text. A line that cannot be read is counted and skipped.
 #[derive(Clone, Debug, Default)]
 pub struct ImportedEvents {
-    /// The events.
+    /// Events in the order of their lines.
     pub events: Vec<Event>,
     /// Number of lines read.
     pub lines: u64,

@@ -7,7 +7,7 @@ use stroboscope_analysis::kernel::timeline::Timeline;
 
 use crate::clock::ClockLog;
 
-/// A finished recording.
+/// Events of a finished recording, with its windows, clocks and losses.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     /// Events in order of time for each processor, but not across processors.
@@ -16,10 +16,10 @@ pub struct Recording {
     pub windows: Vec<Window>,
     /// Conversion from monotonic to wall time.
     pub clocks: ClockLog,
-    /// Losses by processor.
+    /// Numbers of events lost, by processor.
     pub losses: Vec<LossCounts>,
-    /// Events that the kernel did not pass to the recorder's programs, because the same program was
-    /// still running on that processor.
+    /// Numbers of events that the kernel did not pass to the recorder's programs, because the same
+    /// program was still running on that processor.
     pub skipped: LossCounts,
     /// Number of events of unknown kinds; 0 unless the eBPF programs and the recorder do not match.
     pub unknown_events: u64,

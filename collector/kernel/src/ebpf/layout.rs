@@ -1,16 +1,17 @@
-//! Layouts of `bpf/recorder.bpf.c`, in words of 8 bytes.
+//! Layouts of the structures in `bpf/recorder.bpf.c`, in words of 8 bytes.
 
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Name};
 
-/// Words of `struct control`.
+/// Offsets of the fields of `struct control`, in words, and the values of its mode.
 pub(super) mod control {
-    /// Low half: mode; high half: the recorder's own process.
+    /// Low half: mode. High half: id of the recorder's own process.
     pub(in crate::ebpf) const MODE_SELF: usize = 0;
     pub(in crate::ebpf) const CONFIG: usize = 1;
     pub(in crate::ebpf) const WALL_OFFSET_NS: usize = 2;
     pub(in crate::ebpf) const HELLO: usize = 3;
-    /// Low half: trailing zeros of the config. High half: epoch, which the programs increment when
-    /// a gap closes, and the recorder to have all threads introduced again.
+    /// Low half: number of trailing zero bits of the burst-config. High half: epoch. The programs
+    /// increment it when a gap closes, and the recorder increments it to have all threads
+    /// introduced again.
     pub(in crate::ebpf) const SHIFT_EPOCH: usize = 4;
     /// Low half: number of changes of `chosen`. High half: number of threads started and programs
     /// executed, which the programs count.
@@ -25,7 +26,7 @@ pub(super) mod control {
     pub(in crate::ebpf) const MODE_DOZE: u32 = 3;
 }
 
-/// Words of `struct cpu`.
+/// Offsets of the fields of `struct cpu`, in words, and its size.
 pub(super) mod cpu {
     pub(in crate::ebpf) const GAP_FIRST_NS: usize = 8;
     /// First of four words: events lost in the open gap, by kind.
@@ -36,7 +37,7 @@ pub(super) mod cpu {
     pub(in crate::ebpf) const WORDS: usize = 32;
 }
 
-/// Words of `struct slot`.
+/// Size of `struct slot`, in words, and the decoding of its head.
 pub(super) mod slot {
     pub(in crate::ebpf) const WORDS: usize = 8;
 

@@ -1,4 +1,4 @@
-//! Maps of the programs, mapped into this process's memory.
+//! Maps the memory of eBPF maps into this process.
 
 #![allow(unsafe_code)]
 

@@ -12,11 +12,11 @@ use crate::parameters::Parameters;
 use crate::store::{Search, Traces};
 use crate::trace::StoredTrace;
 
-/// Default and maximum number of traces.
+/// Default number of traces; [`TRACES_MAX`] is the maximum.
 const TRACES: u64 = 100;
 const TRACES_MAX: u64 = 1_500;
 
-/// Parameters of a search.
+/// Parameters of a search for traces by Jaeger's API.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct FindQuery {
     service: Option<String>,

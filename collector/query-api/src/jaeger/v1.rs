@@ -95,8 +95,8 @@ async fn operations(State(door): State<Door>, RawQuery(query): RawQuery) -> Resp
     envelope(answer.await)
 }
 
-/// Returns the operations of the requested service, or of all services. They have the requested
-/// span kind, or any kind.
+/// Returns the operations of the requested service, or of all services if none is named. If a span
+/// kind is requested, returns only operations of this kind.
 pub(super) fn operations_json(traces: &Traces, given: &Parameters) -> Value {
     let service = given.text(&["service"]);
     let kind = given.text(&["spanKind", "span_kind"]);

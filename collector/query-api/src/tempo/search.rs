@@ -21,7 +21,7 @@ use crate::parameters::Parameters;
 use crate::store::{Search, Traces};
 use crate::trace::{StoredTrace, TraceSpan};
 
-/// Default and maximum number of traces, and of spans of each.
+/// Default numbers of traces and of spans per trace, each followed by its maximum.
 const TRACES: u64 = 20;
 const TRACES_MAX: u64 = 1_000;
 const SPANS: u64 = 3;

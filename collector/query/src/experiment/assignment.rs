@@ -13,14 +13,15 @@ const PROCESS: &str = "process";
 pub(super) enum Assignment {
     /// Attribute of the request as a whole.
     Attribute(Attribute),
-    /// Process or host that served the request in the service `of`; `None`: that of the root span.
+    /// Process or host that served the request in the service `of`. If `of` is `None`, the process
+    /// or host of the root span counts.
     Instance {
         is_process: bool,
         of: Option<String>,
     },
 }
 
-/// Value of the property in a request.
+/// Value, in one request, of the property that an [`Assignment`] reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AssignmentReading {
     Value(Arc<str>),

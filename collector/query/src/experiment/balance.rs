@@ -11,7 +11,7 @@ use super::gathered::SeenRequest;
 /// Share of one root operation in the requests of each side, 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MixOf {
-    /// `service:name`.
+    /// Root operation as `service:name`.
     pub root: String,
     /// Share of the control's requests.
     pub control: f64,

@@ -28,7 +28,7 @@ pub(super) struct SeenRequest {
 #[derive(Debug, Default)]
 pub(super) struct PartRequests {
     pub(super) seen: Vec<SeenRequest>,
-    /// Names of root operations.
+    /// Names of the root operations to which the requests refer by index.
     pub(super) roots: Vec<String>,
     values: BTreeMap<Arc<str>, u64>,
     pub(super) of_no_side: u64,

@@ -15,7 +15,7 @@ use crate::notes::Notes;
 /// Maximum number of root operations that are compared separately. Those with the most requests are
 /// chosen.
 const OPERATIONS_MAX: usize = 8;
-/// Number of equal blocks of time that replace bursts if nothing was recorded in bursts.
+/// Number of equal blocks of time that replace bursts if there are fewer than two recorded bursts.
 const BLOCKS: i64 = 200;
 const HOUR_NS: i64 = 3_600_000_000_000;
 /// Hours of a week. The week begins on a Thursday, like the Unix epoch, which does not matter here.

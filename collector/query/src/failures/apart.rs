@@ -95,8 +95,8 @@ struct WantedRequest {
 /// which requests count.
 type RootSamples<'a> = (&'a str, &'a [RequestSample; 2], i64);
 
-/// Finds the differences between failed requests and others. Reads only the files' rows of the
-/// sampled requests, unless requests were split from connections.
+/// Finds the differences between failed requests and others. Reads only the pages of files that may
+/// contain sampled requests, unless the store has connections.
 pub(super) fn tell_apart<'a>(
     source: &Source,
     selection: Selection,

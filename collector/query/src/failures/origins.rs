@@ -35,7 +35,7 @@ pub struct GroupedFailures {
     pub example: Option<(TraceId, Vec<String>)>,
 }
 
-/// Groups of failed requests.
+/// Requests with a failed span, grouped by root operation, origin and stated failure.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct FailuresByOrigin {
     pub(super) groups: BTreeMap<FailureGroup, GroupedFailures>,
@@ -83,7 +83,7 @@ impl FailuresByOrigin {
 }
 
 impl GroupedFailures {
-    /// Reports whether a failure is earlier than the example. Of failures at the same time, the
+    /// Reports whether a failure is earlier than the example. Among failures at the same time, the
     /// request with the lowest id is the example.
     fn is_earlier(&self, end_ns: i64, id: TraceId) -> bool {
         match (&self.times_ns, &self.example) {
@@ -108,8 +108,8 @@ impl GroupedFailures {
     }
 }
 
-/// Returns the operations of spans, with consecutive repetitions merged. A list longer than
-/// [`TRAIL_MAX`] keeps its first and last operations.
+/// Returns the operations of spans, with consecutive repetitions merged. In a list longer than
+/// [`TRAIL_MAX`], replaces the middle by the number of operations there.
 fn operations(spans: &[&SpanRecord]) -> Vec<String> {
     let mut operations: Vec<String> = spans.iter().map(|span| span.operation()).collect();
     operations.dedup();

@@ -100,7 +100,7 @@ impl OutcomesOverTime {
     }
 
     /// Finds the last change of the error rate. Returns `None` if no change has a p-value of at
-    /// most `p_max`.
+    /// most `p_max` and is large enough to matter.
     pub(super) fn last_change(&self, root: &str, p_max: f64) -> Option<RateChange> {
         let (starts, outcomes): (Vec<i64>, Vec<Outcomes>) = self.0.columns.iter().unzip();
         let recorded = outcomes.iter().map(|of| of.requests.recorded());

@@ -6,7 +6,7 @@ use crate::test_noise::Noise;
 const SECOND: i64 = 1_000_000_000;
 
 impl Noise {
-    /// Of latencies as they are: most about the same, some much longer.
+    /// Returns a random latency in ns. Most are close to `median_ms`, and some are much longer.
     fn latency_ns(&mut self, median_ms: f64) -> u64 {
         let (a, b) = (self.uniform(), self.uniform());
         let normal = (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos();
@@ -14,7 +14,8 @@ impl Noise {
     }
 }
 
-/// Ten minutes of requests, a few each second, whose median is what `median_ms` says at that second.
+/// Returns ten minutes of requests, a few per second. `median_ms` returns the median latency in a
+/// second.
 fn requests(noise: &mut Noise, median_ms: impl Fn(i64) -> f64) -> StepPass {
     let mut pass = StepPass::of(["web:home"].into_iter());
     for second in 0..600 {
@@ -107,16 +108,18 @@ proptest! {
     }
 }
 
-/// How requests come, and what makes them alike.
+/// Pattern in which requests arrive, and in which their latencies resemble each other.
 #[derive(Clone, Copy, Debug)]
 enum Traffic {
-    /// At any time.
+    /// Requests arrive at any time.
     Steady,
-    /// In bursts of a few milliseconds, whose requests share a level.
+    /// Requests arrive in bursts of a few milliseconds. The requests of a burst share a latency
+    /// level.
     Bursts,
-    /// With pauses of minutes, and another level after each.
+    /// Requests pause for minutes. Each pause is followed by another latency level.
     Idle,
-    /// Ten times as often for a while, again and again, and half as long again then.
+    /// Phases in which requests arrive ten times as often and take half as long again alternate
+    /// with other phases.
     Load,
 }
 
@@ -137,8 +140,9 @@ impl Noise {
         -self.uniform().ln() * mean
     }
 
-    /// When requests come (seconds), and how long they take (milliseconds): about 100, one in twenty many times as long, and
-    /// all with a drift of this standard deviation that takes a minute to turn.
+    /// Returns the arrivals of requests in s, and their latencies in ms. Latencies are about 100
+    /// ms, and one in twenty is several times longer. All share a drift with the standard deviation
+    /// `drifts`, which changes within about a minute.
     fn series(
         &mut self,
         traffic: Traffic,

@@ -49,8 +49,8 @@ impl Spans {
         }
     }
 
-    /// Returns the requests that lie in one of the windows from start to end, by the low half of
-    /// their trace ids.
+    /// Returns the requests without cut spans that lie in one of the windows from start to end, by
+    /// the low half of their trace ids.
     pub(super) fn whole(&self, windows: &[(i64, i64)]) -> HashSet<u64> {
         let is_whole = |&(start_ns, end_ns, is_cut): &(i64, i64, bool)| {
             let after = windows.partition_point(|window| window.0 <= start_ns);

@@ -2,7 +2,7 @@
 
 use crate::tables::StoreTable;
 
-/// Kind of a problem.
+/// Kind of a problem that a check found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FindingKind {
     /// A file of the store is unreadable or truncated, or its order or statistics are wrong.
@@ -32,7 +32,7 @@ pub enum FindingKind {
 }
 
 impl FindingKind {
-    /// Returns the machine-readable name.
+    /// Returns the machine-readable name of the kind.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -76,7 +76,7 @@ impl Finding {
     }
 }
 
-/// Size of a table.
+/// Size of a table that a check read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableSize {
     /// Table that was read.
@@ -89,7 +89,7 @@ pub struct TableSize {
     pub bytes: u64,
 }
 
-/// Result of a check.
+/// Result of a check: the data that it read, and the problems that it found.
 #[derive(Clone, Debug, Default)]
 pub struct CheckReport {
     /// Sizes of the tables that were read.
@@ -99,7 +99,7 @@ pub struct CheckReport {
     /// Number of holes in the ledger: batches that never arrived although later ones did. They
     /// count as losses, not as findings.
     pub holes: u64,
-    /// True if a collector is running.
+    /// True if a collector is running on the data directory.
     pub is_in_use: bool,
     /// Problems found.
     pub findings: Vec<Finding>,

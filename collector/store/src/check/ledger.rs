@@ -64,9 +64,11 @@ impl StoredBatches {
             .collect()
     }
 
-    /// Returns findings for batches that only the store or only the ledger has. `is_whole` states
-    /// that no file is damaged and no hour was ever deleted. Otherwise, batches before the first
-    /// stored one of a process may be missing without a finding.
+    /// Returns findings for batches that only the store or only the ledger has. Compares only
+    /// processes that the ledger lists. If `is_in_use` (a collector is running), omits batches that
+    /// only the store has. `is_whole` states that no file is damaged and no hour was ever deleted.
+    /// Otherwise, batches before the first stored one of a process may be missing without a
+    /// finding.
     pub(super) fn compare(
         &self,
         checkpoint: &Checkpoint,

@@ -45,7 +45,8 @@ impl Check {
     /// running.
     ///
     /// # Errors
-    /// Returns an error if the log or the store cannot be listed.
+    /// Returns an error if the checkpoint or the log cannot be read, or if the store cannot be
+    /// listed. Damaged content is a finding, not an error.
     pub fn run(data: &DataDir, store: &Store, is_in_use: bool) -> Result<Self, CheckError> {
         let mut check = Self {
             data: data.clone(),
@@ -198,7 +199,8 @@ impl Check {
     }
 
     /// Adds a finding for a segment in the store that is neither below the checkpoint's next
-    /// segment nor in the log.
+    /// segment nor in the log. Adds none while a collector is running, or if the checkpoint is
+    /// damaged.
     fn find_unknown_segment(&mut self, table: StoreTable, segment: u64) {
         if self.report.is_in_use || self.checkpoint.is_none() {
             return;

@@ -12,12 +12,13 @@ use crate::limits::Limits;
 /// Maximum size of a number or bool as JSON, in bytes.
 const SCALAR_BYTES: usize = 24;
 
-/// Attribute columns of spans, or of events.
+/// Attribute columns of a batch's spans, or of its events.
 pub(super) struct AttributeColumns<'a> {
     pub(super) counts: &'a [u32],
     pub(super) attributes: Option<&'a Attributes>,
     pub(super) strings: &'a [String],
-    /// `spans.attribute_count` or `events.attribute_count`, for messages.
+    /// Name of the column `counts` in error messages: `spans.attribute_count` or
+    /// `events.attribute_count`.
     pub(super) counts_name: &'static str,
 }
 
@@ -251,7 +252,7 @@ struct Link<'a> {
 }
 
 /// Parses a text as a list of links. Returns the list in the form in which links of OTLP spans are
-/// stored; `None` if it is none.
+/// stored; `None` if the text is not a list of links.
 fn links_of(text: &str) -> Option<String> {
     let links: Vec<Link<'_>> = serde_json::from_str(text).ok()?;
     let is_id =

@@ -1,4 +1,4 @@
-//! Checks of batches.
+//! Checks that received batches follow the protocol and the limits.
 
 use stroboscope_proto::v1::{Batch, Events, Process, Spans};
 
@@ -207,8 +207,8 @@ fn check_times(column: &'static str, base_ns: u64, deltas_ns: &[i64]) -> Result<
     Ok(())
 }
 
-/// Refuses a sequence number or count of losses that a process of this age cannot have reached. It
-/// would distort the totals of all processes permanently.
+/// Refuses a batch whose sequence number or count of losses is too high for the age of its process.
+/// Such a number would distort the totals of all processes permanently.
 fn check_plausible(batch: &Batch, process: &Process) -> Result<(), Refusal> {
     /// Maximum number of batches: a base value, and the increase per second of the process's age.
     /// Both are above the rate of any SDK.

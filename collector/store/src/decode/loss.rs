@@ -1,4 +1,4 @@
-//! Causes of loss: their names, and the loss of records or only of values.
+//! Causes of loss: their names, and the distinction between lost records and lost values.
 
 use stroboscope_proto::v1::LossCause;
 

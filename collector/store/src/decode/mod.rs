@@ -1,6 +1,5 @@
-//! Checks received data and converts them to rows. Checks cover every column's length, every
-//! string's index and every time. After [`CheckedBatch::check`], the conversion of a batch cannot
-//! fail.
+//! Checks received data and converts them to rows. Checks cover every column's length, every string
+//! index and every time. After [`CheckedBatch::check`], the conversion of a batch cannot fail.
 
 mod attributes;
 mod checked;

@@ -13,17 +13,17 @@ use super::foreign::rows_of_span;
 use crate::limits::Limits;
 use crate::record::{EventRow, Rows, SpanRow};
 
-/// `ExportTraceServiceRequest.resource_spans`.
+/// Number of the protobuf field `ExportTraceServiceRequest.resource_spans`.
 const RESOURCE_SPANS: u32 = 1;
 
-/// Result of reading a request that is accepted, at least in part.
+/// Result of reading an OTLP request. Some or all of its records may be rejected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OtlpTaken {
     /// Number of accepted records: spans and their events, or log records.
     pub records: u64,
     /// Number of rejected spans or log records.
     pub rejected: u64,
-    /// Number of rejected log records that belong to no request.
+    /// Number of rejected log records that belong to no trace. `rejected` includes them.
     pub without_trace: u64,
     /// Number of texts with invalid UTF-8 that was replaced.
     pub replaced_texts: u64,
@@ -31,13 +31,13 @@ pub struct OtlpTaken {
     pub reason: Option<BadSpan>,
 }
 
-/// Error for a request without any usable part.
+/// Error for bytes that are not a request of OTLP, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a request of OTLP: {0}")]
 pub struct NotOtlp(pub(super) String);
 
-/// Checks a request in protobuf like [`otlp_protobuf`], without returning rows. Uses a fast path if
-/// the request has only spans of the common form.
+/// Checks an OTLP request in protobuf like [`otlp_protobuf`], without returning rows. Uses a fast
+/// path if the request has only spans of the common form.
 ///
 /// # Errors
 /// Returns an error if the bytes are not a request of OTLP.
@@ -51,7 +51,7 @@ pub fn check_otlp_protobuf(bytes: &[u8], limits: &Limits) -> Result<OtlpTaken, N
     }
 }
 
-/// Converts the spans of a request in protobuf to rows.
+/// Converts the spans of an OTLP request in protobuf to rows. Rejects and counts invalid spans.
 ///
 /// # Errors
 /// Returns an error if the bytes are not a request of OTLP. Some rows may have been added by then.
@@ -59,8 +59,8 @@ pub fn otlp_protobuf(bytes: &[u8], limits: &Limits, rows: &mut Rows) -> Result<O
     read_protobuf(bytes, limits, rows, true)
 }
 
-/// Converts the spans of a request without the fast path. This is the reference implementation for
-/// tests and benchmarks.
+/// Converts the spans of a request like [`otlp_protobuf`], but without the fast path. This is the
+/// reference implementation for tests and benchmarks.
 ///
 /// # Errors
 /// Returns an error if the bytes are not a request of OTLP.
@@ -113,7 +113,7 @@ pub(super) fn decoded<M: HasTexts + prost::Message + Default>(
     })
 }
 
-/// Converts the spans of a request in JSON to rows.
+/// Converts the spans of a request in JSON to rows. Rejects and counts invalid spans.
 ///
 /// # Errors
 /// Returns an error if the bytes are not a request of OTLP. Some rows may have been added by then.

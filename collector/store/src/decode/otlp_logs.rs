@@ -10,11 +10,11 @@ use super::otlp::{NotOtlp, OtlpTaken, decoded};
 use crate::limits::Limits;
 use crate::record::{EventRow, Rows};
 
-/// `ExportLogsServiceRequest.resource_logs`.
+/// Number of the protobuf field `ExportLogsServiceRequest.resource_logs`.
 const RESOURCE_LOGS: u32 = 1;
 
-/// Converts the log records of a request in protobuf to rows. Rejects and counts records that
-/// belong to no trace.
+/// Converts the log records of a request in protobuf to rows. Rejects and counts records that are
+/// invalid or belong to no trace.
 ///
 /// # Errors
 /// Returns an error if the bytes are not a request of OTLP. Some rows may have been added by then.
@@ -39,8 +39,8 @@ pub fn otlp_logs_protobuf(
     Ok(taker.taken)
 }
 
-/// Converts the log records of a request in JSON to rows. Rejects and counts records that belong to
-/// no trace.
+/// Converts the log records of a request in JSON to rows. Rejects and counts records that are
+/// invalid or belong to no trace.
 ///
 /// # Errors
 /// Returns an error if the bytes are not a request of OTLP. Some rows may have been added by then.

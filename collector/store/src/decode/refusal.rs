@@ -31,7 +31,7 @@ pub enum Refusal {
         column: &'static str,
         /// Index of the element in the column.
         at: usize,
-        /// Invalid index.
+        /// Index that is out of range.
         index: u32,
         /// Number of strings in the batch.
         strings: usize,
@@ -52,7 +52,7 @@ pub enum Refusal {
     /// An attribute's kind is unknown.
     #[error("attribute kind {kind} is unknown; the sender may be newer than this collector")]
     AttributeKind {
-        /// Number of the kind.
+        /// Number of the kind in the protocol.
         kind: i32,
     },
     /// A string is too long.
@@ -81,7 +81,8 @@ pub enum Refusal {
         count: usize,
         limit: usize,
     },
-    /// A number is larger than a process of that age can have reached.
+    /// A sequence number or a count of losses is higher than the process can have reached since its
+    /// start.
     #[error("{what} is {value}, more than the {limit} that a process of its age can reach")]
     Implausible {
         what: &'static str,

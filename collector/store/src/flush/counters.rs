@@ -14,7 +14,7 @@ pub struct Counters {
     pub stored: AtomicU64,
     /// Number of received batches that were stored already.
     pub duplicate: AtomicU64,
-    /// Number of batches rejected temporarily, which the sender retries.
+    /// Number of batches and OTLP requests rejected temporarily, which the sender retries.
     pub pushed_back: AtomicU64,
     /// Number of spans and events stored.
     pub records: AtomicU64,
@@ -26,13 +26,15 @@ pub struct Counters {
     pub wal_bytes: AtomicU64,
     /// Number of bytes written to Parquet files by flushes.
     pub parquet_bytes: AtomicU64,
-    /// Number of log segments flushed to the tables.
+    /// Number of log segments flushed to the tables, or forwarded by an agent.
     pub flushes: AtomicU64,
     /// Number of flushes that failed.
     pub flush_failures: AtomicU64,
-    /// Next segment of the checkpoint: all segments below it are durable in the tables.
+    /// Next segment of the checkpoint. All segments below it are durable in the tables, or
+    /// forwarded by an agent.
     pub checkpoint_segment: AtomicU64,
-    /// Time of the last successful flush, in ns since the Unix epoch; 0 for never.
+    /// Time at which a segment was last flushed or forwarded, in ns since the Unix epoch; 0 for
+    /// never.
     pub last_flush_ns: AtomicI64,
     /// Number of damaged places found in the log.
     pub wal_damage: AtomicU64,
@@ -70,7 +72,7 @@ impl Counters {
         }
     }
 
-    /// Counts the records that an accepted OTLP request lost, and its replaced texts.
+    /// Counts the rejected records and the replaced texts of an accepted OTLP request.
     pub fn leave_out(&self, kind: PayloadKind, taken: &OtlpTaken) {
         let rejected = match kind {
             PayloadKind::OtlpLogsProtobuf | PayloadKind::OtlpLogsJson => &self.otlp_rejected_logs,

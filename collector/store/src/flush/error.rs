@@ -7,7 +7,7 @@ use crate::tables::StoreError;
 /// Reason why a log segment was not flushed.
 #[derive(Debug, thiserror::Error)]
 pub enum FlushError {
-    /// The log cannot be listed, or a segment cannot be read or deleted.
+    /// A segment of the log cannot be read or deleted.
     #[error("WAL segment {segment}: {source}")]
     Wal {
         segment: u64,

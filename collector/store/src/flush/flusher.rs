@@ -23,7 +23,8 @@ pub trait Arrivals: std::fmt::Debug + Send {
     /// `received_ns`.
     fn arrived(&self, rows: Box<Rows>, received_ns: i64);
 
-    /// Moves the watermark: all data that the collector received before `now_ns` have arrived here.
+    /// Moves the watermark to `now_ns`: all data that the collector received before this time have
+    /// arrived at this observer.
     fn all_arrived_until(&self, now_ns: i64);
 }
 
@@ -75,7 +76,8 @@ impl Flusher {
         self.live = Some(live);
     }
 
-    /// Notifies the observer that everything received before `now_ns` has been flushed.
+    /// Notifies the observer that everything received before `now_ns` has been flushed, which moves
+    /// its watermark.
     pub fn all_flushed_until(&self, now_ns: i64) {
         if let Some(live) = &self.live {
             live.all_arrived_until(now_ns);
@@ -177,7 +179,7 @@ impl Flusher {
         Ok(converted)
     }
 
-    /// Returns the objects of these segments in the tables, by segment.
+    /// Returns the objects of these segments in the tables, by segment. Omits compacted objects.
     fn objects_of(&self, segments: &[u64]) -> Result<BTreeMap<u64, Vec<Path>>, FlushError> {
         let mut found: BTreeMap<u64, Vec<Path>> = BTreeMap::new();
         if segments.is_empty() {
@@ -290,8 +292,8 @@ fn segment_of(path: &Path) -> Option<u64> {
     segments.map(|segments| segments.first)
 }
 
-/// Converts a record of the log to rows, unless it is a batch that is stored already. Returns a
-/// description if the record cannot be decoded.
+/// Converts a record of the log to rows, and enters a batch into the ledger. Skips a batch that is
+/// stored already. Returns the reason as an error if the record cannot be decoded.
 fn take(payload: &Payload, ledger: &mut Ledger, rows: &mut Rows) -> Result<(), String> {
     let limits = Limits::default();
     let taken = match payload.kind {

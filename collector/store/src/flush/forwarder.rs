@@ -1,7 +1,7 @@
 //! Forwards closed segments of an agent's log to another collector. Forwarding a segment has three
 //! steps, and repeating them repairs a crash between any two:
 //!
-//! 1. The other collector acknowledges each payload of the segment.
+//! 1. The other collector acknowledges or permanently rejects each payload of the segment.
 //! 2. The checkpoint records this, with the ledger of exactly these segments.
 //! 3. The segment is deleted.
 //!
@@ -24,11 +24,12 @@ use crate::wal::{Payload, PayloadKind, remove_segment};
 /// Connection to the collector that an agent forwards to.
 pub trait Upstream: std::fmt::Debug + Send {
     /// Delivers the payloads of a segment. Blocks until the other collector has acknowledged or
-    /// permanently rejected each of them. A repeated call for the same segment may skip those that
-    /// it has settled.
+    /// permanently rejected each of them. A repeated call for the same segment may skip payloads
+    /// that are acknowledged or rejected already.
     ///
     /// # Errors
-    /// Returns the reason, for people, if a payload was not settled.
+    /// Returns the reason, as text for users, if a payload was neither acknowledged nor permanently
+    /// rejected.
     fn deliver(&mut self, segment: u64, payloads: &[Payload]) -> Result<(), String>;
 }
 
@@ -56,7 +57,7 @@ pub struct WaitingLog {
 }
 
 impl Forwarder {
-    /// Loads the checkpoint. The caller holds the lock of the data directory.
+    /// Loads the checkpoint. The caller must hold the lock of the data directory.
     ///
     /// # Errors
     /// Returns an error if the directory holds a store, or if the checkpoint is damaged or cannot
@@ -85,7 +86,8 @@ impl Forwarder {
         })
     }
 
-    /// Reads the log that an earlier run left; only for a log without a writer.
+    /// Reads the log that an earlier run left, and deletes segments that are forwarded already. The
+    /// log must have no writer.
     ///
     /// # Errors
     /// Returns an error if the log cannot be read.
@@ -111,7 +113,7 @@ impl Forwarder {
         Ok(waiting)
     }
 
-    /// Does all steps for one closed segment.
+    /// Performs all steps for one closed segment.
     ///
     /// # Errors
     /// Returns an error from the step that fails. The segment then still exists and may be

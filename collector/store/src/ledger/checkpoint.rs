@@ -12,7 +12,8 @@ use crate::disk::{Disk, IfThere};
 const VERSION: u32 = 1;
 const FILE_NAME: &str = "checkpoint.json";
 
-/// State of the data that are durable in the tables.
+/// Position in the log up to which its data are durable in the tables, and the ledger of these
+/// data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint {
     /// First segment of the log that is not in Parquet yet.
@@ -29,7 +30,7 @@ pub enum CheckpointError {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// The content is damaged.
+    /// The content is damaged, or its format has another version.
     #[error(
         "{path} is damaged ({reason}); move it away to go on: the store keeps its data, but retries of batches \
          stored so far are no longer recognised"

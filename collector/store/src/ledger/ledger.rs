@@ -19,7 +19,7 @@ pub enum Verdict {
     TooOld,
 }
 
-/// Entry of one process incarnation.
+/// Facts that the ledger keeps about one process incarnation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerEntry {
     /// Name of the process's service.
@@ -28,7 +28,8 @@ pub struct LedgerEntry {
     pub host: String,
     /// Process id on the host; 0 if unknown.
     pub pid: u32,
-    /// Arrival of the process's latest batch, in ns since the Unix epoch.
+    /// Arrival of the process's latest batch, in ns since the Unix epoch. In a ledger that was
+    /// rebuilt from the tables, the end of the time that this batch covers.
     pub last_seen_ns: i64,
     /// Number of spans and events stored.
     pub records: u64,
@@ -38,7 +39,7 @@ pub struct LedgerEntry {
     pub stored: Ranges,
 }
 
-/// Entries of all known processes.
+/// Record of the stored batches and the losses of all known processes, by incarnation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     pub(super) entries: HashMap<u128, LedgerEntry>,
@@ -58,8 +59,8 @@ impl Ledger {
     }
 
     /// Reports whether a batch that is not entered yet has new information: a record, a loss, a
-    /// clock step, or an unknown process. Other batches report only windows in which nothing was
-    /// recorded.
+    /// clock step, or an unknown process. Other batches have only windows without records, loads
+    /// and the state of the clock.
     #[must_use]
     pub fn is_news(&self, batch: &CheckedBatch) -> bool {
         let Some(known) = self.entries.get(&batch.incarnation()) else {
@@ -79,7 +80,8 @@ impl Ledger {
             || batch_said.losses.iter().any(is_more)
     }
 
-    /// Enters a batch that is being stored. `received_ns` is its time of arrival.
+    /// Enters a batch that is being stored. `received_ns` is its time of arrival, in ns since the
+    /// Unix epoch. If the ledger is full, forgets the processes that have been idle longest.
     pub fn enter(&mut self, batch: &CheckedBatch, received_ns: u64) {
         if !self.entries.contains_key(&batch.incarnation())
             && self.entries.len() >= INCARNATIONS_MAX
@@ -107,7 +109,8 @@ impl Ledger {
     }
 
     /// Enters a batch that was stored earlier, from its row in the table. `said` holds the data of
-    /// the row, with the number of records of this batch alone. The row has no process id.
+    /// the row, with the number of records of this batch alone. The process id of the entry does
+    /// not change, because it is not read from the table.
     pub fn enter_stored(&mut self, incarnation: u128, sequence: u64, said: LedgerEntry) {
         let entry = self.entries.entry(incarnation).or_default();
         entry.service = said.service;
@@ -182,7 +185,8 @@ impl Ledger {
         self.entries.get(&incarnation)
     }
 
-    /// Returns the number of missing batches between others, over all processes.
+    /// Returns the number of missing batches below the highest stored number of each process, over
+    /// all processes.
     #[must_use]
     pub fn holes(&self) -> u64 {
         self.entries

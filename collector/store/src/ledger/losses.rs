@@ -25,8 +25,8 @@ pub struct BatchLosses {
 ///
 /// A batch carries totals since its process started, so the loss between two batches is the
 /// difference of their totals. A missing batch counts as a loss of at least one record. If the
-/// first batch of a process has another number than 0, earlier batches are missing. The start of
-/// such a loss is unknown.
+/// number of a process's first batch is not 0, earlier batches are missing, and the start of this
+/// loss is unknown.
 #[derive(Clone, Debug, Default)]
 pub struct LossWatch {
     /// Previous batch of each process.
@@ -73,7 +73,7 @@ impl LossWatch {
         })
     }
 
-    /// Forgets all processes.
+    /// Forgets the previous batches of all processes.
     pub fn clear(&mut self) {
         self.before.clear();
     }

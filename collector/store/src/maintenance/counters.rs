@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-/// Counters of one process, since it started.
+/// Counters of the maintenance by one process, since it started.
 #[derive(Debug, Default)]
 pub struct MaintenanceCounters {
     /// Number of merges whose files have become visible.

@@ -10,8 +10,8 @@ use super::round::{Care, MaintenanceError};
 use crate::tables::{REPLACED, Store, StoreTable, is_part, is_readable};
 
 impl Care {
-    /// Cleans up after a crash: removes covered files, files whose deletion had begun, and
-    /// unfinished files.
+    /// Cleans up after a crash: moves covered files and files whose deletion had begun to
+    /// `replaced/`, and deletes unfinished files. Keeps files that an unreadable file covers.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -61,7 +61,8 @@ impl Care {
     }
 }
 
-/// Removes the directories of these deleted files, if they are empty.
+/// Removes the directories of these deleted files if they are empty, but not the tables' own
+/// directories.
 pub(super) fn remove_empty_directories(store: &Store, files: &[Path]) {
     let Some(root) = store.local_root() else {
         return;

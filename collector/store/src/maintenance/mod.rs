@@ -1,8 +1,8 @@
 //! Maintenance of the store: merges small files and deletes old ones without disturbing readers.
 //!
 //! Each flush writes a file per table and hour. That is thousands of files a day, and a query would
-//! have to open all of them. [`Care`] merges files (`policy.rs` chooses them). A crash may come
-//! between any two of the steps:
+//! have to open all of them. [`Care`] merges files, which `policy.rs` chooses. A merge has five
+//! steps, and a crash may come between any two of them:
 //!
 //! 1. The merged file is written next to its inputs, under a name that readers ignore.
 //! 2. The merged file is synced and renamed. From then on, it covers its inputs (see

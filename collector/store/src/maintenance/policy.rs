@@ -75,7 +75,8 @@ pub fn next_job(files: &[(Path, u64)], now_ns: i64, is_all: bool) -> Option<Job>
     })
 }
 
-/// Splits neighbours into groups that fit into one merged file each.
+/// Splits neighbours into groups of at most [`FILES_MAX`] files that together have at most
+/// [`BYTES_MAX`] bytes. A larger file forms a group alone.
 fn groups(files: &[(Path, u64)]) -> impl Iterator<Item = &[(Path, u64)]> {
     let mut rest = files;
     std::iter::from_fn(move || {
@@ -102,8 +103,8 @@ fn is_worth_it(group: &[(Path, u64)]) -> bool {
         && (group.len() as u64 >= FAN_IN || (all - largest).saturating_mul(4) >= largest)
 }
 
-/// Returns the first [`FAN_IN`] neighbours of the lowest tier that has so many; `None` if no tier
-/// has, or if they are too large for one file.
+/// Returns the first [`FAN_IN`] adjacent files of the lowest tier that has so many. Returns `None`
+/// if no tier has, or if these files are too large to merge into one.
 fn tier(files: &[(Path, u64)]) -> Option<&[(Path, u64)]> {
     let level = |(path, _): &(Path, u64)| {
         let count = Segments::of(path).map_or(1, |of| of.last - of.first + 1);

@@ -36,8 +36,8 @@ pub struct MaintenanceSettings {
     pub is_at_rest: bool,
     /// Maximum time since the end of an hour, after which it is deleted; `None` for no limit.
     pub keep: Option<Duration>,
-    /// State of publishing, if there is any. An hour is then not deleted because of its age before
-    /// it is published.
+    /// State of publishing; `None` if nothing is published. With publishing, an hour is not deleted
+    /// because of its age before it is published.
     pub publishing: Option<Arc<PublishCounters>>,
     /// Maximum size of the tables in bytes, above which the oldest hours are deleted; `None` for no
     /// limit.
@@ -151,6 +151,8 @@ impl Care {
     }
 
     /// Returns the files of a table that may be merged, as runs of neighbours in one directory.
+    /// Omits files of segment `next_segment` or later, and runs of a single file. A damaged file
+    /// ends a run.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed.

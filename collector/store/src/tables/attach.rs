@@ -135,8 +135,8 @@ fn take_element(attributes: &mut AttributeValues) -> Option<Arc<str>> {
     element
 }
 
-/// Adds the attributes of one record to its trace. The attribute [`ELEMENT`] becomes a separate
-/// record.
+/// Adds the attributes of one record to its trace. The attribute [`ELEMENT`] of a span or of an
+/// event of an event log becomes a separate record.
 pub(super) fn attach_attributes(
     trace: &mut TraceRecords,
     owner: RecordOwner,

@@ -62,7 +62,8 @@ impl AttributeKeys {
         }
     }
 
-    /// Returns the selection with [`ELEMENT`].
+    /// Returns the selection extended by [`ELEMENT`]. Drops the setting of
+    /// [`as_json`](Self::as_json), unless all attributes are selected.
     #[must_use]
     pub fn with_elements(&self) -> Self {
         if self.all {
@@ -90,7 +91,7 @@ impl AttributeKeys {
         self.weights
     }
 
-    /// Returns the union of both selections.
+    /// Returns the union of both selections, without the setting of [`as_json`](Self::as_json).
     #[must_use]
     pub fn and(&self, others: &Self) -> Self {
         let both = if self.all || others.all {

@@ -14,7 +14,7 @@ pub struct ColumnInfo {
     pub name: &'static str,
     pub data_type: DataType,
     pub is_nullable: bool,
-    /// Meaning for users; empty if the name is clear.
+    /// Meaning of the column, for users; empty if its name is clear.
     pub meaning: &'static str,
     /// True if readers build records from this column.
     pub(super) is_cell: bool,
@@ -32,7 +32,7 @@ type WriteColumn<Row> = fn(&[Row], &TextColumns) -> Result<ArrayRef, ArrowError>
 
 /// Table, or item type of a list column, that [`table!`] declares.
 pub(super) trait DeclaredTable {
-    /// Row to write.
+    /// Row from which the table is written.
     type Row: 'static;
     /// Struct of the columns of a row that are read.
     type Cells: Clone + Debug;
@@ -71,7 +71,7 @@ pub(super) fn cell_columns<T: DeclaredTable>() -> Vec<&'static str> {
         .collect()
 }
 
-/// Converts rows to Arrow columns.
+/// Converts rows to the Arrow columns of a table, in the order of the file.
 pub(super) fn write_columns<T: DeclaredTable>(
     rows: &[T::Row],
     texts: &TextColumns,
@@ -83,7 +83,7 @@ pub(super) fn write_columns<T: DeclaredTable>(
 }
 
 /// Declares a table: `pub(super) NAME(row: ROW) => struct CELLS { … }`, with a line for each
-/// column,
+/// column:
 ///
 /// ```text
 /// name: Kind = how it is written from the row => the cell it is read into, "its meaning";

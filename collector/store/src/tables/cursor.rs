@@ -120,7 +120,8 @@ impl<T: DeclaredTable> RowLayout<T> {
 #[derive(Debug)]
 struct TraceRun {
     trace_id: u128,
-    /// Trace id as its source wrote it, if that is not the usual hexadecimal form.
+    /// Trace id as its source wrote it; `None` if that is the id in 32 lower-case hexadecimal
+    /// digits.
     trace_name: Option<Arc<str>>,
     /// Index of the row after the last row of the run.
     end: usize,
@@ -152,7 +153,7 @@ impl<T: DeclaredTable> Cursor<T> {
         self.reader.damage()
     }
 
-    /// Returns the trace id of the next row; `None` at the end of the file.
+    /// Returns the trace id of the next row; `None` at the end of the file, or where damage begins.
     pub(super) fn trace_id(&mut self, context: &mut ReadContext) -> Option<u128> {
         loop {
             if let Some(run) = self.runs.get(self.run) {
@@ -217,7 +218,7 @@ impl<T: DeclaredTable> Cursor<T> {
         }
     }
 
-    /// Skips all rows of traces with lower ids.
+    /// Skips all rows of traces with ids below `trace_id`.
     pub(super) fn skip_to(&mut self, trace_id: u128, context: &mut ReadContext) {
         while self.trace_id(context).is_some_and(|next| next < trace_id) {
             self.row = self.runs[self.run].end;

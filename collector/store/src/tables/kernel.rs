@@ -48,7 +48,7 @@ pub struct KernelChunk {
 /// File of a chunk, with the data in its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelFile {
-    /// Path, and size in bytes.
+    /// Path of the file in the store, and its size in bytes.
     pub object: (Path, u64),
     /// Id of the recording.
     pub recording: u128,

@@ -2,7 +2,7 @@
 
 use crate::record::StringId;
 
-/// Kind of a row.
+/// Kind of a row in the table `kernel`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum RowKind {
@@ -64,7 +64,7 @@ impl RowKind {
     }
 }
 
-/// Row to write; `None` stands for null.
+/// Row to write to the table `kernel`; `None` becomes null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KernelRow {
     pub(super) recording: u128,

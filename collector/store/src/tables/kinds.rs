@@ -17,7 +17,7 @@ use crate::record::StringId;
 
 /// Kind of column that can be written.
 pub(super) trait ColumnKind {
-    /// Value to write.
+    /// Value of a row in this column, as it is written.
     type Value<'a>;
     const IS_NULLABLE: bool = false;
     /// True if nearly every value differs, so that the writer should not build a dictionary.
@@ -33,7 +33,7 @@ pub(super) trait ColumnKind {
 
 /// Kind of column that can be read.
 pub(super) trait ReadKind: ColumnKind {
-    /// Value of a row as it is read.
+    /// Value of a row in this column, as it is read.
     type Cell: Clone + Debug;
     /// Opened column of a record batch.
     type Reader;
@@ -98,7 +98,7 @@ impl<K: ReadKind> ReadKind for Distinct<K> {
     }
 }
 
-/// Numbers of one Arrow type.
+/// Kind of columns with numbers of one Arrow type.
 pub(super) struct Number<T>(PhantomData<T>);
 
 pub(super) type U32 = Number<UInt32Type>;
@@ -181,7 +181,7 @@ impl<T: ArrowPrimitiveType> ReadKind for Nullable<Number<T>> {
     }
 }
 
-/// Boolean values.
+/// Kind of columns with boolean values.
 pub(super) enum Flag {}
 
 impl ColumnKind for Nullable<Flag> {
@@ -222,7 +222,7 @@ impl ReadKind for Nullable<Flag> {
     }
 }
 
-/// Ids of 16 bytes, big-endian.
+/// Kind of columns with ids of 16 bytes, big-endian.
 pub(super) enum Id {}
 
 impl ColumnKind for Id {
@@ -279,13 +279,13 @@ pub(super) fn ids(batch: &RecordBatch, name: &str) -> Result<FixedSizeBinaryArra
     }
 }
 
-/// Returns the id of a row.
+/// Returns the 16-byte id in a row of the column.
 #[inline]
 pub(super) fn id(column: &FixedSizeBinaryArray, row: usize) -> u128 {
     <[u8; 16]>::try_from(column.value(row)).map_or(0, u128::from_be_bytes)
 }
 
-/// Texts with few distinct values, stored in a dictionary.
+/// Kind of columns with few distinct texts, stored in a dictionary.
 pub(super) enum Text {}
 
 fn dictionary() -> DataType {
@@ -376,7 +376,8 @@ impl ReadKind for Nullable<Text> {
     }
 }
 
-/// Texts stored without a dictionary. In rows, they are interned like other texts.
+/// Kind of columns with texts that are stored without a dictionary. In rows, they are interned like
+/// other texts.
 pub(super) enum PlainText {}
 
 impl ColumnKind for PlainText {
@@ -431,8 +432,8 @@ impl ColumnKind for Nullable<PlainText> {
     }
 }
 
-/// JSON as text, which differs in most rows. Readers parse it only on demand (see `attributes.rs`),
-/// so it has no cell.
+/// Kind of columns with JSON as text, which differs in most rows. Readers parse it only on demand
+/// (see `attributes.rs`), so it has no cell.
 pub(super) enum Json {}
 
 impl ColumnKind for Nullable<Json> {

@@ -5,8 +5,8 @@
 pub struct LeftOut {
     /// Number of records outside any request.
     pub outside_requests: u64,
-    /// Number of records of traces beyond
-    /// [`RECORDS_PER_TRACE_MAX`](crate::limits::RECORDS_PER_TRACE_MAX).
+    /// Number of records left out because their trace has more than
+    /// [`RECORDS_PER_TRACE_MAX`](crate::limits::RECORDS_PER_TRACE_MAX) records.
     pub over_trace_limit: u64,
     /// Number of events whose span is not in the store.
     pub span_missing: u64,
@@ -20,7 +20,7 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// Adds the numbers of another reader.
+    /// Adds the numbers of another reading.
     pub fn merge(&mut self, other: Self) {
         self.outside_requests += other.outside_requests;
         self.over_trace_limit += other.over_trace_limit;

@@ -106,8 +106,8 @@ impl Store {
         }
     }
 
-    /// Returns the state that differs before and after an invalid listing: the deletion in
-    /// progress, and the generations of the tables.
+    /// Returns the files of the deletion in progress, and the generations of the tables. If either
+    /// changes during a listing, the listing is invalid.
     fn state(
         &self,
         tables: &[StoreTable],
@@ -136,8 +136,8 @@ impl Store {
         self.delete(&Path::from(DELETING))
     }
 
-    /// Returns the covered objects of a table, with the objects that cover them. Only a crash
-    /// leaves covered objects behind.
+    /// Returns the covered objects of a table, with the objects that cover them. Covered objects
+    /// exist only during a compaction, or after a crash.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed.

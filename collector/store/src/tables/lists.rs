@@ -13,7 +13,7 @@ use super::columns::{DeclaredTable, fields, write_columns};
 use super::kinds::{ColumnKind, Nullable, ReadKind};
 use super::texts::{TextColumns, TextReader};
 
-/// Lists whose items are rows of `T`.
+/// Kind of columns with lists whose items are rows of `T`.
 pub(super) struct List<T>(PhantomData<T>);
 
 fn item_field<T: DeclaredTable>() -> Field {

@@ -43,8 +43,8 @@ impl<R: SortedRun> PartialEq for HeapEntry<R> {
 
 impl<R: SortedRun> Eq for HeapEntry<R> {}
 
-/// Iterator over the rows of all runs in the order of keys. Of rows with equal keys, those of the
-/// earlier run come first.
+/// Iterator over the rows of all runs in the order of keys. Among rows with equal keys, those of
+/// the earlier run come first.
 pub struct Merge<R: SortedRun> {
     runs: Vec<R>,
     heap: BinaryHeap<HeapEntry<R>>,

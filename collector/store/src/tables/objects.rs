@@ -215,7 +215,7 @@ impl Store {
             })
     }
 
-    /// Removes objects durably. A missing one is no error.
+    /// Removes objects durably. A missing object is no error.
     ///
     /// # Errors
     /// Returns an error if an existing object cannot be removed. The objects before it are removed.
@@ -325,8 +325,8 @@ impl Store {
         Ok(self.runtime.block_on(read)?)
     }
 
-    /// Opens an object as a local file; `None` if it is none or cannot be opened. Reading the file
-    /// directly avoids a detour through the runtime's threads.
+    /// Opens an object as a local file; `None` if it is not a local file or cannot be opened.
+    /// Reading the file directly avoids a detour through the runtime's threads.
     pub(super) fn file(&self, path: &Path) -> Option<File> {
         let directory = self.local.as_ref()?;
         let open = |path: &Path| File::open(directory.root.join(path.as_ref())).ok();

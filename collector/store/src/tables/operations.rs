@@ -50,7 +50,7 @@ pub struct OperationFacts {
     /// Service and normalised name of spans without a parent that are neither server, client nor
     /// connection spans. Only spans that the SDK recorded count.
     pub roots: BTreeSet<(String, String)>,
-    /// Service and normalised name of spans that the SDK marked as connections.
+    /// Service and normalised name of spans without a parent that the SDK marked as connections.
     pub marked: BTreeSet<(String, String)>,
     /// Longest traces that may contain [connections](stroboscope_analysis::connection), by the
     /// operation of their first span.

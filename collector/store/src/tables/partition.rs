@@ -12,13 +12,13 @@ const HOUR_NS: i64 = 3_600_000_000_000;
 /// Table of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StoreTable {
-    /// Finished spans.
+    /// Table of finished spans.
     Spans,
-    /// Events of spans and of event logs.
+    /// Table of events of spans and of event logs.
     Events,
-    /// Batches, one row each.
+    /// Table of batches, with one row for each.
     Batches,
-    /// Events from kernel recorders.
+    /// Table of events from kernel recorders.
     Kernel,
 }
 

@@ -88,7 +88,8 @@ impl TableFile {
         }
     }
 
-    /// Opens a temporary merged run. `file` is its name for messages.
+    /// Opens a run: a temporary file with the merged rows of several files. `file` is its name for
+    /// messages.
     pub(super) fn of_run(
         file: String,
         run: ParquetSource,
@@ -221,7 +222,8 @@ impl TableFile {
     }
 }
 
-/// Reports whether a column should be read.
+/// Reports whether a column should be read: it is in `columns`, or contains an attribute that is
+/// selected or needed for sampling weights.
 pub(super) fn is_wanted(name: &str, columns: &[&str], keys: &AttributeKeys) -> bool {
     columns.contains(&name)
         || (!keys.is_empty() || keys.are_weighted())

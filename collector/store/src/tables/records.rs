@@ -124,7 +124,7 @@ impl RowLayout<Events> {
     }
 }
 
-/// Decoder of rows of another engine, which has the columns of
+/// Decoder of rows from another engine. The rows must have the columns of
 /// [`StoreTable::record_columns`](super::StoreTable::record_columns).
 #[derive(Debug, Default)]
 pub struct RecordDecoder {

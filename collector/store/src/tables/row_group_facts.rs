@@ -25,7 +25,7 @@ use super::shredding::AttributeColumn;
 /// Known facts about the values of a column or an attribute in a row group.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct ColumnFacts {
-    /// True if nothing is known.
+    /// True if there may be any values in addition to those listed.
     pub is_unknown: bool,
     /// True if some rows may have no value.
     pub may_be_absent: bool,
@@ -65,7 +65,8 @@ impl RowGroupFacts<'_> {
         Some((at, self.group.columns().get(at)?))
     }
 
-    /// Returns facts about the texts of a column.
+    /// Returns facts about the texts of a column. Nothing is known if the row group lacks the
+    /// column.
     #[must_use]
     pub fn texts(&self, name: &str) -> ColumnFacts {
         let Some((at, column)) = self.column(name) else {
@@ -93,7 +94,8 @@ impl RowGroupFacts<'_> {
         Some((least, ends.1.saturating_sub(starts.0).max(0)))
     }
 
-    /// Returns facts about the values of an attribute, in all of its columns.
+    /// Returns facts about the values of an attribute, in all of its columns. Nothing is known if
+    /// the row group has attributes as JSON.
     #[must_use]
     pub fn attribute(&self, key: &str) -> ColumnFacts {
         let mut facts = ColumnFacts {

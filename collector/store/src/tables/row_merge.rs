@@ -36,8 +36,8 @@ struct Input<B> {
     at: usize,
 }
 
-/// Merge of the rows of several files in the order of keys. Of rows with equal keys, those of the
-/// earlier file come first.
+/// Merge of the rows of several files in the order of keys. Among rows with equal keys, those of
+/// the earlier file come first.
 pub(super) struct RowMerge<'a, B> {
     table: StoreTable,
     inputs: Vec<Input<B>>,

@@ -99,7 +99,7 @@ impl From<StringId> for TextIndex {
 pub(super) struct TextIndexer {
     /// Index of each key of the dictionary; reset to [`TextIndex::NONE`] after each column.
     of_key: Vec<TextIndex>,
-    /// Keys that have an index in the present column.
+    /// Keys that have an index in the current column.
     keys: Vec<usize>,
 }
 
@@ -134,7 +134,7 @@ impl TextIndexer {
     }
 }
 
-/// Collects the texts of all columns of a batch in one list.
+/// Reader of text columns, which collects the texts of all columns of a batch in one list.
 #[derive(Debug)]
 pub(super) struct TextReader<'a> {
     pub(super) indexer: &'a mut TextIndexer,
@@ -143,7 +143,7 @@ pub(super) struct TextReader<'a> {
 }
 
 impl TextReader<'_> {
-    /// Returns the index in the list of each row's text, for a dictionary column.
+    /// Returns the index of each row's text in the list, for a dictionary column.
     pub(super) fn of_dictionary(
         &mut self,
         column: &DictionaryArray<Int32Type>,
@@ -151,7 +151,7 @@ impl TextReader<'_> {
         self.indexer.of(column, self.texts, self.names)
     }
 
-    /// Returns the index in the list of each row's text, for a column without a dictionary.
+    /// Returns the index of each row's text in the list, for a column without a dictionary.
     pub(super) fn of_plain(&mut self, column: &StringArray) -> Vec<TextIndex> {
         let mut index = |text: Option<&str>| {
             let Some(text) = text else {

@@ -50,7 +50,7 @@ impl TraceFiles {
     /// events inside spans are in these events.
     ///
     /// # Errors
-    /// Returns an error if the store cannot be listed.
+    /// Returns an error if the store cannot be listed, or temporary files cannot be written.
     pub fn open(store: &Store, keys: &AttributeKeys) -> Result<Self, StoreError> {
         Self::open_between(store, keys, i64::MIN..=i64::MAX)
     }
@@ -60,7 +60,7 @@ impl TraceFiles {
     /// also have rows that begin at other times.
     ///
     /// # Errors
-    /// Returns an error if the store cannot be listed.
+    /// Returns an error if the store cannot be listed, or temporary files cannot be written.
     pub fn open_between(
         store: &Store,
         keys: &AttributeKeys,
@@ -220,7 +220,7 @@ impl TraceFiles {
     }
 
     /// Cuts the traces into at most `parts` ranges with about equally many rows, and not many fewer
-    /// than `rows_min` each.
+    /// than `rows_min` each. Returns fewer ranges if their readers would open too many files.
     #[must_use]
     pub fn ranges(&self, parts: usize, rows_min: u64) -> Vec<IdRange> {
         let groups: Vec<_> = self
@@ -238,14 +238,14 @@ impl TraceFiles {
 
 type FileLists = Vec<Vec<(Path, u64)>>;
 
-/// Lists both tables as of one moment, so that no events appear whose spans were deleted in
-/// between.
+/// Lists the files of spans and of events as of one moment, so that no events appear whose spans
+/// were deleted in between.
 fn list(store: &Store) -> Result<FileLists, StoreError> {
     store.list_together(&[StoreTable::Spans, StoreTable::Events])
 }
 
 /// Returns the number of files of a table that may be read together: as many of the largest files
-/// as fit into `bytes_max`, within the limits.
+/// as fit into `bytes_max`, but at least [`FILES_MIN`] and at most [`FILES_MAX`].
 fn files_within(objects: &[Vec<(Path, u64)>], bytes_max: usize) -> usize {
     let mut sizes: Vec<u64> = objects.iter().flatten().map(|(_, bytes)| *bytes).collect();
     sizes.sort_unstable_by_key(|bytes| Reverse(*bytes));

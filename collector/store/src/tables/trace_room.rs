@@ -25,7 +25,8 @@ impl<'a> TraceRoom<'a> {
         }
     }
 
-    /// Adds one record with `attributes` bytes of attributes.
+    /// Adds one record with `attributes` bytes of attributes, and reserves more memory if
+    /// necessary.
     pub(super) fn grow(&mut self, attributes: usize) {
         self.bytes += ANALYSED_RECORD_BYTES + attributes;
         if self.bytes > self.asked {
@@ -34,7 +35,7 @@ impl<'a> TraceRoom<'a> {
         }
     }
 
-    /// Removes `records` records.
+    /// Subtracts the memory of `records` records, without their attributes.
     pub(super) fn shrink(&mut self, records: usize) {
         self.bytes = self.bytes.saturating_sub(records * ANALYSED_RECORD_BYTES);
     }

@@ -16,15 +16,16 @@ use crate::query_memory::{QueryLack, QueryShare};
 pub struct SpanRead {
     /// Span without its events.
     pub record: SpanRecord,
-    /// Selected attributes.
+    /// Attributes of the span that the reader selected.
     pub attributes: AttributeValues,
 }
 
-/// Rows of one trace.
+/// Rows of one trace from the tables of spans and of events.
 #[derive(Debug, Default)]
 pub struct TraceRows {
     pub id: u128,
-    /// Trace id as its source wrote it, if that is not the usual hexadecimal form.
+    /// Trace id as its source wrote it; `None` if that is the id in 32 lower-case hexadecimal
+    /// digits.
     pub name: Option<Arc<str>>,
     /// Spans in order of time.
     pub spans: Vec<SpanRead>,
@@ -65,7 +66,7 @@ fn attribute_bytes(attributes: &AttributeValues) -> usize {
     attributes.iter().map(bytes).sum()
 }
 
-/// Rows that are kept as long as there is memory for them, and dropped when there is not.
+/// Rows that are kept as long as there is memory for them. If memory runs out, all are dropped.
 struct KeptRows<'a, T> {
     rows: Vec<T>,
     share: &'a mut QueryShare,

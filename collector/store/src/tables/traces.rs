@@ -63,7 +63,7 @@ impl<T: DeclaredTable> MergeByTrace<T> {
     }
 
     /// Passes all rows of a trace to `visit`, file by file, and returns the number of files that
-    /// have some. The trace must be the next one.
+    /// contain rows of it. The trace must be the next one.
     pub(super) fn take(
         &mut self,
         id: u128,
@@ -87,7 +87,7 @@ impl<T: DeclaredTable> MergeByTrace<T> {
 }
 
 /// Reader that streams whole traces in the order of trace ids. It holds one trace, and the pages
-/// that it reads ahead from its files. There are at most some hundred files.
+/// that it reads ahead from its files. At most a few hundred files are open together.
 #[derive(Debug)]
 pub struct TraceReader {
     pub(super) spans: MergeByTrace<Spans>,
@@ -100,7 +100,7 @@ pub struct TraceReader {
     pub(super) context: ReadContext,
     pub(super) left_out: LeftOut,
     attacher: EventAttacher,
-    /// Events of the present trace. The list is reused to keep its memory.
+    /// Events of the current trace. The list is reused to keep its memory.
     read: Vec<EventRead>,
 }
 
@@ -134,15 +134,16 @@ impl TraceReader {
     /// Opens all files of spans and events, to read all traces without attributes.
     ///
     /// # Errors
-    /// Returns an error if the store cannot be listed.
+    /// Returns an error if the store cannot be listed, or temporary files cannot be written.
     pub fn open(store: &Store) -> Result<Self, StoreError> {
         Self::open_with(store, &AttributeKeys::none())
     }
 
-    /// Opens all files like [`TraceReader::open`], with the attributes of [`TraceFiles::open`].
+    /// Opens all files like [`TraceReader::open`], to read traces with the selected attributes (see
+    /// [`TraceFiles::open`]).
     ///
     /// # Errors
-    /// Returns an error if the store cannot be listed.
+    /// Returns an error if the store cannot be listed, or temporary files cannot be written.
     pub fn open_with(store: &Store, keys: &AttributeKeys) -> Result<Self, StoreError> {
         Ok(Self::of(&TraceFiles::open(store, keys)?))
     }
@@ -202,10 +203,11 @@ impl TraceReader {
     }
 
     /// Replaces the content of `trace` with the first `spans_max` spans of trace `id` and their
-    /// events. This trace must be the next one. Returns the number of all its spans.
+    /// events. This trace must be the next one. While a large trace grows, calls `room` with its
+    /// size in bytes. Returns the number of all spans of the trace.
     ///
     /// # Errors
-    /// Returns the number of all its spans if `room` returned false.
+    /// Returns the number of all spans of the trace if `room` returned false.
     pub fn first_of(
         &mut self,
         id: u128,
@@ -242,7 +244,8 @@ impl TraceReader {
         Err(spans)
     }
 
-    /// Returns the id of the next trace; `None` at the end.
+    /// Returns the id of the next trace; `None` at the end. Skips and counts records outside any
+    /// request.
     pub fn next_id(&mut self) -> Option<u128> {
         self.skip_outside_requests();
         loop {

@@ -71,7 +71,7 @@ impl ScanNote {
     }
 }
 
-/// Content of a segment.
+/// Valid records of a segment, and the problems found in it.
 #[derive(Debug, Default)]
 pub struct Scan {
     /// Valid records of the segment, in order.
@@ -89,7 +89,7 @@ pub fn read_segment(path: &Path) -> io::Result<Scan> {
     read_segment_on(&LocalDisk, path)
 }
 
-/// Reads a segment like [`read_segment`], on another disk.
+/// Reads a segment from `disk`, like [`read_segment`].
 pub(crate) fn read_segment_on(disk: &dyn Disk, path: &Path) -> io::Result<Scan> {
     Ok(scan(path, &disk.read(path)?))
 }

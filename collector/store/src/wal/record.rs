@@ -51,7 +51,7 @@ impl PayloadKind {
     }
 }
 
-/// Content of one record.
+/// Content of one record of the log: a batch or an OTLP request, with its time of receipt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
     /// Wall-clock time of receipt, in ns since the Unix epoch.

@@ -39,8 +39,8 @@ pub fn list_segments_on(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<u64
     Ok(numbers)
 }
 
-/// Deletes segment `number`. A missing file is no error, because a crash may have followed its
-/// deletion.
+/// Deletes segment `number`. A missing file is no error, because the file may have been deleted
+/// before a crash.
 ///
 /// # Errors
 /// Returns an error if the file exists and cannot be deleted.

@@ -53,7 +53,7 @@ struct Open {
     len_bytes: u64,
 }
 
-/// Writer of a log. A log has only one.
+/// Writer of a log. A log has only one writer.
 pub struct Writer {
     directory: PathBuf,
     disk: Arc<dyn Disk>,
@@ -103,11 +103,12 @@ impl Writer {
         self.open.as_ref().map_or(0, |open| open.len_bytes)
     }
 
-    /// Appends all of `group` and makes it durable, or appends nothing.
+    /// Appends all of `group` and makes it durable. After an error, no record of the group counts
+    /// as appended, although an abandoned segment may contain some of them.
     ///
     /// # Errors
-    /// Returns an error if the disk is full or fails. The log stays usable, and the next call tries
-    /// again.
+    /// Returns an error if a payload is too long, or if the disk is full or fails. The log stays
+    /// usable, and the next call tries again.
     pub fn append_group(&mut self, group: &[Payload]) -> Result<(), WalError> {
         self.append_group_telling(group, &mut || {})
     }
@@ -116,7 +117,7 @@ impl Writer {
     /// the sync.
     ///
     /// # Errors
-    /// Returns an error if the disk is full or fails.
+    /// Returns an error if a payload is too long, or if the disk is full or fails.
     pub fn append_group_telling(
         &mut self,
         group: &[Payload],

@@ -1,4 +1,5 @@
-//! JSON: times are ns since the Unix epoch, ids are 16 hexadecimal digits.
+//! Exports timelines as JSON, with times in ns since the Unix epoch and ids of 16 hexadecimal
+//! digits.
 
 use serde_json::{Value, json as object};
 use stroboscope_analysis::kernel::call::Architecture;

@@ -16,7 +16,7 @@ use messages::{
     SysExit, ThreadDescriptor, Trace, TracePacket, TrackDescriptor, TrackEvent,
 };
 
-/// Perfetto's ids of clocks.
+/// Perfetto's ids of the clocks for wall time, monotonic time and time since boot.
 const REALTIME: u32 = 1;
 const MONOTONIC: u32 = 3;
 const BOOTTIME: u32 = 6;

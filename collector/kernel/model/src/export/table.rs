@@ -1,4 +1,4 @@
-//! Text for people.
+//! Formats timelines and statistics as text tables.
 
 use std::fmt::Write;
 

@@ -98,7 +98,8 @@ fn split_at_cpu(line: &str) -> Option<(&str, u16, &str)> {
     })
 }
 
-/// Returns the thread of the event and the event; `Some(None)` for an event that is not used.
+/// Returns the thread of the event and the event; `Some(None)` for an event that is not used;
+/// `None` if its fields are not as expected.
 fn body(event: &str, fields: &str, tid: u32) -> Option<Option<(u32, Body)>> {
     let number =
         |key: &str| -> Option<u32> { after(fields, key)?.split_whitespace().next()?.parse().ok() };

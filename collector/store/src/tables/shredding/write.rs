@@ -41,8 +41,8 @@ impl HasAttributes for EventRow {
 
 impl HasAttributes for BatchRow {}
 
-/// Numbers of attributes. Consecutive rows mostly have equal attributes at equal positions, so a
-/// lookup first tries the last number at the position.
+/// Numbering of attributes by key and type. Consecutive rows mostly have equal attributes at equal
+/// positions, so a lookup first tries the last number at the position.
 #[derive(Debug, Default)]
 struct AttributeNumbers {
     columns: Vec<AttributeColumn>,
@@ -87,8 +87,8 @@ pub(in crate::tables) struct Shredder {
 
 impl Shredder {
     /// Chooses columns for the most frequent attributes of these rows, at most [`COLUMNS_MAX`], in
-    /// the order of types and keys. Checks only an evenly spread sample of more than [`LOOKED_AT`]
-    /// rows. Equal rows always give equal columns.
+    /// the order of types and keys. If there are more than [`LOOKED_AT`] rows, checks only an
+    /// evenly spread sample of them. Equal rows always give equal columns.
     pub(in crate::tables) fn of(rows: &[impl HasAttributes]) -> Self {
         let mut counted = AttributeNumbers::default();
         let mut counts: Vec<u32> = Vec::new();

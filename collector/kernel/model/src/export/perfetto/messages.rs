@@ -1,5 +1,5 @@
-//! The part of Perfetto's trace format that this crate writes; numbers as in its
-//! `perfetto_trace.proto`.
+//! Messages of Perfetto's trace format that this crate writes. The field numbers are those of
+//! Perfetto's `perfetto_trace.proto`.
 
 use prost::Message;
 
@@ -67,7 +67,7 @@ pub(super) struct ThreadDescriptor {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TrackEvent {
-    /// 1: a slice begins, 2: the latest one ends, 3: an instant.
+    /// Kind of the event: 1 begins a slice, 2 ends the latest slice, and 3 is an instant.
     #[prost(int32, optional, tag = "9")]
     pub(super) r#type: Option<i32>,
     #[prost(uint64, optional, tag = "11")]
