@@ -262,7 +262,7 @@ rows! {
     mean_ns: DurationNs, "mean" = row.mean_ns;
 }
 
-/// A root operation and its requests so far.
+/// A root operation, with statistics of its requests in the time that the live model covers.
 struct Root<'a>(&'a str, &'a RootStatistics);
 
 rows! {
