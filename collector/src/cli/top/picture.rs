@@ -1,4 +1,4 @@
-//! Renders a state as lines of a given size, without a terminal.
+//! Renders the state of `top` as lines for a screen of a given size, without a terminal.
 
 use std::fmt::Write as _;
 use std::time::Duration;

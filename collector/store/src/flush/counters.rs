@@ -22,11 +22,12 @@ pub struct Counters {
     pub commits: AtomicU64,
     /// Number of bytes appended to the log.
     pub wal_bytes_written: AtomicU64,
-    /// Number of bytes in the log that are not flushed to the tables yet.
+    /// Number of bytes in the log that are not flushed to the tables yet, or not forwarded in an
+    /// agent.
     pub wal_bytes: AtomicU64,
     /// Number of bytes written to Parquet files by flushes.
     pub parquet_bytes: AtomicU64,
-    /// Number of log segments flushed to the tables.
+    /// Number of log segments flushed to the tables, or forwarded by an agent.
     pub flushes: AtomicU64,
     /// Number of flushes that failed.
     pub flush_failures: AtomicU64,

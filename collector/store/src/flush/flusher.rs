@@ -23,7 +23,8 @@ pub trait Arrivals: std::fmt::Debug + Send {
     /// `received_ns`.
     fn arrived(&self, rows: Box<Rows>, received_ns: i64);
 
-    /// Moves the watermark: all data that the collector received before `now_ns` have arrived here.
+    /// Moves the watermark to `now_ns`: the observer has received all data that the collector
+    /// received before it.
     fn all_arrived_until(&self, now_ns: i64);
 }
 

@@ -2,7 +2,8 @@
 //! steps, and repeating them repairs a crash between any two:
 //!
 //! 1. The other collector acknowledges each payload of the segment.
-//! 2. The checkpoint records this, with the ledger of exactly these segments.
+//! 2. The checkpoint advances past the segment. Its ledger has the batches of exactly the forwarded
+//!    segments.
 //! 3. The segment is deleted.
 //!
 //! A repetition delivers payloads twice. The other collector recognizes batches by their number;
@@ -24,11 +25,11 @@ use crate::wal::{Payload, PayloadKind, remove_segment};
 /// Connection to the collector that an agent forwards to.
 pub trait Upstream: std::fmt::Debug + Send {
     /// Delivers the payloads of a segment. Blocks until the other collector has acknowledged or
-    /// permanently rejected each of them. A repeated call for the same segment may skip those that
-    /// it has settled.
+    /// permanently rejected each of them. A repeated call for the same segment may skip payloads
+    /// that are already acknowledged or rejected.
     ///
     /// # Errors
-    /// Returns the reason, for people, if a payload was not settled.
+    /// Returns the reason, as text for people, if a payload was neither acknowledged nor rejected.
     fn deliver(&mut self, segment: u64, payloads: &[Payload]) -> Result<(), String>;
 }
 
@@ -36,8 +37,8 @@ pub trait Upstream: std::fmt::Debug + Send {
 #[derive(Debug)]
 pub struct Forwarder {
     data: DataDir,
-    /// Directory of the checkpoint. It is apart from that of a store, so a collector that opens the
-    /// data directory later stores what is left in the log.
+    /// Directory of the checkpoint. It differs from that of a store's checkpoint. So a collector
+    /// with a store that opens the data directory later stores everything that is left in the log.
     directory: PathBuf,
     checkpoint: Checkpoint,
     counters: Arc<Counters>,
@@ -85,7 +86,8 @@ impl Forwarder {
         })
     }
 
-    /// Reads the log that an earlier run left; only for a log without a writer.
+    /// Reads the log that an earlier run left, and deletes the segments that the checkpoint covers.
+    /// The log must have no writer.
     ///
     /// # Errors
     /// Returns an error if the log cannot be read.
@@ -111,7 +113,8 @@ impl Forwarder {
         Ok(waiting)
     }
 
-    /// Does all steps for one closed segment.
+    /// Performs all steps for one closed segment: delivers its payloads, saves the checkpoint, and
+    /// deletes it.
     ///
     /// # Errors
     /// Returns an error from the step that fails. The segment then still exists and may be

@@ -10,7 +10,7 @@ use crate::disk::Disk;
 use crate::ledger::Checkpoint;
 use crate::wal::{Scan, list_segments_on, read_segment_on, segment_path};
 
-/// Loads the checkpoint in a directory.
+/// Syncs a directory and loads its checkpoint.
 ///
 /// # Errors
 /// Returns an error if the checkpoint is damaged or cannot be read.
@@ -39,7 +39,7 @@ pub(super) fn list_closed(data: &DataDir) -> Result<Vec<u64>, FlushError> {
         .map_err(|source| FlushError::Data(DataDirError::Io { path, source }))
 }
 
-/// Reads a closed segment. Logs and counts its damage.
+/// Reads a closed segment. Logs and counts its damage. A missing file counts as an empty segment.
 pub(super) fn read_closed(
     data: &DataDir,
     segment: u64,
