@@ -27,12 +27,12 @@ pub(crate) struct ModelOperation {
     pub operation: String,
     /// Share of the critical path of all requests, 0 to 1; null if shares were not computed.
     pub critical_share: Option<f64>,
-    /// Number of requests with its most frequent segment.
+    /// Number of requests with the operation's most frequent segment.
     pub requests: u64,
     segments: u64,
-    /// Number of other operations right before it.
+    /// Number of other operations right before this one.
     before: u64,
-    /// Number of other operations right after it.
+    /// Number of other operations right after this one.
     after: u64,
 }
 
@@ -114,7 +114,8 @@ pub(crate) struct Neighbour {
     traces: u64,
     /// Number of these traces in which the segments have another order.
     contradictions: u64,
-    /// Share of these traces among the traces with that segment of the operation in focus, 0 to 1.
+    /// These traces as a share of all traces with the pair's segment of the operation in focus, 0
+    /// to 1.
     share: f64,
     /// Pairs of segments, the earlier segment first.
     pairs: Vec<RelationEntry>,

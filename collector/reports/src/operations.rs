@@ -59,13 +59,13 @@ pub struct OperationRow {
     operation: String,
     /// Share of the critical path of all requests, 0 to 1.
     critical_share: f64,
-    /// Number of requests in which it occurs.
+    /// Number of requests in which the operation occurs.
     requests: u64,
     spans: u64,
     /// Number of spans that failed, by an attribute `error` that is not false, or by a panic.
     failed: u64,
     duration: Latency,
-    /// Id of the request with its longest span.
+    /// Id of the request with the operation's longest span.
     longest_in: Option<String>,
 }
 

@@ -37,7 +37,7 @@ pub fn print_parts(parts: &[&[u8]]) -> Result<(), Failure> {
     print_some(parts).map(|_| ())
 }
 
-/// Prints raw bytes, and breaks if the reader is gone.
+/// Prints raw bytes. Returns `Break` if the reader is gone.
 pub fn print_some(parts: &[&[u8]]) -> Result<ControlFlow<()>, Failure> {
     let mut out = io::stdout().lock();
     let written = parts.iter().try_for_each(|part| out.write_all(part));

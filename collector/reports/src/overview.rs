@@ -50,7 +50,7 @@ pub struct OverviewReport {
     pub notes: Notes,
     /// Number of requests behind the figures: complete ones, and incomplete ones if requested.
     pub used_traces: u64,
-    /// Number of recorded requests among them whose root failed, by an attribute `error` that is
+    /// Number of these requests, as recorded, whose root failed, by an attribute `error` that is
     /// not false, or by a panic.
     pub failed: u64,
     /// Latency of the requests with a caller, if there are any; otherwise of all.
