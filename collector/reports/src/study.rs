@@ -134,7 +134,7 @@ impl NamedStudy {
 pub struct Reader {
     pub runtime: Handle,
     pub observer: Arc<dyn Observer>,
-    /// Memory that it shares with other readers; `None` for the memory of this process's
+    /// Memory that the reader shares with others; with `None`, it uses the memory of this process's
     /// subcommand.
     pub memory: Option<QueryMemory>,
 }

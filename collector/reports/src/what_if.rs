@@ -314,7 +314,7 @@ rows! {
     after_p99_ns: DurationNs, "after" = ns(after.p99_ns);
 }
 
-/// Mean or a quantile, before and after.
+/// Mean or a quantile of the latency, before and after the change.
 struct QuantileChange {
     name: &'static str,
     before_ns: f64,

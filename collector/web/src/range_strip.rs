@@ -37,8 +37,8 @@ pub(crate) enum RangeUse {
     Below,
 }
 
-/// Divisor of the store's length. For a shorter range, the picture shows only the range and eight
-/// times its length on each side.
+/// Divisor of the store's length. If the range is shorter than the quotient, the picture shows only
+/// the range and eight times its length on each side.
 const RANGE_PART_MIN: i64 = 16;
 
 /// Returns the strip; nothing for a page that uses neither range nor root operation.

@@ -158,8 +158,8 @@ pub struct LeafRow {
     others_changed_share: f64,
     latency: Option<TypicalSays>,
     others_latency: Option<TypicalSays>,
-    /// Latency of earlier requests with these conditions, if both sides are of the later period. It
-    /// comes from the sample.
+    /// Latency of the sampled earlier requests that satisfy the conditions. The other latencies are
+    /// of all stored requests. Null unless both sides are from the later period.
     earlier_latency: Option<TypicalSays>,
     pub sentence: String,
     #[serde(skip)]

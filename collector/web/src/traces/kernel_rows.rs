@@ -8,7 +8,7 @@ use stroboscope_analysis::kernel::summary::{call_name, reason_name};
 use stroboscope_analysis::kernel::timeline::{LockWait, OffCpu, Owner, Reason, ReleaseEvidence};
 use stroboscope_query::KernelPart;
 
-/// Kind of a row; the numbers belong to the format.
+/// Kind of a row; its number is part of the format of the request's columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RowKind {
     Call = 0,
