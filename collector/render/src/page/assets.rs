@@ -102,7 +102,7 @@ impl Asset {
         self.file().1
     }
 
-    /// Returns the path on a site, in a directory named by a hash of all modules.
+    /// Returns the module's path on a site, in a directory named by a hash of all modules.
     #[must_use]
     pub fn path(self) -> &'static str {
         static PATHS: LazyLock<[String; Asset::COUNT]> = LazyLock::new(|| {
