@@ -55,7 +55,7 @@ pub struct OperationsReport {
 /// Figures of one operation.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OperationRow {
-    /// `service:name`.
+    /// Name of the operation, as `service:name`.
     operation: String,
     /// Share of the critical path of all requests, 0 to 1.
     critical_share: f64,

@@ -61,8 +61,8 @@ fn weighted(requests: WeightedCount) -> Option<WeightedCount> {
     requests.is_weighted().then_some(requests)
 }
 
-/// Returns the rows of root operations: first those with callers, and the most time first. `failed`
-/// has the number of failed requests by root, if known.
+/// Returns the rows of root operations: first those with callers, and in each group those with the
+/// most time first. `failed` has the number of failed requests by root, if known.
 pub(crate) fn root_rows(
     roots: &ByRoot,
     failed: Option<&BTreeMap<String, WeightedCount>>,

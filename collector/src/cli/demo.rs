@@ -180,7 +180,7 @@ pub(super) struct DemoReport {
     happens_before: usize,
     mutual_exclusions: usize,
     bottleneck: Option<String>,
-    /// Bottlenecks by time; one for each root if roots differ.
+    /// Operation that requests wait for most; one for each root operation, if these differ.
     bottlenecks: Vec<Bottleneck>,
     /// Circumstances that make these figures misleading.
     circumstances: Vec<String>,

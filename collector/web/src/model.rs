@@ -151,7 +151,7 @@ impl Models {
     }
 
     /// Returns the cached model, which may be outdated, without computing one. Returns `None` if no
-    /// model is cached, or only an old failure with other files.
+    /// model is cached, or only an old failure for files that have changed since.
     pub(crate) fn known(&self, state: &str) -> Option<ModelLookup> {
         let kept = lock(&self.model);
         let kept = kept.as_ref()?;

@@ -28,10 +28,10 @@ const HEIGHT: f64 = 24.0;
 /// Use of time range and root operation by a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RangeUse {
-    /// The page uses neither. Its links still carry both.
+    /// The page uses neither the time range nor the root operation. Its links still carry both.
     #[default]
     Not,
-    /// The page uses both.
+    /// The page uses the time range and the root operation.
     RangeAndRoot,
     /// A page below the list of requests, to which the form leads.
     Below,

@@ -373,7 +373,7 @@ fn come_again(status: StatusCode, headers: &mut HeaderMap) {
     }
 }
 
-/// Markup before the content; `CLOSE` follows it.
+/// Markup before the content; `CLOSE` is the markup after the content.
 const OPEN: &str = "<div class=\"answer\">";
 const CLOSE: &str = "</div>";
 

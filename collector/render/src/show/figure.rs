@@ -75,7 +75,7 @@ impl From<Graph> for Drawing {
 /// A chart of numbers.
 #[derive(Clone, Debug)]
 pub enum Chart {
-    /// Lines over one plane, from (0, 0).
+    /// Lines over two axes that begin at 0.
     Lines {
         x: Axis,
         y: Axis,
@@ -85,7 +85,7 @@ pub enum Chart {
     /// Horizontal bars, the first at the top; their lengths are shares.
     Bars(Vec<Bar>),
     /// A histogram: adjacent bars without gaps, from the first part of a scale to the last. The
-    /// text of a bar marks it.
+    /// `beside` of a bar is written above the bar.
     Columns(Vec<Bar>),
     /// Horizontal bars of several parts each, over one axis.
     Stacks { axis: Axis, stacks: Vec<Stack> },

@@ -143,8 +143,8 @@ impl Names {
     }
 }
 
-/// Returns a segment's events, with its own service removed from the names of children: `→db:read …
-/// end` becomes `→read … end` in `db`.
+/// Returns the first and last event of a segment. Omits the service of the segment's own task from
+/// the names of children: in `db`, `→db:read … end` becomes `→read … end`.
 fn short_part(label: &SegmentLabel) -> String {
     let operation = last_component(&label.task);
     let service = operation.split_once(':').map_or("", |(service, _)| service);

@@ -46,7 +46,8 @@ pub struct ComparisonReport {
     failures: Vec<FailureShiftRow>,
     /// Attributes that distinguish requests of the first cause from others, as in `explain`.
     leaves: Vec<LeafRow>,
-    /// True if there are too many requests to search for such attributes here; `explain` does so.
+    /// True if `leaves` was not computed, because there are too many requests; `explain` computes
+    /// it.
     leaves_not_asked: bool,
     /// Root operations, largest change of the share of requests first.
     mix: Vec<MixRow>,

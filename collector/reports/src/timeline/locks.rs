@@ -203,7 +203,7 @@ pub struct Locks {
     notes: Notes,
 }
 
-/// Locks with the requested name, one for each host, over all requests that waited there.
+/// Locks with the requested name, one for each host, with the waits of all requests.
 #[derive(Serialize, JsonSchema)]
 struct LocksJson<'a> {
     locks: Vec<LockJson<'a>>,

@@ -71,7 +71,7 @@ impl Story {
         });
     }
 
-    /// Adds a figure with a goal.
+    /// Adds a figure with a goal; `is_met` states whether the figure meets it.
     pub(super) fn judge(
         &mut self,
         what: impl Into<String>,

@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-/// Version of the format. It increases when something that readers know changes its meaning; new
-/// columns and words in the head do not require a new version.
+/// Version of the format. It increases when the meaning of a column or of a key in the head
+/// changes. New columns and keys do not require a new version.
 pub(super) const VERSION: u16 = 1;
 /// Magic bytes at the beginning of an encoded request.
 pub(super) const MAGIC: [u8; 4] = *b"STRC";

@@ -29,7 +29,7 @@ pub(super) struct KernelRow {
     /// End of the activity; `None` if it is after the window.
     pub(super) end_ns: Option<i64>,
     pub(super) text: String,
-    /// Low half of the trace that held the lock, or woke the thread.
+    /// Low half of the id of the trace that held the lock, or woke the thread.
     pub(super) holder: Option<u64>,
     /// Name of the lock or futex, as in the sums over all requests.
     pub(super) lock: Option<String>,

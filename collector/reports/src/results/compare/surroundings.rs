@@ -114,8 +114,8 @@ const RATE_MIN: f64 = 1.25;
 /// Minimum change of a root operation's share of requests, 0 to 1, to be mentioned.
 const MIX_MIN: f64 = 0.05;
 
-/// Describes differences that are no causes: factors that places of all services share, the rate of
-/// requests, and their mix.
+/// Describes differences that are no causes: factors by which the times in all services changed,
+/// the rate of requests, and their mix.
 pub(super) fn surroundings(
     [old, new]: [&PeriodSummary; 2],
     mix: &[MixRow],
