@@ -107,7 +107,7 @@ fn plain(text: String) -> ScreenLine {
     }
 }
 
-/// Truncates a text that is too long, and removes control characters.
+/// Replaces control characters in a text, and truncates it to `columns` characters.
 fn fitted(text: &str, columns: usize) -> String {
     let text = scrubbed(text);
     if text.chars().count() <= columns {
