@@ -84,7 +84,7 @@ struct PeriodSummary {
     /// Number of requests beyond the limit of categories, whose structure is not distinguished.
     uncategorised: u64,
     /// Mean and median time from one request to the next, in ns; null with fewer than two requests,
-    /// or with more requests than the command keeps the start times of.
+    /// or if the start times of some requests were not kept.
     inter_arrival_mean_ns: Option<f64>,
     inter_arrival_p50_ns: Option<u64>,
 }
