@@ -1,4 +1,4 @@
-//! Requests by root operation, as JSON.
+//! Requests by root operation, as JSON and as parts of sentences.
 
 use serde_json::{Value, json};
 use stroboscope_analysis::by_root::{ByRoot, RootStatistics};
@@ -29,8 +29,8 @@ pub fn requests_text(requests: WeightedCount) -> String {
     }
 }
 
-/// Returns the key `roots` of documents: operations with callers first, then those with the most
-/// time.
+/// Returns the value of the key `roots` in JSON documents: root operations with callers first, then
+/// those with the most time.
 #[must_use]
 pub fn roots_json(roots: &ByRoot) -> Value {
     let root = |(root, of): (&str, &RootStatistics)| {

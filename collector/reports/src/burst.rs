@@ -72,7 +72,7 @@ struct BurstReport {
     now_ms: u64,
     /// A tenth of the period; `None` for masks without a single period.
     request_max: Option<Duration>,
-    /// A tenth of the burst; `None` for masks with gaps.
+    /// A tenth of the shortest burst; `None` if recording is always on.
     request_whole_max: Option<Duration>,
 }
 
@@ -94,7 +94,7 @@ pub struct BurstPlan {
     windows: Vec<PlannedWindow>,
     /// Longest requests that suit the period, in ns; null for masks without a single period.
     request_max_ns: Option<u64>,
-    /// Longest requests that are mostly recorded whole, in ns.
+    /// Longest requests that are mostly recorded whole, in ns; null if recording is always on.
     request_whole_max_ns: Option<u64>,
     /// Remark on how the input was rounded or planned.
     remark: Option<String>,

@@ -122,7 +122,7 @@ struct HostTimestamps {
     host: String,
     /// Number of the group to which the host belongs.
     island: usize,
-    /// Unit in ns that all of its timestamps are whole multiples of.
+    /// Unit in ns: all timestamps of the host are whole multiples of it.
     resolution_ns: u64,
     tick_ns: u64,
     timestamps: u64,

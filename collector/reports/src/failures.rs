@@ -104,7 +104,8 @@ pub struct FailureRootRow {
     recovered: u64,
     /// Latency of the requests whose root was recorded completely; null if there are none.
     latency: Option<Latency>,
-    /// Latency of these requests without the failed ones; null if there are none.
+    /// Latency of the requests that did not fail and whose root was recorded completely; null if
+    /// there are none.
     latency_without_failed: Option<Latency>,
 }
 

@@ -127,7 +127,7 @@ impl FlowsVerb {
     }
 }
 
-/// Finds the category whose name starts with this text. Fails if none or several do.
+/// Finds the category whose name starts with `asked`. Returns an error if none or several do.
 fn find<'a>(
     asked: &str,
     found: &'a Flows,

@@ -81,7 +81,7 @@ impl From<&ConvergencePoint> for ConvergenceEntry {
     }
 }
 
-/// Size of the model after this number of traces.
+/// Size of the model at one point of its convergence, as a row of a table.
 struct ConvergenceRow<'a> {
     point: &'a ConvergencePoint,
     /// Number of traces since the previous point.
@@ -169,7 +169,7 @@ fn clocks_text(inference: &Inference) -> String {
     text
 }
 
-/// Numbers of recorded and of lost data.
+/// Amounts of data that processes recorded, and that they lost.
 #[derive(Debug, Serialize, JsonSchema)]
 struct RecordedEntry {
     processes: u64,

@@ -92,9 +92,9 @@ pub struct ServiceRow {
     spans: u64,
     /// Number of spans that failed, by an attribute `error` that is not false, or by a panic.
     failed: u64,
-    /// Number of services that call it.
+    /// Number of services that call this one.
     callers: u64,
-    /// Number of services that it calls.
+    /// Number of services that this one calls.
     callees: u64,
 }
 

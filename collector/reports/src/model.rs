@@ -131,7 +131,8 @@ impl ModelVerb {
     }
 
     /// Returns the shares of operations in the critical path, which select the operation in focus.
-    /// Returns an empty map if the arguments select it, or show all.
+    /// Returns an empty map if no focus has to be chosen: with `--focus`, `--all`, `--dot` or
+    /// `--compare`.
     fn waited(&self, study: &NamedStudy) -> Result<BTreeMap<String, f64>, Failure> {
         if self.all || self.dot || self.focus.is_some() || self.compare.is_some() {
             return Ok(BTreeMap::new());

@@ -23,16 +23,16 @@ pub(crate) fn focus_path(operation: &str) -> String {
 /// Figures of one operation of a model.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ModelOperation {
-    /// `service:name`.
+    /// Name of the operation, as `service:name`.
     pub operation: String,
     /// Share of the critical path of all requests, 0 to 1; null if shares were not computed.
     pub critical_share: Option<f64>,
-    /// Number of requests with its most frequent segment.
+    /// Number of requests with the operation's most frequent segment.
     pub requests: u64,
     segments: u64,
-    /// Number of other operations right before it.
+    /// Number of other operations right before this one.
     before: u64,
-    /// Number of other operations right after it.
+    /// Number of other operations right after this one.
     after: u64,
 }
 
@@ -98,9 +98,9 @@ fn operations_of(model: &Model) -> BTreeMap<SegmentId, String> {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Focus {
     pub operation: String,
-    /// Operations with a segment that ends before one of this operation begins.
+    /// Operations with a segment right before a segment of the operation in focus.
     pub before: Vec<Neighbour>,
-    /// Operations with a segment that begins after one of this operation has ended.
+    /// Operations with a segment right after a segment of the operation in focus.
     pub after: Vec<Neighbour>,
     #[serde(skip)]
     pub own: BTreeSet<SegmentId>,
@@ -112,9 +112,9 @@ pub(crate) struct Neighbour {
     operation: String,
     /// Number of traces with both segments of the most frequent pair.
     traces: u64,
-    /// Number of these traces in which the segments have another order.
+    /// Number of the `traces` in which the two segments have another order.
     contradictions: u64,
-    /// Share of these traces among the traces with that segment of the operation in focus, 0 to 1.
+    /// Ratio of `traces` to all traces with the pair's segment of the operation in focus, 0 to 1.
     share: f64,
     /// Pairs of segments, the earlier segment first.
     pairs: Vec<RelationEntry>,

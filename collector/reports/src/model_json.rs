@@ -11,7 +11,7 @@ use stroboscope_render::show::SegmentName;
 /// A segment of a model, with the number of its occurrences.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct SegmentEntry<'a> {
-    /// Number by which relations refer to it.
+    /// Number by which relations refer to the segment.
     id: u32,
     task: &'a str,
     start: &'a str,

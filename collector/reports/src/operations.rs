@@ -55,17 +55,17 @@ pub struct OperationsReport {
 /// Figures of one operation.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OperationRow {
-    /// `service:name`.
+    /// Name of the operation, as `service:name`.
     operation: String,
     /// Share of the critical path of all requests, 0 to 1.
     critical_share: f64,
-    /// Number of requests in which it occurs.
+    /// Number of requests in which the operation occurs.
     requests: u64,
     spans: u64,
     /// Number of spans that failed, by an attribute `error` that is not false, or by a panic.
     failed: u64,
     duration: Latency,
-    /// Id of the request with its longest span.
+    /// Id of the request with the operation's longest span.
     longest_in: Option<String>,
 }
 

@@ -11,7 +11,7 @@ use stroboscope_render::show::{TextView, escaped_json, scrubbed_lines};
 
 pub use crate::stderr::say;
 
-/// Prints a text, without control characters.
+/// Prints a text. Replaces characters that a terminal would obey, except line feeds.
 pub fn print(text: &str) -> Result<(), Failure> {
     print_as_is(&scrubbed_lines(text))
 }
@@ -37,7 +37,7 @@ pub fn print_parts(parts: &[&[u8]]) -> Result<(), Failure> {
     print_some(parts).map(|_| ())
 }
 
-/// Prints raw bytes, and breaks if the reader is gone.
+/// Prints raw bytes. Returns `Break` if the reader is gone.
 pub fn print_some(parts: &[&[u8]]) -> Result<ControlFlow<()>, Failure> {
     let mut out = io::stdout().lock();
     let written = parts.iter().try_for_each(|part| out.write_all(part));
@@ -54,7 +54,7 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     print_as_is(&json(value)?)
 }
 
-/// Formats one JSON document on one line, without control characters.
+/// Formats one JSON document on one line. Escapes characters that a terminal would obey.
 pub fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
     let json = serde_json::to_string(value).map_err(Failure::of)?;
     Ok(escaped_json(&json))

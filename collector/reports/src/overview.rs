@@ -50,8 +50,8 @@ pub struct OverviewReport {
     pub notes: Notes,
     /// Number of requests behind the figures: complete ones, and incomplete ones if requested.
     pub used_traces: u64,
-    /// Number of recorded requests among them whose root failed, by an attribute `error` that is
-    /// not false, or by a panic.
+    /// Number of the requests behind the figures whose root failed, by an attribute `error` that is
+    /// not false, or by a panic. Counts recorded requests, without sampling weights.
     pub failed: u64,
     /// Latency of the requests with a caller, if there are any; otherwise of all.
     pub latency: Latency,
@@ -101,7 +101,7 @@ pub struct HeatmapRow {
     /// Exclusive upper bound of latency; null if there is none.
     latency_until_ns: Option<u64>,
     requests: u64,
-    /// Id of one of these requests.
+    /// Trace id of one of the requests.
     example: String,
 }
 

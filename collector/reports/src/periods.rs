@@ -249,7 +249,7 @@ impl PeriodArguments {
     }
 }
 
-/// Returns the conjunction of two formulas, or the one that is given.
+/// Returns the conjunction of two formulas, or the one that is given; `None` without any.
 fn both(a: Option<(String, Formula)>, b: Option<(String, Formula)>) -> Option<(String, Formula)> {
     match (a, b) {
         (Some(a), Some(b)) => Some((

@@ -159,7 +159,8 @@ pub struct PoolSays {
     #[serde(flatten)]
     notes: Notes,
     services: Vec<PooledService>,
-    /// Number of processes of one service that become one; with two services, one of each.
+    /// Number of processes of one service that are merged into one; with two services, one process
+    /// of each is merged.
     times: usize,
     unit: Unit,
     samples: usize,
@@ -174,7 +175,7 @@ pub struct PoolSays {
     percentiles: Vec<PercentileRow>,
     /// Usage of one process of the first service.
     one: Vec<OneRow>,
-    /// Number of sums of values that processes used at the same time.
+    /// Number of sums of what processes used at the same time.
     together: usize,
     /// Number of pairs of processes that were examined.
     pairs: usize,
@@ -217,7 +218,8 @@ struct PercentileRow {
     independent: f64,
     /// Relative excess of `independent` over `normal`.
     foretold_error: f64,
-    /// Percentile of sums of values at the same time; null if there are too few.
+    /// Percentile of the sums of what processes used at the same time; null if there are too few
+    /// sums.
     together: Option<f64>,
     #[serde(skip)]
     unit: Option<Unit>,

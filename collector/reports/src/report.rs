@@ -153,7 +153,7 @@ impl ReportVerb {
 }
 
 impl ReportVerb {
-    /// Returns models and log of tradeoffs, if requested.
+    /// Returns the models of the policy and the log of omissions; nothing without `--tradeoffs`.
     fn given_up(&self, study: &NamedStudy) -> Result<Vec<TradeoffsSay>, Failure> {
         let Some(path) = &self.tradeoffs else {
             return Ok(Vec::new());

@@ -78,16 +78,16 @@ pub struct RequestsReport {
 pub struct RequestRow {
     /// Trace id of 32 hexadecimal digits.
     trace: String,
-    /// `service:name` of its root; empty if its root is missing.
+    /// `service:name` of the request's root; empty if the root is missing.
     root: String,
     latency_ns: u64,
     /// Beginning of the request, ns since the Unix epoch.
     start_ns: i64,
     spans: u64,
     services: u64,
-    /// True if its root failed, by an attribute `error` that is not false, or by a panic.
+    /// True if the root failed, by an attribute `error` that is not false, or by a panic.
     failed: bool,
-    /// Reasons that it is incomplete; empty if it is complete.
+    /// Reasons why the request is incomplete; empty if it is complete.
     causes: Vec<&'static str>,
 }
 

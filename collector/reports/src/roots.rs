@@ -17,7 +17,8 @@ use stroboscope_render::show::{Cell, Doc};
 /// Maximum number of root operations to show.
 const ROOTS_SHOWN: usize = 20;
 
-/// Describes the latency over all root operations.
+/// Describes the latency of requests whose root operation has callers, or of all requests if none
+/// has.
 pub(crate) fn latency_text(roots: &ByRoot) -> String {
     let latency = roots.headline().percentiles();
     let (p50, p95, p99) = (
@@ -60,8 +61,8 @@ fn weighted(requests: WeightedCount) -> Option<WeightedCount> {
     requests.is_weighted().then_some(requests)
 }
 
-/// Returns the rows of root operations: first those with callers, and the most time first. `failed`
-/// has the number of failed requests by root, if known.
+/// Returns the rows of root operations: first those with callers, and in each group those with the
+/// most time first. `failed` has the number of failed requests by root, if known.
 pub(crate) fn root_rows(
     roots: &ByRoot,
     failed: Option<&BTreeMap<String, WeightedCount>>,

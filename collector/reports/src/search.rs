@@ -124,14 +124,14 @@ struct TooLargeBurst {
 struct FoundRequest {
     /// Trace id of 32 hexadecimal digits.
     trace: String,
-    /// `service:name` of its root.
+    /// `service:name` of the request's root.
     root: String,
     /// Beginning of the request, ns since the Unix epoch.
     start_ns: i64,
     latency_ns: i64,
     /// True if the formula certainly holds, false if it may hold.
     sure: bool,
-    /// Ids of the spans that satisfy it, 16 hexadecimal digits each.
+    /// Ids of the spans that satisfy the formula, 16 hexadecimal digits each.
     witness: Vec<String>,
     /// Description of the spans that satisfy the formula.
     #[serde(skip)]

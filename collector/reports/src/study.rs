@@ -62,8 +62,8 @@ impl NamedStudy {
         Self::with_convergence(reading, None, runtime)
     }
 
-    /// Opens the store for a terminal. The model records points of its convergence, if
-    /// `convergence` says how often.
+    /// Opens the store for a terminal. The model records a point of its convergence at each
+    /// interval `convergence`; with `None`, it records no points.
     pub fn with_convergence(
         reading: &ReadingArguments,
         convergence: Option<LineLimit>,
@@ -72,8 +72,8 @@ impl NamedStudy {
         Self::with(reading, convergence, &Reader::of_terminal(runtime))
     }
 
-    /// Opens the store like [`read_by`](Self::read_by). The model records points of its
-    /// convergence, if `convergence` says how often.
+    /// Opens the store like [`read_by`](Self::read_by). The model records a point of its
+    /// convergence at each interval `convergence`; with `None`, it records no points.
     pub fn with(
         reading: &ReadingArguments,
         convergence: Option<LineLimit>,
@@ -134,7 +134,7 @@ impl NamedStudy {
 pub struct Reader {
     pub runtime: Handle,
     pub observer: Arc<dyn Observer>,
-    /// Memory that it shares with other readers; `None` for the memory of this process's
+    /// Memory that the reader shares with others; with `None`, it uses the memory of this process's
     /// subcommand.
     pub memory: Option<QueryMemory>,
 }

@@ -208,9 +208,10 @@ pub struct WhatIf {
     before: Latency,
     after: Latency,
     latency_change: Quantiles<i64>,
-    /// Lower bound of the change: 95 in 100 changes lie between this and `latency_change_high`.
+    /// Lower bound of the change: 95 in 100 changes lie between `latency_change_low` and
+    /// `latency_change_high`.
     latency_change_low: Quantiles<i64>,
-    /// Upper bound of the change.
+    /// Upper bound of the change, with the same certainty as `latency_change_low`.
     latency_change_high: Quantiles<i64>,
     /// Lower bound of the latency of as many other requests after the change.
     after_low: Quantiles<u64>,
@@ -314,7 +315,7 @@ rows! {
     after_p99_ns: DurationNs, "after" = ns(after.p99_ns);
 }
 
-/// Mean or a quantile, before and after.
+/// Mean or a quantile of the latency, before and after the change.
 struct QuantileChange {
     name: &'static str,
     before_ns: f64,

@@ -17,15 +17,16 @@ pub fn bpf() -> CapabilitySet {
     }
 }
 
-/// Drops the calling thread's capabilities except those that every collector needs. Does nothing on
-/// systems other than Linux.
+/// Drops the calling thread's capabilities except those for files of other users and ports below
+/// 1024, which every collector needs. Does nothing on systems other than Linux.
 pub fn drop_all() {
     #[cfg(target_os = "linux")]
     drop_all_but(CapabilitySet::empty());
 }
 
-/// Drops the calling thread's capabilities except those that every collector needs and the ones in
-/// `needed`. Logs a warning if that fails.
+/// Drops the calling thread's capabilities except `needed` and those for files of other users and
+/// ports below 1024. The thread and the programs it executes cannot gain others. Logs a warning if
+/// that fails.
 #[cfg(target_os = "linux")]
 pub fn drop_all_but(needed: CapabilitySet) {
     if let Err(error) = try_to_drop_all_but(needed) {

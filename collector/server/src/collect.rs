@@ -31,9 +31,11 @@ pub struct CollectorSettings {
     pub otlp_http: Option<SocketAddr>,
     /// Address that serves pages; `None` disables them.
     pub http: Option<SocketAddr>,
-    /// Factory for the pages of the store, which the address `http` serves too.
+    /// Factory for the pages of the store, which the address `http` serves too; with `None`, the
+    /// collector serves only its own pages.
     pub site: Option<SiteMaker>,
-    /// Collectors to forward to; none keeps a store. An agent takes the burst-config from them.
+    /// Collectors that this one forwards to, as an agent, which takes the burst-config from them.
+    /// With `None`, the collector keeps a store.
     pub forward: Option<ForwardSettings>,
     /// Burst-config of the fleet; with `None`, each process keeps its own.
     pub burst_config: Option<BurstConfig>,
@@ -114,8 +116,9 @@ impl Collector {
     /// Opens the data directory, recovers the log of an earlier run, and listens.
     ///
     /// # Errors
-    /// Returns an error if the directory is in use or damaged, if certificates, tokens or the hash
-    /// key cannot be used, or if an address is taken.
+    /// Returns an error if the directory is in use or damaged, or if the collector cannot listen on
+    /// an address. Also fails if a setting of the agent, a certificate, a token or the hash key
+    /// cannot be used, or if the pages cannot be created.
     pub async fn start(settings: CollectorSettings) -> Result<Self, CollectorError> {
         let CollectorSettings {
             data,
@@ -216,13 +219,13 @@ impl Collector {
         self.server.address()
     }
 
-    /// Returns the address that accepts OTLP over HTTP.
+    /// Returns the address that accepts OTLP over HTTP; `None` if it is disabled.
     #[must_use]
     pub fn otlp_http_address(&self) -> Option<SocketAddr> {
         self.otlp_http.as_ref().map(OtlpHttpServer::address)
     }
 
-    /// Returns the address that serves pages.
+    /// Returns the address that serves pages; `None` if they are disabled.
     #[must_use]
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.http.as_ref().map(HttpServer::address)
@@ -247,8 +250,8 @@ impl Collector {
         &self.control
     }
 
-    /// Stops accepting requests and answers those in flight. Then it flushes the log to the store,
-    /// or leaves it for the next start, as `how` specifies.
+    /// Stops accepting requests and answers those in flight. Then it flushes the log to the store
+    /// (an agent forwards it), or leaves it for the next start, as `how` specifies.
     ///
     /// # Errors
     /// Returns an error if the last flush failed. Everything acknowledged is then still in the log.

@@ -26,7 +26,8 @@ pub struct SelfTracing {
 }
 
 impl SelfTracing {
-    /// Starts shipping to `address`. The SDK's environment variables set everything else.
+    /// Starts recording own traces and shipping them to `address`. The SDK's environment variables
+    /// set everything else.
     ///
     /// # Errors
     /// Returns an error if a variable or the address is invalid.

@@ -1,4 +1,4 @@
-//! Tables that another crate computes when a query first reads them.
+//! Tables that another crate computes when a query reads them.
 
 use std::fmt::Debug;
 use std::sync::Arc;

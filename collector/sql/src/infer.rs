@@ -77,8 +77,8 @@ fn is_element(column: &str) -> bool {
     attribute_field(column).is_some_and(|(key, _)| key == ELEMENT)
 }
 
-/// Aggregate function `infer`; see the [module](self). Traces are complete if the source records no
-/// loss that affects them.
+/// Aggregate function `infer`; see the [module](self). It skips incomplete traces, as the
+/// subcommand does by default: fragments, and traces affected by a loss that the source records.
 #[derive(Debug)]
 pub(super) struct InferFunction {
     source: Arc<Source>,
@@ -143,7 +143,7 @@ impl AggregateUDFImpl for InferFunction {
     }
 }
 
-/// Correction of the clocks, computed on first use.
+/// Correction of the clocks, computed on first use; `None` if no clock needs one.
 #[derive(Debug, Default)]
 struct Clocks(OnceLock<std::result::Result<Option<Alignment>, String>>);
 

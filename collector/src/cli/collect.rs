@@ -95,8 +95,8 @@ pub(super) struct Collect {
     /// arrive later go into the store, but not into the live model
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
     live_quiet: Duration,
-    /// Time that the live model covers: requests that arrived earlier leave it, with all that they
-    /// refuted. It must be at least 10m
+    /// Length of the sliding window of time that the live model covers, at least 10m. Requests that
+    /// arrived earlier leave the model, with the relations that they refuted
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_live_window)]
     live_window: Duration,
     /// Disable the live model
@@ -138,8 +138,8 @@ pub(super) struct Collect {
     own_traces: Option<OwnTracesTo>,
 }
 
-/// Parses the length of the live model's window, which is not shorter than the time of which
-/// `top` shows requests.
+/// Parses the length of the live model's window. Rejects less than 10 minutes, twice the time of
+/// which `top` shows requests.
 fn parse_live_window(text: &str) -> Result<Duration, String> {
     let window = parse_duration(text)?;
     if window < 2 * RECENT {

@@ -50,7 +50,7 @@ pub(super) struct Demo {
     #[arg(long)]
     kernel: bool,
     /// Run a scenario of data-quality tradeoffs instead of the newsfeed's load, with and without
-    /// tradeoffs, in one to three minutes. The ranker's tradeoff point is learned from copies of
+    /// tradeoffs, in one to four minutes. The ranker's tradeoff point is learned from copies of
     /// requests, and decides. --seconds, --rate, --burst-config, --fault and --kernel apply to the
     /// newsfeed only
     #[arg(long, value_enum)]
@@ -180,7 +180,7 @@ pub(super) struct DemoReport {
     happens_before: usize,
     mutual_exclusions: usize,
     bottleneck: Option<String>,
-    /// Bottlenecks by time; one for each root if roots differ.
+    /// Operation that requests wait for most; one for each root operation, if these differ.
     bottlenecks: Vec<Bottleneck>,
     /// Circumstances that make these figures misleading.
     circumstances: Vec<String>,

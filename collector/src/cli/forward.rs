@@ -45,7 +45,7 @@ impl ForwardArguments {
         !self.forward.is_empty()
     }
 
-    /// Returns the settings of an agent; none for a collector with a store.
+    /// Returns the settings of an agent; `None` for a collector with a store.
     pub(super) fn settings(&self) -> Option<ForwardSettings> {
         self.is_agent().then(|| ForwardSettings {
             gateways: self.forward.clone(),
@@ -54,7 +54,8 @@ impl ForwardArguments {
         })
     }
 
-    /// Adapts the intake's options to an agent.
+    /// Sets the interval and the buffer of an agent, and disables its live model and maintenance.
+    /// Does nothing for a collector with a store.
     pub(super) fn bound_intake(&self, intake: &mut Options) {
         if self.is_agent() {
             intake.flush_interval = self.forward_interval;

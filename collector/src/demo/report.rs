@@ -16,7 +16,7 @@ const ROWS: usize = 8;
 /// Results of one run of the demo.
 #[derive(Debug)]
 pub struct Report {
-    /// Report of the load generator, as it prints it.
+    /// Report of the load generator, as text.
     pub load: String,
     /// Number of requests sent.
     pub requests: u64,
@@ -35,7 +35,7 @@ pub struct Report {
 /// Share of an operation in the critical path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// `service:name`.
+    /// Name of the operation, as `service:name`.
     pub operation: String,
     /// Mean share of a request's critical path, 0 to 1: its own time, and the unrecorded time
     /// before it.

@@ -102,7 +102,8 @@ pub enum Outcome {
 /// Runs the demo. Leaves nothing running in any case.
 ///
 /// # Errors
-/// Returns an error if a process or the collector fails, or if the recording is of no use.
+/// Returns an error if an option is invalid, if a process or the collector fails, or if the
+/// recording cannot be analysed.
 pub fn run(options: &DemoOptions, runtime: &Runtime) -> Result<Outcome, DemoError> {
     let config = BurstConfig::parse(&options.burst_config)?.config;
     if config == BurstConfig::NEVER {
@@ -128,7 +129,7 @@ pub fn run(options: &DemoOptions, runtime: &Runtime) -> Result<Outcome, DemoErro
     })))
 }
 
-/// Collects while the newsfeed is under load.
+/// Starts a collector, runs the newsfeed's load against it, and stops both.
 async fn record(options: &DemoOptions, data: &Path) -> Result<LoadOutcome, DemoError> {
     // From here on a signal no longer ends this process at once, but first stops everything
     // started.

@@ -55,7 +55,8 @@ pub enum ScenarioOutcome {
 /// Runs a scenario in its own subdirectory. Leaves nothing running in any case.
 ///
 /// # Errors
-/// Returns an error if a process or the collector fails, or if the recording is of no use.
+/// Returns an error if a process or the collector fails, or if too little was recorded to learn
+/// from.
 pub fn run_scenario(
     scenario: Scenario,
     data: &Path,

@@ -3,6 +3,7 @@
 //! Modules from the bottom up; each knows only those before it:
 //!
 //! - [`verbs`]: the subcommands of the command line, as pages see them.
+//! - [`store_verbs`]: the reports over a data directory, as such subcommands.
 //! - `progress`: progress of an answer.
 //! - `answer_cache`: cache of answers; concurrent requests for one answer share its computation.
 //! - `refreshed`: answers that open pages poll.
@@ -16,7 +17,9 @@
 //! - `command_line`: the command line that gives the content of a page.
 //! - `verb_form`: the form of a subcommand's options; `verb_page`: its answer.
 //! - `periods`: two periods as addresses.
+//! - `changes`: the changes found in a store, with links that compare before and after.
 //! - `heatmap`: latency over time, as a picture.
+//! - `root_series`: rate, failures and latency of root operations over time, as small pictures.
 //! - `overview`: the first page.
 //! - `traces`: everything under `/traces`.
 //! - `router`: routes and navigation.

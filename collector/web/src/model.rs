@@ -39,7 +39,8 @@ pub(crate) struct Models {
 /// Inputs of a cached request.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestKey {
-    /// State of the store's files.
+    /// Text that identifies the state of the store's files, see
+    /// [`Site::state`](crate::site::Site::state).
     pub(crate) state: String,
     /// Model for the critical path; `None` if the path is not needed.
     pub(crate) model: Option<Arc<Inference>>,
@@ -96,7 +97,8 @@ impl Models {
         }
     }
 
-    /// Returns the opened store if its files are still in this state; otherwise calls `open`.
+    /// Returns the cached store if its files are still in `state`; otherwise opens it with `open`
+    /// and caches it.
     pub(crate) fn source(
         &self,
         state: &str,
@@ -149,7 +151,7 @@ impl Models {
     }
 
     /// Returns the cached model, which may be outdated, without computing one. Returns `None` if no
-    /// model is cached.
+    /// model is cached, or only an old failure for files that have changed since.
     pub(crate) fn known(&self, state: &str) -> Option<ModelLookup> {
         let kept = lock(&self.model);
         let kept = kept.as_ref()?;
@@ -164,7 +166,8 @@ impl Models {
 
     /// Returns the model of the whole store. Accepts a cached model that lacks the newest files if
     /// it is young enough, because a few traces hardly change a model of many. Concurrent callers
-    /// wait for one computation.
+    /// wait for one computation. If other queries hold the memory, returns an older model if there
+    /// is one.
     pub(crate) fn model(
         &self,
         state: &str,

@@ -28,17 +28,17 @@ const HEIGHT: f64 = 24.0;
 /// Use of time range and root operation by a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RangeUse {
-    /// The page uses neither. Its links still carry both.
+    /// The page uses neither the time range nor the root operation. Its links still carry both.
     #[default]
     Not,
-    /// The page uses both.
+    /// The page uses the time range and the root operation.
     RangeAndRoot,
     /// A page below the list of requests, to which the form leads.
     Below,
 }
 
-/// Divisor of the store's length. For a shorter range, the picture shows only the range and eight
-/// times its length on each side.
+/// Divisor of the store's length. If the range is shorter than the quotient, the picture shows only
+/// the range and eight times its length on each side.
 const RANGE_PART_MIN: i64 = 16;
 
 /// Returns the strip; nothing for a page that uses neither range nor root operation.

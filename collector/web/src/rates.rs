@@ -19,7 +19,7 @@ pub(crate) struct Rates {
     read: Notify,
 }
 
-/// Rates of one state of the store.
+/// Requests over time, for one state of the store's files.
 #[derive(Clone, Debug)]
 struct KnownRates {
     state: String,
@@ -30,8 +30,8 @@ struct KnownRates {
 }
 
 impl Rates {
-    /// Returns the rate of the store in this state, and reads it with `open` if it is not cached.
-    /// Returns `None` if the store cannot be read.
+    /// Returns requests over time for the store's files in `state`. Reads them from the store that
+    /// `open` returns, unless they are cached. Returns `None` if the store cannot be read.
     pub(crate) fn of(
         &self,
         state: &str,

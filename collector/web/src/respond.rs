@@ -39,7 +39,7 @@ pub(crate) struct Head {
     pub(crate) about: String,
     /// Path of the navigation link to which this page belongs.
     pub(crate) current: String,
-    /// Modules other than the one for tables.
+    /// JavaScript modules that the page loads, besides the one for tables.
     pub(crate) scripts: &'static [Asset],
     /// Content above the answer: the form of the page's options.
     pub(crate) before: Html,
@@ -373,7 +373,7 @@ fn come_again(status: StatusCode, headers: &mut HeaderMap) {
     }
 }
 
-/// Markup before the content; `CLOSE` follows it.
+/// Markup before the content; `CLOSE` is the markup after the content.
 const OPEN: &str = "<div class=\"answer\">";
 const CLOSE: &str = "</div>";
 

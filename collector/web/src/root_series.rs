@@ -6,7 +6,7 @@ use stroboscope_render::page::{Html, path_segment};
 
 /// Height of a picture in its own units; its width is the number of columns, and it is stretched.
 const HEIGHT: f64 = 24.0;
-/// Classes of the lines of latency.
+/// CSS classes of the lines of latency, one for each percentile.
 const PERCENTILES: [&str; 3] = ["p50", "p95", "p99"];
 
 /// Draws rate, failures and latency of root operations, with a line at a change. Draws nothing if

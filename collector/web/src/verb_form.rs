@@ -58,7 +58,8 @@ pub(crate) fn form(page: &VerbPage, asked: &[(String, String)], scope: &Scope) -
     html
 }
 
-/// Reports whether the option is common, and shown outside of folds.
+/// Reports whether the form shows the option outside of folds: it is required, positional, a
+/// factor, or one of the most used.
 fn is_first(field: &Field) -> bool {
     field.is_required
         || field.is_positional

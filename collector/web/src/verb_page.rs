@@ -128,7 +128,9 @@ fn takes_two_periods(page: &VerbPage) -> bool {
     has("before") && has("after")
 }
 
-/// Returns the options that the address gives; ignores empty ones.
+/// Returns the options that the address gives, and the parameters of the scope that the subcommand
+/// takes. Drops options that are empty or equal to their default. Also drops factors if a duration
+/// is given, or if no other option is.
 fn asked(page: &VerbPage, query: Option<&str>, scope: &Scope) -> Vec<(String, String)> {
     let pairs = parse(query.unwrap_or_default().as_bytes());
     let mut asked: Vec<(String, String)> = pairs
@@ -350,7 +352,8 @@ fn folded(summary: &'static str, content: &Html) -> Html {
     html
 }
 
-/// Returns the attributes that a page's form suggests; nothing if no field takes one.
+/// Returns the attributes that a page's form suggests; nothing if no field takes one, or the store
+/// cannot be opened.
 fn choices(site: &Site, runtime: &Handle, about: &VerbPage) -> Html {
     let source = asks_for_attributes(about).then(|| site.opened(runtime));
     match source {

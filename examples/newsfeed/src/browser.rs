@@ -84,7 +84,8 @@ impl Browser {
         Ok(())
     }
 
-    /// Passes pagelets on as they arrive. Returns the number of pagelets that the page has.
+    /// Passes pagelets on as they arrive. Returns the number of pagelets that the page has; 0 if
+    /// none arrived.
     async fn receive(&self, visit: Visit, received: mpsc::Sender<Pagelet>) -> Result<u32, Status> {
         let request = PageRequest {
             user: visit.user,
@@ -161,7 +162,7 @@ async fn finish<T>(stage: JoinHandle<T>) -> Result<T, Cause> {
         .map_err(|error| format!("a stage of the page died: {error}"))
 }
 
-/// Returns a stable word per code, because the message may differ from call to call.
+/// Returns a fixed text for each gRPC code, because the message may differ from call to call.
 fn cause_of(status: &Status) -> Cause {
     match status.code() {
         Code::Unavailable => "unavailable".to_owned(),

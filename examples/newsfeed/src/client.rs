@@ -19,7 +19,8 @@ use crate::web::BLOCK_BYTES;
 /// Longest time from the request until the page's background script asks for the engine.
 const BACKGROUND_AFTER_MAX: Duration = Duration::from_millis(10);
 
-/// Maximum growth of a browser's log, in blocks; the minimum is 2 unless the fault strikes.
+/// Maximum growth of a browser's log, in blocks. The minimum is 2 blocks; with the fault
+/// `client.small-count`, the growth is at most one block.
 const COUNT_BLOCKS_MAX: u64 = 16;
 
 /// Cause of failure of a page that took longer than `--timeout-ms`.
@@ -96,7 +97,8 @@ pub(crate) async fn run(options: ClientOptions, stop: &Stop) -> Result<(), RoleE
         .map_err(|error| RoleError::Report(error.to_string()))
 }
 
-/// Draws the user, link and sizes of visit `number`. A user who visits again uses the same link.
+/// Draws the user, the link, the growth of the browser's log and the time of the background script
+/// for visit `number`. A user who visits again uses the same link.
 fn visit(seed: u64, number: u64, links: &Mix, has_small_count: bool) -> Visit {
     let mut random = Random::new(mix(seed) ^ mix(number.wrapping_add(1)));
     let user = random.next_u64() % USERS;

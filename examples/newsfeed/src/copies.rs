@@ -11,10 +11,10 @@ use tower::util::MapRequest;
 
 use crate::upstream::UpstreamError;
 
-/// Service that takes the copies.
+/// Connection to the second web server, which takes the copies.
 type Pipeline = MapRequest<Channel, fn(Request<CopiedBody>) -> Request<Body>>;
 
-/// Layer that also sends some requests to a second pipeline.
+/// Layer that sends copies of some requests to a second web server.
 pub(crate) type Copies = DuplicateLayer<Pipeline>;
 
 /// Shares of candidates that copies omit, in turn. Every other copy omits nothing, because complete

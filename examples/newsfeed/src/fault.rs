@@ -28,8 +28,8 @@ pub enum FaultPoint {
     /// The web server reads the user's first property a second time right after the first. Takes no
     /// duration.
     WebReadAgain,
-    /// The web server, after it has read the user's properties: a further read fails, and the
-    /// server waits before it retries.
+    /// The web server makes a further read after those of the user's properties. That read fails,
+    /// and the server waits before it retries.
     WebLateRetry,
     /// The web server also reads each property of four other users, one call after the other. Takes
     /// no duration.
@@ -54,7 +54,7 @@ pub enum FaultPoint {
 }
 
 impl FaultPoint {
-    /// List of the points, in the order in which a request meets them.
+    /// List of the points, grouped by role from the client to the store.
     pub const ALL: [Self; 15] = [
         Self::ClientSmallCount,
         Self::EdgeProxy,
@@ -134,7 +134,8 @@ impl fmt::Display for FaultPoint {
     }
 }
 
-/// One fault: `POINT=+DURATION` or a bare `POINT`, either with `@PERCENT%` behind it.
+/// One fault: `POINT=+DURATION`, or `POINT` for a point that takes no duration. `@PERCENT%` may
+/// follow.
 ///
 /// `store.read=+500us@50%` delays half of all reads by 0.5 ms. Durations are in `ns`, `us`, `ms` or
 /// `s`.
@@ -170,7 +171,7 @@ pub enum FaultError {
         /// Point of the fault.
         point: FaultPoint,
     },
-    /// A point that only changes structure was given a duration.
+    /// A point that takes no duration was given one.
     #[error("fault {text:?}: {point} takes no duration; write {point} or {point}@50%")]
     DurationUnwanted {
         /// Text of the whole fault.
@@ -178,7 +179,7 @@ pub enum FaultError {
         /// Point of the fault.
         point: FaultPoint,
     },
-    /// The duration is not `+NUMBER` and a unit.
+    /// The duration is not `+NUMBER` and a unit, is zero, or exceeds 60 s.
     #[error(
         "fault {text:?}: {duration:?} is not a duration such as +500us, +5ms or +1s (at most 60 s)"
     )]
@@ -287,7 +288,7 @@ fn parse_duration(text: &str, duration: &str) -> Result<Duration, FaultError> {
     })
 }
 
-/// The faults of one process, drawn call by call.
+/// Faults of one process. Each call draws at random whether a fault strikes.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     faults: Vec<Fault>,

@@ -35,7 +35,7 @@ pub struct FleetOptions {
     pub mix: Option<String>,
     /// Seed of start times and users.
     pub seed: u64,
-    /// True to rank a hundred candidates of ten generators.
+    /// True to rank about a hundred candidates of ten generators.
     pub wide: bool,
     /// Timeout of feature reads in a wide ranking, in milliseconds. The ranker omits candidates
     /// whose features are missing by then.
@@ -122,8 +122,8 @@ pub enum FleetError {
     },
 }
 
-/// Running roles. [`Fleet::stop`] stops them in order, and dropping the fleet kills them. If this
-/// process itself is killed, their standard input ends, and they stop.
+/// Running roles. [`Fleet::stop`] stops them from the client to the store, and dropping the fleet
+/// kills them. If this process itself is killed, their standard input ends, and they stop.
 #[derive(Debug)]
 pub struct Fleet {
     options: FleetOptions,
@@ -291,13 +291,15 @@ impl Fleet {
             .collect()
     }
 
-    /// Returns the address where the first ranker accepts requests.
+    /// Returns the address where the first ranker accepts requests; never `None` once the fleet has
+    /// started.
     #[must_use]
     pub fn ranker(&self) -> Option<SocketAddr> {
         self.ranker
     }
 
-    /// Returns the address where the edge accepts requests.
+    /// Returns the address where the edge accepts requests; `None` without an edge, or after a
+    /// stop.
     #[must_use]
     pub fn edge(&self) -> Option<SocketAddr> {
         self.edge

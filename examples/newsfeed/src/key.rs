@@ -1,4 +1,4 @@
-//! Keys of the store, and their readers.
+//! Keys of the values in the store.
 
 use crate::generator::WIDE;
 
@@ -6,7 +6,7 @@ use crate::generator::WIDE;
 /// store's file has 11 MiB.
 pub(crate) const USERS: u64 = 480;
 
-/// The properties the web server reads for every request, one call each.
+/// Properties of a user that the web server reads for every request, one call each.
 pub(crate) const PROPERTIES: [&str; 5] = ["name", "locale", "timezone", "quota", "theme"];
 
 /// The candidate generators of the ranker.
@@ -15,16 +15,16 @@ pub(crate) const GENERATORS: [&str; 3] = ["friends", "pages", "ads"];
 /// The generator that is asked only by the fault `ranker.extra-call`.
 pub(crate) const EXTRA_GENERATOR: &str = "trending";
 
-/// Keys a generator reads, one after the other.
+/// Number of keys that a generator reads for a user, one after the other.
 pub(crate) const PARTS: u32 = 3;
 
-/// Models of the ranker, one for a group of users.
+/// Number of the ranker's models: one for each group of users.
 pub(crate) const MODELS: u64 = 8;
 
-/// Records of features that candidates of a wide ranking have.
+/// Number of records of features, which the candidates of wide rankings share.
 pub(crate) const FEATURES: u64 = 2_048;
 
-/// Groups of users that get the same proposals in a wide ranking.
+/// Number of groups of users; the users of one group get the same proposals in a wide ranking.
 const PROPOSAL_GROUPS: u64 = 32;
 
 pub(crate) fn feature(number: u64) -> String {

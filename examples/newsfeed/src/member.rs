@@ -46,7 +46,7 @@ pub enum MemberError {
         /// Name of the role.
         role: &'static str,
     },
-    /// The process printed something other than its address.
+    /// The process printed something other than its address, or its output could not be read.
     #[error("the {role} printed {line:?} and not its address")]
     Unclear {
         /// Name of the role.
@@ -157,7 +157,8 @@ impl Member {
         }
     }
 
-    /// Waits until a role that ends without being stopped has ended, and returns its output.
+    /// Waits until a role that ends without being stopped has ended, and returns the first MiB of
+    /// its output.
     pub(crate) async fn output(&mut self) -> Result<String, MemberError> {
         let role = self.role;
         let mut text = String::new();

@@ -19,7 +19,8 @@ use crate::wire::ranker_client::RankerClient;
 /// Maximum number of requests in flight; further requests are not sent, and fail.
 const IN_FLIGHT_MAX: usize = 2_048;
 
-/// Number of stories per request: all of them, so that the whole order is known.
+/// Number of stories per request. A wide ranking has fewer candidates, so the response has the
+/// whole order.
 const STORIES: u32 = 100;
 
 /// Response of the ranker, or the failure.
@@ -37,7 +38,7 @@ pub struct RankResponse {
     pub failure: Option<String>,
 }
 
-/// One ranker to load, or several in turn. Clones share state.
+/// Load generator for one ranker, or for several in turn. Clones share the list of rankers.
 #[derive(Debug, Clone)]
 pub struct RankLoad {
     clients: Arc<Mutex<Vec<RankerClient<Channel>>>>,
@@ -84,14 +85,15 @@ impl RankLoad {
         clients.get(turn).cloned()
     }
 
-    /// Returns the user of request `number`.
+    /// Returns the user for whom [`ask`](Self::ask) requests a ranking. [`run`](Self::run) passes
+    /// the sum of its seed and the request's number.
     #[must_use]
     pub fn user(number: u64) -> u64 {
         Random::new(number).next_u64() % USERS
     }
 
     /// Requests one ranking for the user of `number`, and returns the ids of its stories, best
-    /// first. `patience` is the timeout.
+    /// first. `patience` is the timeout. A failure is returned as its message.
     pub async fn ask(
         &self,
         number: u64,

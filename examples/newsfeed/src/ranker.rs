@@ -50,18 +50,18 @@ pub struct RankerOptions {
     /// Longest wait for the store at start-up, in milliseconds.
     #[arg(long, default_value_t = 5_000)]
     patience_ms: u64,
-    /// Rank a hundred candidates of ten generators; a tradeoff point may omit some.
+    /// Rank about a hundred candidates of ten generators; a tradeoff point may omit some.
     #[arg(long)]
     wide: bool,
     /// With --wide: timeout of feature reads, in milliseconds; candidates whose features are
     /// missing by then are omitted.
     #[arg(long, value_name = "MS", requires = "wide")]
     feature_timeout_ms: Option<u64>,
-    /// With --wide: score candidates on this ranker's one accelerator, which takes this many
-    /// microseconds for each and no processor.
+    /// With --wide: score candidates on this ranker's one accelerator instead of the processor; it
+    /// takes this many microseconds for each.
     #[arg(long, value_name = "US", requires = "wide")]
     accelerator_us: Option<u64>,
-    /// Append a line to this file when one more or one fewer instance of the ranker would pay.
+    /// Append a line to this file when one more or one fewer instance of the ranker would pay off.
     #[arg(long, value_name = "FILE")]
     capacity_file: Option<PathBuf>,
     /// Maximum number of requests at a time; waiting requests go in order of their predicted slack.
@@ -150,8 +150,8 @@ impl RankerService for Ranker {
 }
 
 impl RankerState {
-    /// Asks all generators at the same time. If the fault strikes, it asks the extra generator
-    /// after them: this changes the structure of the request and lengthens it.
+    /// Asks all generators at the same time. With the fault `ranker.extra-call`, asks the extra
+    /// generator after them, which changes the structure of the request and lengthens it.
     #[stroboscope::trace(name = "candidates", fields(user))]
     async fn gather(&self, user: u64) -> Result<Vec<Candidate>, Status> {
         let rounds = if self.faults.strikes(FaultPoint::RankerLongerLoop) {

@@ -34,7 +34,7 @@ pub struct LoadReport {
     pub links: Vec<LinkReport>,
 }
 
-/// The part of a [`LoadReport`] that went over one kind of link.
+/// The part of a [`LoadReport`] for the requests over one kind of link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkReport {
     /// Kind of the link.

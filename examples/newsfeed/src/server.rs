@@ -67,9 +67,10 @@ pub(crate) async fn serve(
 pub(crate) enum Before {
     /// No layer.
     Nothing,
-    /// Layer that makes requests wait for their turn.
+    /// Layer that limits concurrent requests and queues the rest by deadline, which follows from
+    /// their slack.
     Order(SlackOrderLayer),
-    /// Layer that copies some requests.
+    /// Layer that sends copies of some requests to a second web server.
     Copies(Copies),
 }
 

@@ -14,7 +14,8 @@ const GRACE: Duration = Duration::from_secs(6);
 /// Exit status of a process that did not stop within [`GRACE`].
 const STUCK: i32 = 3;
 
-/// Signal that tells all parts of a role to stop. Clones share one state.
+/// Signal that tells all parts of a role to stop. All clones receive the signal that one of them
+/// gives.
 #[derive(Debug, Clone)]
 pub(crate) struct Stop {
     stopped: watch::Receiver<bool>,

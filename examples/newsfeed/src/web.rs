@@ -33,8 +33,8 @@ const LOOP_ROUNDS: u64 = 4;
 const STORIES: u32 = 10;
 
 /// Maximum growth of a browser's log, in bytes, that is merged into the stored block. A larger
-/// growth would replace the whole block; a log server would store it, which this example does not
-/// have.
+/// growth would replace the whole block, and a log server would store it. This example has no log
+/// server, and ignores larger growths.
 pub(crate) const BLOCK_BYTES: u64 = 4_096;
 
 /// Command-line flags of the web server.

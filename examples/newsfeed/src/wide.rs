@@ -1,5 +1,5 @@
-//! A wide ranking: a hundred candidates of ten generators, each with features of its own in the
-//! store. Under load, a tradeoff point decides which candidates are omitted.
+//! A wide ranking: about a hundred candidates of ten generators, whose features are in the store.
+//! Under load, a tradeoff point decides which candidates are omitted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub(crate) struct WideRanking {
     /// Timeout of feature reads; candidates whose features are missing by then are omitted. `None`
     /// waits for all.
     pub(crate) timeout: Option<Duration>,
-    /// Accelerator that scores in place of the processor.
+    /// Accelerator that scores instead of the processor; `None` if the processor scores.
     pub(crate) accelerator: Option<Arc<Accelerator>>,
 }
 
@@ -93,7 +93,8 @@ impl WideRanking {
             .collect())
     }
 
-    /// Asks each generator: one value of the store per generator.
+    /// Collects the proposals of all generators. Reads one value of the store per generator, one
+    /// after the other.
     #[stroboscope::trace(fields(user))]
     async fn propose(&self, user: u64) -> Result<Vec<Proposal>, Status> {
         let mut proposals = Vec::new();
@@ -105,7 +106,8 @@ impl WideRanking {
         Ok(proposals)
     }
 
-    /// Looks up the features of candidates and scores them. Returns them best first.
+    /// Looks up the features of candidates and scores them. Returns the candidates, best first,
+    /// without those whose features had not arrived at `until`.
     #[stroboscope::trace(name = "features", fields(candidates = proposals.len()))]
     async fn score(
         &self,

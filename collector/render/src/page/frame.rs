@@ -38,13 +38,13 @@ pub struct PageHead<'a> {
     pub title: &'a str,
     /// Description of the page in one line; not shown if empty.
     pub about: &'a str,
-    /// Data directory that the pages show.
+    /// Name of the data directory that the pages show.
     pub of: &'a str,
     /// Links of the header.
     pub navigation: &'a [NavLink],
     /// Path of the link that this page belongs to.
     pub current: &'a str,
-    /// Modules to load in addition to those of all pages.
+    /// JavaScript modules to load in addition to those of all pages.
     pub scripts: &'a [Asset],
     /// Content above the headline.
     pub above: &'a Html,

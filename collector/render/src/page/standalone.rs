@@ -22,7 +22,7 @@ pub struct Section {
 static SCRIPT: LazyLock<String> =
     LazyLock::new(|| format!("//<![CDATA[\n{}\n//]]>", Asset::Tables.text()));
 
-/// Content-Security-Policy of a page in a file: it loads nothing, and runs only that module.
+/// Content-Security-Policy of a page in a file: the page loads nothing, and runs only [`SCRIPT`].
 static FILE_POLICY: LazyLock<String> = LazyLock::new(|| {
     format!(
         "default-src 'none'; style-src {}; script-src {}",
@@ -31,7 +31,8 @@ static FILE_POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Returns the page. It shows short names of segments, with the full names as titles.
+/// Returns a self-contained page with the document. It shows short names of segments, with the full
+/// names as tooltips.
 #[must_use]
 pub fn to_page(doc: &Doc, title: &str) -> String {
     let mut html = begin(title);
@@ -41,7 +42,8 @@ pub fn to_page(doc: &Doc, title: &str) -> String {
     end(html)
 }
 
-/// Returns a page of several documents, under one headline and a line about it.
+/// Returns a self-contained page of several documents, under one headline and a line that describes
+/// the page.
 #[must_use]
 pub fn to_page_of_sections(
     title: &str,

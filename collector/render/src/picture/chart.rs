@@ -6,20 +6,20 @@ use super::svg::{Anchor, Picture, Sketch, label};
 use crate::humanise::percent;
 use crate::show::{Axis, Bar, Chart, Kind, Line, Stack, StackPart};
 
-/// Width of all charts.
+/// Width of all charts, in px.
 const WIDTH_PX: f64 = 720.0;
 const LEFT_PX: f64 = 74.0;
 const RIGHT_PX: f64 = 20.0;
 const PLOT_PX: f64 = 230.0;
-/// Height of the marks and the axis's title below a plot; `LEGEND_PX` is that of one line of the
-/// legend.
+/// Height of the marks and the axis's title below a plot; `LEGEND_PX` is the height of one line of
+/// the legend.
 const BELOW_PX: f64 = 46.0;
 const LEGEND_PX: f64 = 24.0;
 /// Factor between the highest line and the end of an axis that has no natural end.
 const HEADROOM: f64 = 1.05;
 /// Maximum number of characters of a name in a legend.
 const NAME_CHARS: usize = 28;
-/// Approximate width of a character.
+/// Approximate width of a character, in px.
 const CHAR_PX: f64 = 7.2;
 
 /// Draws a chart.

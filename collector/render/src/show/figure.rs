@@ -75,7 +75,7 @@ impl From<Graph> for Drawing {
 /// A chart of numbers.
 #[derive(Clone, Debug)]
 pub enum Chart {
-    /// Lines over one plane, from (0, 0).
+    /// Lines over two axes that begin at 0.
     Lines {
         x: Axis,
         y: Axis,
@@ -85,7 +85,7 @@ pub enum Chart {
     /// Horizontal bars, the first at the top; their lengths are shares.
     Bars(Vec<Bar>),
     /// A histogram: adjacent bars without gaps, from the first part of a scale to the last. The
-    /// text of a bar marks it.
+    /// `beside` of a bar is written above the bar.
     Columns(Vec<Bar>),
     /// Horizontal bars of several parts each, over one axis.
     Stacks { axis: Axis, stacks: Vec<Stack> },
@@ -134,7 +134,8 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Vertical position of the legend in a chart of lines, at the right edge.
+/// Preferred vertical position of the legend in a chart of lines. The renderers ignore it; pictures
+/// have their legends above the plot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LegendPlace {
     Upper,
@@ -245,9 +246,10 @@ pub struct Interval {
     pub to_ns: u64,
     /// True if the interval is on the critical path.
     pub is_critical: bool,
-    /// Waiting time before it, in ns; shown on the critical path.
+    /// Waiting time before the interval, in ns; shown only on the critical path.
     pub waited_ns: u64,
-    /// Time by which it could have been longer, in ns; shown off the critical path.
+    /// Time by which the interval could have been longer without making the request longer, in ns;
+    /// shown only off the critical path.
     pub slack_ns: u64,
 }
 
@@ -276,9 +278,9 @@ pub struct GraphNode {
 /// An edge of a graph, drawn as an arrow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GraphEdge {
-    /// Index of the node at its start.
+    /// Index of the node where the edge starts.
     pub from: usize,
-    /// Index of the node at its end.
+    /// Index of the node where the edge ends.
     pub to: usize,
     /// Weight, 0 to 1.
     pub share: f64,

@@ -36,7 +36,7 @@ impl TextColumn {
         self.cells.iter().any(|cell| !cell.is_empty())
     }
 
-    /// Returns the lines of one of its cells.
+    /// Returns the lines of the cell in this row.
     pub(super) fn lines_of(&self, row: usize) -> Vec<String> {
         let cell = &self.cells[row];
         if self.is_name() {

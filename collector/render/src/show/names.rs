@@ -15,9 +15,10 @@ use stroboscope_analysis::task_path::{JOINT, last_component};
 pub struct SegmentName {
     id: SegmentId,
     label: Option<SegmentLabel>,
-    /// Part of its task's path that is unique among the tasks of its model.
+    /// Part of the path of the segment's task that is unique among the tasks of the model.
     task: Arc<str>,
-    /// Its first and last event in short form; empty if it is the only segment of its task.
+    /// First and last event of the segment in short form; empty if it is the only segment of its
+    /// task.
     part: Arc<str>,
 }
 
@@ -44,8 +45,8 @@ impl SegmentName {
         }
     }
 
-    /// Returns the task, and the first and last event of the segment. The latter is empty if a
-    /// short name is requested and the task has no other segment.
+    /// Returns the task, and the first and last event of the segment. The text of the events is
+    /// empty if a short name is requested and the task has no other segment.
     pub(super) fn task_and_part(&self, is_full: bool) -> (String, String) {
         match &self.label {
             Some(label) if is_full => (
@@ -129,7 +130,7 @@ impl Names {
         }
     }
 
-    /// Returns the name of a segment.
+    /// Returns the name of a segment; `segment N` if the model does not know it.
     #[must_use]
     pub fn get(&self, id: SegmentId) -> SegmentName {
         let unknown = || SegmentName {
@@ -142,8 +143,8 @@ impl Names {
     }
 }
 
-/// Returns a segment's events, with its own service removed from the names of children: `→db:read …
-/// end` becomes `→read … end` in `db`.
+/// Returns the first and last event of a segment. Omits the service of the segment's own task from
+/// the names of children: in `db`, `→db:read … end` becomes `→read … end`.
 fn short_part(label: &SegmentLabel) -> String {
     let operation = last_component(&label.task);
     let service = operation.split_once(':').map_or("", |(service, _)| service);

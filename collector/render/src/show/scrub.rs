@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-/// Replaces characters that a terminal would obey. Every untrusted text passes through this
-/// function on its way to a terminal.
+/// Replaces characters that a terminal would obey by U+FFFD. Every untrusted text passes through
+/// this function on its way to a terminal.
 #[must_use]
 pub fn scrubbed(text: &str) -> String {
     text.replace(|c: char| c.is_control() || is_bidirectional(c), "\u{fffd}")
@@ -29,8 +29,8 @@ fn is_bidirectional(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Replaces characters that a terminal would obey, except line feeds, in a text of this program
-/// that may contain untrusted words.
+/// Replaces characters that a terminal would obey, except line feeds, by U+FFFD, in a text of this
+/// program that may contain untrusted words.
 #[must_use]
 pub fn scrubbed_lines(text: &str) -> String {
     text.split('\n')

@@ -41,7 +41,7 @@ pub struct Column {
     pub name: Cow<'static, str>,
     /// Head for people; empty if the column is for machines only.
     pub head: Cow<'static, str>,
-    /// Kind of its cells.
+    /// Kind of the column's cells.
     pub kind: Kind,
 }
 
@@ -70,8 +70,8 @@ impl Column {
 /// Maximum number of nesting levels that indentation shows.
 const LEVELS_INDENTED: usize = 24;
 
-/// Returns the indentation of a nested text. Deeper levels than [`LEVELS_INDENTED`] have a number
-/// instead: a request of 20,000 nested calls would print 800 MB of spaces.
+/// Returns the indentation of a nested text. Levels deeper than [`LEVELS_INDENTED`] add a number
+/// instead of spaces: a request of 20,000 nested calls would print 400 MB of spaces.
 pub(crate) fn indentation(depth: usize) -> String {
     let spaces = "  ".repeat(depth.min(LEVELS_INDENTED));
     match depth > LEVELS_INDENTED {
@@ -166,8 +166,8 @@ pub trait Row {
 }
 
 /// Declares the table of a row type, with a line for each column: its name for machines, its kind,
-/// its head for people, and its cell. Statements in braces before the columns can be shared by
-/// several of them.
+/// its head for people, and its cell. Statements in braces before the columns can compute values
+/// that several cells share.
 ///
 /// ```
 /// use stroboscope_render::rows;
@@ -218,7 +218,7 @@ pub struct Table {
     pub title: String,
     /// The full list of rows, the most important first.
     pub rows: Vec<Vec<Cell>>,
-    /// Number of rows that people are shown.
+    /// Number of rows to show to people. Pages of a site may show another number.
     pub shown: usize,
 }
 

@@ -163,7 +163,8 @@ impl TextView {
     }
 }
 
-/// Returns enough of a request's id to find it again: the last 16 of 32 hexadecimal digits.
+/// Returns enough of a request's id to find it again: the last 16 of 32 hexadecimal digits. Returns
+/// an id of another form whole.
 #[must_use]
 pub fn short_request(id: &str) -> &str {
     let is_id = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -27,7 +27,7 @@ pub fn sentences(text: &str, width: usize) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Wraps a column's head to lines of at most `width` columns, or of its longest word.
+/// Wraps a column's head to lines of at most `width` columns. A longer word has a line of its own.
 pub(super) fn head(text: &str, width: usize) -> Vec<String> {
     filled(text, width, "", &[words])
 }
@@ -65,7 +65,8 @@ fn words(text: &str) -> Vec<&str> {
     text.split_inclusive(is_end).collect()
 }
 
-/// Wraps a text, cut by the first of `cuts`, and by the next if a piece is longer than a line.
+/// Wraps a text. Cuts it by the first of `cuts`, and cuts a piece that is longer than a line by the
+/// next.
 fn filled(text: &str, width: usize, indent: &str, cuts: &[Splitter]) -> Vec<String> {
     let mut lines = Lines {
         ended: Vec::new(),

@@ -127,7 +127,7 @@ struct Busiest {
     cpu_cores: Option<f64>,
     /// Assumed cost of a record, in ns.
     record_ns: f64,
-    /// Share of its CPU time that recording takes in a burst.
+    /// Share of the process's CPU time that recording takes in a burst.
     cost_in_burst: f64,
 }
 

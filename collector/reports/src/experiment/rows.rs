@@ -19,7 +19,7 @@ pub(super) struct SideOf {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct MetricRow {
-    /// Root operation; null for all requests, or for those of the hour.
+    /// Root operation; null for requests of all root operations.
     pub root: Option<String>,
     /// Hour of the day in UTC in which requests began; null for any hour.
     pub hour: Option<u8>,
@@ -37,7 +37,7 @@ pub(super) struct MetricRow {
     pub q_value: Option<f64>,
     /// True if test and control differ, with the given certainty.
     pub differs: bool,
-    /// Number of equal units or bursts that would vary as much as these do.
+    /// Number of equal units or bursts that would vary as much as the recorded ones do.
     pub effective_clusters: Option<f64>,
     /// Factors by which the experiment, in time and users, would have to grow to show differences
     /// of 1, 5 and 20 % in four of five cases.
@@ -53,15 +53,16 @@ pub(super) struct MetricRow {
 pub(super) struct NoiseRow {
     /// Name of the metric: `mean`, `p50`, `p95` or `p99`.
     pub metric: String,
-    /// Number of units and of requests on each side: half of the requests that were treated alike.
+    /// Number of units on each side, and in `requests` of requests. Each side has half of the
+    /// requests that were treated alike.
     pub units: usize,
     pub requests: usize,
-    /// Difference, as a part, that half of such pairs of sides exceed; one in twenty exceeds
+    /// Relative difference that half of the pairs of equal sides exceed; one pair in twenty exceeds
     /// `twentieth`.
     pub half: f64,
     pub twentieth: f64,
-    /// Difference that nineteen of twenty pairs of equal sides stay within, with as many units as
-    /// this experiment has.
+    /// Relative difference that nineteen in twenty pairs of equal sides stay within, with as many
+    /// units as this experiment has.
     pub here: f64,
     /// Ratio of the experiment's own interval to `here`, which should be about 1; null if it has no
     /// interval.
@@ -72,14 +73,14 @@ pub(super) struct NoiseRow {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct NeededRow {
     pub metric: String,
-    /// Difference as a part; 0.05 is 5 %.
+    /// Relative difference; 0.05 is 5 %.
     pub difference: f64,
     /// Required data, as a multiple of this experiment's data.
     pub times: f64,
     /// Number of requests on both sides together.
     pub requests: f64,
     pub units: f64,
-    /// Duration in ns, at the same rate of requests.
+    /// Required duration in ns, at the experiment's rate of requests.
     pub duration_ns: f64,
 }
 
@@ -101,7 +102,8 @@ pub(super) struct BalanceRow {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct SideMixRow {
     pub root: String,
-    /// Share of the control's requests, and in `test` of the test's.
+    /// Share of the control's requests that have this root operation; `test` is the same share of
+    /// the test's requests.
     pub control: f64,
     pub test: f64,
     pub q_value: f64,

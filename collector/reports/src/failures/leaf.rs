@@ -10,11 +10,11 @@ use stroboscope_render::rows;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FailureLeafRow {
     pub(super) root: String,
-    /// Conditions that all of these requests satisfy.
+    /// Conditions that all requests of this row satisfy.
     conditions: Vec<String>,
-    /// True if most of these requests failed.
+    /// True if most requests of this row failed.
     pub(super) failed: bool,
-    /// Share of these requests that failed or, if `failed` is false, that did not.
+    /// Share of this row's requests that failed or, if `failed` is false, that did not.
     precision: f64,
     /// Share of all failed requests that satisfy the conditions; if `failed` is false, of all
     /// others.

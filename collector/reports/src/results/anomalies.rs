@@ -182,7 +182,8 @@ impl Anomalies {
 const DIFFERENCE_MIN: f64 = 0.005;
 
 impl AnomalyRow {
-    /// Reports whether the row is informative about slow requests.
+    /// Reports whether the row is informative: the segment's share of the critical path differs
+    /// significantly, and by at least [`DIFFERENCE_MIN`].
     fn tells(&self) -> bool {
         self.significant && self.critical_share.difference.abs() >= DIFFERENCE_MIN
     }
@@ -190,7 +191,7 @@ impl AnomalyRow {
 
 impl Anomalies {
     /// Describes the segment whose share of the critical path is most increased in slow requests;
-    /// `None` if no share is increased.
+    /// `None` if no share is clearly increased, or if fewer than two requests are slow.
     fn most_text(&self) -> Option<String> {
         let rows = self.segments.rows.iter().filter(|row| row.tells());
         let difference = |row: &&AnomalyRow| row.critical_share.difference;
@@ -205,7 +206,7 @@ impl Anomalies {
     }
 
     /// Explains which segments the table leaves out, and why. `told` is the number of informative
-    /// rows.
+    /// rows (see [`AnomalyRow::tells`]).
     fn rest(&self, told: usize) -> String {
         let (all, shown) = (self.segments.rows.len() as u64, self.shown(told) as u64);
         let unsure = self.segments.rows.iter().filter(|row| !row.significant);
@@ -231,7 +232,8 @@ impl Anomalies {
         }
     }
 
-    /// Returns the number of rows that the table shows; `told` is the number of informative ones.
+    /// Returns the number of rows that the table shows; `told` is the number of informative rows
+    /// (see [`AnomalyRow::tells`]).
     fn shown(&self, told: usize) -> usize {
         match self.segments.top {
             0 => self.segments.rows.len(),

@@ -46,7 +46,8 @@ pub struct ComparisonReport {
     failures: Vec<FailureShiftRow>,
     /// Attributes that distinguish requests of the first cause from others, as in `explain`.
     leaves: Vec<LeafRow>,
-    /// True if there are too many requests to search for such attributes here; `explain` does so.
+    /// True if `leaves` was not computed, because there are too many requests; `explain` computes
+    /// it.
     leaves_not_asked: bool,
     /// Root operations, largest change of the share of requests first.
     mix: Vec<MixRow>,
@@ -82,7 +83,8 @@ struct PeriodSummary {
     categories: u64,
     /// Number of requests beyond the limit of categories, whose structure is not distinguished.
     uncategorised: u64,
-    /// Mean and median time from one request to the next, in ns.
+    /// Mean and median time from one request to the next, in ns; null with fewer than two requests,
+    /// or if the start times of some requests were not kept.
     inter_arrival_mean_ns: Option<f64>,
     inter_arrival_p50_ns: Option<u64>,
 }

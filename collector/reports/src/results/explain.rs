@@ -52,10 +52,10 @@ pub struct ExplainedSays {
 /// Part of the later requests that shows the change.
 #[derive(Debug, Serialize, JsonSchema)]
 struct AmongLaterSays {
-    /// Time in ns at the changed place that these requests exceed or, if they became faster, stay
-    /// below.
+    /// Time in ns at the changed place that the changed requests exceed or, if they became faster,
+    /// stay below.
     boundary_ns: u64,
-    /// True if these requests became slower, false if they became faster.
+    /// True if the changed requests became slower, false if they became faster.
     slower: bool,
     /// Share of the earlier requests that exceed or stay below the boundary.
     earlier_share: f64,
@@ -133,17 +133,17 @@ impl Sides {
 /// Requests of one side, distinguished by their parameters.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LeafRow {
-    /// Conditions that all of these requests satisfy.
+    /// Conditions that all requests of the leaf satisfy.
     conditions: Vec<String>,
-    /// True if these requests belong to the changed side.
+    /// True if the leaf's requests belong to the changed side.
     changed: bool,
     /// True if both sides are of the later period: requests that show the change, and the others.
     /// Otherwise the sides are those of the change; if times changed, these are all requests of the
     /// later and of the earlier period.
     among_later: bool,
-    /// Share of all stored requests with these conditions that belong to this side.
+    /// Share of all stored requests with these conditions that belong to the leaf's side.
     precision: f64,
-    /// Share of this side's stored requests that satisfy the conditions.
+    /// Share of the stored requests of the leaf's side that satisfy the conditions.
     recall: f64,
     /// Number of requests of both sides that satisfy the conditions.
     requests: u64,
@@ -151,15 +151,15 @@ pub struct LeafRow {
     held_out: u64,
     /// Probability that chance alone separates the requests this clearly.
     p_value: f64,
-    /// Share of these requests that have the change.
+    /// Share of the requests with these conditions that have the change.
     changed_share: f64,
     /// Number of all other compared requests.
     others: u64,
     others_changed_share: f64,
     latency: Option<TypicalSays>,
     others_latency: Option<TypicalSays>,
-    /// Latency of earlier requests with these conditions, if both sides are of the later period. It
-    /// comes from the sample.
+    /// Latency of the sampled earlier requests that satisfy the conditions. The other latencies are
+    /// of all stored requests. Null unless both sides are from the later period.
     earlier_latency: Option<TypicalSays>,
     pub sentence: String,
     #[serde(skip)]
@@ -232,7 +232,7 @@ impl LeafRow {
         format!("Requests with {} {does}", tests.join(" and "))
     }
 
-    /// Describes the effects of the change on these requests, and on the others.
+    /// Describes the effects of the change on the leaf's requests, and on the others.
     fn harm(&self) -> String {
         let of = match self.among_later {
             true => "of the later period",

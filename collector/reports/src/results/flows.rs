@@ -94,7 +94,7 @@ pub struct CategoryRow {
     total_share: f64,
     /// Number of operations; repeated parts count once.
     operations: u64,
-    /// True if an operation in these requests failed.
+    /// True if an operation in the category's requests failed.
     fails: bool,
     example: Option<String>,
 }

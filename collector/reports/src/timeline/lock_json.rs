@@ -9,7 +9,7 @@ use stroboscope_analysis::kernel::timeline::ReleaseEvidence;
 
 use super::items::{lock_kind, whole_id};
 
-/// A lock, over all requests that waited there. Times are ns.
+/// Waits of all requests at one lock. Times are in ns.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct LockJson<'a> {
     /// Name in the format of `--lock`.

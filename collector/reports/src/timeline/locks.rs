@@ -203,7 +203,7 @@ pub struct Locks {
     notes: Notes,
 }
 
-/// One lock, over all requests that waited there.
+/// Locks with the requested name, one for each host, with the waits of all requests.
 #[derive(Serialize, JsonSchema)]
 struct LocksJson<'a> {
     locks: Vec<LockJson<'a>>,
@@ -220,7 +220,8 @@ impl Serialize for Locks {
 schema_is_of!(Locks, LocksJson<'_>);
 
 impl Locks {
-    /// Selects the lock `asked`, which is `PROCESS:LOCK`.
+    /// Selects the lock `asked`, which is `PROCESS:LOCK`, on `host` or on all hosts. Returns an
+    /// error if no request waited at it.
     pub fn of(
         mut overview: KernelOverview,
         asked: &str,

@@ -1,4 +1,4 @@
-//! Delivery of closed segments to the gateway.
+//! Delivers closed log segments to the gateway.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,30 +24,32 @@ const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 static REFUSED: LineLimit = LineLimit::new();
 
-/// Counters of what an agent forwarded: batches and OTLP requests.
+/// Counters of the payloads (batches and OTLP requests) that an agent forwarded, by outcome.
 #[derive(Debug, Default)]
 pub struct ForwardCounters {
-    /// Stored by the gateway.
+    /// Payloads that the gateway stored.
     pub stored: AtomicU64,
-    /// Stored by a gateway before.
+    /// Payloads that a gateway had already stored.
     pub duplicate: AtomicU64,
-    /// Rejected permanently by the gateway, and lost.
+    /// Payloads that the gateway rejected permanently, or that this version cannot forward. They
+    /// are lost.
     pub refused: AtomicU64,
 }
 
-/// Deliverer of segments, for the flushing thread.
+/// Sends closed log segments to the gateway, on the flushing thread.
 #[derive(Debug)]
 pub struct Delivery {
     uplink: Uplink,
     runtime: Handle,
     counters: Arc<ForwardCounters>,
     stream: Option<ForwardStream>,
-    /// Segment under way, with one flag per payload: true once it is settled.
+    /// Number of the segment being delivered, with one flag per payload: true once the payload is
+    /// settled, that is stored or rejected.
     under_way: (u64, Vec<bool>),
 }
 
 impl Delivery {
-    /// Creates a deliverer that runs on this runtime.
+    /// Creates a delivery over `uplink`, whose futures run on `runtime`.
     #[must_use]
     pub fn new(uplink: Uplink, runtime: Handle) -> Self {
         Self {
@@ -59,13 +61,14 @@ impl Delivery {
         }
     }
 
-    /// Returns the counters, which all outcomes are added to.
+    /// Returns the counters, which count the outcome of each payload.
     #[must_use]
     pub fn counters(&self) -> Arc<ForwardCounters> {
         self.counters.clone()
     }
 
-    /// Delivers the payloads that are not settled.
+    /// Delivers the payloads that are not settled yet. On failure, drops the stream and gives up
+    /// the current gateway.
     async fn deliver_rest(
         &mut self,
         payloads: &[Payload],
@@ -129,7 +132,8 @@ impl ForwardStream {
         }
     }
 
-    /// Sends the payloads that are not settled, and waits for all replies.
+    /// Sends the payloads that are not settled yet, waits for all replies, and sets the flag of
+    /// each payload that they settle.
     async fn deliver(
         &mut self,
         payloads: &[Payload],
@@ -206,7 +210,8 @@ impl ForwardStream {
     }
 }
 
-/// Counts and logs a payload that the gateway rejected permanently.
+/// Counts and logs a payload that is lost, because the gateway rejected it or this version cannot
+/// forward it.
 fn refused(counters: &ForwardCounters, reason: &str) {
     counters.refused.fetch_add(1, Relaxed);
     if let Some(Turn { left_out }) = REFUSED.next() {
@@ -217,7 +222,7 @@ fn refused(counters: &ForwardCounters, reason: &str) {
     }
 }
 
-/// Returns the kind in the protocol; none for a kind that this version does not know.
+/// Returns the protocol's value for a kind; `None` for a kind that this version does not know.
 fn kind(kind: PayloadKind) -> Option<ForwardKind> {
     Some(match kind {
         PayloadKind::Batch => ForwardKind::Batch,

@@ -14,18 +14,20 @@ use tonic::{Request, Status};
 
 /// Maximum time for connecting, including name resolution and the TLS handshake.
 pub(super) const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// Maximum size of a directive; a tradeoff policy takes most of it.
+/// Maximum size of a directive, in bytes. The largest directives are tradeoff policies.
 const DIRECTIVE_BYTES_MAX: usize = 4 << 20;
 
 /// Settings of an agent.
 #[derive(Clone, Debug)]
 pub struct ForwardSettings {
-    /// Addresses, `http://HOST:PORT`, `https://HOST:PORT` or `unix:/PATH`; one at a time is used.
+    /// Addresses in the form `http://HOST:PORT`, `https://HOST:PORT` or `unix:/PATH`. The agent
+    /// uses one at a time.
     pub gateways: Vec<String>,
-    /// PEM file of the authority that signed the certificates of `https` gateways; with none, those
-    /// of the system.
+    /// PEM file of the authority that signed the certificates of `https` gateways; with `None`, the
+    /// agent trusts the system's authorities.
     pub ca: Option<PathBuf>,
-    /// File of the token for the gateways. It is read again for each connection.
+    /// File of the token for the gateways, which the agent reads again for each connection; with
+    /// `None`, it sends no token.
     pub token: Option<PathBuf>,
 }
 
@@ -50,7 +52,7 @@ pub struct Gateway {
     pub(super) address: String,
     endpoint: Endpoint,
     token: Option<PathBuf>,
-    /// True if it runs on this machine, where compression costs more than it saves.
+    /// True if the gateway runs on this machine: compression then costs more than it saves.
     is_near: bool,
 }
 
@@ -92,7 +94,8 @@ impl Interceptor for Authorization {
 }
 
 impl Gateway {
-    /// Checks all settings, and reads the authority and the token once.
+    /// Creates a gateway for each address. Checks all settings, including the files of the
+    /// authority and the token.
     ///
     /// # Errors
     /// Returns an error for the first setting that cannot be used.
@@ -161,7 +164,7 @@ impl Gateway {
         Ok(Authorization(Some(value)))
     }
 
-    /// Connects, or returns the reason for people.
+    /// Connects with the token that the file holds now. The error is text for people.
     pub(super) async fn connect(&self) -> Result<Client, String> {
         let authorization = self.authorization().map_err(|error| error.to_string())?;
         let connected = tokio::time::timeout(CONNECT_MAX, self.endpoint.connect()).await;
@@ -198,7 +201,7 @@ fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Joins an error and its causes in one line.
+/// Joins an error and its causes into one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -14,13 +14,14 @@ use tonic::{Code, Status, Streaming};
 use super::gateway::{CONNECT_MAX, Client, Gateway};
 use crate::grpc::BurstControl;
 
-/// Pause after each gateway has failed once; it doubles up to the maximum.
+/// First pause after all gateways have failed in turn. Each further pause is twice as long, up to
+/// [`PAUSE_MAX`].
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Time after which an agent returns from another gateway to its own.
+/// Time after which an agent returns from another gateway to its preferred one.
 const RETURN: Duration = Duration::from_secs(60);
 
-/// State of the connection: a client, or the reason for people why there is none.
+/// State of the connection: a client, or the reason why there is none, as text for people.
 pub(super) type Connection = Result<Client, String>;
 
 /// Connection of an agent to a gateway. Dropping it ends the connection.
@@ -58,10 +59,10 @@ impl Uplink {
         }
     }
 
-    /// Returns the client of the current gateway. Waits a while for a connection.
+    /// Returns the client of the current gateway. Waits up to [`CONNECT_MAX`] for a connection.
     ///
     /// # Errors
-    /// Returns the reason for people if there is no connection.
+    /// Returns the reason, as text for people, if there is no connection.
     pub(super) async fn client(&mut self) -> Connection {
         // The task ends only with this struct. After the wait, the state has the reason.
         let is_up = self.connection.wait_for(Result::is_ok);
@@ -74,7 +75,7 @@ impl Uplink {
         self.connection.borrow().is_ok()
     }
 
-    /// Moves on to the next gateway, or connects anew to the only one.
+    /// Makes the task move on to the next gateway, or reconnect to the only one.
     pub(super) fn give_up(&self) {
         self.failed.notify_one();
     }
@@ -129,7 +130,8 @@ impl UplinkTask {
         drop(self.state.send_replace(Err(problem)));
     }
 
-    /// Connects and waits for the route.
+    /// Connects and relays the first directive, which must be the gateway's route. Returns an
+    /// error, as text for people, if the route comes back to this collector or is too long.
     async fn open(&self, gateway: &Gateway) -> Result<(Client, Streaming<Directive>), String> {
         let client = gateway.connect().await?;
         let request = ControlRequest {
@@ -162,8 +164,8 @@ impl UplinkTask {
         }
     }
 
-    /// Relays directives. Returns the problem when the connection fails; none when it is time to
-    /// return to the preferred gateway.
+    /// Relays directives. Returns the problem when the connection fails or the agent gives it up;
+    /// `None` when it is time to return to the preferred gateway.
     async fn follow(
         &self,
         mut directives: Streaming<Directive>,

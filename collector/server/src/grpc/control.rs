@@ -27,7 +27,7 @@ const ROUTE_MAX: usize = 16;
 pub struct BurstControl {
     setting: watch::Sender<Option<Setting>>,
     tradeoffs: watch::Sender<Option<TradeoffPolicy>>,
-    /// Ids of the collectors that data reaches from here, this one first.
+    /// Ids of the collectors that forwarded data passes, starting with this one.
     route: watch::Sender<Vec<u64>>,
     /// Addresses that an agent forwards to; empty in a collector with a store.
     upstream: Arc<str>,
@@ -49,7 +49,8 @@ impl BurstControl {
         }
     }
 
-    /// Creates the control of an agent, which relays what the collector at `upstream` directs.
+    /// Creates the control of an agent, which relays the directives of the collectors at
+    /// `upstream`.
     #[must_use]
     pub fn of_agent(upstream: &str) -> Self {
         Self {
@@ -58,7 +59,7 @@ impl BurstControl {
         }
     }
 
-    /// Returns the addresses that an agent forwards to; none in a collector with a store.
+    /// Returns the addresses that an agent forwards to; `None` in a collector with a store.
     #[must_use]
     pub fn upstream(&self) -> Option<&str> {
         (!self.upstream.is_empty()).then_some(&*self.upstream)
@@ -70,7 +71,8 @@ impl BurstControl {
         self.route.receiver_count()
     }
 
-    /// Relays a directive of the next collector.
+    /// Applies a directive from the collector that this agent forwards to. All processes and agents
+    /// that are connected here then get it too.
     pub(crate) fn relay(&self, directive: Kind) {
         match directive {
             Kind::SetBurstConfig(SetBurstConfig {
@@ -97,7 +99,8 @@ impl BurstControl {
         }
     }
 
-    /// Returns the reason, for people, if data that this collector forwards would come back to it.
+    /// Returns the reason why this collector must not forward, as text for people: the data would
+    /// come back to it or pass more than [`ROUTE_MAX`] collectors. `None` if it may forward.
     pub(crate) fn loop_reason(&self) -> Option<String> {
         let route = self.route.borrow();
         if route[1..].contains(&route[0]) {
@@ -158,7 +161,7 @@ impl BurstControl {
 }
 
 pub(super) struct Directives {
-    /// None for a process, which does not need it.
+    /// Changes of the route, for an agent; `None` for a process, which does not need it.
     route: Option<watch::Receiver<Vec<u64>>>,
     changes: watch::Receiver<Option<Setting>>,
     tradeoffs: watch::Receiver<Option<TradeoffPolicy>>,
@@ -190,7 +193,7 @@ impl Directives {
     }
 }
 
-/// Returns the next route; none if there will be none.
+/// Waits for the next route. Returns `None` at once for a process, and once the control is dropped.
 async fn next_route(route: &mut Option<watch::Receiver<Vec<u64>>>) -> Option<Vec<u64>> {
     let route = route.as_mut()?;
     route.changed().await.ok()?;

@@ -30,9 +30,9 @@ use stroboscope_store::limits::Limits;
 
 /// Maximum time for connections to end when the collector stops; the server then cuts them.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
-/// Path prefix of our own service's methods.
+/// Path prefix of the methods of Stroboscope's own services.
 const OURS: &str = "/stroboscope.v1.";
-/// Maximum bytes around the payload of a forwarded message.
+/// Maximum size of a forwarded message without its payload, in bytes.
 const FORWARD_BYTES: usize = 64;
 
 /// Addresses to listen on.
@@ -74,7 +74,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens and serves.
+    /// Listens on the addresses and serves their connections.
     ///
     /// # Errors
     /// Returns an error if it cannot listen on a socket.
@@ -150,7 +150,8 @@ impl Server {
         self.address
     }
 
-    /// Rejects new streams, answers the messages in flight, and ends all streams.
+    /// Rejects new streams, answers the messages in flight, and ends all streams. Cuts connections
+    /// that do not end within 5 seconds.
     pub async fn stop(self) {
         self.stop.send_replace(true);
         let unix = async {

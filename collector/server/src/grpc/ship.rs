@@ -51,7 +51,7 @@ pub(super) struct ShipStream {
 
 /// Message of a stream, from a process or from an agent.
 pub(super) trait Arrival: prost::Message + 'static {
-    /// Returns the number to answer with, and the content.
+    /// Returns the sequence number, which the reply repeats, and the content.
     fn open(self) -> (u64, Content);
 }
 
@@ -59,7 +59,7 @@ pub(super) trait Arrival: prost::Message + 'static {
 pub(super) enum Content {
     Batch(Box<Result<Batch, Refusal>>),
     Otlp(PayloadKind, Vec<u8>),
-    /// A kind that this version does not know.
+    /// Forwarded data of a kind that this version does not know.
     Unknown(i32),
 }
 
@@ -96,8 +96,8 @@ impl Arrival for ForwardRequest {
 type StreamEnd = Option<Status>;
 
 impl ShipStream {
-    /// Runs until the sender closes the stream, the stream fails, or the collector stops. Batches
-    /// in flight at that point are still answered.
+    /// Runs until the sender closes the stream, the stream fails, or the collector stops. Messages
+    /// in flight at that point are still answered, up to the first that fails.
     pub(super) async fn run<R: Arrival>(self, mut requests: Streaming<R>) {
         let mut waiting = FuturesUnordered::new();
         let mut stopped = pin!(until_true(self.stop.clone()));
@@ -160,8 +160,9 @@ impl ShipStream {
         self.sender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Logs the failure of a stream, and counts it unless the client is gone. Returns the status
-    /// that ends our side of the stream.
+    /// Logs the failure of a stream. Counts it unless the client is gone or its token was
+    /// withdrawn. Returns the status that ends the collector's side of the stream; `None` if the
+    /// client is gone.
     fn broken(&self, status: Status) -> StreamEnd {
         let sender = self.sender();
         if let Some(cause) = cause_if_gone(&status) {

@@ -39,15 +39,15 @@ impl Strangers {
         }
     }
 
-    /// Reports whether to log a call: it must be the client's first OTLP call, or its first other
-    /// call.
+    /// Reports whether to log a call: it must be the client's first OTLP call or its first other
+    /// call, and fewer than [`CALLERS_MAX`] calls may have been logged.
     fn is_news(&self, caller: Option<IpAddr>, is_otlp: bool) -> bool {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         said.len() < CALLERS_MAX && said.insert((caller, is_otlp))
     }
 }
 
-/// Handles calls of unknown methods.
+/// Answers a call of an unknown method with a hint, counts it, and logs a client's first one.
 pub(super) async fn answer(State(strangers): State<Strangers>, request: Request) -> Response<Body> {
     let path = request.uri().path();
     let peer = request

@@ -16,9 +16,9 @@ use crate::live::RECENT;
 use stroboscope_analysis::by_root::{ByRoot, RootStatistics};
 use stroboscope_burst::BurstConfig;
 
-/// Maximum root operations shown.
+/// Maximum number of root operations shown.
 const ROOTS_SHOWN: usize = 20;
-/// Maximum processes shown; `/api/processes` lists more.
+/// Maximum number of processes shown; `/api/processes` lists more.
 const PROCESSES_SHOWN: usize = 50;
 /// Path of the page.
 const PATH: &str = "/fleet";
@@ -262,7 +262,7 @@ rows! {
     mean_ns: DurationNs, "mean" = row.mean_ns;
 }
 
-/// A root operation and its requests so far.
+/// A root operation, with statistics of its requests in the time that the live model covers.
 struct Root<'a>(&'a str, &'a RootStatistics);
 
 rows! {

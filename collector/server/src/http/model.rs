@@ -7,7 +7,7 @@ use stroboscope_analysis::model::Relation;
 use crate::live::{LiveCounts, LiveModel, Snapshot};
 use stroboscope_render::roots::roots_json;
 
-/// Renders the document. Takes some milliseconds, so async code must not call it.
+/// Renders the live model as JSON. Takes some milliseconds, so async code must not call it.
 pub(super) fn render(live: &LiveModel) -> Value {
     let Snapshot {
         model,

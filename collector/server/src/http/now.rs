@@ -106,7 +106,8 @@ pub(super) struct RecentPath {
 }
 
 impl RecentPath {
-    /// Computes the path. Takes some milliseconds, so async code must not call it.
+    /// Computes the critical path of recent requests. Takes some milliseconds, so async code must
+    /// not call it.
     pub(super) fn of(live: &LiveModel) -> Self {
         let recent = live.recent(now_ns());
         let (aggregate, labels) = recent.paths();
@@ -191,7 +192,7 @@ pub(super) struct Process {
     pub(super) records: u64,
     pub(super) missing_batches: u64,
     pub(super) lost: BTreeMap<String, u64>,
-    /// Recording windows; `None` if the process has reported none since the collector started, or
+    /// Recording windows; `None` if the process has sent no batch since the collector started, or
     /// if there is no live model.
     pub(super) windows: Option<ProcessWindows>,
     /// Resolution of the clock of the process's host; `None` if there is no live model.

@@ -24,7 +24,7 @@ use crate::net::{Answer, Listener, ListenerSetup, PortName, Ports, Rejection, wr
 const BODY_BYTES_MAX: usize = 1_024;
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The server cannot listen on the HTTP address.
+/// Failure to listen on an HTTP address, with the flag that sets another address.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}: {source}; {flag} takes another address")]
 pub struct HttpError {
@@ -41,7 +41,7 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Listens and serves; port 0 picks a free port.
+    /// Listens and serves the pages of a collector; port 0 picks a free port.
     ///
     /// # Errors
     /// Returns an error if it cannot listen on the address.
@@ -129,7 +129,7 @@ impl HttpServer {
         self.address
     }
 
-    /// Closes all connections.
+    /// Answers requests in flight for up to 2 seconds, then closes all connections.
     pub async fn stop(self) {
         let _ = self.listening.stop(STOP_PATIENCE).await;
     }
@@ -244,7 +244,8 @@ async fn set_burst_config(State(shared): State<Pages>, body: String) -> (StatusC
     }
 }
 
-/// Sets the burst-config. Returns the config and the instant of the switch as text, or the error.
+/// Sets the burst-config. Returns the config and the instant of the switch as text. Returns an
+/// error if `text` is no burst-config, or if this collector is an agent.
 fn set_config(shared: &Pages, text: &str) -> Result<String, String> {
     if let Some(upstream) = shared.control.upstream() {
         return Err(format!(

@@ -74,9 +74,10 @@ pub(super) struct Rotate {
     pub(super) answer: oneshot::Sender<()>,
 }
 
-/// Maximum wait of quiet batches after the last sync. Batches without news (see
-/// [`Ledger::is_news`]) wait to share the next sync. So an idle fleet of any size costs at most one
-/// sync per second. Batches with news never wait, and commit the waiting ones with them.
+/// Maximum time that quiet batches wait after the last sync. A batch is quiet if it has no news
+/// (see [`Ledger::is_news`]); it waits to share the next sync. So an idle fleet of any size costs
+/// at most one sync per second. Batches with news never wait, and commit the waiting ones with
+/// them.
 const QUIET_COMMIT: Duration = Duration::from_secs(1);
 
 /// Interval at which a failed log is probed, even if no batch arrives. Otherwise a client that
@@ -85,7 +86,7 @@ const PROBE: Duration = Duration::from_secs(1);
 /// Maximum size of a probe, in bytes. A probe tests the disk without filling it.
 const PROBE_BYTES_MAX: usize = 1 << 20;
 
-/// State shared by the two threads and the handle.
+/// State shared by the committing thread, the flushing thread and [`Intake`](super::Intake).
 #[derive(Debug)]
 pub(super) struct IntakeState {
     pub(super) ledger: Mutex<Ledger>,
@@ -125,7 +126,7 @@ impl IntakeState {
         }
     }
 
-    /// Returns the error for this backlog, in bytes.
+    /// Returns the error for a backlog of `bytes` bytes.
     pub(super) fn backlog_error(&self, bytes: u64) -> IntakeError {
         match self.is_agent {
             true => IntakeError::Unforwarded { bytes },
@@ -259,8 +260,8 @@ impl Committer {
         }
     }
 
-    /// Reports whether a group may wait for others: it contains no news, and the last sync was
-    /// recent.
+    /// Reports whether a group may wait for others: it contains no news and is small, the last sync
+    /// was recent, and further commands can arrive.
     fn may_wait(&self, group: &CommitGroup) -> bool {
         let is_soon = self
             .committed
@@ -276,7 +277,7 @@ impl Committer {
     }
 
     /// Decides the outcome of each append in a group, writes the new ones to the log, and answers
-    /// all.
+    /// all. If the backlog is too large or the write fails, the answers are errors.
     pub(super) fn commit(&mut self, group: Vec<Append>) {
         if group.is_empty() {
             return;
@@ -379,7 +380,8 @@ impl Committer {
         }
     }
 
-    /// Probes whether this many bytes could be appended now.
+    /// Tests whether `bytes` bytes could be appended to the log now, and records the result for
+    /// `/healthz`.
     pub(super) fn probe_log(&mut self, bytes: usize) {
         match self.writer.probe(bytes) {
             Ok(()) => self.log_works(),

@@ -17,8 +17,8 @@ use stroboscope_store::flush::{FlushError, Flusher, Forwarder, now_ns};
 /// worth. The first batch of a process is news, so the store soon knows every process.
 const QUIET_FLUSHES: u32 = 60;
 
-/// Number of flushes that a segment without news waits for in an agent. Its interval is shorter,
-/// and the next collector must learn in time that a process still lives.
+/// Number of flush intervals after which an agent forwards a segment without news. The next
+/// collector must learn in time that a process still lives.
 const QUIET_FORWARDS: u32 = 10;
 
 /// Destination of closed segments.
@@ -97,7 +97,8 @@ impl FlushThread {
         Ok(())
     }
 
-    /// Closes the open segment, unless the committer has ended.
+    /// Makes the committer close the open segment, and waits for that. Unless `even_if_quiet`, a
+    /// segment without news stays open.
     fn rotate(&self, even_if_quiet: bool) {
         let (answer, done) = oneshot::channel();
         if let Some(committer) = self.committer.upgrade()

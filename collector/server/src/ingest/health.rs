@@ -6,7 +6,8 @@ use std::thread::JoinHandle;
 use super::{Intake, IntakeError};
 
 impl Intake {
-    /// Checks that batches are accepted and reach the store.
+    /// Checks that batches are accepted and reach the store (from an agent: the next collector),
+    /// and that at most half of the backlog's limit waits.
     ///
     /// # Errors
     /// Returns the problem as text for people.

@@ -39,7 +39,7 @@ const LIVE_WINDOW: Duration = Duration::from_secs(3_600);
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Maximum interval between flushes of the open segment. A segment without news (see
-    /// `Ledger::is_news`) is flushed every 60 intervals.
+    /// `Ledger::is_news`) is flushed every 60 intervals, and in an agent every 10.
     pub flush_interval: Duration,
     /// Size of a log segment, in bytes, above which it is closed and flushed.
     pub segment_bytes: u64,
@@ -54,7 +54,7 @@ pub struct Options {
     pub care: Option<MaintenanceOptions>,
     /// Maximum number of records that the live model holds of traces that are still arriving.
     pub live_records_max: usize,
-    /// Maximum size of the log that waits to be forwarded, in bytes, in an agent.
+    /// Maximum size, in bytes, of the log of an agent that waits to be forwarded.
     pub backlog_bytes_max: u64,
 }
 
@@ -76,7 +76,7 @@ impl Default for Options {
 /// Mode of stopping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Flush everything to the store first.
+    /// Flush everything to the store first; an agent forwards everything.
     Flush,
     /// Leave the log in place; the next start recovers it.
     Now,
@@ -350,7 +350,7 @@ impl Intake {
         Ok(Submission(submission))
     }
 
-    /// Flushes everything stored so far to Parquet.
+    /// Flushes everything acknowledged so far to Parquet, or forwards it in an agent.
     ///
     /// # Errors
     /// Returns the reason as text for people.
@@ -423,7 +423,8 @@ impl Intake {
     }
 }
 
-/// Recovers the log of an earlier run into the store, and returns the parts with which to continue.
+/// Flushes the log of an earlier run to the store. Returns the log's writer, the flusher and the
+/// intake's state for this run.
 pub(super) fn recovered(
     data: &DataDir,
     store: Store,
@@ -443,8 +444,9 @@ pub(super) fn recovered(
     Ok((writer, flusher, state))
 }
 
-/// Reads the log that an earlier run of an agent left, and returns the parts with which to
-/// continue. The flushing thread forwards it, as the next collector may be away now.
+/// Reads the log that an earlier run of an agent left. Returns the log's writer, the forwarder and
+/// the intake's state for this run. The flushing thread forwards that log later, as the next
+/// collector may be unreachable now.
 fn recovered_agent(
     data: &DataDir,
     upstream: Box<dyn Upstream>,

@@ -1,4 +1,4 @@
-//! Thread that maintains the store while a collector runs: see [`stroboscope_store::care`].
+//! Thread that maintains the store while a collector runs: see [`stroboscope_store::maintenance`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -34,7 +34,7 @@ impl Default for MaintenanceOptions {
 /// Stop signal of the thread: dropping it ends the thread, even in the middle of a merge.
 pub(super) type MaintenanceStop = mpsc::Sender<()>;
 
-/// Starts the thread. It holds the lock of the data directory, as the flusher does.
+/// Starts the maintenance thread. It holds the lock of the data directory, as the flusher does.
 pub(super) fn start(
     store: Store,
     options: MaintenanceOptions,

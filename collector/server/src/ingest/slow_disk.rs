@@ -17,7 +17,7 @@ use stroboscope_testkit::batches::{EPOCH_NS, batch};
 use super::{CommitOutcome, Intake, IntakeError, Options, Stop};
 use crate::pool::Peer;
 
-/// Gate that holds back the ends of syncs until it opens.
+/// Gate that holds back syncs until it opens.
 #[derive(Clone, Debug, Default)]
 struct Gate(Arc<(Mutex<bool>, Condvar)>);
 

@@ -6,7 +6,8 @@ use stroboscope_kernel_model::{ClockLog, Recording};
 
 use stroboscope_store::tables::KernelChunk;
 
-/// State that all chunks of a recording share, and the start of the next one.
+/// Cutter of a recording: the description that all chunks share, the start of the next chunk, and
+/// its events.
 #[derive(Debug)]
 pub(super) struct ChunkCutter {
     pub(super) about: KernelChunk,
@@ -25,7 +26,8 @@ impl ChunkCutter {
         }
     }
 
-    /// Returns the chunk that ends at `to_ns`. All earlier events must have been drained.
+    /// Returns the chunk that ends at `to_ns`, in monotonic ns. All earlier events must have been
+    /// drained.
     pub(super) fn cut(&mut self, to_ns: u64, recorder: &Recorder) -> KernelChunk {
         let windows = recorder.windows(self.from_ns, to_ns);
         self.chunk(

@@ -40,7 +40,8 @@ pub struct PreparedRecording {
 }
 
 impl PreparedRecording {
-    /// Spawns the thread. Without [`start`](Self::start), it ends when this is dropped.
+    /// Spawns the waiting thread. It ends if the prepared recording is dropped without
+    /// [`start`](Self::start).
     ///
     /// # Errors
     /// Returns an error if the thread cannot be spawned.
@@ -140,7 +141,7 @@ impl KernelRecording {
         PreparedRecording::new(settings.clone())?.start(store)
     }
 
-    /// Returns the facility that records.
+    /// Returns the kernel facility that the recording uses.
     #[must_use]
     pub fn facility(&self) -> Facility {
         self.facility

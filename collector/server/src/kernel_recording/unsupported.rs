@@ -56,7 +56,7 @@ impl KernelRecording {
         Err(StartError)
     }
 
-    /// Returns the facility that records.
+    /// Returns the kernel facility that the recording uses.
     #[must_use]
     pub fn facility(&self) -> Facility {
         match *self {}

@@ -94,7 +94,8 @@ impl Assembly {
         (self.open.len(), self.records)
     }
 
-    /// Adds one record that arrives now: calls `put` with its trace, unless the record is left out.
+    /// Adds one record that arrives at `now_ns`: calls `put` with the records and events of its
+    /// trace, unless the record is late or exceeds a limit.
     pub(super) fn add(
         &mut self,
         trace_id: u128,
@@ -134,7 +135,8 @@ impl Assembly {
         self.records += 1;
     }
 
-    /// Returns the next trace that has been quiet since before `until_ns`.
+    /// Removes and returns a trace whose latest record arrived before `until_ns`; `None` if there
+    /// is none.
     pub(super) fn next_quiet(&mut self, until_ns: i64) -> Option<TraceRecords> {
         self.closed.forget(until_ns);
         let (last_ns, trace_id) = *self.by_arrival.first()?;
@@ -145,7 +147,8 @@ impl Assembly {
         }
     }
 
-    /// Returns the trace that has been quiet longest, if the records exceed their maximum.
+    /// Removes and returns the trace that has been quiet longest, if the open traces hold more
+    /// records than the maximum.
     pub(super) fn next_too_many(&mut self) -> Option<TraceRecords> {
         if self.records <= self.records_max {
             return None;

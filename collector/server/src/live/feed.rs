@@ -44,7 +44,8 @@ impl Arrivals for Feed {
         }
     }
 
-    /// Moves the watermark: everything received before `now_ns` has been passed on.
+    /// Tells the model that the caller has passed on all records received before `now_ns`. Does
+    /// nothing if the queue is full.
     fn all_arrived_until(&self, now_ns: i64) {
         // A full queue means there is work; the next call is soon enough.
         let _ = self.sender.try_send(Message::AllArrivedUntil(now_ns));
@@ -67,21 +68,21 @@ impl LiveModel {
         (live.counts(), live.segments())
     }
 
-    /// Returns the statistics of requests by root operation, as of now.
+    /// Returns the statistics of the window's requests, by root operation.
     #[must_use]
     pub fn roots(&self) -> ByRoot {
         self.live().roots()
     }
 
-    /// Returns the requests that have fully arrived in the last minutes. Takes some milliseconds,
-    /// so async code must not call it.
+    /// Returns the latest complete requests of the last five minutes, and the outcomes of all
+    /// requests of that time. Takes some milliseconds, so async code must not call it.
     #[must_use]
     pub fn recent(&self, now_ns: i64) -> RecentRequests {
         self.live().recent(now_ns)
     }
 
-    /// Returns the windows of each process and the clock resolution of its host, in the order of
-    /// `processes`.
+    /// Returns the recording windows of each process and the clock resolution of its host, in the
+    /// order of `processes`. The windows are `None` if the process has sent no batch.
     #[must_use]
     pub fn of_processes<'a>(
         &self,
@@ -101,8 +102,8 @@ impl LiveModel {
 }
 
 /// Starts the model's thread. A trace counts as fully arrived after the time `quiet` without a
-/// record. The model covers the latest time `window`. Open traces hold at most `records_open_max` records. Spans of the operations `requests`
-/// are requests wherever they occur.
+/// record. The model covers a sliding window of the length `window`. Open traces hold at most
+/// `records_open_max` records. Spans of the operations `requests` are requests wherever they occur.
 ///
 /// # Errors
 /// Returns an error if the system cannot start another thread.

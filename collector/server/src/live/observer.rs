@@ -62,9 +62,11 @@ pub struct Snapshot {
     pub counts: LiveCounts,
     /// Latency and number of complete requests of the window, by root operation.
     pub roots: ByRoot,
-    /// Arrival of the first trace in the window, in ns since the Unix epoch; 0 before any.
+    /// Start of the window, in ns since the Unix epoch: the time when its first trace was observed.
+    /// It is 0 if there is none.
     pub from_ns: i64,
-    /// How many times a segment was left out because the model had as many as it may have.
+    /// Number of times that a segment was left out because a slice of the window had the maximum
+    /// number of segments.
     pub refused_labels: u64,
     /// True if round trips prove that the hosts' clocks differ, so that orders across hosts may be
     /// wrong. `infer` corrects clocks; this model uses timestamps as recorded.
@@ -184,8 +186,8 @@ impl Live {
         self.all_arrived_until(now_ns);
     }
 
-    /// Notes that everything received before `now_ns` has been passed on, and observes quiet
-    /// traces.
+    /// Moves the watermark to `now_ns`: the caller has passed on all records received before it.
+    /// Observes the traces that are quiet by then.
     pub fn all_arrived_until(&mut self, now_ns: i64) {
         self.now_ns = now_ns;
         let until_ns = now_ns.saturating_sub(self.quiet_ns);
@@ -194,12 +196,12 @@ impl Live {
         }
     }
 
-    /// Counts records that were not passed on.
+    /// Counts records that the feed skipped because its queue was full.
     pub fn skipped(&mut self, records: u64) {
         self.counts.skipped_records += records;
     }
 
-    /// Returns the counts so far.
+    /// Returns the counts of traces and records since the collector started.
     #[must_use]
     pub fn counts(&self) -> LiveCounts {
         let (open_traces, open_records) = self.assembly.open();
@@ -218,7 +220,8 @@ impl Live {
         }
     }
 
-    /// Returns the number of known segments.
+    /// Returns a lower bound on the number of segments in the window: the count of its closed
+    /// slices together or of the open slice, whichever is larger.
     #[must_use]
     pub fn segments(&self) -> usize {
         self.window.segments()
@@ -242,19 +245,21 @@ impl Live {
         }
     }
 
-    /// Returns the requests that have fully arrived in the last minutes.
+    /// Returns the latest complete requests of the last five minutes before `now_ns`, and the
+    /// outcomes of all requests of that time.
     #[must_use]
     pub fn recent(&self, now_ns: i64) -> RecentRequests {
         RecentRequests::of(&self.recent, &self.outcomes, &self.window, now_ns)
     }
 
-    /// Returns a process's recording windows and the resolution of its host's clock.
+    /// Returns a process's recording windows (`None` if it has sent no batch) and the resolution of
+    /// its host's clock.
     #[must_use]
     pub fn of_process(&self, process: u128, host: &str) -> (Option<ProcessWindows>, Resolution) {
         (self.windows.get(process), self.clocks.resolution(host))
     }
 
-    /// Returns the requests of the window by root operation.
+    /// Returns the statistics of the window's requests, by root operation.
     #[must_use]
     pub fn roots(&self) -> ByRoot {
         self.window.roots()

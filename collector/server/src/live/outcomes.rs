@@ -64,7 +64,7 @@ pub(super) struct OutcomeSlices {
 }
 
 impl OutcomeSlices {
-    /// Counts a request that has fully arrived now.
+    /// Counts a request that has fully arrived at `now_ns`.
     pub(super) fn observe(&mut self, now_ns: i64, records: &TraceRecords) {
         let weight = records.weight();
         let trail = self.finder.trail(records);

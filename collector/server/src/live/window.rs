@@ -18,7 +18,8 @@ const SLICES: usize = 4;
 #[derive(Debug)]
 struct Slice {
     number: u64,
-    /// Arrival of the slice's first trace at the earliest, in ns since the Unix epoch.
+    /// Start of the slice, in ns since the Unix epoch: the time when its first trace was observed.
+    /// It is 0 before that.
     from_ns: i64,
     model: Model,
     roots: ByRoot,
@@ -35,7 +36,8 @@ impl Slice {
     }
 }
 
-/// Models of the latest time, at most one window and at least `SLICES / (SLICES + 1)` of it.
+/// Models of the slices in a sliding window. Once a whole window has passed, they cover at least
+/// `SLICES / (SLICES + 1)` of its length, and at most all of it.
 #[derive(Debug)]
 pub(super) struct ModelWindow {
     slice_ns: i64,
@@ -56,7 +58,7 @@ pub(super) struct WindowModel {
 }
 
 impl ModelWindow {
-    /// Creates an empty window of this length.
+    /// Creates an empty window of the length `window_ns`, in ns.
     pub(super) fn new(window_ns: i64) -> Self {
         Self {
             slice_ns: (window_ns / (SLICES as i64 + 1)).max(1),
@@ -66,7 +68,8 @@ impl ModelWindow {
         }
     }
 
-    /// Moves the window to `now_ns`: closes the open slice and drops old ones, if it is time.
+    /// Moves the window to `now_ns`. If the open slice has reached its length, closes it and drops
+    /// the slices that are older than the window.
     pub(super) fn advance(&mut self, now_ns: i64) {
         if self.open.from_ns == 0 {
             self.open.from_ns = now_ns;
@@ -103,26 +106,28 @@ impl ModelWindow {
         (*number, model, roots)
     }
 
-    /// Returns the number of labels in the slice that has the most.
+    /// Returns the number of labels in the merged closed slices or in the open slice, whichever is
+    /// larger.
     pub(super) fn segments(&self) -> usize {
         let past = self.past.0.labels().len();
         past.max(self.open.model.labels().len())
     }
 
-    /// Returns how many times a slice refused a label, because it had as many as a model may have.
+    /// Returns the number of times that slices of the window refused a label, because a model had
+    /// the maximum number of labels.
     pub(super) fn refused_labels(&self) -> u64 {
         let slices = self.closed.iter().chain([&self.open]);
         slices.map(|slice| slice.model.labels().refused()).sum()
     }
 
-    /// Returns the requests of the window by root operation.
+    /// Returns the statistics of the window's requests, by root operation.
     pub(super) fn roots(&self) -> ByRoot {
         let mut roots = self.past.1.clone();
         roots.merge(&self.open.roots);
         roots
     }
 
-    /// Merges the slices.
+    /// Merges the slices of the window into one model.
     pub(super) fn merged(&self) -> WindowModel {
         let first = self.closed.front().unwrap_or(&self.open);
         let model = if self.closed.is_empty() {

@@ -146,7 +146,8 @@ impl Ports {
         self.check(role, bearer(headers), login_cookie(headers))
     }
 
-    /// Checks that the token has a role; without a token, checks the login.
+    /// Checks that the token has a role. Without a token, checks the token that signed the login; a
+    /// login never has the role `write`. Succeeds if the collector requires no tokens.
     pub(super) fn check(
         &self,
         role: Role,
@@ -253,8 +254,8 @@ impl Ports {
     }
 }
 
-/// Returns true for paths that need no token: the probes, the login, the logout, and the assets of
-/// pages.
+/// Returns true for requests that need no token: those for the login and the logout, and reads of
+/// the probes and of the pages' assets.
 fn is_open(path: &str, is_change: bool) -> bool {
     let is_login = [LOGIN_PATH, LOGOUT_PATH].contains(&path);
     let is_asked = ["/healthz", "/readyz"].contains(&path) || path.starts_with("/assets/");

@@ -202,7 +202,7 @@ async fn visit(
 }
 
 impl Visits {
-    /// Returns the TLS configuration for a connection that begins now.
+    /// Returns the TLS configuration for a connection that begins now; `None` if TLS is disabled.
     fn tls(&self) -> Option<Arc<ServerConfig>> {
         let secrets = self.doors.secrets();
         secrets.tls.as_ref().map(|configs| match self.way.door {

@@ -19,7 +19,7 @@ use crate::pool::Pool;
 
 /// Interval between checks of the files.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum bytes read of each file; the rest of a larger file is ignored.
+/// Maximum size of each file, in bytes; a larger file is an error.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Maximum open requests of a port, per allowed connection. A process with our SDK has two: its
 /// ship stream and its control stream.
@@ -101,7 +101,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Reads the files, and from then on watches them for changes.
+    /// Reads the files of certificates and tokens, and from then on watches them for changes.
     ///
     /// # Errors
     /// Returns an error if a file cannot be read or is invalid.

@@ -31,7 +31,7 @@ impl PortName {
 pub enum RejectionCause {
     /// The maximum number of connections is open.
     Connections,
-    /// This peer has its share of the connections.
+    /// The peer already has its fair share of the connections.
     PeerConnections,
     /// The system cannot accept a connection, for example because it has no sockets left.
     Accept,

@@ -124,7 +124,7 @@ impl Tokens {
         self.known(role, |known| known.tag.as_ref() == tag.as_ref())
     }
 
-    /// Looks up the token that signed a message.
+    /// Looks up the token that signed a message, and checks that it has the role.
     pub(super) fn look_up_signer(
         &self,
         message: &[u8],

@@ -26,7 +26,7 @@ use crate::self_tracing::{is_on, span_if};
 /// requests are checked on a blocking thread.
 const CHECKED_IN_PLACE_BYTES_MAX: usize = 64 << 10;
 
-/// Handler that stores requests. Clones share it.
+/// Handler that stores OTLP requests. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Door {
     intake: Intake,
@@ -101,7 +101,8 @@ impl Door {
         })
     }
 
-    /// Counts a request that is not stored. Logs some of the permanent rejections.
+    /// Counts a request that is not stored, unless the port has already counted it. Logs some of
+    /// the permanent rejections.
     pub(super) fn refuse(&self, refusal: &Refusal) {
         let Some(cause) = refusal.cause() else {
             return;

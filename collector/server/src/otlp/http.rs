@@ -30,7 +30,7 @@ const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The server cannot listen on the address.
+/// Failure to listen on the address for OTLP over HTTP.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot listen on {address} for OTLP over HTTP: {source}; --otlp-http takes another address, or none"
@@ -40,7 +40,7 @@ pub struct OtlpHttpError {
     source: std::io::Error,
 }
 
-/// A running server.
+/// A running server of OTLP over HTTP.
 #[derive(Debug)]
 pub struct OtlpHttpServer {
     listening: Listener,
@@ -217,7 +217,7 @@ async fn take(signal: Signal, door: Door, request: Request) -> Response<Body> {
     }
 }
 
-/// Reads a body up to a limit.
+/// Reads a whole body. Returns an error if it is larger than `limit` bytes.
 async fn whole(mut body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
     let too_large = || Refusal::TooLarge { limit };
     // Rejects a body whose declared size exceeds the limit without reading it.

@@ -136,8 +136,8 @@ fn inside(redaction: &Redaction, any: &mut Value, place: Place<'_>) {
     }
 }
 
-/// Returns a value as text. For strings, integers and booleans, the text is identical to that in
-/// other encodings.
+/// Returns an `AnyValue` as text. For strings, integers and booleans, the text is identical to that
+/// in other encodings.
 fn any_text(any: &Value) -> Vec<u8> {
     any.as_object()
         .and_then(|any| any.values().next())

@@ -41,15 +41,15 @@ const LOG_RECORD: Inside = Message(&[
 const SCOPE_LOGS: Inside = Message(&[(1, SCOPE), (2, LOG_RECORD)]);
 const RESOURCE_LOGS: Inside = Message(&[(1, RESOURCE), (2, SCOPE_LOGS)]);
 
-/// An `ExportTraceServiceRequest`.
+/// Fields of an `ExportTraceServiceRequest` that contain values to redact.
 pub(super) const TRACES: &[(u64, Inside)] = &[(1, RESOURCE_SPANS)];
-/// An `ExportLogsServiceRequest`.
+/// Fields of an `ExportLogsServiceRequest` that contain values to redact.
 pub(super) const LOGS: &[(u64, Inside)] = &[(1, RESOURCE_LOGS)];
 
-/// Fields of `KeyValue`.
+/// Field numbers of `KeyValue`.
 const KEY: u64 = 1;
 const VALUE: u64 = 2;
-/// Fields of `AnyValue`.
+/// Field numbers of `AnyValue`.
 const STRING: u64 = 1;
 const BOOL: u64 = 2;
 const INT: u64 = 3;
@@ -278,8 +278,8 @@ fn any(
     Ok(())
 }
 
-/// Returns the value of a pair as text; for lists and maps, returns their bytes. For strings,
-/// integers and booleans, the text is identical to that in other encodings.
+/// Returns the value of a `KeyValue` as text; for lists and maps, returns their encoded bytes. For
+/// strings, integers and booleans, the text is identical to that in other encodings.
 fn text_of(pair: &[u8]) -> Result<Vec<u8>, NotWalked> {
     let (mut rest, mut text) = (pair, Vec::new());
     while let Some(field) = next(&mut rest)? {

@@ -8,7 +8,7 @@ pub enum Action {
     Keep,
     /// The attribute is removed, as if it had not been sent.
     Drop,
-    /// A keyed hash replaces its value.
+    /// A keyed hash replaces the attribute's value.
     Hash,
 }
 

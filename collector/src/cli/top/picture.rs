@@ -1,4 +1,4 @@
-//! Renders a state as lines of a given size, without a terminal.
+//! Renders the state of `top` as lines for a screen of a given size, without a terminal.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -107,7 +107,7 @@ fn plain(text: String) -> ScreenLine {
     }
 }
 
-/// Truncates a text that is too long, and removes control characters.
+/// Replaces control characters in a text, and truncates it to `columns` characters.
 fn fitted(text: &str, columns: usize) -> String {
     let text = scrubbed(text);
     if text.chars().count() <= columns {

@@ -18,16 +18,16 @@ pub(super) struct Spread {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub(super) struct Operation {
     pub operation: String,
-    /// Number of times its own work began or continued.
+    /// Number of times that the operation's own work began or continued.
     pub occurrences: u64,
     pub mean_share: f64,
     pub mean_wait_share: f64,
-    /// Durations of its own work between two of its events.
+    /// Durations of the operation's own work between two of its events.
     pub duration: Spread,
-    /// Slack; `None` if all of its work runs after the response.
+    /// Slack of the operation's own work; `None` if all of it runs after the response.
     pub slack: Option<Spread>,
-    /// Number of its spans, and in `failed` the number of those that failed. A collector also
-    /// counts spans of incomplete requests.
+    /// Number of the operation's spans; `failed` is the number of those that failed. A collector
+    /// also counts spans of incomplete requests.
     pub spans: u64,
     pub failed: u64,
 }
@@ -58,7 +58,8 @@ pub(super) struct Senders {
     pub processes: usize,
     pub sending: usize,
     pub hosts: usize,
-    /// Time of the latest message of any of them, ns since the Unix epoch.
+    /// Time of the latest message of any process, in ns since the Unix epoch; `None` if there is
+    /// none.
     pub last_ns: Option<i64>,
     /// Number of processes that currently send, by the mask of their burst-config.
     pub masks: BTreeMap<u64, usize>,
@@ -185,7 +186,7 @@ pub(super) struct Snapshot {
     pub totals: Totals,
     /// True if the source is a running collector, false if it is a store.
     pub is_live: bool,
-    /// Burst-config that the collector distributes; `None` for a store.
+    /// Burst-config that the collector distributes; `None` if none is set, or for a store.
     pub burst_config: Option<String>,
     /// Time of the snapshot, ns since the Unix epoch.
     pub at_ns: i64,

@@ -42,7 +42,7 @@ impl TopSource {
         }
     }
 
-    /// Takes one snapshot; blocks until the response arrives.
+    /// Takes one snapshot. Blocks until the collector has responded or the store is read.
     pub(super) fn look(&self) -> Result<Snapshot, Failure> {
         match self {
             Self::Collector(address) => of_collector(*address),

@@ -16,7 +16,7 @@ const RATES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 0.9];
 const KNEE: f64 = 3.0;
 /// Utilisation under the first load, for a ranker that works on one request at a time.
 const FIRST_BUSY: f64 = 0.4;
-/// Duration for which a level is held before it is checked again, in seconds.
+/// Duration for which a load is held before its latencies are checked again, in seconds.
 const CHUNK_S: f64 = 2.0;
 
 /// Learned models of the ranker's tradeoff point.
@@ -69,8 +69,8 @@ impl LearningResult {
     }
 }
 
-/// Models that the scenarios have learned, each with the accelerator's scoring time (µs) that they
-/// are for.
+/// Models that the scenarios have learned, each with the scoring time of the ranker's accelerator
+/// in µs; `None` without an accelerator.
 #[derive(Default)]
 pub(super) struct Lessons(Vec<(Option<u64>, LearningResult)>);
 

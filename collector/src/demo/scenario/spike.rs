@@ -97,7 +97,7 @@ pub(super) async fn tell(
     Ok(())
 }
 
-/// Latencies of one run, in ms, and answers to judge.
+/// Latencies of one run, in ms, and a sample of its answers, by which the quality is judged.
 struct Course {
     spike_ms: f64,
     by_second: Vec<f64>,

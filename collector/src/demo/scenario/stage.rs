@@ -115,7 +115,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Scoring time of the running rankers' accelerator, in µs.
+    /// Returns the scoring time of the running rankers' accelerators, in µs; `None` without
+    /// accelerators.
     pub(super) const fn accelerator_us(&self) -> Option<u64> {
         self.accelerator_us
     }

@@ -51,7 +51,7 @@ impl Story {
         }
     }
 
-    /// Begins the figures of a scenario.
+    /// Adds the name of a scenario as the heading of its figures.
     pub(super) fn begin(&mut self, story: Scenario) {
         let name = story.to_possible_value();
         self.say(
@@ -71,7 +71,7 @@ impl Story {
         });
     }
 
-    /// Adds a figure with a goal.
+    /// Adds a figure with a goal; `is_met` states whether the figure meets it.
     pub(super) fn judge(
         &mut self,
         what: impl Into<String>,

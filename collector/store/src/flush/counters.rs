@@ -22,7 +22,8 @@ pub struct Counters {
     pub commits: AtomicU64,
     /// Number of bytes appended to the log.
     pub wal_bytes_written: AtomicU64,
-    /// Number of bytes in the log that are not flushed to the tables yet.
+    /// Number of bytes in the log that are not flushed to the tables yet, or not forwarded in an
+    /// agent.
     pub wal_bytes: AtomicU64,
     /// Number of bytes written to Parquet files by flushes.
     pub parquet_bytes: AtomicU64,

@@ -3,10 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
-/// Version of the format. It increases when something that readers know changes its meaning; new
-/// columns and words in the head do not require a new version.
+/// Version of the format. It increases when the meaning of a column or of a key in the head
+/// changes. New columns and keys do not require a new version.
 pub(super) const VERSION: u16 = 1;
-/// Magic bytes at the beginning.
+/// Magic bytes at the beginning of an encoded request.
 pub(super) const MAGIC: [u8; 4] = *b"STRC";
 /// Media type of an encoded request.
 pub(super) const CONTENT_TYPE: &str = "application/vnd.stroboscope.request-columns";
@@ -71,7 +71,8 @@ impl Column {
     }
 }
 
-/// The head, without the locations of the columns, and the columns by name.
+/// Parts of an encoded request: its JSON head, without the locations of the columns, and the
+/// columns by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Columns {
     pub(super) head: Map<String, Value>,
@@ -83,7 +84,7 @@ impl Columns {
         self.columns.push((name, column));
     }
 
-    /// Encodes the columns.
+    /// Encodes the head and the columns, each aligned to 8 bytes.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut data = Vec::new();
         let mut places = Map::new();

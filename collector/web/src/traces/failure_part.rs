@@ -7,7 +7,7 @@ use stroboscope_render::page::Html;
 use super::outline_spans::{called, operation_at};
 use super::table::{LinkedTable, Set};
 
-/// Maximum number of characters of a text.
+/// Maximum length of a message or stack, in characters.
 const TEXT_CHARS_MAX: usize = 20_000;
 
 pub(super) fn failure_part(html: &mut Html, request: &Request) {

@@ -8,7 +8,7 @@ use stroboscope_analysis::kernel::summary::{call_name, reason_name};
 use stroboscope_analysis::kernel::timeline::{LockWait, OffCpu, Owner, Reason, ReleaseEvidence};
 use stroboscope_query::KernelPart;
 
-/// Kind of a row; the numbers belong to the format.
+/// Kind of a row; its number is part of the format of the request's columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RowKind {
     Call = 0,
@@ -29,7 +29,7 @@ pub(super) struct KernelRow {
     /// End of the activity; `None` if it is after the window.
     pub(super) end_ns: Option<i64>,
     pub(super) text: String,
-    /// Low half of the trace that held the lock, or woke the thread.
+    /// Low half of the id of the trace that held the lock, or woke the thread.
     pub(super) holder: Option<u64>,
     /// Name of the lock or futex, as in the sums over all requests.
     pub(super) lock: Option<String>,

@@ -25,7 +25,7 @@ pub(super) struct ListQuery {
     pub(super) operation: String,
     pub(super) min: String,
     pub(super) max: String,
-    /// `yes`, or empty.
+    /// `yes` to list only failed requests; any other text lists all.
     pub(super) failed: String,
     pub(super) order: String,
     /// Number of the page, from 1.

@@ -19,8 +19,8 @@ pub(super) struct PathSum {
     pub(super) longest: Option<usize>,
 }
 
-/// Returns the critical path by operation, the largest part first. These times and the tail's add
-/// up to the latency.
+/// Returns the critical path by operation, the largest part first; empty without a path. These
+/// times and the path's `tail_wait_ns` add up to the latency.
 pub(super) fn path_sums(request: &Request) -> Vec<PathSum> {
     let Some(path) = &request.path else {
         return Vec::new();
@@ -52,7 +52,8 @@ pub(super) fn path_sums(request: &Request) -> Vec<PathSum> {
     sums
 }
 
-/// Returns the operation of the segment with this index.
+/// Returns the operation of the segment with this index in the trace; empty if the segment has
+/// neither a span nor a label.
 pub(super) fn operation_of(request: &Request, at: usize) -> String {
     let owner = request.owners.get(at).copied().flatten();
     if let Some(place) = owner {

@@ -305,7 +305,8 @@ fn events(request: &Request, origin_ns: i64, columns: &mut Columns) {
     columns.head.insert("events".into(), texts(names.values()));
 }
 
-/// Encodes kernel activity. Shifts each row by the clock correction of its span.
+/// Encodes kernel activity. Shifts each row by the clock correction of its span, and the recording
+/// windows of a host by the correction of the host's last row.
 fn kernel(
     request: &Request,
     origin_ns: i64,

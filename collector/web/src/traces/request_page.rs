@@ -27,7 +27,7 @@ const PIECES_LISTED_MAX: usize = 100;
 /// Minimum share of the latency, 0 to 1, for the headline to name an operation.
 const TOLD_SHARE_MIN: f64 = 0.1;
 
-/// Builds the content of the page.
+/// Builds the content of a request's page.
 pub(super) fn request_page(request: &Request, path: &AwaitedPath) -> Html {
     let mut html = Html::new();
     let sums = path_sums(request);
@@ -118,7 +118,8 @@ fn headline(html: &mut Html, request: &Request, sums: &[PathSum]) {
     html.text(&facts.join(" · ")).markup("</p>\n");
 }
 
-/// Announces that the page will reload once the model is known, and what it lacks until then.
+/// Announces that the page will reload once the model is known, and names the parts that are
+/// missing until then. Writes nothing if the page waits for no model.
 fn awaited(html: &mut Html, request: &Request, path: &AwaitedPath) {
     let lacks = match &request.path {
         None => "its critical path and the slack of its spans",

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use stroboscope_analysis::record::{AttributeRecord, RecordOwner, SpanRecord};
 
-/// Maximum number of attributes; the others are counted.
+/// Maximum number of attributes of the span, and also of those of its events.
 const ATTRIBUTES_MAX: usize = 500;
-/// Maximum number of characters of a value.
+/// Maximum number of characters of an attribute's value.
 const VALUE_CHARS_MAX: usize = 10_000;
 
 /// Encodes a span. `start_ns` is the recorded start of the request; times of events count from it.

@@ -10,7 +10,7 @@ pub(super) enum Set {
     Number,
 }
 
-/// Builder of a table.
+/// Builder of an HTML table whose cells may be links.
 pub(super) struct LinkedTable {
     html: Html,
     heads: Vec<&'static str>,
@@ -87,7 +87,7 @@ impl Cells<'_> {
         self
     }
 
-    /// Adds a name that is nested `depth` levels deep.
+    /// Adds a name that is nested `depth` levels deep. Indentation shows at most 12 levels.
     pub(super) fn nested(&mut self, depth: usize, text: &str) -> &mut Self {
         // Indent with characters, because the content policy forbids inline styles.
         let indent = "\u{2002}".repeat(depth.min(12));

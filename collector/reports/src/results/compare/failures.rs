@@ -38,7 +38,7 @@ struct OriginShiftRow {
     /// Error message, with ids replaced by `*`; empty if there is none.
     message: String,
     requests: Counts,
-    /// Id of the first such request, of the later period if it has one.
+    /// Trace id of the first request with this failure, from the later period if it has one.
     example: Option<String>,
     /// Operations through which the failure of the example travelled, from the origin to the root.
     trail: Vec<String>,

@@ -26,15 +26,15 @@ pub(super) struct CauseRow {
     caller: Option<String>,
     /// Called operation with its service.
     callee: Option<String>,
-    /// True if the data cannot tell which of the two is responsible; `service` then names the
-    /// called one.
+    /// True if the data cannot tell whether the caller or the callee is responsible; `service` is
+    /// then the callee's.
     undecided: bool,
     /// Edge that changed most, or the place where requests begin to diverge.
     edge: Option<String>,
     contribution_ns: f64,
     /// Share of the change; null if nothing changed.
     share: Option<f64>,
-    /// Share of the later period's requests that it changed.
+    /// Share of the later period's requests that the cause changed.
     affected: f64,
     q_value: f64,
     mutations: Vec<u64>,
@@ -49,8 +49,8 @@ pub(super) struct TooFewRow {
     requests: Counts,
     /// Contribution to the mean latency of the requests of its root operation, in ns.
     contribution_ns: f64,
-    /// Number of requests of each period that would suffice, if all of one took longer than all of
-    /// the other.
+    /// Number of requests of each period that would suffice, if all requests of one period took
+    /// longer than all of the other.
     needed: u64,
 }
 

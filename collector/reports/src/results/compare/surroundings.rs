@@ -38,7 +38,8 @@ impl MixRow {
     }
 }
 
-/// Variation within categories, by C² of categories with over ten requests.
+/// Variation of latency within categories, measured by C² (variance divided by the squared mean),
+/// of categories with over ten requests.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct VariationSays {
     before: VariationOf,
@@ -113,7 +114,8 @@ const RATE_MIN: f64 = 1.25;
 /// Minimum change of a root operation's share of requests, 0 to 1, to be mentioned.
 const MIX_MIN: f64 = 0.05;
 
-/// Describes other differences between the periods.
+/// Describes differences that are no causes: factors by which the times in all services changed,
+/// the rate of requests, and their mix.
 pub(super) fn surroundings(
     [old, new]: [&PeriodSummary; 2],
     mix: &[MixRow],

@@ -1,4 +1,4 @@
-//! Search for the later requests that satisfy the conditions of a leaf.
+//! Link and command that search for the later requests that satisfy the conditions of a leaf.
 
 use stroboscope_analysis::decision_tree::Test;
 use stroboscope_analysis::explain::{ParameterCondition, ParameterTest};
@@ -9,7 +9,7 @@ use crate::arguments::ReadingArguments;
 use crate::suggest::{command_on, quoted};
 use crate::time::written;
 
-/// Address of the page that lists the requests, and the equivalent command.
+/// Address of the page that lists the matching requests, and the equivalent command.
 #[derive(Debug)]
 pub(super) struct RequestsLink {
     pub(super) path: String,

@@ -34,7 +34,7 @@ pub struct CategorySays {
     /// Number of requests in the sample for the density.
     #[serde(skip)]
     sampled: u64,
-    /// Operations of its requests, in order.
+    /// Operations of the category's requests, in order.
     structure: Vec<StructureRow>,
     /// Times between boundaries on critical paths, in the order of tasks.
     edges: Vec<EdgeRow>,
@@ -77,7 +77,8 @@ struct EdgeRow {
 }
 
 impl CategorySays {
-    /// Returns the request whose latency is closest to the mean.
+    /// Returns the sampled request whose latency is closest to the category's mean; `None` without
+    /// a sample.
     pub fn example(category: &FlowCategory) -> Option<TraceId> {
         let mean_ns = category.mean_ns();
         let off = |latency_ns: u64| (latency_ns as f64 - mean_ns).abs();

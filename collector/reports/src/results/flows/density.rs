@@ -52,8 +52,8 @@ fn rule(of: BandwidthRule) -> &'static str {
 }
 
 impl LatencyDensity {
-    /// Estimates the density of latencies with their counts or weights, for the sample's effective
-    /// size; `None` without latencies.
+    /// Estimates the density of latencies with their counts or weights. `size` is the sample's
+    /// effective size. Returns `None` without latencies.
     pub(super) fn of(latencies_ns: &[(u64, u64)], size: f64) -> Option<Self> {
         let found = density_of_sample(latencies_ns, size.round() as u64)?;
         Some(Self {

@@ -29,7 +29,7 @@ const ROOT: &str = "/sim/data";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mutation {
     None,
-    /// Syncs of these only pretend to succeed.
+    /// Syncs of this target only pretend to succeed.
     Unsynced(SyncTarget),
     /// The segment is deleted before the checkpoint is saved.
     DeletedFirst,
@@ -215,7 +215,8 @@ impl Schedule {
         Ok(DataDir::create(self.real.path())?.lock()?)
     }
 
-    /// Runs until the process or machine ends, or the schedule does.
+    /// Runs random steps until the simulated process or machine ends, or a drawn number of steps is
+    /// done.
     fn live(&mut self, life: &mut Life) -> Result<(), String> {
         for _ in 0..self.random.below(40) {
             match self.random.below(13) {
@@ -329,7 +330,8 @@ impl Schedule {
         }
     }
 
-    /// Checks that every start recognizes all acknowledged batches.
+    /// Checks that a new life's ledger knows all acknowledged batches, unless the checkpoint was
+    /// lost.
     fn check_ledger(&self, life: &Life) -> Result<(), String> {
         let ledger = life.state.ledger();
         let acknowledged = self.senders.messages.iter();

@@ -30,7 +30,7 @@ pub(super) enum Content {
 }
 
 impl Message {
-    /// Returns the (incarnation, sequence) of a batch.
+    /// Returns the incarnation and the sequence number of a batch; `None` for an OTLP request.
     pub(super) fn key(&self) -> Option<(u128, u64)> {
         let Content::Batch(batch) = &self.content else {
             return None;
