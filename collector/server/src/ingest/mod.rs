@@ -1,5 +1,5 @@
-//! Intake: accepts checked batches, makes them durable in the log, and flushes the log to the store.
-//! An agent, which has no store, forwards the log to a gateway.
+//! Intake: accepts checked batches, makes them durable in the log, and flushes the log to the
+//! store. An agent, which has no store, forwards the log to a gateway.
 //!
 //! The committing thread consults the ledger, appends to the log and answers. The flushing thread
 //! converts closed segments to Parquet, or delivers them to the gateway, by the steps of
