@@ -7,12 +7,14 @@
 //! - `line_limit`: rate limits for log messages.
 //! - [`pool`]: quotas of bytes, connections and requests.
 //! - [`live`]: a model that learns from traces while they arrive.
-//! - [`ingest`]: ledger, log and store, in an order that loses nothing.
+//! - [`ingest`]: ledger, log, and store or gateway, in an order that loses nothing.
 //! - [`kernel_recording`]: records kernel events into the store; on Linux.
 //! - [`redact`]: drops or hashes values before they are written.
 //! - [`net`]: listening sockets with TLS, tokens and limits.
 //! - `otlp`: receives from OpenTelemetry exporters, over gRPC and HTTP.
-//! - [`grpc`], [`http`]: the servers, gRPC and HTTP.
+//! - [`grpc`]: the gRPC server, and the control of burst-config and policy.
+//! - [`forward`]: forwards the log of an agent to a gateway.
+//! - [`http`]: the HTTP server of pages and metrics.
 //! - [`collect`]: all of the above in one running collector.
 #![allow(
     missing_docs,

@@ -1,9 +1,10 @@
-//! Intake: accepts checked batches and makes them durable, through the ledger and the log into the
-//! store.
+//! Intake: accepts checked batches, makes them durable in the log, and flushes the log to the
+//! store. An agent, which has no store, forwards the log to a gateway.
 //!
 //! The committing thread consults the ledger, appends to the log and answers. The flushing thread
-//! converts closed segments to Parquet by the steps of [`stroboscope_store::flush`]. A third
-//! thread, with the lowest priority, maintains the store's files.
+//! converts closed segments to Parquet, or delivers them to the gateway, by the steps of
+//! [`stroboscope_store::flush`]. With a store, a third thread of the lowest priority maintains its
+//! files.
 
 mod committer;
 mod error;
