@@ -19,6 +19,7 @@ use super::log::LogArguments;
 use super::maintenance::MaintenanceArguments;
 use super::memory::{MemoryArguments, MemorySplit};
 use super::net::NetArguments;
+use super::own_traces::{OwnTracesTo, checked_own_traces, parse_own_traces, start_own_traces};
 use super::pages::{ReaderPorts, served_site};
 use super::settings::SettingsArguments;
 use super::{kernel, notify};
@@ -37,7 +38,6 @@ use stroboscope_server::ingest::{Options, Stop};
 use stroboscope_server::kernel_recording::{KernelRecording, PreparedRecording};
 use stroboscope_server::live::RECENT;
 use stroboscope_server::redact::{RedactSettings, Rule};
-use stroboscope_server::self_tracing::{SelfTracing, own_address};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::limits::Limits;
 use stroboscope_store::publishing::PublishCounters;
@@ -156,23 +156,6 @@ fn parse_umask(text: &str) -> Result<Mode, String> {
         .ok_or_else(|| "three octal digits, the first of them 0, such as 077 or 022".to_owned())
 }
 
-/// Destination of the collector's own traces.
-#[derive(Clone, Debug)]
-enum OwnTracesTo {
-    Itself,
-    Address(String),
-}
-
-fn parse_own_traces(text: &str) -> Result<OwnTracesTo, String> {
-    match text {
-        "self" => Ok(OwnTracesTo::Itself),
-        address if address.starts_with("http://") || address.starts_with("unix:") => {
-            Ok(OwnTracesTo::Address(address.to_owned()))
-        }
-        _ => Err("write self, http://HOST:PORT or unix:/PATH".to_owned()),
-    }
-}
-
 /// Prints announcements on standard output, or logs them as JSON for programs.
 #[derive(Clone, Copy, Debug)]
 struct Announcement(LogArguments);
@@ -277,26 +260,6 @@ fn parse_door(text: &str) -> Result<Door, std::net::AddrParseError> {
     }
 }
 
-/// Starts to ship own traces to `to`, if it is given; an empty address means this collector.
-fn start_own_traces(
-    to: Option<String>,
-    collector: &Collector,
-) -> Result<Option<SelfTracing>, Failure> {
-    let Some(address) = to else {
-        return Ok(None);
-    };
-    let is_itself = address.is_empty();
-    let address = if is_itself {
-        own_address(collector.grpc_address())
-    } else {
-        address
-    };
-    tracing::info!(address, "shipping own traces");
-    SelfTracing::start(&address)
-        .map(Some)
-        .map_err(|error| Failure::new(format!("--own-traces: {error}")))
-}
-
 impl Collect {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         rustix::process::umask(self.umask);
@@ -318,7 +281,8 @@ impl Collect {
             let keep = self.publish_keep;
             self.doors.check(&self.addresses())?;
             let announcement = Announcement(self.log);
-            let own_traces = self.check_own_traces()?;
+            let own_traces =
+                checked_own_traces(self.own_traces.as_ref(), self.unix.as_deref(), &self.doors)?;
             let scheme = self.doors.scheme();
             let publishing = remote
                 .as_ref()
@@ -447,34 +411,6 @@ impl Collect {
         let others = [("--listen", self.listen), ("--http", self.http)];
         let others = others.into_iter().chain(otlp_http);
         others.chain(self.readers.addresses()).collect()
-    }
-
-    /// Returns the address to which to ship own traces, empty for this collector's gRPC port;
-    /// `None` if they are not recorded. Returns an error if they cannot be shipped there.
-    fn check_own_traces(&self) -> Result<Option<String>, Failure> {
-        let to_itself = match &self.own_traces {
-            None => return Ok(None),
-            Some(OwnTracesTo::Address(address)) => return Ok(Some(address.clone())),
-            Some(OwnTracesTo::Itself) => match &self.unix {
-                Some(path) => format!(
-                    "unix:{}",
-                    std::path::absolute(path).map_err(Failure::of)?.display()
-                ),
-                None => String::new(),
-            },
-        };
-        if to_itself.is_empty() && self.doors.scheme() == "https" {
-            return Err(Failure::new(
-                "--own-traces self with --tls-cert needs a unix socket, --unix PATH: own traces are shipped without TLS"
-                    .to_owned(),
-            ));
-        }
-        if self.doors.asks_for_tokens() && std::env::var_os("STROBOSCOPE_TOKEN").is_none() {
-            return Err(Failure::new(
-                "--own-traces self with --token-file needs a token of the role write, in STROBOSCOPE_TOKEN".to_owned(),
-            ));
-        }
-        Ok(Some(to_itself))
     }
 
     fn prepared_recording(

@@ -15,6 +15,7 @@ mod maintenance;
 mod memory;
 mod net;
 mod notify;
+mod own_traces;
 mod pages;
 mod ready;
 mod requests;

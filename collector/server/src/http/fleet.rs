@@ -126,9 +126,17 @@ fn collecting(pages: &Pages, doc: &mut Doc) {
     }
 }
 
-/// Writes the form that shows and changes the fleet's burst-config. It needs no script.
+/// Writes the form that shows and changes the fleet's burst-config; an agent only shows it. It needs no script.
 fn config_form(pages: &Pages, carried: &CarriedParameters, html: &mut Html) {
     let config = pages.control.current().map(|config| config.to_string());
+    if let Some(upstream) = pages.control.upstream() {
+        let config = config.as_deref().unwrap_or("none");
+        html.markup("<p class=\"hint\">").text(&format!(
+            "Burst-config: {config}. It is set at the collector that this agent forwards to ({upstream})."
+        ));
+        html.markup("</p>\n");
+        return;
+    }
     html.markup("<form class=\"options\" method=\"post\" action=\"")
         .text(&carried.address(PATH))
         .markup("\"><p><label for=\"config\">Burst-config")
