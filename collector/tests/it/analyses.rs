@@ -384,7 +384,7 @@ fn long_help_says_what_the_figures_mean() {
         ("anomalies", "Cohen's d"),
         ("what-if", "replayed by the model"),
         ("critical-path", "Summed delay"),
-        ("infer", "drops what a trace contradicts"),
+        ("infer", "Drops each hypothesis that a trace contradicts"),
     ] {
         assert!(
             check(directory.path(), &[verb, "--help"], 0)
