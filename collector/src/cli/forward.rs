@@ -33,8 +33,8 @@ pub(super) struct ForwardArguments {
     /// Maximum interval between forwards
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration, requires = "forward")]
     forward_interval: Duration,
-    /// Maximum size of the log that waits to be forwarded. When it is full, services keep what they
-    /// record in their own buffers
+    /// Maximum size of the log that waits to be forwarded. When it is full, services keep their
+    /// records in their own buffers
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size, requires = "forward")]
     buffer_bytes: u64,
 }

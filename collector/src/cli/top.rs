@@ -35,7 +35,7 @@ const KEY_PATIENCE: Duration = Duration::from_millis(50);
 ///
 /// Shows a table of operations by their share of the latest requests' critical path. Each has
 /// percentiles of its own work, its slack, and the share of its spans that failed. Lines above the
-/// table show which processes ship, how much, in which bursts, and what was lost or failed. Reads
+/// table show which processes ship, how much, in which bursts, and losses and failures. Reads
 /// the live model of a running collector (`--http`), or a store (`--data`), which may be in use.
 ///
 /// Keys: `q` quits, `s` sorts by the next column, `/` filters, `p` pauses, `?` shows all keys.

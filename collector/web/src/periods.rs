@@ -37,7 +37,7 @@ impl TwoPeriods<'_> {
         format!("/{verb}?{}", form.finish())
     }
 
-    /// Writes a link to the address of a subcommand's page, with the text `said`.
+    /// Writes a link to the address of a subcommand's page, with this text.
     pub(crate) fn link(&self, html: &mut Html, verb: &str, said: &str) {
         html.markup("<a href=\"")
             .text(&self.address(verb))

@@ -98,7 +98,7 @@ pub(crate) async fn run(options: ClientOptions, stop: &Stop) -> Result<(), RoleE
 }
 
 /// Draws the user, the link, the growth of the browser's log and the time of the background script
-/// for visit `number`. A user who visits again uses the same link.
+/// for visit `number`. On a later visit, a user has the same link.
 fn visit(seed: u64, number: u64, links: &Mix, has_small_count: bool) -> Visit {
     let mut random = Random::new(mix(seed) ^ mix(number.wrapping_add(1)));
     let user = random.next_u64() % USERS;

@@ -52,11 +52,11 @@ pub(super) struct ShipStream {
 /// Message of a stream, from a process or from an agent.
 pub(super) trait Arrival: prost::Message + 'static {
     /// Returns the sequence number, which the reply repeats, and the content.
-    fn open(self) -> (u64, Content);
+    fn open(self) -> (u64, ItemContent);
 }
 
 /// Content of a message.
-pub(super) enum Content {
+pub(super) enum ItemContent {
     Batch(Box<Result<Batch, Refusal>>),
     Otlp(PayloadKind, Vec<u8>),
     /// Forwarded data of a kind that this version does not know.
@@ -64,29 +64,29 @@ pub(super) enum Content {
 }
 
 impl Arrival for ShipRequest {
-    fn open(self) -> (u64, Content) {
+    fn open(self) -> (u64, ItemContent) {
         let sequence = self.batch.as_ref().map_or(0, |batch| batch.sequence);
         (
             sequence,
-            Content::Batch(Box::new(self.batch.ok_or(Refusal::NoBatch))),
+            ItemContent::Batch(Box::new(self.batch.ok_or(Refusal::NoBatch))),
         )
     }
 }
 
 impl Arrival for ForwardRequest {
-    fn open(self) -> (u64, Content) {
+    fn open(self) -> (u64, ItemContent) {
         let payload = self.payload;
         let content = match self.kind.try_into() {
             Ok(ForwardKind::Batch) => {
                 let batch = Batch::decode(payload.as_slice());
                 let batch = batch.map_err(|error| Refusal::Undecodable(error.to_string()));
-                Content::Batch(Box::new(batch))
+                ItemContent::Batch(Box::new(batch))
             }
-            Ok(ForwardKind::OtlpTraces) => Content::Otlp(PayloadKind::OtlpProtobuf, payload),
-            Ok(ForwardKind::OtlpTracesJson) => Content::Otlp(PayloadKind::OtlpJson, payload),
-            Ok(ForwardKind::OtlpLogs) => Content::Otlp(PayloadKind::OtlpLogsProtobuf, payload),
-            Ok(ForwardKind::OtlpLogsJson) => Content::Otlp(PayloadKind::OtlpLogsJson, payload),
-            Ok(ForwardKind::Unspecified) | Err(_) => Content::Unknown(self.kind),
+            Ok(ForwardKind::OtlpTraces) => ItemContent::Otlp(PayloadKind::OtlpProtobuf, payload),
+            Ok(ForwardKind::OtlpTracesJson) => ItemContent::Otlp(PayloadKind::OtlpJson, payload),
+            Ok(ForwardKind::OtlpLogs) => ItemContent::Otlp(PayloadKind::OtlpLogsProtobuf, payload),
+            Ok(ForwardKind::OtlpLogsJson) => ItemContent::Otlp(PayloadKind::OtlpLogsJson, payload),
+            Ok(ForwardKind::Unspecified) | Err(_) => ItemContent::Unknown(self.kind),
         };
         (self.sequence, content)
     }
@@ -115,7 +115,7 @@ impl ShipStream {
                         let bytes = request.encoded_len();
                         let (sequence, content) = request.open();
                         let is_traced = match &content {
-                            Content::Batch(batch) => batch.as_ref().as_ref().is_ok_and(is_traced),
+                            ItemContent::Batch(batch) => batch.as_ref().as_ref().is_ok_and(is_traced),
                             _ => false,
                         };
                         let batch = span_if(is_traced, || span!("batch"));
@@ -193,7 +193,7 @@ impl ShipStream {
     async fn take(
         self: Arc<Self>,
         sequence: u64,
-        content: Content,
+        content: ItemContent,
         bytes: usize,
         is_traced: bool,
         submitted: oneshot::Sender<()>,
@@ -204,11 +204,11 @@ impl ShipStream {
             held.map_err(|denied| Some(denied.status()))?;
         }
         let reply = match content {
-            Content::Batch(batch) => {
+            ItemContent::Batch(batch) => {
                 self.take_batch(sequence, *batch, is_traced, submitted)
                     .await?
             }
-            Content::Otlp(kind, request) => {
+            ItemContent::Otlp(kind, request) => {
                 // The client of the agent has its answer already, so nothing here is partial.
                 let _ = submitted.send(());
                 match self.otlp.take_forwarded(kind, request, self.peer).await {
@@ -217,7 +217,7 @@ impl ShipStream {
                     Err(ForwardRefusal::Later(status)) => return Err(Some(status)),
                 }
             }
-            Content::Unknown(kind) => {
+            ItemContent::Unknown(kind) => {
                 self.intake.counters().refuse("forward_kind");
                 let reason = format!(
                     "kind {kind} of forwarded data is unknown; the agent is newer than this collector"

@@ -74,7 +74,7 @@ struct Sample {
     requests: u64,
 }
 
-/// State of the screen: the latest snapshot, and what the user has selected.
+/// State of the screen: the latest snapshot, and the user's selection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TopState {
     /// Name of the collector or store, as shown to the user.
@@ -190,7 +190,7 @@ impl TopState {
         rows
     }
 
-    /// Changes the state as a key demands, and returns what the caller has to do.
+    /// Changes the state as a key demands, and returns the action for the caller.
     pub(super) fn press(&mut self, key: KeyEvent) -> KeyAsks {
         let with_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
