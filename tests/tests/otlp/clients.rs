@@ -16,7 +16,7 @@ const SERVER: i128 = 128;
 const CLIENT: i128 = 64;
 
 /// The Python that has OpenTelemetry's packages.
-fn python(test: &str) -> Option<String> {
+pub(crate) fn python(test: &str) -> Option<String> {
     let python = std::env::var("STROBOSCOPE_TEST_PYTHON").unwrap_or_else(|_| "python3".into());
     let packages =
         "import opentelemetry.exporter.otlp.proto.http, opentelemetry.exporter.otlp.proto.grpc";
@@ -31,7 +31,7 @@ fn python(test: &str) -> Option<String> {
 }
 
 /// The directory with OpenTelemetry's packages for JavaScript.
-fn node_modules(test: &str) -> Option<String> {
+pub(crate) fn node_modules(test: &str) -> Option<String> {
     let directory = std::env::var("STROBOSCOPE_TEST_NODE_MODULES").unwrap_or_default();
     let package = "require('@opentelemetry/exporter-trace-otlp-http')";
     let mut node = Command::new("node");

@@ -5,5 +5,6 @@ mod logs;
 mod readers;
 mod retries;
 mod rust;
+mod samplers;
 mod store;
 mod wire;
