@@ -13,18 +13,10 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind
+from stroboscope_otel import BurstSampler
 
 endpoint, back, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
-# The sampler comes from the environment: OTEL_TRACES_SAMPLER, or its class where the package is not installed.
-try:
-    from importlib.metadata import version
-
-    version("stroboscope-otel")
-    provider = TracerProvider(resource=Resource.create({"service.name": "front"}))
-except Exception:
-    from stroboscope_otel import BurstSampler
-
-    provider = TracerProvider(sampler=BurstSampler(), resource=Resource.create({"service.name": "front"}))
+provider = TracerProvider(sampler=BurstSampler(), resource=Resource.create({"service.name": "front"}))
 provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
 tracer = trace.get_tracer("front", tracer_provider=provider)
 requests, end = 0, time.monotonic() + seconds
