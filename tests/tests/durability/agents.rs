@@ -251,6 +251,51 @@ fn the_burst_config_is_set_at_the_gateway_and_reaches_the_agent() {
     );
 }
 
+/// A request that the agent accepts and the gateway cannot, as it has less memory, blocks nothing behind it.
+#[test]
+fn data_too_large_for_the_gateway_is_counted_and_the_rest_arrives() {
+    let program = Program::new();
+    let gateway_doors = Ports::free();
+    let doors = Ports::free();
+    let memory = [&GATEWAY[..], &["--memory-limit", "256MiB"]].concat();
+    let mut gateway = gateway_doors.collect(&program.data(), &memory);
+    let data = program.data().with_extension("agent");
+    let mut agent = agent(&doors, &data, &gateway_doors, &[]);
+    let request = |spans: std::ops::Range<usize>, text: &str| {
+        let span = |n: usize| {
+            format!(
+                r#"{{"traceId":"{n:032x}","spanId":"{n:016x}","name":"large","kind":2,"startTimeUnixNano":"1700000000000000000",
+                "endTimeUnixNano":"1700000000001000000","attributes":[{{"key":"text","value":{{"stringValue":"{text}"}}}}]}}"#
+            )
+        };
+        let spans: Vec<String> = spans.map(span).collect();
+        format!(
+            r#"{{"resourceSpans":[{{"resource":{{"attributes":[]}},"scopeSpans":[{{"spans":[{}]}}]}}]}}"#,
+            spans.join(",")
+        )
+    };
+    let send = |body: String| {
+        let json = ["Content-Type: application/json"];
+        let (head, said) =
+            ask(doors.otlp, "POST /v1/traces", &json, body.as_bytes()).expect("the agent");
+        assert!(head.contains("200"), "{head} {said}");
+    };
+    // 12 MB, of which a gateway of 256 MiB takes less than half.
+    send(request(1..201, &"x".repeat(60_000)));
+    send(request(1_000..1_010, "small"));
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    let forwarded =
+        |outcome: &str| doors.metric(&format!("forwarded_total{{outcome=\"{outcome}\"}}"));
+    while forwarded("stored") < 1.0 || forwarded("refused") < 1.0 {
+        assert!(std::time::Instant::now() < deadline, "{:?}", doors.health());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(agent.stop(libc::SIGTERM).success(), "{}", agent.said());
+    assert!(gateway.stop(libc::SIGTERM).success(), "{}", gateway.said());
+    assert!(agent.said().contains("rejected"), "{}", agent.said());
+    assert_eq!(Stored::read(&program.data()).spans.len(), 10);
+}
+
 #[test]
 fn agents_that_forward_to_each_other_say_so() {
     let program = Program::new();

@@ -1,5 +1,6 @@
 //! Delivers closed log segments to the gateway.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -22,6 +23,12 @@ use crate::line_limit::{LineLimit, Turn};
 /// and seconds on an overloaded disk.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
+/// Pause after a failure, such as a full disk of the gateway. It doubles up to the maximum.
+const PAUSE_FIRST: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(15);
+/// Rate that a slow network has at least, in bytes per second, for the deadline of replies.
+const SLOW_RATE: u64 = 64 << 10;
+
 static REFUSED: LineLimit = LineLimit::new();
 
 /// Counters of the payloads (batches and OTLP requests) that an agent forwarded, by outcome.
@@ -43,6 +50,10 @@ pub struct Delivery {
     runtime: Handle,
     counters: Arc<ForwardCounters>,
     stream: Option<ForwardStream>,
+    /// Maximum pause after the next failure.
+    pause: Duration,
+    /// End of the pause after a failure, with its reason.
+    not_before: Option<(Instant, String)>,
     /// Number of the segment being delivered, with one flag per payload: true once the payload is
     /// settled, that is stored or rejected.
     under_way: (u64, Vec<bool>),
@@ -57,6 +68,8 @@ impl Delivery {
             runtime,
             counters: Arc::default(),
             stream: None,
+            pause: PAUSE_FIRST,
+            not_before: None,
             under_way: (u64::MAX, Vec::new()),
         }
     }
@@ -75,30 +88,56 @@ impl Delivery {
         settled: &mut [bool],
     ) -> Result<(), String> {
         // A stream of a connection that is gone would fail after the deadline only.
-        if !self.uplink.is_connected() {
-            self.stream = None;
-        }
-        let stream = match &mut self.stream {
+        self.stream
+            .take_if(|stream| !self.uplink.is_current(stream.connection));
+        let mut stream = match self.stream.take() {
             Some(stream) => stream,
-            closed => closed.insert(ForwardStream::open(&mut self.uplink).await?),
+            None => ForwardStream::open(&mut self.uplink).await?,
         };
-        let delivered = stream.deliver(payloads, settled, &self.counters).await;
-        if delivered.is_err() {
-            self.stream = None;
-            self.uplink.give_up();
+        match stream.deliver(payloads, settled, &self.counters).await {
+            Ok(()) => {
+                self.stream = Some(stream);
+                self.pause = PAUSE_FIRST;
+                Ok(())
+            }
+            Err(problem) => {
+                self.uplink.give_up(stream.connection);
+                // Half of the pause is random, so that a fleet does not come back in one instant.
+                let random = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
+                let pause = self.pause.mul_f64(0.5 + random / 2.0);
+                self.not_before = Some((Instant::now() + pause, problem.clone()));
+                self.pause = (self.pause * 2).min(PAUSE_MAX);
+                Err(problem)
+            }
         }
-        delivered
     }
 }
 
 impl Upstream for Delivery {
-    fn deliver(&mut self, segment: u64, payloads: &[Payload]) -> Result<(), String> {
+    fn deliver(
+        &mut self,
+        segment: u64,
+        payloads: &[Payload],
+        until: std::time::Instant,
+    ) -> Result<(), String> {
+        if let Some((at, problem)) = &self.not_before
+            && Instant::now() < *at
+        {
+            return Err(problem.clone());
+        }
+        self.not_before = None;
         let (of, mut settled) = std::mem::take(&mut self.under_way);
         if of != segment || settled.len() != payloads.len() {
             settled = vec![false; payloads.len()];
         }
         let runtime = self.runtime.clone();
-        let delivered = runtime.block_on(self.deliver_rest(payloads, &mut settled));
+        let delivered = runtime.block_on(async {
+            // A stream that is dropped at the end of the time has requests without a reply, so it
+            // is not used again.
+            let delivering = self.deliver_rest(payloads, &mut settled);
+            let delivered = timeout_at(until.into(), delivering).await;
+            delivered.unwrap_or_else(|_| Err("the gateway is too slow".to_owned()))
+        });
         self.under_way = (segment, settled);
         delivered
     }
@@ -109,12 +148,15 @@ impl Upstream for Delivery {
 struct ForwardStream {
     requests: mpsc::Sender<ForwardRequest>,
     replies: Streaming<ShipReply>,
+    /// Number of the connection that the stream belongs to.
+    connection: u64,
     next_sequence: u64,
 }
 
 impl ForwardStream {
     async fn open(uplink: &mut Uplink) -> Result<Self, String> {
-        let mut client = uplink.client().await?.data();
+        let (connection, client) = uplink.client().await?;
+        let mut client = client.data();
         let (requests, receiver) = mpsc::channel(1);
         let opened = client.forward(ReceiverStream::new(receiver));
         let opened = timeout(CONNECT_MAX, opened).await;
@@ -123,10 +165,11 @@ impl ForwardStream {
             Ok(opened) => Ok(Self {
                 requests,
                 replies: opened.into_inner(),
+                connection,
                 next_sequence: 0,
             }),
             Err(problem) => {
-                uplink.give_up();
+                uplink.give_up(connection);
                 Err(problem)
             }
         }
@@ -143,7 +186,14 @@ impl ForwardStream {
         let base = self.next_sequence;
         self.next_sequence += payloads.len() as u64;
         let (mut next, mut in_flight) = (0, 0);
-        let mut deadline = Instant::now() + ANSWER_MAX;
+        let unsettled = payloads
+            .iter()
+            .zip(&*settled)
+            .filter(|(_, settled)| !**settled);
+        let bytes: usize = unsettled.map(|(payload, _)| payload.bytes.len()).sum();
+        // Requests in flight may still be on their way.
+        let answer_max = ANSWER_MAX + Duration::from_secs(bytes as u64 / SLOW_RATE);
+        let mut deadline = Instant::now() + answer_max;
         loop {
             while settled.get(next).copied().unwrap_or(false) {
                 next += 1;
@@ -182,12 +232,12 @@ impl ForwardStream {
                 }
                 reply = timeout_at(deadline, self.replies.message()), if in_flight > 0 => {
                     let reply = reply.map_err(|_| {
-                        format!("the gateway has not answered for {} s", ANSWER_MAX.as_secs())
+                        format!("the gateway has not answered for {} s", answer_max.as_secs())
                     })?;
                     let reply = reply
                         .map_err(|status| text(&status))?
                         .ok_or("the gateway closed the stream")?;
-                    deadline = Instant::now() + ANSWER_MAX;
+                    deadline = Instant::now() + answer_max;
                     let index = reply.sequence.checked_sub(base);
                     let index = index.and_then(|index| usize::try_from(index).ok());
                     let place = index.and_then(|index| settled.get_mut(index));

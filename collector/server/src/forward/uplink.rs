@@ -1,14 +1,14 @@
 //! Connection of an agent to one gateway at a time.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::sync::Arc;
+use std::pin::pin;
 use std::time::Duration;
 
 use stroboscope_proto::v1::directive::Kind;
 use stroboscope_proto::v1::{ControlRequest, Directive};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{sleep, timeout};
 use tonic::{Code, Status, Streaming};
 
 use super::gateway::{CONNECT_MAX, Client, Gateway};
@@ -18,18 +18,20 @@ use crate::grpc::BurstControl;
 /// [`PAUSE_MAX`].
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Time after which an agent returns from another gateway to its preferred one.
+/// Minimum time after which an agent returns from another gateway to its preferred one; it takes at
+/// most twice as long.
 const RETURN: Duration = Duration::from_secs(60);
 
-/// State of the connection: a client, or the reason why there is none, as text for people.
-pub(super) type Connection = Result<Client, String>;
+/// State of the connection: its number and client, or the reason why there is none, as text for
+/// people.
+pub(super) type Connection = Result<(u64, Client), String>;
 
 /// Connection of an agent to a gateway. Dropping it ends the connection.
 #[derive(Debug)]
 pub struct Uplink {
     connection: watch::Receiver<Connection>,
-    /// Signal to use another gateway.
-    failed: Arc<Notify>,
+    /// Number of the latest connection that failed to take data.
+    failed: watch::Sender<u64>,
     task: JoinHandle<()>,
 }
 
@@ -45,12 +47,12 @@ impl Uplink {
     #[must_use]
     pub fn start(gateways: Vec<Gateway>, control: BurstControl) -> Self {
         let (state, connection) = watch::channel(Err("not connected yet".to_owned()));
-        let failed = Arc::new(Notify::new());
+        let (failed, failures) = watch::channel(0);
         let task = UplinkTask {
             gateways,
             control,
             state,
-            failed: failed.clone(),
+            failures,
         };
         Self {
             connection,
@@ -70,14 +72,18 @@ impl Uplink {
         self.connection.borrow().clone()
     }
 
-    /// Returns at once whether there is a connection now.
-    pub(super) fn is_connected(&self) -> bool {
-        self.connection.borrow().is_ok()
+    /// Reports at once whether the connection of this number is the current one.
+    pub(super) fn is_current(&self, connection: u64) -> bool {
+        let current = self.connection.borrow();
+        current
+            .as_ref()
+            .is_ok_and(|(number, _)| *number == connection)
     }
 
-    /// Makes the task move on to the next gateway, or reconnect to the only one.
-    pub(super) fn give_up(&self) {
-        self.failed.notify_one();
+    /// Makes the task move on from the connection of this number to the next gateway. The
+    /// connection to an only gateway stays: it may work, and its disk may be full.
+    pub(super) fn give_up(&self, connection: u64) {
+        self.failed.send_replace(connection);
     }
 }
 
@@ -85,33 +91,35 @@ struct UplinkTask {
     gateways: Vec<Gateway>,
     control: BurstControl,
     state: watch::Sender<Connection>,
-    failed: Arc<Notify>,
+    failures: watch::Receiver<u64>,
 }
 
 impl UplinkTask {
-    async fn run(self) {
+    async fn run(mut self) {
         let random = RandomState::new().build_hasher().finish();
         let count = self.gateways.len();
         let preferred = usize::try_from(random).unwrap_or_default() % count.max(1);
         let mut turn = 0;
         let mut pause = PAUSE_FIRST;
+        let mut number = 0;
         loop {
-            let gateway = &self.gateways[(preferred + turn) % count];
-            let is_preferred = turn == 0;
-            match self.open(gateway).await {
+            let gateway = self.gateways[(preferred + turn) % count].clone();
+            match self.open(&gateway).await {
                 Ok((client, directives)) => {
                     tracing::info!(gateway = gateway.address, "forwarding");
                     pause = PAUSE_FIRST;
-                    drop(self.state.send_replace(Ok(client)));
-                    match self.follow(directives, is_preferred).await {
-                        Some(problem) => self.lost(gateway, problem),
+                    number += 1;
+                    drop(self.state.send_replace(Ok((number, client))));
+                    let better = (turn > 0).then(|| self.gateways[preferred].clone());
+                    match self.follow(directives, number, better).await {
+                        Some(problem) => self.lost(&gateway, problem),
                         None => {
                             turn = 0;
                             continue;
                         }
                     }
                 }
-                Err(problem) => self.lost(gateway, problem),
+                Err(problem) => self.lost(&gateway, problem),
             }
             turn = (turn + 1) % count;
             if turn == 0 || count == 1 {
@@ -164,20 +172,42 @@ impl UplinkTask {
         }
     }
 
-    /// Relays directives. Returns the problem when the connection fails or the agent gives it up;
-    /// `None` when it is time to return to the preferred gateway.
+    /// Relays the directives that arrive on connection `number`. Returns the problem if the
+    /// connection fails, and `None` once the `better` gateway accepts connections again.
     async fn follow(
-        &self,
+        &mut self,
         mut directives: Streaming<Directive>,
-        is_preferred: bool,
+        number: u64,
+        better: Option<Gateway>,
     ) -> Option<String> {
-        let until = Instant::now() + RETURN;
+        let has_others = self.gateways.len() > 1;
+        let is_better = better.is_some();
+        let failures = &mut self.failures;
+        let mut failing = pin!(async {
+            // The sender lives as long as this task.
+            let _ = failures
+                .wait_for(|failed| *failed >= number)
+                .await
+                .map(drop);
+        });
+        let control = &self.control;
+        let mut returning = pin!(async {
+            loop {
+                // Half of the time is random, so that a fleet does not return in one instant.
+                let random = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
+                sleep(RETURN.mul_f64(1.0 + random)).await;
+                match &better {
+                    Some(gateway) if gateway.connect().await.is_ok() => return,
+                    _ => {}
+                }
+            }
+        });
         loop {
             tokio::select! {
                 directive = directives.message() => match directive {
                     Ok(Some(Directive { kind: Some(kind) })) => {
-                        self.control.relay(kind);
-                        if let Some(reason) = self.control.loop_reason() {
+                        control.relay(kind);
+                        if let Some(reason) = control.loop_reason() {
                             return Some(reason);
                         }
                     }
@@ -186,10 +216,10 @@ impl UplinkTask {
                     Ok(None) => return Some("the gateway closed the connection".to_owned()),
                     Err(status) => return Some(format!("the connection broke: {}", text(&status))),
                 },
-                () = self.failed.notified() => {
+                () = &mut failing, if has_others => {
                     return Some("the gateway did not take what was forwarded".to_owned());
                 }
-                () = sleep_until(until), if !is_preferred => return None,
+                () = &mut returning, if is_better => return None,
             }
         }
     }

@@ -80,7 +80,15 @@ impl BurstControl {
                 at_ns,
             }) => {
                 let config = BurstConfig::from_bits(burst_config);
-                self.setting.send_replace(Some(Setting { config, at_ns }));
+                // A gateway repeats its config to each new connection, and a process would close its
+                // current window and open it again.
+                self.setting.send_if_modified(|setting| {
+                    let is_new = setting.is_none_or(|known| known.config != config);
+                    if is_new {
+                        *setting = Some(Setting { config, at_ns });
+                    }
+                    is_new
+                });
             }
             Kind::SetTradeoffs(policy) => self.set_tradeoffs(policy),
             Kind::SetRoute(Route { collectors }) => {

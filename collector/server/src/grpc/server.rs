@@ -27,13 +27,14 @@ use crate::net::{
 use crate::otlp::{Door, LogsService, TraceService};
 use crate::redact::Redaction;
 use stroboscope_store::limits::Limits;
+use stroboscope_store::wal::PAYLOAD_BYTES_MAX;
 
 /// Maximum time for connections to end when the collector stops; the server then cuts them.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// Path prefix of the methods of Stroboscope's own services.
 const OURS: &str = "/stroboscope.v1.";
 /// Maximum size of a forwarded message without its payload, in bytes.
-const FORWARD_BYTES: usize = 64;
+pub(super) const FORWARD_BYTES: usize = 64;
 
 /// Addresses to listen on.
 #[derive(Clone, Debug)]
@@ -178,8 +179,10 @@ fn router(
 ) -> Router {
     let (message_bytes_max, otlp_bytes_max) =
         (limits.message_bytes_max, limits.otlp_request_bytes_max);
-    // An agent forwards a request of OTLP, or a batch, in one message.
-    let forward_bytes_max = message_bytes_max.max(otlp_bytes_max) + FORWARD_BYTES;
+    // The port lets everything pass that an agent can have logged. What exceeds this collector's
+    // own limits is rejected message by message: if it broke the stream, the agent would send it
+    // again for ever.
+    let forward_bytes_max = PAYLOAD_BYTES_MAX + FORWARD_BYTES;
     let strangers = Strangers::new(intake.counters().clone());
     let service = Service {
         intake,

@@ -16,6 +16,7 @@ use tonic::{Code, Status, Streaming};
 
 use super::control::now_ns;
 use super::sender::{Sender, cause_if_gone};
+use super::server::FORWARD_BYTES;
 use crate::ingest::{CommitOutcome, Intake, IntakeError};
 use crate::line_limit::{LineLimit, Turn};
 use crate::net::{BodyShare, until_true};
@@ -204,14 +205,21 @@ impl ShipStream {
             held.map_err(|denied| Some(denied.status()))?;
         }
         let reply = match content {
+            // Messages of processes are within the limit: the port checks these.
+            ItemContent::Batch(_) if bytes > self.limits.message_bytes_max + FORWARD_BYTES => {
+                self.intake.counters().refuse("forward_too_large");
+                let limit = self.limits.message_bytes_max;
+                refused(sequence, &format!("the batch is larger than {limit} bytes"))
+            }
             ItemContent::Batch(batch) => {
                 self.take_batch(sequence, *batch, is_traced, submitted)
                     .await?
             }
             ItemContent::Otlp(kind, request) => {
-                // The client of the agent has its answer already, so nothing here is partial.
-                let _ = submitted.send(());
-                match self.otlp.take_forwarded(kind, request, self.peer).await {
+                let taken = self
+                    .otlp
+                    .take_forwarded(kind, request, self.peer, submitted);
+                match taken.await {
                     Ok(()) => answer(sequence, ShipOutcome::Stored),
                     Err(ForwardRefusal::Permanent(reason)) => refused(sequence, &reason),
                     Err(ForwardRefusal::Later(status)) => return Err(Some(status)),
@@ -270,7 +278,15 @@ impl ShipStream {
             }
         };
         let submission = self.intake.submit_of(self.peer, batch, now_ns()).await;
-        let submission = submission.map_err(|error| Some(status_of(&error)))?;
+        let submission = match submission {
+            Ok(submission) => submission,
+            // As when redaction has enlarged it: a retry would fail alike.
+            Err(error @ IntakeError::Wal(WalError::TooLong { .. })) => {
+                self.intake.counters().refuse("too_long");
+                return Ok(refused(sequence, &error));
+            }
+            Err(error) => return Err(Some(status_of(&error))),
+        };
         // The receiver is dropped if the stream has ended.
         let _ = submitted.send(());
         let commit = span_if(is_traced, || span!("commit"));

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, mpsc as std_mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stroboscope::span;
 use tokio::sync::{mpsc, oneshot};
@@ -21,6 +21,12 @@ const QUIET_FLUSHES: u32 = 60;
 /// collector must learn in time that a process still lives.
 const QUIET_FORWARDS: u32 = 10;
 
+/// Maximum time for one attempt to forward a segment.
+const FORWARD: Duration = Duration::from_secs(30);
+/// Maximum time of a requested flush of an agent, as at its end. A service manager waits about a
+/// minute.
+const LAST_FORWARD: Duration = Duration::from_secs(20);
+
 /// Destination of closed segments.
 pub(super) enum SegmentSink {
     Store(Flusher),
@@ -28,10 +34,10 @@ pub(super) enum SegmentSink {
 }
 
 impl SegmentSink {
-    fn put(&mut self, segment: u64) -> Result<(), FlushError> {
+    fn put(&mut self, segment: u64, until: Instant) -> Result<(), FlushError> {
         match self {
             Self::Store(flusher) => flusher.flush(segment),
-            Self::Upstream(forwarder) => forwarder.forward(segment),
+            Self::Upstream(forwarder) => forwarder.forward(segment, until),
         }
     }
 
@@ -58,6 +64,8 @@ pub(super) struct FlushThread {
     pub(super) interval: Duration,
     /// Number of timed flushes since the last one that included segments without news.
     pub(super) quiet_flushes: u32,
+    /// End of the current flush of an agent; `None` outside of a requested flush.
+    pub(super) until: Option<Instant>,
     /// Set once data other than a collector's own traces was flushed.
     pub(super) others_flushed: Arc<AtomicBool>,
     /// Lock of the data directory, held as long as this thread may write.
@@ -67,23 +75,41 @@ pub(super) struct FlushThread {
 impl FlushThread {
     pub(super) fn run(mut self) {
         use std_mpsc::RecvTimeoutError::{Disconnected, Timeout};
-        let mut due = std::time::Instant::now() + self.interval;
+        let mut due = Instant::now() + self.interval;
         loop {
             match self
                 .commands
-                .recv_timeout(due.saturating_duration_since(std::time::Instant::now()))
+                .recv_timeout(due.saturating_duration_since(Instant::now()))
             {
-                Ok(FlushCommand::Closed) => drop(self.flush_closed()),
-                Ok(FlushCommand::Now(answer)) => {
-                    let _ = answer.send(self.flush_all(true));
-                }
+                Ok(command) => self.run_all(command),
                 Err(Timeout) => {
                     self.quiet_flushes = (self.quiet_flushes + 1) % self.sink.quiet_flushes();
                     let _ = self.flush_all(self.quiet_flushes == 0);
-                    due = std::time::Instant::now() + self.interval;
+                    due = Instant::now() + self.interval;
                 }
                 Err(Disconnected) => return,
             }
+        }
+    }
+
+    /// Runs this command and those that wait behind it, which one flush satisfies. Otherwise an
+    /// agent would try in vain for each of them before it ends.
+    fn run_all(&mut self, first: FlushCommand) {
+        let mut answers = Vec::new();
+        for command in std::iter::once(first).chain(self.commands.try_iter()) {
+            if let FlushCommand::Now(answer) = command {
+                answers.push(answer);
+            }
+        }
+        if answers.is_empty() {
+            let _ = self.flush_closed();
+            return;
+        }
+        self.until = Some(Instant::now() + LAST_FORWARD);
+        let flushed = self.flush_all(true);
+        self.until = None;
+        for answer in answers {
+            let _ = answer.send(flushed.clone());
         }
     }
 
@@ -125,9 +151,18 @@ impl FlushThread {
             else {
                 return Ok(());
             };
+            let now = Instant::now();
+            let until = self.until.unwrap_or(now + FORWARD);
+            if self.state.is_agent && until <= now {
+                return Err(format!(
+                    "{} bytes of log could not be forwarded in {} s; the next start forwards them",
+                    self.state.backlog_bytes(),
+                    LAST_FORWARD.as_secs()
+                ));
+            }
             let is_traced = self.state.traced().contains(&segment);
             let flush = span_if(is_traced, || span!("flush", segment));
-            if let Err(error) = flush.scope(|| self.sink.put(segment)) {
+            if let Err(error) = flush.scope(|| self.sink.put(segment, until)) {
                 self.state.counters.flush_failures.fetch_add(1, Relaxed);
                 let action = match self.state.is_agent {
                     true => "forward a WAL segment",

@@ -22,7 +22,7 @@ use stroboscope_store::ledger::Ledger;
 use stroboscope_store::limits::{IN_FLIGHT_BYTES_MAX, WAL_BACKLOG_BYTES_MAX, WAL_SEGMENT_BYTES};
 use stroboscope_store::maintenance::MaintenanceCounters;
 use stroboscope_store::tables::Store;
-use stroboscope_store::wal::{Payload, PayloadKind, Writer};
+use stroboscope_store::wal::{Payload, PayloadKind, WalError, Writer};
 
 /// Capacity of the command channel, in commands. In practice, the limit of bytes in flight applies
 /// first.
@@ -208,6 +208,7 @@ impl Intake {
             commands: flush_commands,
             interval: options.flush_interval,
             quiet_flushes: 0,
+            until: None,
             others_flushed: others_flushed.clone(),
             _lock: lock.clone(),
         };
@@ -297,7 +298,14 @@ impl Intake {
         self.inner.in_flight.lent()
     }
 
-    /// Submits an OTLP request; `taken` counts its checked content. Under overload, rejects the
+    /// Waits until a forwarded request of `bytes` bytes may be in flight, and returns its share.
+    pub(crate) async fn share_for_forwarded(&self, peer: Peer, bytes: usize) -> Share {
+        let in_flight = &self.inner.in_flight;
+        in_flight.lend_when_free(peer, bytes + BESIDE_BYTES).await
+    }
+
+    /// Submits an OTLP request with its share of the bytes in flight, if it has one already;
+    /// `taken` counts its checked content. Under overload, rejects the
     /// request at once: the client keeps it, and retries after the delay that the response
     /// specifies.
     ///
@@ -310,6 +318,7 @@ impl Intake {
         bytes: Vec<u8>,
         received_ns: u64,
         taken: OtlpTaken,
+        share: Option<Share>,
     ) -> Result<Submission, IntakeError> {
         let payload = Payload {
             received_ns,
@@ -317,10 +326,15 @@ impl Intake {
             bytes,
         };
         let in_flight = &self.inner.in_flight;
-        let lent = in_flight.lend(peer, lent_for(&payload));
-        let share = lent.map_err(|_| IntakeError::Busy {
-            bytes: in_flight.lent(),
-        })?;
+        let share = match share {
+            Some(share) => share,
+            None => {
+                let lent = in_flight.lend(peer, lent_for(&payload));
+                lent.map_err(|_| IntakeError::Busy {
+                    bytes: in_flight.lent(),
+                })?
+            }
+        };
         self.append(NewItem::Otlp(taken), payload, share).await
     }
 
@@ -330,6 +344,10 @@ impl Intake {
         payload: Payload,
         share: Share,
     ) -> Result<Submission, IntakeError> {
+        if !payload.fits() {
+            let bytes = payload.bytes.len();
+            return Err(WalError::TooLong { bytes }.into());
+        }
         let commands = self.channels().ok_or(IntakeError::Stopping)?.commands;
         let (answer, submission) = oneshot::channel();
         let is_traced = match &incoming {
@@ -465,10 +483,12 @@ fn recovered_agent(
     Ok((writer, forwarder, Arc::new(state)))
 }
 
+/// Bytes that a payload needs in memory besides its own.
+const BESIDE_BYTES: usize = 1_024;
+
 /// Returns the bytes in flight that a payload counts for. A small payload needs more memory than
 /// its bytes, and a batch is also held decoded, with all its columns.
 fn lent_for(payload: &Payload) -> usize {
-    const BESIDE_BYTES: usize = 1_024;
     let times = match payload.kind {
         PayloadKind::Batch => 3,
         _ => 1,

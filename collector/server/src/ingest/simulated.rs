@@ -59,6 +59,7 @@ impl Intake {
             commands: flush_commands,
             interval: options.flush_interval,
             quiet_flushes: 0,
+            until: None,
             others_flushed: Arc::new(AtomicBool::new(false)),
             _lock: Arc::new(lock),
         };

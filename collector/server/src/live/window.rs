@@ -71,7 +71,8 @@ impl ModelWindow {
     /// Moves the window to `now_ns`. If the open slice has reached its length, closes it and drops
     /// the slices that are older than the window.
     pub(super) fn advance(&mut self, now_ns: i64) {
-        if self.open.from_ns == 0 {
+        // Also after the clock was set back: the slice would stay open until it has caught up.
+        if self.open.from_ns == 0 || now_ns < self.open.from_ns {
             self.open.from_ns = now_ns;
         }
         let length_ns = self.slice_ns.saturating_mul(SLICES as i64);

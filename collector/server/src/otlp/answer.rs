@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use stroboscope_otlp::BadSpan;
 use stroboscope_store::decode::OtlpTaken;
+use stroboscope_store::wal::WalError;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -131,7 +132,10 @@ impl Refusal {
     pub(super) fn may_retry(&self) -> bool {
         !matches!(
             self,
-            Self::Invalid(_) | Self::Unsupported(_) | Self::TooLarge { .. }
+            Self::Invalid(_)
+                | Self::Unsupported(_)
+                | Self::TooLarge { .. }
+                | Self::Later(IntakeError::Wal(WalError::TooLong { .. }))
         )
     }
 

@@ -12,13 +12,14 @@ use stroboscope_store::flush::now_ns;
 use stroboscope_store::limits::Limits;
 use stroboscope_store::record::Rows;
 use stroboscope_store::wal::PayloadKind;
+use tokio::sync::oneshot;
 use tonic::Status;
 
 use super::answer::{ExportResponse, Refusal};
 use super::signal::{Encoding, Signal};
 use crate::ingest::Intake;
 use crate::net::BodyShare;
-use crate::pool::Peer;
+use crate::pool::{Peer, Share};
 use crate::redact::Redaction;
 use crate::self_tracing::{is_on, span_if};
 
@@ -74,7 +75,7 @@ impl Door {
             Ok(()) => {
                 let signal = signal.nouns().1;
                 let taking = span_if(is_on(), || span!("otlp_request", signal));
-                self.store(kind, request, peer).in_span(taking).await
+                self.store(kind, request, peer, None).in_span(taking).await
             }
             Err(denied) => Err(Refusal::Full(denied.message)),
         };
@@ -90,8 +91,13 @@ impl Door {
         kind: PayloadKind,
         request: Vec<u8>,
         peer: Peer,
+        submitted: oneshot::Sender<()>,
     ) -> Result<(), ForwardRefusal> {
-        let Err(refusal) = self.store(kind, request, peer).await else {
+        // The next request of the stream may come once this one has its share of the memory.
+        let share = self.intake.share_for_forwarded(peer, request.len()).await;
+        let _ = submitted.send(());
+        let stored = self.store(kind, request, peer, Some(share)).await;
+        let Err(refusal) = stored else {
             return Ok(());
         };
         self.refuse(&refusal);
@@ -144,6 +150,7 @@ impl Door {
         kind: PayloadKind,
         request: Vec<u8>,
         peer: Peer,
+        share: Option<Share>,
     ) -> Result<OtlpTaken, Refusal> {
         let limit = self.request_bytes_max();
         if request.len() > limit {
@@ -167,7 +174,7 @@ impl Door {
         let received_ns = u64::try_from(now_ns()).unwrap_or_default();
         let submission = self
             .intake
-            .submit_otlp(peer, kind, request, received_ns, taken.clone())
+            .submit_otlp(peer, kind, request, received_ns, taken.clone(), share)
             .await?;
         let commit = span_if(is_on(), || span!("commit"));
         submission.outcome().in_span(commit).await?;

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use super::segment::{list_closed, loaded_checkpoint, read_closed};
 use super::{Counters, FlushError, now_ns};
@@ -24,13 +25,14 @@ use crate::wal::{Payload, PayloadKind, remove_segment};
 /// Connection to the collector that an agent forwards to.
 pub trait Upstream: std::fmt::Debug + Send {
     /// Delivers the payloads of a segment. Blocks until the other collector has acknowledged or
-    /// permanently rejected each of them. A repeated call for the same segment may skip payloads
-    /// that are acknowledged or rejected already.
+    /// permanently rejected each of them, at most until the given instant. A repeated call for the
+    /// same segment may skip payloads that are acknowledged or rejected already.
     ///
     /// # Errors
     /// Returns the reason, as text for users, if a payload was neither acknowledged nor permanently
     /// rejected.
-    fn deliver(&mut self, segment: u64, payloads: &[Payload]) -> Result<(), String>;
+    fn deliver(&mut self, segment: u64, payloads: &[Payload], until: Instant)
+    -> Result<(), String>;
 }
 
 /// Forwarder of an agent's closed segments, in order.
@@ -118,10 +120,10 @@ impl Forwarder {
     /// # Errors
     /// Returns an error from the step that fails. The segment then still exists and may be
     /// forwarded again.
-    pub fn forward(&mut self, segment: u64) -> Result<(), FlushError> {
+    pub fn forward(&mut self, segment: u64, until: Instant) -> Result<(), FlushError> {
         if segment >= self.checkpoint.next_segment {
             let payloads = read_closed(&self.data, segment, &self.counters)?.payloads;
-            let delivered = self.upstream.deliver(segment, &payloads);
+            let delivered = self.upstream.deliver(segment, &payloads, until);
             delivered.map_err(FlushError::Upstream)?;
             let mut ledger = self.checkpoint.ledger.clone();
             self.enter(&payloads, &mut ledger);
@@ -132,8 +134,18 @@ impl Forwarder {
                 next_segment: segment + 1,
                 ledger,
             };
-            next.save(&**self.data.disk(), &self.directory)?;
+            let saved = next.save(&**self.data.disk(), &self.directory);
             self.checkpoint = next;
+            if let Err(error) = saved {
+                if !error.is_full() {
+                    return Err(error.into());
+                }
+                // A log that filled the disk would stay for ever: the segment makes room for the
+                // checkpoint. After a crash in between, the ledger lacks only these batches, whose
+                // senders have their answers, and the gateway knows them.
+                self.remove(segment)?;
+                self.checkpoint.save(&**self.data.disk(), &self.directory)?;
+            }
             let counters = &self.counters;
             counters.checkpoint_segment.store(segment + 1, Relaxed);
             counters.flushes.fetch_add(1, Relaxed);

@@ -38,6 +38,17 @@ pub enum CheckpointError {
     Damaged { path: PathBuf, reason: String },
 }
 
+impl CheckpointError {
+    /// Reports whether the disk has no space left.
+    pub(crate) fn is_full(&self) -> bool {
+        let full = [
+            std::io::ErrorKind::StorageFull,
+            std::io::ErrorKind::QuotaExceeded,
+        ];
+        matches!(self, Self::Io { source, .. } if full.contains(&source.kind()))
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct FileForm {
     version: u32,

@@ -64,7 +64,7 @@ pub const RECORD_HEADER_BYTES: usize = 12;
 /// Maximum length of a payload, in bytes. The reader treats a greater length as damage.
 ///
 /// An OTLP request may have 64 MiB, and the payload's header precedes it.
-pub(super) const PAYLOAD_BYTES_MAX: usize = (64 << 20) + (4 << 10);
+pub const PAYLOAD_BYTES_MAX: usize = (64 << 20) + (4 << 10);
 
 /// Marker and layout of the records of a segment.
 #[derive(Clone, Copy, Debug)]

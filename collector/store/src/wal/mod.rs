@@ -7,7 +7,7 @@ mod record;
 mod segment_files;
 mod writer;
 
-pub use format::{HEADER_BYTES, RECORD_HEADER_BYTES};
+pub use format::{HEADER_BYTES, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES};
 pub(crate) use reader::read_segment_on;
 pub use reader::{Scan, ScanNote, read_segment};
 pub use record::{PAYLOAD_HEADER_BYTES, Payload, PayloadKind};

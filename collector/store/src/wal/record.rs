@@ -93,7 +93,8 @@ impl Payload {
     }
 
     /// Reports whether the format allows a record of this size.
-    pub(super) fn fits(&self) -> bool {
+    #[must_use]
+    pub fn fits(&self) -> bool {
         PAYLOAD_HEADER_BYTES + self.bytes.len() <= PAYLOAD_BYTES_MAX
     }
 

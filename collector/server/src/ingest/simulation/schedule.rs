@@ -201,6 +201,7 @@ impl Schedule {
             commands: flush_commands,
             interval: Duration::MAX,
             quiet_flushes: 0,
+            until: None,
             others_flushed: Arc::default(),
             _lock: std::sync::Arc::new(self.lock()?),
         };
