@@ -30,8 +30,8 @@ pub struct CapturedContext {
 struct Unseen {
     /// Number of windows opened before the capture.
     openings: u32,
-    /// Context that the work belongs to once recording is on, if the work may be the middle of a
-    /// request.
+    /// Context in which the work runs, decided when recording is first on: that of an unrecorded
+    /// request if the work may be in the middle of one, otherwise none.
     part: OnceLock<SpanContext>,
 }
 

@@ -64,7 +64,7 @@ pub const WAL_GROUP_BYTES_MAX: usize = 16 << 20;
 /// senders wait.
 pub const IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
 
-/// Maximum number of batches of one gRPC stream of a process that wait for their acknowledgement.
+/// Maximum number of unacknowledged batches on one gRPC stream, of a process or of an agent.
 pub const IN_FLIGHT_PER_STREAM_MAX: usize = 64;
 
 /// Maximum number of process incarnations in the ledger. Those that have been idle longest are
@@ -82,7 +82,8 @@ pub const INCARNATION_IDLE_NS_MAX: i64 = 7 * 24 * 3_600 * 1_000_000_000;
 /// counted.
 pub const RECORDS_PER_TRACE_MAX: usize = 1_000_000;
 
-/// Maximum length of a line of an imported event log or mapped file, in bytes.
+/// Maximum length of a line of an imported event log, or of a file imported with a field mapping,
+/// in bytes.
 pub const IMPORT_LINE_BYTES_MAX: usize = 1 << 20;
 
 /// Maximum size of one record in any other imported file, such as a trace in Jaeger's JSON, in

@@ -233,8 +233,9 @@ fn fill(index: u32, known: &'static AdaptedCallsite, span: [u64; 4]) -> Id {
     Id::from_non_zero_u64(NonZeroU64::MIN | state | (index << INDEX_SHIFT) as u64)
 }
 
-/// Begins a span without fields inside the current span and stores it, if no other work is needed.
-/// Returns `None` if it did nothing.
+/// Fast path of [`insert`]: begins a span without fields inside the current span and stores it.
+/// Returns `None`, without side effects, if this thread holds no free slot or
+/// [`Span::begin_quickly`] does not apply.
 #[inline(always)]
 pub(crate) fn insert_quickly(known: &'static AdaptedCallsite) -> Option<Id> {
     let near = ThreadRef::of(&NEAR_SLOTS);

@@ -183,9 +183,9 @@ fn is_step(a: Anchor, b: Anchor) -> bool {
     apart > u128::from(explained) + u128::from(a.error_ns) + u128::from(b.error_ns)
 }
 
-/// Reports whether a line through both anchors keeps distinct instants distinct. Two close
-/// estimates may differ by their errors alone; a line through them would press all instants between
-/// them into one and lose their order.
+/// Reports whether both clocks advance from `a` to `b`, at rates within a factor of two unless a
+/// clock was set in between. Two close estimates may differ by their errors alone; a line through
+/// them would compress the time between them, or stretch it.
 fn rises(a: Anchor, b: Anchor) -> bool {
     if a.from_ns >= b.from_ns || a.to_ns >= b.to_ns {
         return false;
