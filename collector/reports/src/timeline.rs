@@ -36,7 +36,8 @@ use stroboscope_render::show::Doc;
 /// Without either, shows sums over everything recorded: where requests' time went, at which locks
 /// and futexes they waited, and which operations held these or woke the waiters. It also shows
 /// which system calls requests make, how many and for how long, and these figures by operation.
-/// Sequential work that could be concurrent comes first. With --lock, shows one lock with its
+/// In the table by operation, those with the most spans per request come first; the column `one by
+/// one` shows those that could be batched or run concurrently. With --lock, shows one lock with its
 /// longest waits.
 #[derive(Debug, Args)]
 pub struct TimelineVerb {
