@@ -120,6 +120,7 @@ fn a_slow_disk_pushes_back_and_loses_nothing() {
             request(bytes),
             EPOCH_NS,
             spans,
+            None,
         ))
     };
     // The bytes that are received but not written are bounded; further OTLP requests are rejected
