@@ -155,7 +155,7 @@ const REMAINING: &[(&str, [usize; 4])] = &[
     ("collector/render", [0, 4, 0, 0]),
     ("collector/reports", [0, 35, 0, 0]),
     ("collector/search", [0, 1, 0, 3]),
-    ("collector/server", [0, 1, 0, 1]),
+    ("collector/server", [0, 2, 0, 1]),
     ("collector/sql", [0, 0, 0, 0]),
     ("collector/store", [0, 2, 0, 2]),
     ("collector/web", [0, 4, 0, 0]),

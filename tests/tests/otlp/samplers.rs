@@ -38,12 +38,12 @@ fn python_has_the_same_schedule() {
     let Some(python) = python("python_has_the_same_schedule") else {
         return;
     };
-    let script = "import json, sys\\nfrom stroboscope_otel import BurstConfig\\n\
-        vectors = json.load(open(sys.argv[1]))\\n\
-        def mask(text):\\n    try:\\n        return hex(BurstConfig.parse(text).mask)\\n    except ValueError:\\n        return None\\n\
-        print(*(case for case in vectors['parse'] if mask(case['text']) != case['mask']), end='')\\n\
-        print(*(case for case in vectors['contains']\\n\
-        \\x20   if BurstConfig(int(case['mask'], 16)).contains_ms(int(case['ms'])) != case['open']), end='')\\n";
+    let script = "import json, sys\nfrom stroboscope_otel import BurstConfig\n\
+        vectors = json.load(open(sys.argv[1]))\n\
+        def mask(text):\n    try:\n        return hex(BurstConfig.parse(text).mask)\n    except ValueError:\n        return None\n\
+        print(*(case for case in vectors['parse'] if mask(case['text']) != case['mask']), end='')\n\
+        print(*(case for case in vectors['contains']\n\
+        \x20   if BurstConfig(int(case['mask'], 16)).contains_ms(int(case['ms'])) != case['open']), end='')\n";
     let mut command = Command::new(python);
     command
         .env("PYTHONPATH", samplers("python"))

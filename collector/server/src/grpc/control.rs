@@ -19,7 +19,7 @@ struct Setting {
     at_ns: u64,
 }
 
-/// Maximum number of collectors on a route. Each hop adds a delay, and real fleets have one or two.
+/// Maximum number of collectors on a route. Each hop adds a delay, and fleets have one or two.
 const ROUTE_MAX: usize = 16;
 
 /// Control of the fleet's burst-config and tradeoff policy. Clones share it.

@@ -19,6 +19,7 @@ use tonic::service::Routes;
 
 use super::control::BurstControl;
 use super::service::Service;
+use super::ship::FORWARD_BYTES;
 use super::unknown_method::{self, Strangers};
 use crate::ingest::Intake;
 use crate::net::{
@@ -33,8 +34,6 @@ use stroboscope_store::wal::PAYLOAD_BYTES_MAX;
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// Path prefix of the methods of Stroboscope's own services.
 const OURS: &str = "/stroboscope.v1.";
-/// Maximum size of a forwarded message without its payload, in bytes.
-pub(super) const FORWARD_BYTES: usize = 64;
 
 /// Addresses to listen on.
 #[derive(Clone, Debug)]

@@ -16,7 +16,6 @@ use tonic::{Code, Status, Streaming};
 
 use super::control::now_ns;
 use super::sender::{Sender, cause_if_gone};
-use super::server::FORWARD_BYTES;
 use crate::ingest::{CommitOutcome, Intake, IntakeError};
 use crate::line_limit::{LineLimit, Turn};
 use crate::net::{BodyShare, until_true};
@@ -27,6 +26,9 @@ use crate::self_tracing::{is_traced, span_if};
 use stroboscope_store::decode::{CheckedBatch, Refusal};
 use stroboscope_store::limits::{IN_FLIGHT_PER_STREAM_MAX, Limits};
 use stroboscope_store::wal::{PayloadKind, WalError};
+
+/// Maximum size of a forwarded message without its payload, in bytes.
+pub(super) const FORWARD_BYTES: usize = 64;
 
 /// Rate limits for log messages that any client can trigger at will.
 static ENDED: LineLimit = LineLimit::new();

@@ -126,7 +126,8 @@ fn collecting(pages: &Pages, doc: &mut Doc) {
     }
 }
 
-/// Writes the form that shows and changes the fleet's burst-config; an agent only shows it. It needs no script.
+/// Writes the form that shows and changes the fleet's burst-config; an agent only shows it. The
+/// form needs no script.
 fn config_form(pages: &Pages, carried: &CarriedParameters, html: &mut Html) {
     let config = pages.control.current().map(|config| config.to_string());
     if let Some(upstream) = pages.control.upstream() {

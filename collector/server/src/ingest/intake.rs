@@ -483,7 +483,7 @@ fn recovered_agent(
     Ok((writer, forwarder, Arc::new(state)))
 }
 
-/// Bytes that a payload needs in memory besides its own.
+/// Memory that a payload needs in addition to its own bytes.
 const BESIDE_BYTES: usize = 1_024;
 
 /// Returns the bytes in flight that a payload counts for. A small payload needs more memory than
