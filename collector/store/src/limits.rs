@@ -67,6 +67,10 @@ pub const IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
 /// Maximum number of unacknowledged batches on one gRPC stream, of a process or of an agent.
 pub const IN_FLIGHT_PER_STREAM_MAX: usize = 64;
 
+/// Minimum rate, in bytes per second, at which an agent expects its network to transfer data. The
+/// deadlines of a transfer grow with its size at this rate.
+pub const FORWARD_RATE_MIN: u64 = 64 << 10;
+
 /// Maximum number of process incarnations in the ledger. Those that have been idle longest are
 /// forgotten first.
 pub const INCARNATIONS_MAX: usize = 65_536;

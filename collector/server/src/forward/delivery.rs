@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use stroboscope_proto::v1::{ForwardKind, ForwardRequest, ShipOutcome, ShipReply};
 use stroboscope_store::flush::Upstream;
-use stroboscope_store::limits::IN_FLIGHT_PER_STREAM_MAX;
+use stroboscope_store::limits::{FORWARD_RATE_MIN, IN_FLIGHT_PER_STREAM_MAX};
 use stroboscope_store::wal::{Payload, PayloadKind};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -26,8 +26,6 @@ const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// Pause after a failure, such as a full disk of the gateway. It doubles up to the maximum.
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
-/// Rate that a slow network has at least, in bytes per second, for the deadline of replies.
-const SLOW_RATE: u64 = 64 << 10;
 
 static REFUSED: LineLimit = LineLimit::new();
 
@@ -130,14 +128,24 @@ impl Upstream for Delivery {
         if of != segment || settled.len() != payloads.len() {
             settled = vec![false; payloads.len()];
         }
+        let count = |settled: &[bool]| settled.iter().filter(|settled| **settled).count();
+        let before = count(&settled);
+        let mut is_over = false;
         let runtime = self.runtime.clone();
         let delivered = runtime.block_on(async {
             // A stream that is dropped at the end of the time has requests without a reply, so it
             // is not used again.
             let delivering = self.deliver_rest(payloads, &mut settled);
             let delivered = timeout_at(until.into(), delivering).await;
-            delivered.unwrap_or_else(|_| Err("the gateway is too slow".to_owned()))
+            delivered.unwrap_or_else(|_| {
+                is_over = true;
+                Err("the gateway is too slow".to_owned())
+            })
         });
+        // A gateway that settles nothing may be stuck behind a connection that works.
+        if is_over && count(&settled) == before {
+            self.uplink.give_up_current();
+        }
         self.under_way = (segment, settled);
         delivered
     }
@@ -192,7 +200,7 @@ impl ForwardStream {
             .filter(|(_, settled)| !**settled);
         let bytes: usize = unsettled.map(|(payload, _)| payload.bytes.len()).sum();
         // Requests in flight may still be on their way.
-        let answer_max = ANSWER_MAX + Duration::from_secs(bytes as u64 / SLOW_RATE);
+        let answer_max = ANSWER_MAX + Duration::from_secs(bytes as u64 / FORWARD_RATE_MIN);
         let mut deadline = Instant::now() + answer_max;
         loop {
             while settled.get(next).copied().unwrap_or(false) {

@@ -80,6 +80,19 @@ impl Uplink {
             .is_ok_and(|(number, _)| *number == connection)
     }
 
+    /// Makes the task move on from the current connection, if there is one.
+    pub(super) fn give_up_current(&self) {
+        let current = self
+            .connection
+            .borrow()
+            .as_ref()
+            .ok()
+            .map(|(number, _)| *number);
+        if let Some(number) = current {
+            self.give_up(number);
+        }
+    }
+
     /// Makes the task move on from the connection of this number to the next gateway. The
     /// connection to an only gateway stays: it may work, and its disk may be full.
     pub(super) fn give_up(&self, connection: u64) {

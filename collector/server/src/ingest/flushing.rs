@@ -11,6 +11,7 @@ use super::committer::{Command, FlushCommand, IntakeState, Rotate};
 use crate::self_tracing::span_if;
 use stroboscope_store::data_dir::Lock;
 use stroboscope_store::flush::{FlushError, Flusher, Forwarder, now_ns};
+use stroboscope_store::limits::FORWARD_RATE_MIN;
 
 /// Number of flush intervals after which a segment without news (see `Ledger::is_news`) is flushed
 /// too. The log already keeps it durably, and a Parquet file without news costs more than it is
@@ -21,7 +22,8 @@ const QUIET_FLUSHES: u32 = 60;
 /// collector must learn in time that a process still lives.
 const QUIET_FORWARDS: u32 = 10;
 
-/// Maximum time for one attempt to forward a segment.
+/// Maximum time for one attempt to forward a segment, in addition to its transfer at
+/// [`FORWARD_RATE_MIN`].
 const FORWARD: Duration = Duration::from_secs(30);
 /// Maximum time of a requested flush of an agent, as at its end. A service manager waits about a
 /// minute.
@@ -143,16 +145,13 @@ impl FlushThread {
     /// failed segment.
     pub(super) fn flush_closed(&mut self) -> Result<(), String> {
         loop {
-            let Some(segment) = self
-                .state
-                .closed()
-                .first_key_value()
-                .map(|(&number, _)| number)
-            else {
+            let first = self.state.closed().first_key_value().map(|(n, b)| (*n, *b));
+            let Some((segment, bytes)) = first else {
                 return Ok(());
             };
             let now = Instant::now();
-            let until = self.until.unwrap_or(now + FORWARD);
+            let transfer = Duration::from_secs(bytes / FORWARD_RATE_MIN);
+            let until = self.until.unwrap_or(now + FORWARD + transfer);
             if self.state.is_agent && until <= now {
                 return Err(format!(
                     "{} bytes of log could not be forwarded in {} s; the next start forwards them",
