@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use stroboscope_burst::BurstConfig;
 use stroboscope_proto::v1;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -188,6 +189,8 @@ struct ShipTask {
     last_batch_ns: i64,
     /// Total of losses when the last batch was closed.
     losses_said: u64,
+    /// Burst-config that the last batch reported.
+    config_said: Option<BurstConfig>,
     /// True if a batch was sent on this connection or waits to be sent, so that the collector
     /// learns of this process.
     greeted: bool,
@@ -217,6 +220,7 @@ impl ShipTask {
             last_batch_at_ns: shipper.clock.monotonic_ns(),
             last_batch_ns,
             losses_said: 0,
+            config_said: None,
             greeted: false,
             said_down: false,
             kernel_clock: kernel::KernelClockReports::default(),
@@ -258,7 +262,8 @@ impl ShipTask {
         );
         if self.is_batch_due(why, at_ns - self.last_batch_at_ns) {
             let windows = self.buffer.take_windows();
-            let batch = self.drain.batch(&windows);
+            let mut batch = self.drain.batch(&windows);
+            batch.is_last = last;
             self.push(now_ns, batch);
             self.last_batch_at_ns = at_ns;
         }
@@ -266,18 +271,23 @@ impl ShipTask {
         fullest
     }
 
-    /// Reports whether the open batch, which has this age, must be closed. An empty batch is never
-    /// closed. A flush and the last pass close any other. A regular pass closes a batch of at least
-    /// [`BATCH_AGE_NS`] that contains news or [`IDLE_WINDOWS_MAX`] windows, or that has reached
-    /// [`IDLE_BATCH_AGE_NS`]. Records, clock steps and losses are news. Windows are not, except the
-    /// first ones on a connection, through which the collector learns of this process.
+    /// Reports whether the open batch, which has this age, must be closed. A flush and the last pass
+    /// close any batch that is not empty. A regular pass closes a batch of at least [`BATCH_AGE_NS`]
+    /// that contains news or [`IDLE_WINDOWS_MAX`] windows, or that has reached [`IDLE_BATCH_AGE_NS`].
+    /// Records, clock steps, losses and another burst-config are news, and so is any batch on a new
+    /// connection, through which the collector learns of this process. Windows are not. So a process
+    /// that records nothing sends an empty batch when its config changes, and once a minute.
     fn is_batch_due(&self, why: Pass, age_ns: i64) -> bool {
         let (has_records, windows) = (self.drain.has_something(), self.buffer.windows());
-        let has_news =
-            has_records || !self.greeted || self.shipper.losses.total() != self.losses_said;
+        if why != Pass::Regular {
+            return has_records || windows > 0;
+        }
         let is_old = windows >= IDLE_WINDOWS_MAX || age_ns >= IDLE_BATCH_AGE_NS;
-        (has_records || windows > 0)
-            && (why != Pass::Regular || age_ns >= BATCH_AGE_NS && (has_news || is_old))
+        let has_news = has_records
+            || !self.greeted
+            || self.shipper.losses.total() != self.losses_said
+            || self.config_said != Some(self.shipper.timer.config());
+        age_ns >= BATCH_AGE_NS && (has_news || is_old)
     }
 
     fn push(&mut self, now_ns: i64, mut batch: v1::Batch) {
@@ -289,7 +299,10 @@ impl ShipTask {
         // The clock may have been set back since.
         batch.from_ns = self.last_batch_ns.clamp(0, now_ns.max(0)).cast_unsigned();
         batch.to_ns = now_ns.max(0).cast_unsigned();
-        batch.burst_config = self.shipper.timer.config().bits();
+        let (config, since_ns) = self.shipper.timer.config_since();
+        batch.burst_config = config.bits();
+        batch.burst_config_since_ns = since_ns.max(0).cast_unsigned();
+        self.config_said = Some(config);
         self.last_batch_ns = now_ns;
         let clock = &self.shipper.clock;
         batch.kernel_clock = self
@@ -426,7 +439,8 @@ impl ShipTask {
                     break;
                 }
                 has_told = true;
-                let batch = self.drain.batch(&[]);
+                let mut batch = self.drain.batch(&[]);
+                batch.is_last = true;
                 self.push(self.shipper.clock.wall_ns(), batch);
             }
             self.send();

@@ -29,7 +29,28 @@ pub(super) fn ask(
     patience: Duration,
     bytes_max: u64,
 ) -> Result<Response, NoResponse> {
-    let answer = exchange(address, path, patience, bytes_max)
+    request(address, &format!("GET {path}"), "", patience, bytes_max)
+}
+
+/// Posts a text, and otherwise works as [`ask`].
+pub(super) fn post(
+    address: SocketAddr,
+    path: &str,
+    body: &str,
+    patience: Duration,
+    bytes_max: u64,
+) -> Result<Response, NoResponse> {
+    request(address, &format!("POST {path}"), body, patience, bytes_max)
+}
+
+fn request(
+    address: SocketAddr,
+    target: &str,
+    body: &str,
+    patience: Duration,
+    bytes_max: u64,
+) -> Result<Response, NoResponse> {
+    let answer = exchange(address, target, body, patience, bytes_max)
         .map_err(|error| NoResponse::Silent(address, error))?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let status = head.strip_prefix("HTTP/").and_then(|head| {
@@ -44,7 +65,8 @@ pub(super) fn ask(
 
 fn exchange(
     address: SocketAddr,
-    path: &str,
+    target: &str,
+    body: &str,
     patience: Duration,
     bytes_max: u64,
 ) -> io::Result<String> {
@@ -59,7 +81,8 @@ fn exchange(
     // HTTP/1.0 responses are not chunked, and end with the connection.
     write!(
         connection,
-        "GET {path} HTTP/1.0\r\nHost: {address}\r\n{authorization}\r\n"
+        "{target} HTTP/1.0\r\nHost: {address}\r\nContent-Length: {}\r\n{authorization}\r\n{body}",
+        body.len()
     )?;
     let mut answer = Vec::new();
     connection.take(bytes_max).read_to_end(&mut answer)?;

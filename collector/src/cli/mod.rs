@@ -1,6 +1,7 @@
 //! Command line, with one file for each subcommand.
 
 mod ask;
+mod burst_set;
 mod check;
 mod collect;
 mod compact;

@@ -9,7 +9,8 @@ use stroboscope_server::capabilities;
 use tokio::runtime::Builder;
 
 use super::{
-    check, collect, compact, config, import, kernel, ready, requests, shell, sql, top, view,
+    burst_set, check, collect, compact, config, import, kernel, ready, requests, shell, sql, top,
+    view,
 };
 
 /// Names of the subcommands by topic, in the order of the help. The help lists subcommands without
@@ -40,13 +41,14 @@ const GROUPS: [(&str, &[&str]); 7] = [
 
 /// Parent subcommands: name, help if the parent does nothing itself, and names of its subcommands.
 /// The old names of these at the top level still work, but are hidden.
-const BELOW: [(&str, Option<&str>, &[&str]); 2] = [
+const BELOW: [(&str, Option<&str>, &[&str]); 3] = [
     (
         "store",
         Some("Check or compact a data directory, or set its request operations"),
         &["check", "compact", "set-requests"],
     ),
     ("collect", None, &["ready", "config"]),
+    ("burst", None, &["set"]),
 ];
 
 /// Returns all subcommands of this build.
@@ -60,6 +62,7 @@ pub(super) fn verbs() -> Vec<Entry> {
         other("set-requests", requests::SetRequests::run).saying::<requests::RequestSetting>(),
         other("config", config::Config::run),
         other("ready", ready::Ready::run),
+        other("set", burst_set::BurstSet::run).saying::<stroboscope_server::http::Adoption>(),
         other("view", view::View::run),
         other("top", top::TopVerb::run),
         other("import", import::Import::run),
@@ -178,8 +181,11 @@ fn groups(program: &Command) -> String {
 /// Runs the subcommand that the arguments request.
 pub(super) fn run(verbs: &[Entry], matches: &ArgMatches) -> Result<Status, Failure> {
     let asked = matches.subcommand().map(|(name, of_verb)| {
-        let is_parent = BELOW.iter().any(|(parent, _, _)| *parent == name);
-        let below = of_verb.subcommand().filter(|_| is_parent);
+        let parent = BELOW.iter().find(|(parent, _, _)| *parent == name);
+        let names = parent.map_or(&[][..], |(_, _, names)| names);
+        let below = of_verb
+            .subcommand()
+            .filter(|(below, _)| names.contains(below));
         below.unwrap_or((name, of_verb))
     });
     let found = asked

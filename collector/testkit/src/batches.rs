@@ -84,6 +84,8 @@ pub fn batch(incarnation: u128, sequence: u64, spans: usize) -> Batch {
                 requests: sequence,
             })
             .collect(),
+        burst_config_since_ns: EPOCH_NS,
+        is_last: false,
     }
 }
 

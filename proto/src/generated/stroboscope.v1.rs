@@ -48,6 +48,12 @@ pub struct Batch {
     /// in bursts and between them.
     #[prost(message, repeated, tag = "13")]
     pub loads: ::prost::alloc::vec::Vec<Load>,
+    /// Wall time since which the process has applied burst_config. 0 if unknown.
+    #[prost(uint64, tag = "14")]
+    pub burst_config_since_ns: u64,
+    /// The process ends, and sends no further batch.
+    #[prost(bool, tag = "15")]
+    pub is_last: bool,
 }
 /// Resources that a process used in [from_ns, to_ns).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -562,7 +568,7 @@ pub struct ControlRequest {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Directive {
-    #[prost(oneof = "directive::Kind", tags = "1, 4, 5")]
+    #[prost(oneof = "directive::Kind", tags = "1, 4, 5, 6")]
     pub kind: ::core::option::Option<directive::Kind>,
 }
 /// Nested message and enum types in `Directive`.
@@ -575,6 +581,8 @@ pub mod directive {
         SetTradeoffs(super::TradeoffPolicy),
         #[prost(message, tag = "5")]
         SetRoute(super::Route),
+        #[prost(message, tag = "6")]
+        Probe(super::Probe),
     }
 }
 /// The way that data takes from here.
@@ -585,6 +593,24 @@ pub struct Route {
     #[prost(fixed64, repeated, tag = "1")]
     pub collectors: ::prost::alloc::vec::Vec<u64>,
 }
+/// Asks an agent to answer at once.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Probe {
+    #[prost(fixed64, tag = "1")]
+    pub id: u64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ProbeAnswer {
+    /// Id of the probe.
+    #[prost(fixed64, tag = "1")]
+    pub probe: u64,
+    /// Delay of the slowest agent that forwards to this one, in ns; 0 if there is
+    /// none.
+    #[prost(uint64, tag = "2")]
+    pub below_ns: u64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ProbeReceipt {}
 /// Sets a process's burst-config. All processes switch at the same instant.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SetBurstConfig {
@@ -1158,6 +1184,28 @@ pub mod gateway_client {
                 .insert(GrpcMethod::new("stroboscope.v1.Gateway", "Forward"));
             self.inner.streaming(req, path, codec).await
         }
+        /// Answers a probe, so that the collector knows the delay of each agent.
+        pub async fn answer(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ProbeAnswer>,
+        ) -> std::result::Result<tonic::Response<super::ProbeReceipt>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/stroboscope.v1.Gateway/Answer",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("stroboscope.v1.Gateway", "Answer"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -1186,6 +1234,11 @@ pub mod gateway_server {
             &self,
             request: tonic::Request<tonic::Streaming<super::ForwardRequest>>,
         ) -> std::result::Result<tonic::Response<Self::ForwardStream>, tonic::Status>;
+        /// Answers a probe, so that the collector knows the delay of each agent.
+        async fn answer(
+            &self,
+            request: tonic::Request<super::ProbeAnswer>,
+        ) -> std::result::Result<tonic::Response<super::ProbeReceipt>, tonic::Status>;
     }
     /// The collector that agents forward to.
     #[derive(Debug)]
@@ -1308,6 +1361,49 @@ pub mod gateway_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/stroboscope.v1.Gateway/Answer" => {
+                    #[allow(non_camel_case_types)]
+                    struct AnswerSvc<T: Gateway>(pub Arc<T>);
+                    impl<T: Gateway> tonic::server::UnaryService<super::ProbeAnswer>
+                    for AnswerSvc<T> {
+                        type Response = super::ProbeReceipt;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ProbeAnswer>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Gateway>::answer(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AnswerSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

@@ -106,6 +106,13 @@ impl BurstConfig {
         0.5f64.powi(self.0.count_ones().cast_signed())
     }
 
+    /// Returns the share of this config's windows in which `other` records too, 0 to 1. Both record
+    /// when all ones of both are set in the time, and each further one halves the share.
+    #[must_use]
+    pub fn overlap(self, other: Self) -> f64 {
+        Self(self.0 | other.0).duty() / self.duty()
+    }
+
     /// Parses `0b11100`, `0x1c`, `28`, `4ms/32ms`, `always` or `off`. Rejects `11100`, which could
     /// be a mask or a number.
     ///

@@ -38,6 +38,8 @@ pub(crate) struct Decision {
 #[derive(Debug)]
 pub(crate) struct Machine {
     config: BurstConfig,
+    /// Wall time in ns since which `config` has applied; 0 before the first step.
+    since_ns: i64,
     /// Next config and the wall time from which it applies.
     pending: Option<(BurstConfig, i64)>,
     current: Option<Window>,
@@ -53,6 +55,7 @@ impl Machine {
     pub(crate) fn new(config: BurstConfig) -> Self {
         Self {
             config,
+            since_ns: 0,
             pending: None,
             current: None,
             last: None,
@@ -63,6 +66,12 @@ impl Machine {
 
     pub(crate) fn config(&self) -> BurstConfig {
         self.config
+    }
+
+    /// Returns the wall time in ns since which the config has applied; 0 before the first step. The
+    /// machine steps late on a busy machine, so this can be after the instant that was asked for.
+    pub(crate) fn since_ns(&self) -> i64 {
+        self.since_ns
     }
 
     /// Applies another config from wall time `at_ns` on (0: at once).
@@ -91,6 +100,9 @@ impl Machine {
     }
 
     fn decide(&mut self, wall_ns: i64, monotonic_ns: i64, log: &mut WindowLog) -> Decision {
+        if self.since_ns == 0 {
+            self.since_ns = wall_ns;
+        }
         if let Some((last_wall_ns, last_monotonic_ns)) = self.last.replace((wall_ns, monotonic_ns))
         {
             let expected_ns = last_wall_ns + (monotonic_ns - last_monotonic_ns);
@@ -102,6 +114,9 @@ impl Machine {
             && wall_ns >= at_ns
         {
             self.pending = None;
+            if config != self.config {
+                self.since_ns = wall_ns;
+            }
             self.config = config;
             if self.current.take().is_some() {
                 log.closed(if at_ns == 0 { wall_ns } else { at_ns });
@@ -346,6 +361,8 @@ mod tests {
             first.open_ns - at_ns
         );
         assert_eq!(machine.config(), BurstConfig::ALWAYS_ON);
+        let late_ns = machine.since_ns() - at_ns;
+        assert!((0..MS).contains(&late_ns), "{late_ns}");
     }
 
     proptest! {

@@ -156,7 +156,13 @@ impl Timer {
     }
 
     pub(crate) fn config(&self) -> BurstConfig {
-        self.lock().machine.config()
+        self.config_since().0
+    }
+
+    /// Returns the config in force, and the wall time in ns since which it has applied.
+    pub(crate) fn config_since(&self) -> (BurstConfig, i64) {
+        let inner = self.lock();
+        (inner.machine.config(), inner.machine.since_ns())
     }
 
     pub(crate) fn with_log<T>(&self, look: impl FnOnce(&mut WindowLog) -> T) -> T {

@@ -63,7 +63,7 @@ pub(super) async fn follow(channel: AuthorizedChannel, process: v1::Process, tim
             ),
             Ok(Some(v1::directive::Kind::SetTradeoffs(policy))) => policy::install(policy),
             // An agent's business, or a directive of a later version.
-            Ok(Some(v1::directive::Kind::SetRoute(_)) | None) => {}
+            Ok(Some(v1::directive::Kind::SetRoute(_) | v1::directive::Kind::Probe(_)) | None) => {}
             Err(problem) => policy::refuse(&problem),
         }
     }

@@ -1,13 +1,9 @@
 //! Agents between services and a gateway: kills of both under load, a gateway that is away, a full buffer, and chains that
 //! lead back. `STROBOSCOPE_KILL_ROUNDS` says how often processes are killed.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use stroboscope_analysis::record::TraceRecords;
-use stroboscope_newsfeed::{Fleet as Newsfeed, FleetOptions};
-use stroboscope_store::tables::{Store, TraceReader, read_batches};
 use stroboscope_tests::{Program, Random, Server};
 
 use crate::senders::{self, Fleet, Role};
@@ -17,11 +13,11 @@ use crate::{Ports, ask};
 
 const ROUNDS: u64 = 8;
 /// Intervals at which an agent forwards and a gateway flushes.
-const AGENT: [&str; 2] = ["--forward-interval", "200ms"];
-const GATEWAY: [&str; 2] = ["--flush-interval", "300ms"];
+pub(crate) const AGENT: [&str; 2] = ["--forward-interval", "200ms"];
+pub(crate) const GATEWAY: [&str; 2] = ["--flush-interval", "300ms"];
 
 /// Starts an agent of the gateway behind these ports.
-fn agent(doors: &Ports, data: &Path, gateway: &Ports, more: &[&str]) -> Server {
+pub(crate) fn agent(doors: &Ports, data: &Path, gateway: &Ports, more: &[&str]) -> Server {
     let forward = format!("http://{}", gateway.grpc);
     let arguments = [&["--forward", &forward], &AGENT[..], more].concat();
     doors.collect(data, &arguments)
@@ -133,88 +129,6 @@ fn a_gateway_that_is_away_delays_and_a_full_buffer_pushes_back() {
     let said = fleet.said.iter();
     said.for_each(|(role, said)| told.hear(*role, said));
     check(&told, &Stored::read(&program.data()), 0);
-}
-
-/// The newsfeed's processes ship to three agents. Their gateway stops answering for a while, as when the network between
-/// them is cut. `STROBOSCOPE_AWAY_SECONDS` says for how long.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_across_agents_are_whole_and_services_do_not_notice_an_absent_gateway() {
-    let away_s: f64 = std::env::var("STROBOSCOPE_AWAY_SECONDS")
-        .ok()
-        .and_then(|seconds| seconds.parse().ok())
-        .unwrap_or(4.0);
-    let program = Program::new();
-    let gateway_doors = Ports::free();
-    let mut gateway = gateway_doors.collect(&program.data(), &GATEWAY);
-    let mut agents = Vec::new();
-    let mut urls = Vec::new();
-    for number in 0..3 {
-        let doors = Ports::free();
-        let data = program.data().with_extension(format!("agent{number}"));
-        agents.push(agent(&doors, &data, &gateway_doors, &[]));
-        urls.push(format!("http://{}", doors.grpc));
-    }
-    let mut reports = Vec::new();
-    let mut sent = 0;
-    for is_away in [false, true] {
-        let mut fleet = Newsfeed::start(FleetOptions {
-            prefix_args: vec!["newsfeed".to_owned()],
-            collector: Some(urls.join(",")),
-            burst_config: Some("always".to_owned()),
-            rate_per_s: 20.0,
-            seconds: away_s + 3.0,
-            ..FleetOptions::new(Program::path())
-        })
-        .await
-        .expect("the newsfeed starts");
-        let load = tokio::spawn(async move {
-            let report = fleet.run_load().await;
-            (report, fleet.stop().await)
-        });
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        if is_away {
-            gateway.signal(libc::SIGSTOP);
-        }
-        tokio::time::sleep(Duration::from_secs_f64(away_s)).await;
-        gateway.signal(libc::SIGCONT);
-        let (report, stopped) = load.await.expect("the load runs");
-        let report = report.expect("the newsfeed lives");
-        assert!(stopped.iter().all(|stopped| stopped.clean), "{stopped:?}");
-        assert_eq!((report.failed, report.ok), (0, report.sent), "{report}");
-        sent += report.sent;
-        reports.push(report);
-    }
-    println!("with the gateway: {}\nwithout: {}", reports[0], reports[1]);
-    for agent in &mut agents {
-        assert!(agent.stop(libc::SIGTERM).success(), "{}", agent.said());
-    }
-    assert!(gateway.stop(libc::SIGTERM).success(), "{}", gateway.said());
-    let runtime = tokio::runtime::Handle::current();
-    let data = program.data();
-    let whole = tokio::task::spawn_blocking(move || {
-        let store = Store::local(&data, runtime).expect("the store opens");
-        for batch in read_batches(&store).expect("batches") {
-            assert!(
-                batch.losses.is_empty(),
-                "{}: {:?}",
-                batch.service,
-                batch.losses
-            );
-        }
-        let is_whole = |trace: &TraceRecords| {
-            let ids: BTreeSet<u64> = trace.spans.iter().map(|span| span.span_id).collect();
-            let services: BTreeSet<&str> = trace.spans.iter().map(|span| &*span.service).collect();
-            let mut parents = trace.spans.iter().map(|span| span.parent_id);
-            services.contains("client")
-                && services.contains("store")
-                && parents.all(|id| id == 0 || ids.contains(&id))
-        };
-        TraceReader::open(&store)
-            .expect("traces")
-            .filter(is_whole)
-            .count()
-    });
-    assert_eq!(whole.await.expect("the store is readable") as u64, sent);
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! Durability, with real processes, sockets and disks: kills under load, full and failing disks, and quiet.
 
+mod absence;
 mod agents;
 mod failing_disk;
 mod kills;
 mod quiet;
 mod senders;
 mod stored;
+mod switching;
 mod told;
 
 use std::io::{Read as _, Write as _};

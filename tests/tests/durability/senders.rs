@@ -68,6 +68,8 @@ fn start_python(python: &str, protocol: &str, doors: &Ports) -> Server {
 pub(crate) enum Role {
     Protocol,
     Sdk,
+    /// The SDK with few spans, by the burst-config that its collector sets.
+    Quiet,
     Otlp(&'static str),
 }
 
@@ -85,6 +87,7 @@ impl Fleet {
         let server = match (role, python) {
             (Role::Protocol, _) => start("protocol", doors, self.started),
             (Role::Sdk, _) => start("sdk", doors, self.started),
+            (Role::Quiet, _) => start("quiet", doors, self.started),
             (Role::Otlp(protocol), Some(python)) => start_python(python, protocol, doors),
             (Role::Otlp(_), None) => return,
         };
@@ -250,4 +253,33 @@ fn sdk() {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// The SDK with few spans, until SIGTERM.
+#[test]
+#[ignore = "a process of the tests beside this one"]
+fn quiet() {
+    let (_, number) = environment();
+    let guard = stroboscope::builder()
+        .service(format!("quiet-{number}"))
+        .env()
+        .expect("the environment")
+        .init()
+        .expect("the SDK starts");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(async {
+        let kind = tokio::signal::unix::SignalKind::terminate();
+        let mut terminated = tokio::signal::unix::signal(kind).expect("a signal's handler");
+        let mut ticks = tokio::time::interval(Duration::from_millis(100));
+        loop {
+            tokio::select! {
+                _ = terminated.recv() => return,
+                _ = ticks.tick() => stroboscope::span!("work").scope(|| ()),
+            }
+        }
+    });
+    drop(guard);
+    say("ended");
 }

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use stroboscope_proto::v1::directive::Kind;
-use stroboscope_proto::v1::{ControlRequest, Directive};
+use stroboscope_proto::v1::{ControlRequest, Directive, Probe, ProbeAnswer};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -18,6 +18,8 @@ use crate::grpc::BurstControl;
 /// [`PAUSE_MAX`].
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Maximum time for answering a probe.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Minimum time after which an agent returns from another gateway to its preferred one; it takes at
 /// most twice as long.
 const RETURN: Duration = Duration::from_secs(60);
@@ -119,12 +121,12 @@ impl UplinkTask {
             let gateway = self.gateways[(preferred + turn) % count].clone();
             match self.open(&gateway).await {
                 Ok((client, directives)) => {
-                    tracing::info!(gateway = gateway.address, "forwarding");
+                    tracing::info!(gateway = gateway.address, "connected");
                     pause = PAUSE_FIRST;
                     number += 1;
-                    drop(self.state.send_replace(Ok((number, client))));
+                    drop(self.state.send_replace(Ok((number, client.clone()))));
                     let better = (turn > 0).then(|| self.gateways[preferred].clone());
-                    match self.follow(directives, number, better).await {
+                    match self.follow(directives, &client, number, better).await {
                         Some(problem) => self.lost(&gateway, problem),
                         None => {
                             turn = 0;
@@ -146,7 +148,7 @@ impl UplinkTask {
 
     fn lost(&self, gateway: &Gateway, problem: String) {
         if self.state.borrow().as_ref().err() != Some(&problem) {
-            tracing::warn!(gateway = gateway.address, "cannot forward: {problem}");
+            tracing::warn!(gateway = gateway.address, "not connected: {problem}");
         }
         drop(self.state.send_replace(Err(problem)));
     }
@@ -190,6 +192,7 @@ impl UplinkTask {
     async fn follow(
         &mut self,
         mut directives: Streaming<Directive>,
+        client: &Client,
         number: u64,
         better: Option<Gateway>,
     ) -> Option<String> {
@@ -218,6 +221,9 @@ impl UplinkTask {
         loop {
             tokio::select! {
                 directive = directives.message() => match directive {
+                    Ok(Some(Directive { kind: Some(Kind::Probe(Probe { id })) })) => {
+                        answer(client, id, control);
+                    }
                     Ok(Some(Directive { kind: Some(kind) })) => {
                         control.relay(kind);
                         if let Some(reason) = control.loop_reason() {
@@ -236,6 +242,21 @@ impl UplinkTask {
             }
         }
     }
+}
+
+/// Answers a probe without waiting for the reply. The answer includes the delay of the agents that
+/// forward to this one.
+fn answer(client: &Client, probe: u64, control: &BurstControl) {
+    let below = control.agents().slowest().unwrap_or_default();
+    let answer = ProbeAnswer {
+        probe,
+        below_ns: u64::try_from(below.as_nanos()).unwrap_or(u64::MAX),
+    };
+    let mut client = client.data();
+    tokio::spawn(async move {
+        // Without an answer, the gateway knows this agent as slow.
+        let _ = timeout(ANSWER_MAX, client.answer(answer)).await;
+    });
 }
 
 /// Returns a status as text for people.

@@ -7,11 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stroboscope_burst::BurstConfig;
-use stroboscope_proto::v1::{Directive, Route, SetBurstConfig, TradeoffPolicy, directive::Kind};
+use stroboscope_proto::v1::directive::Kind;
+use stroboscope_proto::v1::{Directive, Probe, Route, SetBurstConfig, TradeoffPolicy};
 use tokio::sync::watch;
+use tokio::time::Interval;
 
-/// Lead time of a change: long enough for every control stream to deliver it in time.
+use super::agents::{AgentLink, Agents, PROBE_EVERY};
+
+/// Lead time of a change without agents: long enough for every control stream to deliver it in
+/// time.
 const LEAD: Duration = Duration::from_secs(1);
+/// Maximum lead time. An agent that takes longer misses the instant, and its processes switch late.
+const LEAD_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug)]
 struct Setting {
@@ -29,6 +36,7 @@ pub struct BurstControl {
     tradeoffs: watch::Sender<Option<TradeoffPolicy>>,
     /// Ids of the collectors that forwarded data passes, starting with this one.
     route: watch::Sender<Vec<u64>>,
+    agents: Agents,
     /// Addresses that an agent forwards to; empty in a collector with a store.
     upstream: Arc<str>,
 }
@@ -45,6 +53,7 @@ impl BurstControl {
             setting: watch::Sender::new(setting),
             tradeoffs: watch::Sender::new(None),
             route: watch::Sender::new(vec![id]),
+            agents: Agents::default(),
             upstream: "".into(),
         }
     }
@@ -65,10 +74,9 @@ impl BurstControl {
         (!self.upstream.is_empty()).then_some(&*self.upstream)
     }
 
-    /// Returns the number of agents that are connected now.
-    pub(crate) fn agents(&self) -> usize {
-        // Only agents subscribe to the route.
-        self.route.receiver_count()
+    /// Returns the agents that are connected now.
+    pub(crate) fn agents(&self) -> &Agents {
+        &self.agents
     }
 
     /// Applies a directive from the collector that this agent forwards to. All processes and agents
@@ -91,6 +99,8 @@ impl BurstControl {
                 });
             }
             Kind::SetTradeoffs(policy) => self.set_tradeoffs(policy),
+            // The uplink answers it.
+            Kind::Probe(_) => {}
             Kind::SetRoute(Route { collectors }) => {
                 self.route.send_if_modified(|route| {
                     let id = route[0];
@@ -132,11 +142,35 @@ impl BurstControl {
         self.setting.borrow().map(|setting| setting.config)
     }
 
-    /// Makes all processes switch to a burst-config one second from now. Returns the instant of the
-    /// switch, in ns since the Unix epoch.
+    /// Returns the burst-config that was set last, and the instant of that change in ns since the
+    /// Unix epoch, which is 0 if it applies from the start.
+    pub(crate) fn setting(&self) -> Option<(BurstConfig, u64)> {
+        self.setting
+            .borrow()
+            .map(|setting| (setting.config, setting.at_ns))
+    }
+
+    /// Passes the burst-config and each change of it to `apply`, with the instant from which it
+    /// applies, in ns since the Unix epoch.
+    pub async fn follow_config(&self, mut apply: impl FnMut(BurstConfig, u64)) {
+        let mut changes = self.setting.subscribe();
+        changes.mark_changed();
+        // The sender lives in this control.
+        while changes.changed().await.is_ok() {
+            if let Some(Setting { config, at_ns }) = *changes.borrow_and_update() {
+                apply(config, at_ns);
+            }
+        }
+    }
+
+    /// Makes all processes switch to a burst-config at the same future instant: in one second, or
+    /// with agents, twice the delay of the slowest later, but within 30 s. Returns the instant, in
+    /// ns since the Unix epoch.
     #[must_use]
     pub fn set(&self, config: BurstConfig) -> u64 {
-        let at_ns = now_ns() + u64::try_from(LEAD.as_nanos()).unwrap_or(0);
+        let slowest = self.agents.slowest().unwrap_or_default();
+        let lead = LEAD.saturating_add(slowest * 2).min(LEAD_MAX);
+        let at_ns = now_ns() + u64::try_from(lead.as_nanos()).unwrap_or(0);
         self.setting.send_replace(Some(Setting { config, at_ns }));
         at_ns
     }
@@ -151,17 +185,22 @@ impl BurstControl {
     /// change that is superseded before it is sent is skipped.
     /// An agent gets the route first.
     pub(super) fn directives(&self, is_agent: bool) -> Directives {
-        let route = is_agent.then(|| {
+        let agent = is_agent.then(|| {
             let mut route = self.route.subscribe();
             route.mark_changed();
-            route
+            // The first one comes at once.
+            AgentDirectives {
+                route,
+                link: self.agents.join(),
+                probes: tokio::time::interval(PROBE_EVERY),
+            }
         });
         let mut changes = self.setting.subscribe();
         changes.mark_changed();
         let mut tradeoffs = self.tradeoffs.subscribe();
         tradeoffs.mark_changed();
         Directives {
-            route,
+            agent,
             changes,
             tradeoffs,
         }
@@ -169,8 +208,8 @@ impl BurstControl {
 }
 
 pub(super) struct Directives {
-    /// Changes of the route, for an agent; `None` for a process, which does not need it.
-    route: Option<watch::Receiver<Vec<u64>>>,
+    /// Directives that only an agent gets; `None` for a process.
+    agent: Option<AgentDirectives>,
     changes: watch::Receiver<Option<Setting>>,
     tradeoffs: watch::Receiver<Option<TradeoffPolicy>>,
 }
@@ -181,9 +220,7 @@ impl Directives {
         loop {
             let kind = tokio::select! {
                 biased;
-                Some(collectors) = next_route(&mut self.route) => {
-                    Some(Kind::SetRoute(Route { collectors }))
-                }
+                kind = next_of_agent(&mut self.agent) => Some(kind?),
                 changed = self.changes.changed() => {
                     changed.ok()?;
                     let setting = *self.changes.borrow_and_update();
@@ -201,11 +238,39 @@ impl Directives {
     }
 }
 
-/// Waits for the next route. Returns `None` at once for a process, and once the control is dropped.
-async fn next_route(route: &mut Option<watch::Receiver<Vec<u64>>>) -> Option<Vec<u64>> {
-    let route = route.as_mut()?;
-    route.changed().await.ok()?;
-    Some(route.borrow_and_update().clone())
+/// Directives for an agent: the route and its changes, and probes of its delay.
+struct AgentDirectives {
+    route: watch::Receiver<Vec<u64>>,
+    link: AgentLink,
+    probes: Interval,
+}
+
+/// Waits for the next route or probe. Waits for ever for a process. Returns `None` once the control
+/// is dropped.
+async fn next_of_agent(agent: &mut Option<AgentDirectives>) -> Option<Kind> {
+    let Some(AgentDirectives {
+        route,
+        link,
+        probes,
+    }) = agent
+    else {
+        return std::future::pending().await;
+    };
+    loop {
+        tokio::select! {
+            biased;
+            changed = route.changed() => {
+                changed.ok()?;
+                let collectors = route.borrow_and_update().clone();
+                return Some(Kind::SetRoute(Route { collectors }));
+            }
+            _ = probes.tick() => {
+                if let Some(id) = link.probe() {
+                    return Some(Kind::Probe(Probe { id }));
+                }
+            }
+        }
+    }
 }
 
 fn switched(Setting { config, at_ns }: Setting) -> Kind {

@@ -1,5 +1,6 @@
 //! The gRPC server: ship and control streams.
 
+mod agents;
 mod control;
 mod sender;
 mod server;

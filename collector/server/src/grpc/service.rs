@@ -2,10 +2,13 @@
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use stroboscope_proto::v1::collector_server::Collector;
 use stroboscope_proto::v1::gateway_server::Gateway;
-use stroboscope_proto::v1::{ControlRequest, Directive, ForwardRequest, ShipReply, ShipRequest};
+use stroboscope_proto::v1::{
+    ControlRequest, Directive, ForwardRequest, ProbeAnswer, ProbeReceipt, ShipReply, ShipRequest,
+};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
@@ -63,6 +66,16 @@ impl Gateway for Service {
             return Err(Status::failed_precondition(reason));
         }
         Ok(self.receive(request))
+    }
+
+    async fn answer(
+        &self,
+        request: Request<ProbeAnswer>,
+    ) -> Result<Response<ProbeReceipt>, Status> {
+        let ProbeAnswer { probe, below_ns } = request.into_inner();
+        let agents = self.control.agents();
+        agents.answered(probe, Duration::from_nanos(below_ns));
+        Ok(Response::new(ProbeReceipt {}))
     }
 }
 

@@ -10,6 +10,7 @@ use stroboscope_render::page::{CarriedParameters, Html, NavLink, PageHead, body,
 use stroboscope_render::rows;
 use stroboscope_render::show::Doc;
 
+use super::adoption::Adoption;
 use super::now::{self, PathShare, Process, Processes, RecentPath};
 use super::pages::Pages;
 use crate::live::RECENT;
@@ -66,6 +67,7 @@ pub(super) fn answer(
     html.html(&body(&first));
     config_form(pages, carried, &mut html);
     let mut doc = Doc::new();
+    adopted(&Adoption::of(pages), &mut doc);
     services(pages, &mut doc);
     processes(&Processes::of(pages), &mut doc);
     live(pages, &mut doc);
@@ -101,9 +103,16 @@ fn collecting(pages: &Pages, doc: &mut Doc) {
             "{records} in {batches} stored since the start; {waiting} of log wait for the store."
         ));
         let agents = pages.control.agents();
-        if agents > 0 {
-            let agents = counted(agents as u64, "agent");
-            doc.sentence(format!("{agents} forward to this collector now."));
+        let slowest = agents.slowest().map_or_else(String::new, |slowest| {
+            let slowest = duration(slowest.as_nanos() as f64);
+            format!("; the slowest answers after {slowest}")
+        });
+        let count = agents.count();
+        if count > 0 {
+            let count = counted(count as u64, "agent");
+            doc.sentence(format!(
+                "{count} (or recorders of the kernel) are connected now{slowest}."
+            ));
         }
         return;
     };
@@ -124,6 +133,15 @@ fn collecting(pages: &Pages, doc: &mut Doc) {
     if let Err(reason) = pages.intake.health() {
         doc.sentence(format!("Not well: {reason}."));
     }
+}
+
+/// Adds the live processes that apply the burst-config, and those that do not.
+fn adopted(adoption: &Adoption, doc: &mut Doc) {
+    if adoption.live == 0 {
+        return;
+    }
+    doc.sentence(adoption.to_string());
+    doc.table("", &adoption.others, usize::MAX);
 }
 
 /// Writes the form that shows and changes the fleet's burst-config; an agent only shows it. The
@@ -296,6 +314,7 @@ fn roots(roots: &ByRoot, doc: &mut Doc) {
 rows! {
     Process as row, "processes": "A process that ships or shipped to this collector.";
     {
+        let config = row.config.map(|of| BurstConfig::from_bits(of.burst_config).to_string());
         let windows = row.windows.map(|windows| {
             let config = BurstConfig::from_bits(windows.burst_config);
             format!("{} by {config}", windows.count)
@@ -307,6 +326,7 @@ rows! {
     pid: Count, "process" = (row.pid > 0).then_some(u64::from(row.pid));
     quiet_ns: DurationNs, "last seen, ago" = row.quiet().as_nanos() as f64;
     records: Count, "records" = row.records;
+    burst_config: Text, "burst-config" = config.as_deref();
     windows: Text, "windows" = windows.as_deref();
     missing_batches: Count, "missing batches" = row.missing_batches;
     lost: Text, "records lost, by cause" = &*causes(row.lost.iter().map(|(cause, n)| (&**cause, *n)));

@@ -190,7 +190,7 @@ pub(super) fn render(pages: &Pages) -> String {
         text.labelled("forwarded_total", help, "outcome", counts);
     }
     let help = "Agents that are connected to this collector.";
-    text.single("agents", "gauge", help, pages.control.agents());
+    text.single("agents", "gauge", help, pages.control.agents().count());
     door_metrics(pages, &mut text);
     if let Some(live) = intake.live() {
         live_metrics(live, &mut text);

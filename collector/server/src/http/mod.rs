@@ -1,5 +1,6 @@
 //! The HTTP port: pages, metrics for Prometheus, health, and the burst-config.
 
+mod adoption;
 mod fleet;
 mod login;
 mod metrics;
@@ -8,5 +9,6 @@ mod now;
 mod pages;
 mod server;
 
+pub use adoption::{Adoption, Other};
 pub use pages::{Pages, ServedPort, ServedSite};
 pub use server::{HttpError, HttpServer};

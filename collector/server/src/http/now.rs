@@ -10,6 +10,7 @@ use stroboscope_analysis::clock::Resolution;
 use stroboscope_analysis::distribution::Percentiles;
 use stroboscope_analysis::sampling::WeightedCount;
 use stroboscope_render::show::{Names, SegmentName};
+use stroboscope_store::ledger::ReportedConfig;
 
 use super::pages::Pages;
 use crate::live::{LiveModel, Outcomes, ProcessWindows, RECENT};
@@ -189,6 +190,9 @@ pub(super) struct Process {
     /// Process id; 0 if unknown, after a restart of the collector.
     pub(super) pid: u32,
     pub(super) last_seen_ns: i64,
+    /// Burst-config that the process reported last; `None` if unknown.
+    pub(super) config: Option<ReportedConfig>,
+    pub(super) has_ended: bool,
     pub(super) records: u64,
     pub(super) missing_batches: u64,
     pub(super) lost: BTreeMap<String, u64>,
@@ -222,6 +226,9 @@ impl Process {
             "host": self.host,
             "pid": (self.pid > 0).then_some(self.pid),
             "last_seen_ns": self.last_seen_ns,
+            "has_ended": self.has_ended,
+            "burst_config": self.config.map(|of| of.burst_config),
+            "burst_config_since_ns": self.config.map(|of| of.since_ns).filter(|since_ns| *since_ns > 0),
             "records": self.records,
             "missing_batches": self.missing_batches,
             "lost": self.lost,
@@ -259,6 +266,8 @@ impl Processes {
                     host: entry.host.clone(),
                     pid: entry.pid,
                     last_seen_ns: entry.last_seen_ns,
+                    config: entry.config,
+                    has_ended: entry.has_ended,
                     records: entry.records,
                     missing_batches: entry.stored.holes(),
                     lost: entry

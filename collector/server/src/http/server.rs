@@ -15,6 +15,7 @@ use stroboscope_burst::BurstConfig;
 use stroboscope_render::page::CarriedParameters;
 use tower::ServiceExt as _;
 
+use super::adoption::Adoption;
 use super::pages::{Pages, ServedPort, ServedSite};
 use super::{fleet, login, metrics, model, now};
 use crate::grpc::otlp_message;
@@ -53,6 +54,7 @@ impl HttpServer {
             .route("/api/critical-path", get(recent_path))
             .route("/api/processes", get(processes))
             .route("/api/doors", get(doors_now))
+            .route("/api/burst-config", get(adoption))
             .route("/burst-config", get(burst_config).post(set_burst_config))
             // If this process records, the routes above are traced. Those below are not: machines
             // request them all the time.
@@ -180,6 +182,10 @@ async fn processes(State(shared): State<Pages>) -> Response {
     in_the_background(move || Json(now::Processes::of(&shared).json())).await
 }
 
+async fn adoption(State(shared): State<Pages>) -> Response {
+    in_the_background(move || Json(Adoption::of(&shared))).await
+}
+
 async fn doors_now(State(shared): State<Pages>) -> Response {
     Json(now::doors_json(&shared)).into_response()
 }
@@ -293,6 +299,6 @@ async fn of_site(site: &ServedSite, request: Request) -> Response {
 fn no_such(path: &str) -> String {
     format!(
         "there is no page {path:?}; there are /fleet, /metrics, /model, /api/critical-path, /api/processes, \
-         /api/doors, /healthz, /readyz and /burst-config"
+         /api/doors, /api/burst-config, /healthz, /readyz and /burst-config"
     )
 }

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use stroboscope_burst::BurstConfig;
 use stroboscope_render::humanise::{counted, duration, percent};
 use stroboscope_render::show::{scrubbed, shortened};
 
@@ -148,9 +147,7 @@ fn head(state: &TopState, columns: usize, now: Duration) -> Vec<ScreenLine> {
     };
     lines.push(plain(senders_text(snapshot)));
     lines.push(plain(rates_text(state, snapshot)));
-    if snapshot.is_live {
-        lines.push(plain(bursts_text(snapshot)));
-    }
+    lines.extend(bursts_line(snapshot));
     lines.extend(losses_lines(snapshot, columns));
     lines.extend(snapshot.path.as_ref().and_then(failed_line));
     lines.push(plain(path_text(snapshot)));
@@ -233,25 +230,17 @@ fn path_text(snapshot: &Snapshot) -> String {
     )
 }
 
-fn bursts_text(snapshot: &Snapshot) -> String {
-    let set = snapshot.burst_config.as_deref();
-    let set = set.map_or_else(
-        || "none set by the collector".to_owned(),
-        |config| format!("{config} set by the collector"),
-    );
-    let masks = snapshot.senders.masks.iter().map(|(bits, count)| {
-        let config = BurstConfig::from_bits(*bits);
-        let duty = percent(config.duty());
-        format!(
-            "{config}, {duty} of the time, in {}",
-            counted(*count as u64, "process")
-        )
-    });
-    let told: Vec<String> = masks.collect();
-    if told.is_empty() {
-        return format!("bursts:    {set}");
-    }
-    format!("bursts:    {}; {set}", told.join("; "))
+/// Renders the line about the burst-config; `None` for a store.
+fn bursts_line(snapshot: &Snapshot) -> Option<ScreenLine> {
+    let adoption = snapshot.adoption.as_ref()?;
+    Some(ScreenLine {
+        text: format!("bursts:    {}", scrubbed(&adoption.to_string())),
+        look: if adoption.configs.len() > 1 {
+            Look::Bad
+        } else {
+            Look::Plain
+        },
+    })
 }
 
 /// Renders the causes of loss, largest count first, on up to [`LOSS_LINES_MAX`] lines.

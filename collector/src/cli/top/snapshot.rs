@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
+use stroboscope_server::http::Adoption;
 
 /// Time for which a process counts as sending after its last message, in nanoseconds.
 const SENDING_NS: i64 = 60_000_000_000;
@@ -61,8 +62,6 @@ pub(super) struct Senders {
     /// Time of the latest message of any process, in ns since the Unix epoch; `None` if there is
     /// none.
     pub last_ns: Option<i64>,
-    /// Number of processes that currently send, by the mask of their burst-config.
-    pub masks: BTreeMap<u64, usize>,
 }
 
 #[derive(Deserialize)]
@@ -75,12 +74,6 @@ struct ProcessesSay {
 struct ProcessSays {
     host: String,
     last_seen_ns: i64,
-    windows: Option<WindowsSay>,
-}
-
-#[derive(Deserialize)]
-struct WindowsSay {
-    burst_config: u64,
 }
 
 impl Senders {
@@ -89,17 +82,12 @@ impl Senders {
         let said: ProcessesSay = serde_json::from_str(text)?;
         let is_sending = |of: &&ProcessSays| now_ns.saturating_sub(of.last_seen_ns) < SENDING_NS;
         let sending: Vec<&ProcessSays> = said.processes.iter().filter(is_sending).collect();
-        let mut masks = BTreeMap::new();
-        for windows in sending.iter().filter_map(|of| of.windows.as_ref()) {
-            *masks.entry(windows.burst_config).or_default() += 1;
-        }
         let hosts: BTreeSet<&str> = sending.iter().map(|of| &*of.host).collect();
         Ok(Self {
             processes: said.known,
             sending: sending.len(),
             hosts: hosts.len(),
             last_ns: said.processes.iter().map(|of| of.last_seen_ns).max(),
-            masks,
         })
     }
 }
@@ -186,8 +174,8 @@ pub(super) struct Snapshot {
     pub totals: Totals,
     /// True if the source is a running collector, false if it is a store.
     pub is_live: bool,
-    /// Burst-config that the collector distributes; `None` if none is set, or for a store.
-    pub burst_config: Option<String>,
+    /// Burst-config that the collector set, and the processes that apply it; `None` for a store.
+    pub adoption: Option<Adoption>,
     /// Time of the snapshot, ns since the Unix epoch.
     pub at_ns: i64,
 }
@@ -219,16 +207,15 @@ mod tests {
     #[test]
     fn who_was_silent_for_a_minute_is_not_sending() {
         let text = r#"{"known":3,"processes":[
-            {"host":"a","last_seen_ns":100000000000,"windows":{"burst_config":28}},
-            {"host":"a","last_seen_ns":99000000000,"windows":null},
-            {"host":"b","last_seen_ns":1,"windows":{"burst_config":1}}]}"#;
+            {"host":"a","last_seen_ns":100000000000},
+            {"host":"a","last_seen_ns":99000000000},
+            {"host":"b","last_seen_ns":1}]}"#;
         let senders = Senders::of_json(text, 101_000_000_000).unwrap();
         let expected = Senders {
             processes: 3,
             sending: 2,
             hosts: 1,
             last_ns: Some(100_000_000_000),
-            masks: BTreeMap::from([(28, 1)]),
         };
         assert_eq!(senders, expected);
     }

@@ -84,7 +84,8 @@ fn of_collector(address: SocketAddr) -> Result<Snapshot, Failure> {
     let at_ns = now_ns();
     let senders = Senders::of_json(&found("/api/processes")?, at_ns)
         .map_err(|error| unreadable("/api/processes", error))?;
-    let burst_config = found("/burst-config")?;
+    let adoption = serde_json::from_str(&found("/api/burst-config")?)
+        .map_err(|error| unreadable("/api/burst-config", error))?;
     let path = get("/api/critical-path")?;
     // Without a live model the path is missing; all else is available.
     let path = match path.status {
@@ -99,7 +100,7 @@ fn of_collector(address: SocketAddr) -> Result<Snapshot, Failure> {
         senders,
         totals: Totals::of_metrics(&metrics),
         is_live: true,
-        burst_config: Some(burst_config.trim().to_owned()).filter(|config| config != "none set"),
+        adoption: Some(adoption),
         at_ns,
     })
 }
@@ -212,7 +213,7 @@ fn of_store(data: &DataArguments, last: Duration, runtime: &Handle) -> Result<Sn
             lost,
         },
         is_live: false,
-        burst_config: None,
+        adoption: None,
         at_ns,
     })
 }

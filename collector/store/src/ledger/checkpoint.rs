@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Ledger, LedgerEntry, Ranges};
+use super::{Ledger, LedgerEntry, Ranges, ReportedConfig};
 use crate::disk::{Disk, IfThere};
 
 const VERSION: u32 = 1;
@@ -63,6 +63,13 @@ struct ProcessForm {
     host: String,
     pid: u32,
     last_seen_ns: i64,
+    // Files of earlier versions lack the next three.
+    #[serde(default)]
+    first_seen_ns: i64,
+    #[serde(default)]
+    config: Option<ReportedConfig>,
+    #[serde(default)]
+    has_ended: bool,
     records: u64,
     losses: BTreeMap<String, u64>,
     stored: Vec<(u64, u64)>,
@@ -154,6 +161,9 @@ impl From<&LedgerEntry> for ProcessForm {
             host: entry.host.clone(),
             pid: entry.pid,
             last_seen_ns: entry.last_seen_ns,
+            first_seen_ns: entry.first_seen_ns,
+            config: entry.config,
+            has_ended: entry.has_ended,
             records: entry.records,
             losses: entry.losses.clone(),
             stored: entry.stored.runs().collect(),
@@ -169,6 +179,9 @@ impl From<ProcessForm> for LedgerEntry {
             host: form.host,
             pid: form.pid,
             last_seen_ns: form.last_seen_ns,
+            first_seen_ns: form.first_seen_ns,
+            config: form.config,
+            has_ended: form.has_ended,
             records: form.records,
             losses: form.losses,
             stored: Ranges::from_parts(&form.stored, form.given_up_below),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use serde::{Deserialize, Serialize};
 use stroboscope_proto::v1::Loss;
 
 use super::Ranges;
@@ -28,15 +29,33 @@ pub struct LedgerEntry {
     pub host: String,
     /// Process id on the host; 0 if unknown.
     pub pid: u32,
+    /// Arrival of the process's first batch, in ns since the Unix epoch; 0 if unknown.
+    pub first_seen_ns: i64,
     /// Arrival of the process's latest batch, in ns since the Unix epoch. In a ledger that was
     /// rebuilt from the tables, the end of the time that this batch covers.
     pub last_seen_ns: i64,
+    /// Burst-config that the process reported last; `None` if unknown.
+    pub config: Option<ReportedConfig>,
+    /// True if the process sent its last batch.
+    pub has_ended: bool,
     /// Number of spans and events stored.
     pub records: u64,
     /// Number of records lost since the process started, by cause, according to its reports.
     pub losses: BTreeMap<String, u64>,
     /// Sequence numbers of the stored batches.
     pub stored: Ranges,
+}
+
+/// Burst-config in force in a process, as it reported it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportedConfig {
+    /// Burst-config as bits.
+    pub burst_config: u64,
+    /// Time since which it has applied by the process's clock, in ns since the Unix epoch; 0 if
+    /// unknown.
+    pub since_ns: u64,
+    /// Number of the batch that reported it.
+    pub sequence: u64,
 }
 
 /// Record of the stored batches and the losses of all known processes, by incarnation.
@@ -59,7 +78,7 @@ impl Ledger {
     }
 
     /// Reports whether a batch that is not entered yet has new information: a record, a loss, a
-    /// clock step, or an unknown process. Other batches have only windows without records, loads
+    /// clock step, another burst-config, or an unknown process. Other batches have only windows without records, loads
     /// and the state of the clock.
     #[must_use]
     pub fn is_news(&self, batch: &CheckedBatch) -> bool {
@@ -75,7 +94,9 @@ impl Ledger {
                 < loss.records
         };
         let batch_said = batch.batch();
+        let is_other = |known: ReportedConfig| known.burst_config != batch_said.burst_config;
         batch.records() > 0
+            || known.config.is_some_and(is_other)
             || !batch_said.clock_steps.is_empty()
             || batch_said.losses.iter().any(is_more)
     }
@@ -88,15 +109,34 @@ impl Ledger {
         {
             self.forget_longest_idle();
         }
-        let entry = self.entries.entry(batch.incarnation()).or_default();
+        let received_ns = i64::try_from(received_ns).unwrap_or(i64::MAX);
+        let first = || LedgerEntry {
+            first_seen_ns: received_ns,
+            ..LedgerEntry::default()
+        };
+        let entry = self
+            .entries
+            .entry(batch.incarnation())
+            .or_insert_with(first);
         if let Some(process) = &batch.batch().process {
             entry.service.clone_from(&process.service);
             entry.host.clone_from(&process.host);
             entry.pid = process.pid;
         }
-        entry.last_seen_ns = entry
-            .last_seen_ns
-            .max(i64::try_from(received_ns).unwrap_or(i64::MAX));
+        entry.last_seen_ns = entry.last_seen_ns.max(received_ns);
+        entry.has_ended |= batch.batch().is_last;
+        let reported = ReportedConfig {
+            burst_config: batch.batch().burst_config,
+            since_ns: batch.batch().burst_config_since_ns,
+            sequence: batch.sequence(),
+        };
+        // Batches may come out of order.
+        if entry
+            .config
+            .is_none_or(|known| known.sequence < reported.sequence)
+        {
+            entry.config = Some(reported);
+        }
         entry.records += batch.records() as u64;
         entry
             .stored

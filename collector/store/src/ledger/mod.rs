@@ -8,6 +8,6 @@ mod losses;
 mod ranges;
 
 pub use checkpoint::{Checkpoint, CheckpointError};
-pub use ledger::{Ledger, LedgerEntry, Verdict};
+pub use ledger::{Ledger, LedgerEntry, ReportedConfig, Verdict};
 pub use losses::{BatchLosses, LossWatch};
 pub use ranges::Ranges;

@@ -151,6 +151,7 @@ fn news_is_what_a_process_had_not_said() {
     // It has lost 4 records until then.
     enter(&mut ledger, 9, 4, batches::EPOCH_NS);
     check(&ledger, &|_| {}, false);
+    check(&ledger, &|batch| batch.burst_config ^= 1, true);
     check(&ledger, &|batch| batch.losses = vec![loss(4)], false);
     check(&ledger, &|batch| batch.losses = vec![loss(5)], true);
     check(

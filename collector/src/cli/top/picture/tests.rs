@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
 
+use stroboscope_server::http::Adoption;
+
 use super::super::snapshot::{LatestPath, Operation, Senders, Snapshot, Spread, Totals};
 use super::*;
 
@@ -35,7 +37,6 @@ fn seen(operations: Vec<Operation>) -> Snapshot {
             sending: 2,
             hosts: 1,
             last_ns: Some(1_000_000_000),
-            masks: BTreeMap::from([(28, 2)]),
         },
         totals: Totals {
             requests: 20,
@@ -43,7 +44,11 @@ fn seen(operations: Vec<Operation>) -> Snapshot {
             lost: BTreeMap::from([("processes:ring_full".to_owned(), 7)]),
         },
         is_live: true,
-        burst_config: None,
+        adoption: Some(Adoption {
+            live: 2,
+            configs: BTreeMap::from([("0b11100 (4ms/32ms)".to_owned(), 2)]),
+            ..Adoption::default()
+        }),
         at_ns: 4_000_000_000,
     }
 }
@@ -75,7 +80,7 @@ fn a_picture_says_all_of_it() {
         "stroboscope top - collector at x",
         "processes: 2 of 3 sent in the last minute, on 1 host; the last records 3 s ago",
         "seen:      5.0 requests/s, 25.0 spans and events/s; 30 requests and 150 records in all",
-        "bursts:    0b11100 (4ms/32ms), 12.5% of the time, in 2 processes; none set by the collector",
+        "bursts:    no burst-config is set; 2 live processes: 0b11100 (4ms/32ms).",
         "lost:      processes:ring_full 7",
         "failed:    3 of 24 requests of the last 5 min, 12.5%",
         "operations by the critical path of 20 complete requests of the last 5 min; 0.0% of it is after the last of them",
