@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use stroboscope_analysis::kernel::event::Window;
 use stroboscope_burst::BurstConfig;
-use stroboscope_kernel_model::{ClockLog, ClockSample};
+use stroboscope_kernel_model::{ClockLog, ClockSample, ConfigLog};
 
 use crate::clock;
 use crate::ebpf::Switches;
@@ -28,9 +28,10 @@ const LOOK_AGAIN_NS: u64 = 100_000_000;
 /// Maximum number of late wake-ups remembered.
 const LATE_MAX: usize = 1 << 16;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     clocks: ClockLog,
+    configs: ConfigLog,
     /// Late wake-ups, as intervals in monotonic ns: the programs dozed from the first instant to
     /// the second, which is after the opening of a window.
     late: Vec<(u64, u64)>,
@@ -50,11 +51,14 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 
 impl Gate {
     pub(crate) fn start(config: BurstConfig, switches: Option<Switches>) -> std::io::Result<Self> {
-        let state = Arc::new(Mutex::new(State::default()));
+        let state = Arc::new(Mutex::new(State {
+            clocks: ClockLog::default(),
+            configs: ConfigLog::new(config),
+            late: Vec::new(),
+        }));
         let stop = Arc::new(AtomicBool::new(false));
         sample(&state, switches.as_ref());
         let turner = Turner {
-            config,
             switches,
             state: Arc::clone(&state),
             stop: Arc::clone(&stop),
@@ -78,17 +82,40 @@ impl Gate {
         lock(&self.state).clocks.clone()
     }
 
-    /// Calls `look` with the clocks without copying them. The thread waits meanwhile, so `look` may
-    /// take long only if the source has no programs.
-    pub(crate) fn with_clocks<T>(&self, look: impl FnOnce(&ClockLog) -> T) -> T {
-        look(&lock(&self.state).clocks)
+    /// Calls `look` with the clocks and configs without copying them. The thread waits meanwhile, so
+    /// `look` may take long only if the source has no programs.
+    pub(crate) fn with_logs<T>(&self, look: impl FnOnce(&ClockLog, &ConfigLog) -> T) -> T {
+        let state = lock(&self.state);
+        look(&state.clocks, &state.configs)
     }
 
     /// Returns the actual windows between two instants, in monotonic ns. They exclude the time in
     /// which the programs dozed too long.
-    pub(crate) fn windows(&self, config: BurstConfig, from_ns: u64, to_ns: u64) -> Vec<Window> {
+    pub(crate) fn windows(&self, from_ns: u64, to_ns: u64) -> Vec<Window> {
         let state = lock(&self.state);
-        cut(state.clocks.windows(config, from_ns, to_ns), &state.late)
+        let windows = state.configs.windows(&state.clocks, from_ns, to_ns);
+        cut(windows, &state.late)
+    }
+
+    /// Ends the current config at wall time `at_ns`, or at once if that is later, and lets another
+    /// apply from the instant on that `switch` returns (monotonic ns), which is returned.
+    pub(crate) fn switch(
+        &self,
+        config: BurstConfig,
+        at_ns: i64,
+        switch: impl FnOnce() -> u64,
+    ) -> u64 {
+        let mut state = lock(&self.state);
+        let now_ns = clock::now_ns();
+        let passed_ns = state.clocks.wall_ns(now_ns).saturating_sub(at_ns).max(0);
+        let until_ns = now_ns.saturating_sub(passed_ns.cast_unsigned());
+        let from_ns = switch();
+        state.configs.switch(until_ns, from_ns, config);
+        drop(state);
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+        from_ns
     }
 }
 
@@ -127,7 +154,6 @@ fn sample(state: &Mutex<State>, switches: Option<&Switches>) -> ClockSample {
 }
 
 struct Turner {
-    config: BurstConfig,
     /// Switches of the programs; `None` for a source without programs.
     switches: Option<Switches>,
     state: Arc<Mutex<State>>,
@@ -137,7 +163,8 @@ struct Turner {
 impl Turner {
     fn turn(&self) {
         let now = sample(&self.state, self.switches.as_ref());
-        if self.config == BurstConfig::ALWAYS_ON {
+        let config = lock(&self.state).configs.current();
+        if config == BurstConfig::ALWAYS_ON {
             return pause(LOOK_AGAIN_NS);
         }
         let wall_ns = now
@@ -146,10 +173,10 @@ impl Turner {
             .saturating_add(now.wall_offset_ns)
             .max(0)
             .cast_unsigned();
-        let open_ms = self.config.next_open_ms(wall_ns / NS_PER_MS);
+        let open_ms = config.next_open_ms(wall_ns / NS_PER_MS);
         let open_in_ns = open_ms.saturating_mul(NS_PER_MS).saturating_sub(wall_ns);
         if open_in_ns == 0 {
-            let close_ms = self.config.close_after_ms(open_ms).unwrap_or(u64::MAX);
+            let close_ms = config.close_after_ms(open_ms).unwrap_or(u64::MAX);
             let close_in_ns = close_ms.saturating_mul(NS_PER_MS).saturating_sub(wall_ns);
             return pause(close_in_ns.clamp(20_000, LOOK_AGAIN_NS));
         }
@@ -163,11 +190,11 @@ impl Turner {
         pause((open_in_ns - GUARD_NS).min(LOOK_AGAIN_NS));
         switches.wake();
         let awake_ns = clock::now_ns();
-        if awake_ns >= now.at_ns + open_in_ns {
-            let mut state = lock(&self.state);
-            if state.late.len() < LATE_MAX {
-                state.late.push((now.at_ns, awake_ns));
-            }
+        let mut state = lock(&self.state);
+        // Another config may have opened a window in the meantime.
+        let is_late = awake_ns >= now.at_ns + open_in_ns || state.configs.current() != config;
+        if is_late && state.late.len() < LATE_MAX {
+            state.late.push((now.at_ns, awake_ns));
         }
     }
 }

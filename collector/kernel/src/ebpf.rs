@@ -124,12 +124,35 @@ impl EbpfSource {
                 "the programs are loaded, but do not observe system calls".into(),
             ));
         }
-        words[control::CONFIG].store(config.bits(), Relaxed);
-        words[control::SHIFT_EPOCH].store(u64::from(config.bits().trailing_zeros() & 63), Relaxed);
+        self.set_config(config);
         let by_name = u64::from(matches!(processes, Processes::Named(_)));
         words[control::PAIRS_NAMES].fetch_or(by_name << 32, Relaxed);
         words[control::GENERATION_BIRTHS].fetch_add(1, Relaxed);
         Ok(())
+    }
+
+    fn set_config(&self, config: BurstConfig) {
+        let words = self.control.words();
+        words[control::CONFIG].store(config.bits(), Relaxed);
+        let shift = u64::from(config.bits().trailing_zeros() & 63);
+        // The closure always returns a value, so the update cannot fail.
+        let _ = words[control::SHIFT_EPOCH]
+            .fetch_update(Relaxed, Relaxed, |word| Some(word >> 32 << 32 | shift));
+    }
+
+    /// Makes the programs record by another config, and introduces each thread again at its first
+    /// event after the returned monotonic time, in ns. While this runs, programs may record by
+    /// either config or by a mixture.
+    pub(crate) fn switch(&self, config: BurstConfig) -> u64 {
+        let switches = self.switches();
+        self.set_config(config);
+        if config == BurstConfig::ALWAYS_ON {
+            switches.change_mode(control::MODE_DOZE, control::MODE_ALWAYS);
+            switches.change_mode(control::MODE_BURSTS, control::MODE_ALWAYS);
+        } else {
+            switches.change_mode(control::MODE_ALWAYS, control::MODE_BURSTS);
+        }
+        self.introduce_again()
     }
 
     /// Makes the programs record. Returns the monotonic time in ns from which they miss nothing.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stroboscope_analysis::kernel::event::{Event, LossCounts, Window};
+use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Window};
 use stroboscope_burst::BurstConfig;
 use stroboscope_kernel_model::{ClockLog, Facility, Processes, Recording, Settings};
 
@@ -17,7 +17,6 @@ use crate::start_error::StartError;
 /// about every 10 ms.
 pub struct Recorder {
     source: Source,
-    config: BurstConfig,
     processes: Processes,
     gate: Gate,
     started_ns: u64,
@@ -46,7 +45,6 @@ impl OpenedRecorder {
         let listening = MarkerFile::announce(&settings.announced_by)?;
         Ok(Recorder {
             source,
-            config: settings.burst_config,
             processes: settings.processes,
             gate,
             started_ns,
@@ -97,7 +95,38 @@ impl Recorder {
                 let _ = self.source.choose(process);
             }
         }
-        self.source.drain(&self.gate, false, events)
+        self.drain_source(false, events)
+    }
+
+    fn drain_source(&mut self, finally: bool, events: &mut Vec<Event>) -> usize {
+        let before = events.len();
+        let drained = self.source.drain(&self.gate, finally, events);
+        self.drop_ambiguous(before, events);
+        drained
+    }
+
+    /// Removes the events during changes of the config, from index `from` on. Programs record by
+    /// either config then. Events that count losses stay.
+    fn drop_ambiguous(&self, from: usize, events: &mut Vec<Event>) {
+        self.gate.with_logs(|_, configs| {
+            if configs.has_changed() {
+                let drained = events.split_off(from);
+                events.extend(drained.into_iter().filter(|event| {
+                    matches!(event.body, Body::Lost { .. }) || configs.at(event.ts_ns).is_some()
+                }));
+            }
+        });
+    }
+
+    /// Records by another config from wall time `at_ns` (ns since the Unix epoch) on; the caller
+    /// calls this as soon as the time has come. Introduces each thread again at its first event
+    /// after the returned instant (monotonic ns). The windows exclude the time from `at_ns` until
+    /// then, and the events drained before, in `events`, lose those of this time.
+    pub fn switch(&mut self, config: BurstConfig, at_ns: i64, events: &mut Vec<Event>) -> u64 {
+        let source = &mut self.source;
+        let from_ns = self.gate.switch(config, at_ns, || source.switch(config));
+        self.drop_ambiguous(0, events);
+        from_ns
     }
 
     /// Returns the start of recording, in monotonic ns.
@@ -109,7 +138,7 @@ impl Recorder {
     /// Returns the actual windows between two past instants (monotonic ns).
     #[must_use]
     pub fn windows(&self, from_ns: u64, to_ns: u64) -> Vec<Window> {
-        self.gate.windows(self.config, from_ns, to_ns)
+        self.gate.windows(from_ns, to_ns)
     }
 
     /// Introduces each thread again at its first event after the returned instant (monotonic ns),
@@ -158,8 +187,8 @@ impl Recorder {
         self.source.stop();
         // Programs that are running at this moment finish their writes.
         std::thread::sleep(LAST_PROGRAMS);
-        while self.source.drain(&self.gate, true, &mut events) > 0 {}
-        let windows = self.gate.windows(self.config, self.started_ns, stopped_ns);
+        while self.drain_source(true, &mut events) > 0 {}
+        let windows = self.gate.windows(self.started_ns, stopped_ns);
         let until_ns = windows
             .last()
             .map_or(stopped_ns, |window| window.close_ns - 1);

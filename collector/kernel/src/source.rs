@@ -1,6 +1,7 @@
 //! Sources of kernel events.
 
 use stroboscope_analysis::kernel::event::{Event, LossCounts};
+use stroboscope_burst::BurstConfig;
 use stroboscope_kernel_model::{Facility, Settings};
 
 use crate::clock;
@@ -56,6 +57,16 @@ impl Source {
         }
     }
 
+    /// Records by another config, and introduces each thread again at its first event from the
+    /// returned instant on (monotonic ns). The configs of the gate decide for a source without
+    /// programs.
+    pub(crate) fn switch(&mut self, config: BurstConfig) -> u64 {
+        match self {
+            Self::Ebpf(source) => source.switch(config),
+            Self::Tracefs(source) => source.introduce_again(),
+        }
+    }
+
     /// Introduces each thread again at its first event from the returned instant on (monotonic ns).
     pub(crate) fn introduce_again(&mut self) -> u64 {
         match self {
@@ -68,7 +79,7 @@ impl Source {
         match self {
             Self::Ebpf(source) => source.drain(events),
             Self::Tracefs(source) => {
-                gate.with_clocks(|clocks| source.drain(clocks, finally, events))
+                gate.with_logs(|clocks, configs| source.drain(clocks, configs, finally, events))
             }
         }
     }

@@ -14,8 +14,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts};
-use stroboscope_burst::BurstConfig;
-use stroboscope_kernel_model::{ClockLog, Processes, Settings};
+use stroboscope_kernel_model::{ClockLog, ConfigLog, Processes, Settings};
 
 use crate::clock;
 use crate::event_filter::EventFilter;
@@ -34,7 +33,6 @@ pub(crate) struct TracefsSource {
     directory: PathBuf,
     pipes: Vec<File>,
     formats: Formats,
-    config: BurstConfig,
     sieve: EventFilter,
     /// Events that have been read, but may be newer than events still in other processors' buffers.
     held: Vec<Event>,
@@ -70,7 +68,6 @@ impl TracefsSource {
             directory,
             pipes: Vec::new(),
             formats: Formats::default(),
-            config: settings.burst_config,
             sieve: EventFilter::new(),
             held: Vec::new(),
             last_ns: vec![clock::now_ns(); cpu_count],
@@ -153,6 +150,7 @@ impl TracefsSource {
     pub(crate) fn drain(
         &mut self,
         clocks: &ClockLog,
+        configs: &ConfigLog,
         finally: bool,
         events: &mut Vec<Event>,
     ) -> usize {
@@ -167,7 +165,8 @@ impl TracefsSource {
         let settled = self.held.partition_point(|event| event.ts_ns < settled_ns);
         for event in self.held.drain(..settled) {
             let wall_ms = u64::try_from(clocks.wall_ns(event.ts_ns) / 1_000_000).unwrap_or(0);
-            let is_open = self.config == BurstConfig::ALWAYS_ON || self.config.contains_ms(wall_ms);
+            let config = configs.at(event.ts_ns);
+            let is_open = config.is_some_and(|config| config.contains_ms(wall_ms));
             self.sieve.push(event, is_open, process_of, events);
         }
         events.len() - before

@@ -19,9 +19,10 @@ pub struct KernelPart {
     pub host: String,
     /// Architecture that defines the numbers of system calls.
     pub architecture: Architecture,
-    /// Burst-config of the recording, constant from its start to its end.
-    pub burst_config: u64,
-    /// Other burst-configs that services of the host used during the recording, in ascending order.
+    /// Burst-configs of the recording, in order of first use.
+    pub burst_configs: Vec<u64>,
+    /// Burst-configs that services of the host used during the recording and the recording did not,
+    /// in ascending order.
     pub services_configs: Vec<u64>,
     /// Numbers of events lost from the start of the recording to the last chunk that was read.
     pub lost: LossCounts,
@@ -81,7 +82,9 @@ impl Read {
         let part = &mut self.part;
         (part.recording, part.host, part.architecture, part.lost) =
             (recording, host, architecture, lost);
-        part.burst_config = burst_config;
+        if !part.burst_configs.contains(&burst_config) {
+            part.burst_configs.push(burst_config);
+        }
         part.events.extend(events);
         let last_ns = part.clocks.samples().last().map(|sample| sample.at_ns);
         let new = clocks

@@ -198,8 +198,8 @@ pub fn kernel_of(
     Ok((kernel, damage))
 }
 
-/// Sets the burst-configs of services of each part's host that differ from the recorder's, in an
-/// interval of wall time. A recorder keeps the burst-config that it started with.
+/// Sets the burst-configs of services of each part's host that the recorder did not apply, in an
+/// interval of wall time.
 fn compare_configs(
     source: &Source,
     kernel: &mut [KernelPart],
@@ -215,7 +215,7 @@ fn compare_configs(
         }
         for part in kernel.iter_mut().filter(|part| *part.host == *batch.host) {
             let configs = batch.windows.iter().map(|window| window.burst_config);
-            let others = configs.filter(|config| *config != part.burst_config);
+            let others = configs.filter(|config| !part.burst_configs.contains(config));
             part.services_configs.extend(others);
         }
     }

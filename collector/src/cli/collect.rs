@@ -85,7 +85,7 @@ pub(super) struct Collect {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     flush_interval: Duration,
     /// Also record the kernel's side of requests on this machine, in the same bursts
-    /// (--burst-config, else STROBOSCOPE_BURST_CONFIG, else 4ms/32ms). If that is not permitted,
+    /// (--burst-config, else STROBOSCOPE_BURST_CONFIG, else 4ms/32ms; it follows each change). If that is not permitted,
     /// prints what is missing and collects without it
     #[arg(long)]
     kernel: bool,
@@ -190,7 +190,11 @@ async fn start_recording(
         .map_err(Failure::of)?;
     match started {
         Ok(recording) => {
-            announcement.text(&kernel::started_text(&recording, config))?;
+            announcement.text(&kernel::started_text(
+                &recording,
+                config,
+                "follows that of the services",
+            ))?;
             Ok(Some(recording))
         }
         Err(error) => {
@@ -358,14 +362,19 @@ impl Collect {
                 Some(kernel) => start_recording(announcement, data, kernel).await?,
                 None => None,
             };
+            let switching = recording.as_ref().map(|recording| {
+                let (switch, control) = (recording.config_switch(), collector.control().clone());
+                let follow = move |config, at_ns| switch.switch(config, at_ns);
+                tokio::spawn(async move { control.follow_config(follow).await })
+            });
             notify::ready();
             tokio::select! {
                 _ = interrupted.recv() => {}
                 _ = terminated.recv() => {}
             }
             notify::stopping();
-            if let Some(following) = following {
-                following.abort();
+            for task in following.iter().chain(&switching) {
+                task.abort();
             }
             tracing::info!("stopping");
             if let Some(recording) = recording {

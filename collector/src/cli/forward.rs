@@ -49,6 +49,7 @@ impl ForwardArguments {
     pub(super) fn settings(&self) -> Option<ForwardSettings> {
         self.is_agent().then(|| ForwardSettings {
             gateways: self.forward.clone(),
+            flag: "--forward",
             ca: self.forward_ca.clone(),
             token: self.forward_token_file.clone(),
         })

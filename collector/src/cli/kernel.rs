@@ -15,6 +15,8 @@ use stroboscope_reports::arguments::{DataArguments, config_of, parse_config};
 use stroboscope_reports::output::print;
 use stroboscope_reports::{Failure, Status};
 use stroboscope_server::capabilities;
+use stroboscope_server::forward::{ForwardSettings, Gateway, Uplink};
+use stroboscope_server::grpc::BurstControl;
 use stroboscope_server::kernel_recording::{
     KernelRecording, PreparedRecording, RecordingSettings, RecordingSummary,
 };
@@ -42,8 +44,9 @@ enum Kernel {
 /// programs can do so with one system call (see the README of the crate stroboscope-burst). Needs
 /// root, or CAP_BPF and CAP_PERFMON. On kernels without BTF it uses tracefs, which needs root.
 /// Writes events to the table `kernel` in the data directory every 5 s, also while a collector uses
-/// the directory. The recorder keeps the burst-config that it started with, even if the collector
-/// sets another one for services. The recording contains it, and `timeline` reports differences.
+/// the directory. With --collector, the recorder switches with the services to each burst-config
+/// that the collector sets. Without it, the recorder keeps its own, and `timeline` reports
+/// differences.
 #[derive(Debug, Args)]
 pub(super) struct Record {
     #[command(flatten)]
@@ -59,11 +62,44 @@ pub(super) struct Record {
         value_parser = parse_config
     )]
     burst_config: ParsedConfig,
+    #[command(flatten)]
+    collector: CollectorArguments,
     /// Stop after this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     seconds: Option<Duration>,
     #[command(flatten)]
     what: KernelArguments,
+}
+
+/// Collector whose burst-config the recorder follows.
+#[derive(Clone, Debug, Args)]
+struct CollectorArguments {
+    /// Follow the burst-config of this collector, gateway or agent: http://HOST:PORT,
+    /// https://HOST:PORT or unix:/PATH, the address for gRPC. While there is no connection, the
+    /// recorder keeps its current one. With several, separated by commas, it uses one at a time
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    collector: Vec<String>,
+    /// Authority that signed the certificate of an https collector, as PEM [default: those of the
+    /// system]
+    #[arg(long, value_name = "FILE", requires = "collector")]
+    collector_ca: Option<PathBuf>,
+    /// File with the token for the collector, whose role is write. It is read again for each
+    /// connection
+    #[arg(long, value_name = "FILE", requires = "collector")]
+    collector_token_file: Option<PathBuf>,
+}
+
+impl CollectorArguments {
+    /// Returns the collectors; empty if the recorder follows none.
+    fn gateways(&self) -> Result<Vec<Gateway>, Failure> {
+        let settings = ForwardSettings {
+            gateways: self.collector.clone(),
+            flag: "--collector",
+            ca: self.collector_ca.clone(),
+            token: self.collector_token_file.clone(),
+        };
+        Gateway::all(&settings).map_err(Failure::of)
+    }
 }
 
 /// Selection of the kernel events to record.
@@ -127,16 +163,20 @@ impl KernelArguments {
     }
 }
 
-/// Describes a started recording.
-pub(super) fn started_text(recording: &KernelRecording, config: BurstConfig) -> String {
+/// Describes a started recording. `changes` states whether the burst-config can change.
+pub(super) fn started_text(
+    recording: &KernelRecording,
+    config: BurstConfig,
+    changes: &str,
+) -> String {
     let by = match recording.facility() {
         Facility::Tracefs => "tracefs (full cost even between bursts)",
         _ => "eBPF",
     };
     let memory_mib = recording.memory_bytes() as f64 / f64::from(1 << 20);
     format!(
-        "recording the kernel by {by} in bursts of {config}, {memory_mib:.1} MiB of buffers in the kernel; this \
-         burst-config is fixed: restart the recorder when services change theirs"
+        "recording the kernel by {by} in bursts of {config}, {memory_mib:.1} MiB of buffers in the kernel; the \
+         burst-config {changes}"
     )
 }
 
@@ -206,6 +246,7 @@ pub(super) fn start(
 impl Record {
     fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let config = config_of(&self.burst_config);
+        let gateways = self.collector.gateways()?;
         let prepared = PreparedRecording::new(self.what.settings(config)).map_err(Failure::of)?;
         capabilities::drop_all();
         let _entered = runtime.enter();
@@ -214,8 +255,17 @@ impl Record {
         let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::of)?;
         let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
         let recording = start(self.data.local()?, prepared, runtime.handle().clone())?;
-        print(&started_text(&recording, config))?;
+        let followed = self.collector.collector.join(", ");
+        let changes = match gateways.is_empty() {
+            true => "does not change without --collector".to_owned(),
+            false => format!("follows that of {followed}"),
+        };
+        print(&started_text(&recording, config, &changes))?;
+        let switch = recording.config_switch();
         runtime.block_on(async {
+            let control = BurstControl::of_agent(&followed);
+            let uplink = (!gateways.is_empty()).then(|| Uplink::start(gateways, control.clone()));
+            let follow = control.follow_config(|config, at_ns| switch.switch(config, at_ns));
             let until = async {
                 match self.seconds {
                     Some(seconds) => tokio::time::sleep(seconds).await,
@@ -226,7 +276,9 @@ impl Record {
                 _ = interrupted.recv() => {}
                 _ = terminated.recv() => {}
                 () = until => {}
+                () = follow => {}
             }
+            drop(uplink);
         });
         let summary = recording.stop();
         print(&summary_text(&summary))?;

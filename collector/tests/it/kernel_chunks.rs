@@ -362,7 +362,10 @@ fn services_that_changed_their_burst_config_are_named() {
     for (second, others) in [(3, vec![]), (8, vec![28])] {
         let view = of_burst(&source, WALL_NS + second * SECOND_NS as i64).unwrap();
         let part = &view.kernel[0];
-        assert_eq!((part.burst_config, &part.services_configs), (0, &others));
+        assert_eq!(
+            (&*part.burst_configs, &part.services_configs),
+            (&[0][..], &others)
+        );
         let view = of_recorded_burst(&source, WALL_NS + second * SECOND_NS as i64).unwrap();
         assert_eq!(view.kernel[0].services_configs, others);
     }

@@ -1,10 +1,14 @@
-//! Changes of the burst-config across processes behind agents. `STROBOSCOPE_SWITCH_AGENTS` and
+//! Changes of the burst-config across processes behind agents and recorders of the kernel. `STROBOSCOPE_SWITCH_AGENTS` and
 //! `STROBOSCOPE_SWITCH_PROCESSES` set the number of agents, and of processes of each.
 
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use stroboscope_tests::Program;
+use stroboscope_analysis::kernel::event::Body;
+use stroboscope_burst::BurstConfig;
+use stroboscope_store::tables::{Store, list_kernel, read_kernel};
+use stroboscope_tests::{Program, Server};
 
 use crate::agents::{GATEWAY, agent};
 use crate::senders::{Fleet, Role};
@@ -103,4 +107,100 @@ fn all_processes_switch_at_one_instant_and_a_straggler_is_named() {
         assert!(agent.stop(libc::SIGTERM).success(), "{}", agent.said());
     }
     assert!(gateway.stop(libc::SIGTERM).success(), "{}", gateway.said());
+}
+
+/// A collector that records the kernel, and a recorder of its own that follows the collector, switch at the instant of the
+/// change: the windows in their stores are those of the config of their time.
+#[test]
+fn recorders_of_the_kernel_switch_with_the_services() {
+    let program = Program::new();
+    let tried = program.run(&["kernel", "record", "--seconds", "0.05"]);
+    if !tried.status.success() {
+        let reason = tried.stderr.trim();
+        eprintln!("SKIPPED: recorders_of_the_kernel_switch_with_the_services: {reason}");
+        return;
+    }
+    let [before, after] = ["8ms/32ms", "64ms/256ms"];
+    let doors = Ports::free();
+    let own = program.data().with_extension("own");
+    let arguments = ["--kernel", "--burst-config", before];
+    let mut collector = doors.collect(&program.data(), &arguments);
+    let mut record = Command::new(Program::path());
+    record.args(["kernel", "record", "--burst-config", before]);
+    record.arg("--data").arg(&own).stdin(Stdio::null());
+    record.args(["--collector", &format!("http://{}", doors.grpc)]);
+    let mut recorder = Server::start(record);
+    recorder.wait_for("its start", |said| {
+        said.contains("recording the kernel").then_some(())
+    });
+    for _ in 0..1_200 {
+        if doors.metric("agents") > 0.0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // Something to record at any time.
+    let ends = Instant::now() + Duration::from_secs(4);
+    let http = doors.pages.to_string();
+    let arguments = ["burst", "set", "--http", &http, "--config", after, "--json"];
+    let set = Program::run_plain(&arguments).succeeds().json();
+    let at_ns = set["at_ns"].as_i64().expect("the instant");
+    while Instant::now() < ends {
+        let _ = std::fs::metadata("/");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    assert!(
+        recorder.stop(libc::SIGTERM).success(),
+        "{}",
+        recorder.said()
+    );
+    assert!(
+        collector.stop(libc::SIGTERM).success(),
+        "{}",
+        collector.said()
+    );
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    for data in [program.data(), own] {
+        let store = Store::local(&data, runtime.handle().clone()).expect("the store opens");
+        let mut events = [0; 2];
+        let mut recorded_ns = [0; 2];
+        for file in list_kernel(&store).expect("files") {
+            let (chunk, damage) = read_kernel(&store, &file);
+            assert!(damage.is_none(), "{damage:?}");
+            let config = BurstConfig::from_bits(chunk.burst_config);
+            let is_after = config == BurstConfig::parse(after).expect("a config").config;
+            for window in &chunk.windows {
+                let [open_ns, close_ns] =
+                    [window.open_ns, window.close_ns].map(|ns| chunk.clocks.wall_ns(ns));
+                // The clock's offset differs by some microseconds between two readings.
+                assert!(
+                    !is_after || open_ns >= at_ns - 50_000,
+                    "{} ns early",
+                    at_ns - open_ns
+                );
+                assert!(
+                    is_after || close_ns <= at_ns + 50_000,
+                    "{} ns late",
+                    close_ns - at_ns
+                );
+                let middle_ms = i64::midpoint(open_ns, close_ns) / 1_000_000;
+                assert!(config.contains_ms(middle_ms.cast_unsigned()), "{config}");
+                recorded_ns[usize::from(is_after)] += close_ns - open_ns;
+            }
+            let is_inside = |at_ns: u64| {
+                let mut windows = chunk.windows.iter();
+                windows.any(|window| window.open_ns <= at_ns && at_ns < window.close_ns)
+            };
+            for event in &chunk.events {
+                if !matches!(event.body, Body::Lost { .. }) {
+                    assert!(is_inside(event.ts_ns), "{event:?}");
+                    events[usize::from(is_after)] += 1;
+                }
+            }
+        }
+        println!("events before and after: {events:?}, ns of windows: {recorded_ns:?}");
+        assert!(events.iter().all(|&count| count > 100), "{events:?}");
+        // 2 s by a quarter of the time, if the machine is not busy.
+        assert!(recorded_ns[1] > 100_000_000, "{recorded_ns:?}");
+    }
 }

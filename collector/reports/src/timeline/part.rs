@@ -38,13 +38,13 @@ fn other_configs(part: &KernelPart) -> String {
         return String::new();
     }
     let name = |bits: &u64| BurstConfig::from_bits(*bits).to_string();
-    let others: Vec<String> = part.services_configs.iter().map(name).collect();
+    let names = |all: &[u64]| all.iter().map(name).collect::<Vec<_>>().join(", ");
     format!(
-        "\nthe kernel of {} was recorded in bursts of {}, and services there in bursts of {} meanwhile: a recorder keeps the \
-         burst-config that it began with, so its windows are not theirs; start `kernel record` anew",
+        "\nthe kernel of {} was recorded in bursts of {}, and services there in bursts of {} meanwhile, so its windows are \
+         not theirs; `kernel record --collector` follows the burst-config that the collector sets",
         part.host,
-        name(&part.burst_config),
-        others.join(", ")
+        names(&part.burst_configs),
+        names(&part.services_configs)
     )
 }
 
@@ -56,7 +56,7 @@ mod tests {
     fn another_burst_config_of_services_is_said() {
         let mut part = KernelPart {
             host: "shop-1".to_owned(),
-            burst_config: 28,
+            burst_configs: vec![28],
             ..KernelPart::default()
         };
         assert!(!part_text(&part).contains("meanwhile"));

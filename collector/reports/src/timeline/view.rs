@@ -92,8 +92,10 @@ struct PartJson<'a> {
     recording: String,
     events: usize,
     lost: u64,
-    /// Burst-config of the recording, as a mask.
+    /// Burst-config of the recording, as a mask; the last one if it changed.
     burst_config: u64,
+    /// All burst-configs of the recording, in order of first use.
+    burst_configs: &'a [u64],
     /// Other burst-configs by which services of the host recorded at the time.
     services_burst_configs: &'a [u64],
 }
@@ -125,7 +127,8 @@ impl<'a> PartJson<'a> {
             recording: format!("{:032x}", part.recording),
             events: part.events.len(),
             lost: part.lost.total(),
-            burst_config: part.burst_config,
+            burst_config: part.burst_configs.last().copied().unwrap_or_default(),
+            burst_configs: &part.burst_configs,
             services_burst_configs: &part.services_configs,
         }
     }

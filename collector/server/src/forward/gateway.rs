@@ -17,7 +17,7 @@ pub(super) const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Maximum size of a directive, in bytes. The largest directives are tradeoff policies.
 const DIRECTIVE_BYTES_MAX: usize = 4 << 20;
 
-/// Settings of an agent.
+/// Settings of an agent, or of another program that follows a collector's burst-config.
 #[derive(Clone, Debug)]
 pub struct ForwardSettings {
     /// Addresses in the form `http://HOST:PORT`, `https://HOST:PORT` or `unix:/PATH`. The agent
@@ -26,6 +26,9 @@ pub struct ForwardSettings {
     /// PEM file of the authority that signed the certificates of `https` gateways; with `None`, the
     /// agent trusts the system's authorities.
     pub ca: Option<PathBuf>,
+    /// Command-line flag that sets the gateways, for error messages. The flags of the other settings
+    /// begin with it.
+    pub flag: &'static str,
     /// File of the token for the gateways, which the agent reads again for each connection; with
     /// `None`, it sends no token.
     pub token: Option<PathBuf>,
@@ -35,15 +38,27 @@ pub struct ForwardSettings {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum GatewayError {
     #[error(
-        "--forward {address:?}: {problem}; write http://HOST:PORT, https://HOST:PORT or unix:/PATH"
+        "{flag} {address:?}: {problem}; write http://HOST:PORT, https://HOST:PORT or unix:/PATH"
     )]
-    Address { address: String, problem: String },
-    #[error("--forward-ca {path}: {problem}")]
-    Ca { path: PathBuf, problem: String },
-    #[error("--forward-token-file {path}: {problem}")]
-    Token { path: PathBuf, problem: String },
-    #[error("--forward-ca needs an https address")]
-    CaWithoutTls,
+    Address {
+        flag: &'static str,
+        address: String,
+        problem: String,
+    },
+    #[error("{flag}-ca {path}: {problem}")]
+    Ca {
+        flag: &'static str,
+        path: PathBuf,
+        problem: String,
+    },
+    #[error("{flag}-token-file {path}: {problem}")]
+    Token {
+        flag: &'static str,
+        path: PathBuf,
+        problem: String,
+    },
+    #[error("{flag}-ca needs an https address")]
+    CaWithoutTls { flag: &'static str },
 }
 
 /// A gateway that an agent may forward to.
@@ -51,6 +66,7 @@ pub enum GatewayError {
 pub struct Gateway {
     pub(super) address: String,
     endpoint: Endpoint,
+    flag: &'static str,
     token: Option<PathBuf>,
     /// True if the gateway runs on this machine: compression then costs more than it saves.
     is_near: bool,
@@ -102,7 +118,9 @@ impl Gateway {
     pub fn all(settings: &ForwardSettings) -> Result<Vec<Self>, GatewayError> {
         let is_tls = |address: &String| address.starts_with("https://");
         if settings.ca.is_some() && !settings.gateways.iter().any(is_tls) {
-            return Err(GatewayError::CaWithoutTls);
+            return Err(GatewayError::CaWithoutTls {
+                flag: settings.flag,
+            });
         }
         let gateways = settings.gateways.iter();
         gateways
@@ -112,6 +130,7 @@ impl Gateway {
 
     fn of(address: &str, settings: &ForwardSettings) -> Result<Self, GatewayError> {
         let wrong = |problem: &str| GatewayError::Address {
+            flag: settings.flag,
             address: address.to_owned(),
             problem: problem.to_owned(),
         };
@@ -138,6 +157,7 @@ impl Gateway {
                 .http2_keep_alive_interval(Duration::from_secs(10))
                 .keep_alive_timeout(Duration::from_secs(5))
                 .keep_alive_while_idle(true),
+            flag: settings.flag,
             token: settings.token.clone(),
             is_near,
         };
@@ -150,6 +170,7 @@ impl Gateway {
             return Ok(Authorization(None));
         };
         let wrong = |problem: String| GatewayError::Token {
+            flag: self.flag,
             path: path.clone(),
             problem,
         };
@@ -184,6 +205,7 @@ fn tls(settings: &ForwardSettings) -> Result<ClientTlsConfig, GatewayError> {
         return Ok(ClientTlsConfig::new().with_native_roots());
     };
     let wrong = |problem: String| GatewayError::Ca {
+        flag: settings.flag,
         path: path.clone(),
         problem,
     };

@@ -6,6 +6,8 @@
 //! since the previous chunk (`RecordingSettings::chunk`). If the disk cannot keep up, the kernel's
 //! buffers fill, and events that do not fit are counted as lost.
 //!
+//! A recording applies another burst-config at the instant of the change, and ends its chunk there.
+//!
 //! On systems other than Linux, starting a recording returns an error; the rest of the crate is
 //! unchanged. With the cfg `stroboscope_portable`, the compiler checks that variant on Linux.
 
@@ -18,9 +20,9 @@ mod settings;
 mod unsupported;
 
 #[cfg(all(target_os = "linux", not(stroboscope_portable)))]
-pub use run::{KernelRecording, PreparedRecording};
+pub use run::{ConfigSwitch, KernelRecording, PreparedRecording};
 pub use settings::{RecordingSettings, RecordingSummary};
 #[cfg(all(target_os = "linux", not(stroboscope_portable)))]
 pub use stroboscope_kernel::StartError;
 #[cfg(not(all(target_os = "linux", not(stroboscope_portable))))]
-pub use unsupported::{KernelRecording, PreparedRecording, StartError};
+pub use unsupported::{ConfigSwitch, KernelRecording, PreparedRecording, StartError};

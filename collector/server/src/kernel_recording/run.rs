@@ -1,21 +1,24 @@
 //! The two threads of a kernel recording.
 
+use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, Hasher as _};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 use stroboscope_analysis::kernel::call::Architecture;
-use stroboscope_analysis::kernel::event::LossCounts;
+use stroboscope_analysis::kernel::event::{Event, LossCounts};
+use stroboscope_burst::BurstConfig;
 use stroboscope_kernel::{Recorder, StartError};
 use stroboscope_kernel_model::{Facility, Processes, Settings};
 
 use super::chunks::ChunkCutter;
 use super::settings::{RecordingSettings, RecordingSummary};
 use crate::capabilities::{self, CapabilitySet};
+use stroboscope_store::flush::now_ns;
 use stroboscope_store::tables::{KernelChunk, Store, StoreError, write_kernel};
 
 /// Number of drained events at which draining pauses; half of it ends a chunk early. In addition to
@@ -33,6 +36,7 @@ const SETTLED: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct PreparedRecording {
     stop: Arc<AtomicBool>,
+    change: PendingChange,
     begin: SyncSender<()>,
     begun: Receiver<Result<(Facility, u64), StartError>>,
     chunks: Receiver<KernelChunk>,
@@ -51,6 +55,8 @@ impl PreparedRecording {
         let (sender, chunks) = sync_channel(1);
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = Arc::clone(&stop);
+        let change = PendingChange::default();
+        let changing = Arc::clone(&change);
         let drain = std::thread::Builder::new().name("kernel-drain".into());
         let drain = drain.spawn(move || {
             if to_begin.recv().is_err() {
@@ -60,7 +66,7 @@ impl PreparedRecording {
                 Ok(recorder) => {
                     // The thread that started it waits for this.
                     let _ = to_say.send(Ok((recorder.facility(), recorder.memory_bytes())));
-                    Drain::new(&settings, sender).run(recorder, &stopping)
+                    Drain::new(&settings, sender, changing).run(recorder, &stopping)
                 }
                 Err(error) => {
                     let _ = to_say.send(Err(error));
@@ -70,6 +76,7 @@ impl PreparedRecording {
         });
         Ok(Self {
             stop,
+            change,
             begin,
             begun,
             chunks,
@@ -92,6 +99,7 @@ impl PreparedRecording {
             .inspect_err(|_| self.stop.store(true, Relaxed));
         Ok(KernelRecording {
             stop: self.stop,
+            change: self.change,
             facility,
             memory_bytes,
             drain: Some(self.drain),
@@ -126,6 +134,7 @@ fn record(settings: &Settings) -> Result<Recorder, StartError> {
 #[derive(Debug)]
 pub struct KernelRecording {
     stop: Arc<AtomicBool>,
+    change: PendingChange,
     facility: Facility,
     memory_bytes: u64,
     drain: Option<JoinHandle<LossCounts>>,
@@ -151,6 +160,15 @@ impl KernelRecording {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes
+    }
+
+    /// Returns a handle that changes the recording's burst-config.
+    #[must_use]
+    pub fn config_switch(&self) -> ConfigSwitch {
+        ConfigSwitch {
+            change: Arc::clone(&self.change),
+            drain: self.drain.as_ref().map(|drain| drain.thread().clone()),
+        }
     }
 
     /// Stops recording and writes the remaining events to the store. Blocks until they are written.
@@ -186,14 +204,55 @@ impl Drop for KernelRecording {
     }
 }
 
+/// Burst-config that the recording applies next, and the wall time from which it applies, in ns since
+/// the Unix epoch.
+type PendingChange = Arc<Mutex<Option<(BurstConfig, i64)>>>;
+
+/// Handle that changes the burst-config of a recording. Does nothing once the recording has ended.
+#[derive(Clone, Debug)]
+pub struct ConfigSwitch {
+    change: PendingChange,
+    drain: Option<Thread>,
+}
+
+impl ConfigSwitch {
+    /// Makes the recording apply another burst-config from wall time `at_ns` (ns since the Unix
+    /// epoch) on; at once if that has passed. Replaces a change that is not due yet.
+    pub fn switch(&self, config: BurstConfig, at_ns: u64) {
+        let at_ns = i64::try_from(at_ns).unwrap_or(i64::MAX);
+        let mut change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+        *change = Some((config, at_ns));
+        drop(change);
+        if let Some(drain) = &self.drain {
+            drain.unpark();
+        }
+    }
+}
+
+/// End of a chunk that is not cut yet.
+struct ChunkEnd {
+    /// End of the chunk, in monotonic ns.
+    to_ns: u64,
+    /// Time when it was set.
+    since: Instant,
+    /// Burst-config of the chunk after it.
+    next: BurstConfig,
+}
+
 struct Drain {
     about: KernelChunk,
+    config: BurstConfig,
+    change: PendingChange,
     chunk: Duration,
     sender: SyncSender<KernelChunk>,
 }
 
 impl Drain {
-    fn new(settings: &RecordingSettings, sender: SyncSender<KernelChunk>) -> Self {
+    fn new(
+        settings: &RecordingSettings,
+        sender: SyncSender<KernelChunk>,
+        change: PendingChange,
+    ) -> Self {
         let about = KernelChunk {
             recording: random(),
             host: host(),
@@ -203,6 +262,8 @@ impl Drain {
         };
         Self {
             about,
+            config: settings.kernel.burst_config,
+            change,
             chunk: settings.chunk,
             sender,
         }
@@ -210,11 +271,11 @@ impl Drain {
 
     /// Runs until `stop` is set. Returns the counts of events for which the kernel did not call the
     /// recorder's programs.
-    fn run(self, mut recorder: Recorder, stop: &AtomicBool) -> LossCounts {
-        let mut cutter = ChunkCutter::new(self.about, recorder.started_ns());
+    fn run(mut self, mut recorder: Recorder, stop: &AtomicBool) -> LossCounts {
+        let mut cutter = ChunkCutter::new(self.about.clone(), recorder.started_ns());
         let mut began = Instant::now();
-        // End of the next chunk, and the time when it was set.
-        let mut due: Option<(u64, Instant)> = None;
+        // Ends of the next chunks, in order.
+        let mut ends: VecDeque<ChunkEnd> = VecDeque::new();
         let mut waiting: Option<KernelChunk> = None;
         while !stop.load(Relaxed) {
             if cutter.events.len() < EVENTS_MAX {
@@ -228,26 +289,70 @@ impl Drain {
                     Ok(()) => {}
                 }
             }
-            match due {
+            let pause = self.change_config(&mut recorder, &mut cutter.events, &mut ends);
+            match ends.front() {
                 None if began.elapsed() >= self.chunk || cutter.events.len() >= EVENTS_MAX / 2 => {
-                    due = Some((recorder.introduce_again(), Instant::now()));
+                    ends.push_back(ChunkEnd {
+                        to_ns: recorder.introduce_again(),
+                        since: Instant::now(),
+                        next: self.config,
+                    });
                     began = Instant::now();
                 }
-                Some((to_ns, since)) if since.elapsed() >= SETTLED && waiting.is_none() => {
-                    due = None;
-                    waiting = Some(cutter.cut(to_ns, &recorder));
+                Some(end) if end.since.elapsed() >= SETTLED && waiting.is_none() => {
+                    waiting = Some(cutter.cut(end.to_ns, &recorder));
+                    cutter.about.burst_config = end.next.bits();
+                    ends.pop_front();
                     continue;
                 }
                 _ => {}
             }
-            std::thread::park_timeout(DRAIN_EVERY);
+            std::thread::park_timeout(pause);
+        }
+        let mut rest = Vec::from_iter(waiting);
+        if !ends.is_empty() {
+            // A recording that ends just after a change: all events up to the change are there soon.
+            std::thread::sleep(SETTLED);
+            recorder.drain(&mut cutter.events);
+        }
+        for end in ends {
+            rest.push(cutter.cut(end.to_ns, &recorder));
+            cutter.about.burst_config = end.next.bits();
         }
         let (last, skipped) = cutter.finish(recorder);
-        for chunk in waiting.into_iter().chain([last]) {
+        for chunk in rest.into_iter().chain([last]) {
             // If the writer has ended, it has logged the reason.
             let _ = self.sender.send(chunk);
         }
         skipped
+    }
+
+    /// Applies a change of the burst-config that is due, and ends the chunk there. Returns the time
+    /// until the next drain, or until the next change if that is sooner.
+    fn change_config(
+        &mut self,
+        recorder: &mut Recorder,
+        events: &mut Vec<Event>,
+        ends: &mut VecDeque<ChunkEnd>,
+    ) -> Duration {
+        let mut change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((config, at_ns)) = *change else {
+            return DRAIN_EVERY;
+        };
+        let in_ns = at_ns.saturating_sub(now_ns());
+        if in_ns > 0 {
+            return DRAIN_EVERY.min(Duration::from_nanos(in_ns.unsigned_abs()));
+        }
+        *change = None;
+        if config != self.config {
+            self.config = config;
+            ends.push_back(ChunkEnd {
+                to_ns: recorder.switch(config, at_ns, events),
+                since: Instant::now(),
+                next: config,
+            });
+        }
+        DRAIN_EVERY
     }
 }
 

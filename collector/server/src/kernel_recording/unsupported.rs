@@ -1,5 +1,6 @@
 //! Kernel recording on systems other than Linux, where it is unsupported.
 
+use stroboscope_burst::BurstConfig;
 use stroboscope_kernel_model::Facility;
 
 use super::settings::{RecordingSettings, RecordingSummary};
@@ -39,6 +40,17 @@ impl PreparedRecording {
     }
 }
 
+/// Handle that changes the burst-config of a recording; none exists on this system.
+#[derive(Clone, Debug)]
+pub enum ConfigSwitch {}
+
+impl ConfigSwitch {
+    /// Makes the recording apply another burst-config.
+    pub fn switch(&self, _: BurstConfig, _: u64) {
+        match *self {}
+    }
+}
+
 /// A running recording; none exists on this system.
 #[derive(Debug)]
 pub enum KernelRecording {}
@@ -65,6 +77,12 @@ impl KernelRecording {
     /// Returns the size of the kernel's buffers, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
+        match *self {}
+    }
+
+    /// Returns a handle that changes the recording's burst-config.
+    #[must_use]
+    pub fn config_switch(&self) -> ConfigSwitch {
         match *self {}
     }
 
