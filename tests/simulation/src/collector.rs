@@ -1,11 +1,14 @@
-//! The collector's host: the real ports, service, intake and flusher, over a simulated disk.
+//! Hosts of the collector and of an agent in front of it: the real ports, service, intake, and
+//! flusher or forwarder, over simulated disks.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use stroboscope::simulation::{Connection, Connector};
 use stroboscope_burst::BurstConfig;
+use stroboscope_server::forward::{Delivery, Gateway, Uplink};
 use stroboscope_server::grpc::{BurstControl, Server};
 use stroboscope_server::ingest::{Intake, Options, Ways};
 use stroboscope_server::net::SimulatedStream;
@@ -13,35 +16,49 @@ use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::disk::Disk as _;
 use stroboscope_store::flush::FlushError;
 use stroboscope_testkit::disk::SimDisk;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::mpsc;
-use turmoil::net::TcpListener;
+use turmoil::net::{TcpListener, TcpStream};
 
 use crate::clock;
 use crate::log::{Log, lock};
+use crate::plan::{Node, Planted};
 
 pub(crate) const ROOT: &str = "/sim/data";
 pub(crate) const PORT: u16 = 4_317;
 /// Time until a collector that failed to start is started again.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Time that the disk takes for a sync, in ms.
-static COMMIT_MS: AtomicU64 = AtomicU64::new(0);
+/// Time that the disk of each node takes for a sync, in ms.
+static COMMIT_MS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
-pub(crate) fn set_commit_ms(ms: u64) {
-    COMMIT_MS.store(ms, Relaxed);
+pub(crate) fn set_commit_ms(node: Node, ms: u64) {
+    COMMIT_MS[node as usize].store(ms, Relaxed);
 }
 
-/// A collector that accepts batches.
+fn commit_takes<const NODE: usize>() -> Duration {
+    Duration::from_millis(COMMIT_MS[NODE].load(Relaxed))
+}
+
+/// A collector or agent that accepts batches.
 #[derive(Clone)]
 pub(crate) struct Live {
     pub(crate) intake: Intake,
     pub(crate) control: BurstControl,
 }
 
-/// State of the collector's machine, whether a collector runs or not. Clones share it.
+impl Live {
+    /// Returns the size of the log that is not in the store or forwarded yet.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.intake.counters().wal_bytes.load(Relaxed)
+    }
+}
+
+/// State of a node's machine, whether a collector or agent runs or not. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Machine {
+    pub(crate) node: Node,
+    planted: Planted,
     pub(crate) disk: SimDisk,
     pub(crate) log: Log,
     flush_interval: Duration,
@@ -54,6 +71,8 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn new(
+        node: Node,
+        planted: Planted,
         disk: SimDisk,
         log: Log,
         flush_interval: Duration,
@@ -67,6 +86,8 @@ impl Machine {
             .for_each(|directory| disk.sync(directory).expect("a new disk"));
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         Self {
+            node,
+            planted,
             disk,
             log,
             flush_interval,
@@ -106,30 +127,84 @@ impl Machine {
             flush_interval: self.flush_interval,
             ..Options::default()
         };
-        let ways = Ways {
-            apart: clock::apart,
-            commit_takes: || Duration::from_millis(COMMIT_MS.load(Relaxed)),
-        };
         let lock = DataDir::create(&self.real)?.lock()?;
-        Intake::simulated(&data, lock, &self.store(), &options, ways)
+        Intake::simulated(&data, lock, &self.store(), &options, self.ways())
     }
 
-    /// Runs a collector until it is killed.
+    fn ways(&self) -> Ways {
+        Ways {
+            apart: clock::apart,
+            commit_takes: match self.node {
+                Node::Collector => commit_takes::<0>,
+                Node::Agent => commit_takes::<1>,
+            },
+            forgets: self.planted == Planted::ForwardedBeforeDelivery,
+        }
+    }
+
+    /// Opens the data directory of an agent, which relays directives to `control`.
+    fn open_agent(
+        &self,
+        control: &BurstControl,
+    ) -> Result<(Intake, impl Future<Output = ()> + use<>), FlushError> {
+        let data = DataDir::create_on(Arc::new(self.disk.clone()), Path::new(ROOT))?;
+        let options = Options {
+            flush_interval: self.flush_interval,
+            live_quiet: None,
+            ..Options::default()
+        };
+        let lock = DataDir::create(&self.real)?.lock()?;
+        let connector = Connector::new(|| {
+            Box::pin(async {
+                let stream = TcpStream::connect((Node::Collector.host(), PORT)).await?;
+                Ok(Box::new(stream) as Box<dyn Connection>)
+            })
+        });
+        let gateway = Gateway::simulated("http://collector:4317", connector).expect("an address");
+        let uplink = Uplink::start(vec![gateway], control.clone());
+        let delivery = Delivery::new(uplink, Handle::current());
+        Intake::simulated_agent(&data, lock, delivery, &options, self.ways())
+    }
+
+    /// Runs a collector or agent until it is killed.
     pub(crate) async fn run(self) -> turmoil::Result {
-        let (intake, work) = loop {
-            match self.open() {
-                Ok(opened) => break opened,
+        match self.node {
+            Node::Collector => {
+                let control = BurstControl::new(Some(*lock(&self.config)));
+                let (intake, work) = self.opened(Self::open).await;
+                self.serve(intake, control, work).await
+            }
+            Node::Agent => {
+                let control = BurstControl::of_agent(Node::Collector.host());
+                let (intake, work) = self.opened(|this| this.open_agent(&control)).await;
+                self.serve(intake, control, work).await
+            }
+        }
+    }
+
+    /// Calls `open` until it succeeds.
+    async fn opened<T>(&self, open: impl Fn(&Self) -> Result<T, FlushError>) -> T {
+        loop {
+            match open(self) {
+                Ok(opened) => return opened,
                 Err(error) => self
                     .log
-                    .add("collector", format_args!("does not start: {error}")),
+                    .add(self.node.host(), format_args!("does not start: {error}")),
             }
             tokio::time::sleep(AGAIN).await;
-        };
-        let control = BurstControl::new(Some(*lock(&self.config)));
+        }
+    }
+
+    async fn serve(
+        &self,
+        intake: Intake,
+        control: BurstControl,
+        work: impl Future<Output = ()>,
+    ) -> turmoil::Result {
         let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
         let (connections, accepted) = mpsc::channel(64);
         let _server = Server::simulated(intake.clone(), control.clone(), accepted).await?;
-        self.log.add("collector", "runs");
+        self.log.add(self.node.host(), "runs");
         *lock(&self.live) = Some(Live { intake, control });
         let accept = async {
             loop {

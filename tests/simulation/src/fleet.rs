@@ -69,6 +69,7 @@ impl Fleet {
         let number = self.incarnations().len();
         let random = Random(self.seed.wrapping_mul(31).wrapping_add(number as u64));
         let settings = &self.plan.settings;
+        let front = settings.front();
         let incarnation = Arc::new(Incarnation::new(
             host,
             number,
@@ -95,9 +96,9 @@ impl Fleet {
             burst_config: settings.burst_config,
             buffer_bytes_max: settings.buffer_bytes_max,
             clock: self.clocks[host].clone(),
-            connector: Connector::new(|| {
-                Box::pin(async {
-                    let stream = TcpStream::connect(("collector", PORT)).await?;
+            connector: Connector::new(move || {
+                Box::pin(async move {
+                    let stream = TcpStream::connect((front.host(), PORT)).await?;
                     Ok(Box::new(stream) as Box<dyn Connection>)
                 })
             }),

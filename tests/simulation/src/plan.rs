@@ -18,12 +18,33 @@ pub(crate) enum Planted {
     RetryRenumbered,
     /// The publisher replaces any manifest.
     ConditionIgnored,
+    /// An agent deletes its log without delivering it.
+    ForwardedBeforeDelivery,
+}
+
+/// A machine with a disk that processes ship to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Node {
+    Collector,
+    /// Agent between the processes and the collector.
+    Agent,
+}
+
+impl Node {
+    pub(crate) fn host(self) -> &'static str {
+        match self {
+            Self::Collector => "collector",
+            Self::Agent => "agent",
+        }
+    }
 }
 
 /// Drawn settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) processes: usize,
+    /// True if the processes ship to an agent, which forwards to the collector.
+    pub(crate) has_agent: bool,
     pub(crate) burst_config: BurstConfig,
     pub(crate) next_burst_config: BurstConfig,
     /// Passes of the SDK that bring spans, per thousand.
@@ -38,29 +59,48 @@ pub(crate) struct Settings {
     pub(crate) faulty_ms: u64,
 }
 
-/// An action on the world.
+impl Settings {
+    /// Returns the node that the processes ship to.
+    pub(crate) fn front(&self) -> Node {
+        match self.has_agent {
+            true => Node::Agent,
+            false => Node::Collector,
+        }
+    }
+
+    /// Returns all nodes.
+    pub(crate) fn nodes(&self) -> &'static [Node] {
+        match self.has_agent {
+            true => &[Node::Collector, Node::Agent],
+            false => &[Node::Collector],
+        }
+    }
+}
+
+/// An action on the world. A link is that of the process on the host of this number; the number after
+/// the last host is the agent's link to the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Partition {
-        host: usize,
+        link: usize,
     },
     /// Loses messages of the collector, hence acknowledgements.
     LoseAnswers {
-        host: usize,
+        link: usize,
     },
     /// Loses messages of the process.
     LoseBatches {
-        host: usize,
+        link: usize,
     },
     /// Holds all messages for a while, and then delivers them.
     Hold {
-        host: usize,
+        link: usize,
     },
     Repair {
-        host: usize,
+        link: usize,
     },
     Latency {
-        host: usize,
+        link: usize,
         ms: u64,
     },
     KillProcess {
@@ -72,20 +112,35 @@ pub(crate) enum Fault {
     StartProcess {
         host: usize,
     },
-    KillCollector,
-    CutPower,
-    /// Ends the collector in the midst of a later operation on its disk.
+    KillNode {
+        node: Node,
+    },
+    CutPower {
+        node: Node,
+    },
+    /// Ends the node's program in the midst of a later operation on its disk.
     EndInDisk {
+        node: Node,
         operations: u64,
     },
-    StartCollector,
+    StartNode {
+        node: Node,
+    },
     DiskErrors {
+        node: Node,
         per_mille: usize,
     },
-    DiskFull,
-    DiskReadOnly,
-    MendDisk,
+    DiskFull {
+        node: Node,
+    },
+    DiskReadOnly {
+        node: Node,
+    },
+    MendDisk {
+        node: Node,
+    },
     SlowDisk {
+        node: Node,
         ms: u64,
     },
     StepClock {
@@ -130,8 +185,10 @@ impl Plan {
             (0..processes).map(one).collect()
         };
         let (skews_ms, drifts_ppm) = (per_host(300), per_host(200));
+        let has_agent = random.happens(500);
         let settings = Settings {
             processes,
+            has_agent,
             burst_config: config(random),
             next_burst_config: config(random),
             busy_per_mille: [50, 300, 900][random.below(3)],
@@ -159,7 +216,8 @@ impl Plan {
         for _ in 0..2 + random.below(14) {
             let at_ms = 500 + random.below(settings.faulty_ms as usize) as u64;
             let lasts_ms = [100, 700, 3_000, 18_000][random.below(4)];
-            Self::draw(random, processes, (at_ms, at_ms + lasts_ms), &mut faults);
+            let times = (at_ms, at_ms + lasts_ms);
+            Self::draw(random, processes, has_agent, times, &mut faults);
         }
         for _ in 0..random.below(6) {
             let at_ms = 1_000 + random.below(settings.faulty_ms as usize) as u64;
@@ -168,7 +226,7 @@ impl Plan {
                 [Fault::Publish, Fault::Publish, Fault::Read][random.below(3)],
             ));
         }
-        if random.happens(300) {
+        if random.happens(600) {
             let at_ms = 2_000 + random.below(settings.faulty_ms as usize) as u64;
             let after = random.below(3);
             // The copy needs published files, and both need something new.
@@ -187,23 +245,29 @@ impl Plan {
     fn draw(
         random: &mut Random,
         processes: usize,
+        has_agent: bool,
         (from, to): (u64, u64),
         faults: &mut Vec<(u64, Fault)>,
     ) {
-        let host = random.below(processes);
+        let link = random.below(processes + usize::from(has_agent));
+        let host = link % processes;
+        let node = match has_agent && random.happens(500) {
+            true => Node::Agent,
+            false => Node::Collector,
+        };
         let mut add = |fault, end: Option<Fault>| {
             faults.push((from, fault));
             faults.extend(end.map(|end| (to, end)));
         };
-        let repair = Some(Fault::Repair { host });
+        let repair = Some(Fault::Repair { link });
         match random.below(18) {
-            0 => add(Fault::Partition { host }, repair),
-            1 | 2 => add(Fault::LoseAnswers { host }, repair),
-            3 => add(Fault::LoseBatches { host }, repair),
-            4 => add(Fault::Hold { host }, repair),
+            0 => add(Fault::Partition { link }, repair),
+            1 | 2 => add(Fault::LoseAnswers { link }, repair),
+            3 => add(Fault::LoseBatches { link }, repair),
+            4 => add(Fault::Hold { link }, repair),
             5 => add(
                 Fault::Latency {
-                    host,
+                    link,
                     ms: [300, 2_000][random.below(2)],
                 },
                 repair,
@@ -216,29 +280,32 @@ impl Plan {
                 Fault::StopProcess { host },
                 Some(Fault::StartProcess { host }),
             ),
-            8 => add(Fault::KillCollector, Some(Fault::StartCollector)),
-            9 => add(Fault::CutPower, Some(Fault::StartCollector)),
+            8 => add(Fault::KillNode { node }, Some(Fault::StartNode { node })),
+            9 => add(Fault::CutPower { node }, Some(Fault::StartNode { node })),
             10 | 11 => add(
                 Fault::EndInDisk {
+                    node,
                     operations: 1 + random.below(60) as u64,
                 },
-                Some(Fault::StartCollector),
+                Some(Fault::StartNode { node }),
             ),
             12 => add(
                 Fault::DiskErrors {
+                    node,
                     per_mille: [5, 40, 300][random.below(3)],
                 },
-                Some(Fault::MendDisk),
+                Some(Fault::MendDisk { node }),
             ),
             13 => add(
-                [Fault::DiskFull, Fault::DiskReadOnly][random.below(2)],
-                Some(Fault::MendDisk),
+                [Fault::DiskFull { node }, Fault::DiskReadOnly { node }][random.below(2)],
+                Some(Fault::MendDisk { node }),
             ),
             14 => add(
                 Fault::SlowDisk {
+                    node,
                     ms: [50, 900, 6_000][random.below(3)],
                 },
-                Some(Fault::MendDisk),
+                Some(Fault::MendDisk { node }),
             ),
             15 => add(
                 Fault::StepClock {

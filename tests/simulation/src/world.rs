@@ -18,10 +18,9 @@ use crate::collector::{Machine, set_commit_ms};
 use crate::fleet::{Fleet, host_name};
 use crate::log::Log;
 use crate::objects::SimObjects;
-use crate::plan::{Fault, Plan, Planted};
+use crate::plan::{Fault, Node, Plan, Planted};
 use crate::publishing::Publishing;
 
-const COLLECTOR: &str = "collector";
 const TICK: Duration = Duration::from_millis(10);
 /// Maximum time until everything is acknowledged once nothing fails any more, in ms: the SDK waits
 /// 20 s for an answer, and 5 s before it retries.
@@ -51,9 +50,9 @@ struct World {
     random: Random,
     log: Log,
     fleet: Fleet,
-    machine: Machine,
+    /// Machine of each node, and whether its program runs; the collector's is the first.
+    machines: Vec<(Machine, bool)>,
     publishing: Publishing,
-    is_up: bool,
 }
 
 /// Rows of the store, losses by service as the ledger knows them, and counters of the flusher.
@@ -66,20 +65,26 @@ type Settled = (
 impl World {
     fn new(seed: u64, plan: Arc<Plan>, planted: Planted, directory: &Path, log: Log) -> Self {
         let settings = &plan.settings;
-        let disk = SimDisk::new(seed ^ 0xd15c);
-        if planted == Planted::AcknowledgedBeforeSync {
-            disk.set_lie(Some(|path| {
-                path.extension().is_some_and(|end| end == "wal")
-            }));
-        }
         let flush_interval = Duration::from_millis(settings.flush_interval_ms);
-        let machine = Machine::new(
-            disk,
-            log.clone(),
-            flush_interval,
-            settings.burst_config,
-            &directory.join("lock"),
-        );
+        let machines = settings.nodes().iter().map(|&node| {
+            let disk = SimDisk::new(seed ^ 0xd15c ^ (node as u64) << 32);
+            if planted == Planted::AcknowledgedBeforeSync {
+                disk.set_lie(Some(|path| {
+                    path.extension().is_some_and(|end| end == "wal")
+                }));
+            }
+            let machine = Machine::new(
+                node,
+                planted,
+                disk,
+                log.clone(),
+                flush_interval,
+                settings.burst_config,
+                &directory.join(node.host()),
+            );
+            (machine, true)
+        });
+        let machines: Vec<(Machine, bool)> = machines.collect();
         let fleet = Fleet::new(plan.clone(), planted, seed, log.clone());
         let mut sim = turmoil::Builder::new()
             .epoch(UNIX_EPOCH + Duration::from_nanos(EPOCH_NS as u64))
@@ -90,8 +95,10 @@ impl World {
             .tcp_capacity(4_096)
             .rng_seed(seed)
             .build();
-        let of_host = machine.clone();
-        sim.host(COLLECTOR, move || of_host.clone().run());
+        for (machine, _) in &machines {
+            let of_host = machine.clone();
+            sim.host(machine.node.host(), move || of_host.clone().run());
+        }
         for host in 0..settings.processes {
             let fleet = fleet.clone();
             sim.host(host_name(host), move || fleet.clone().run(host));
@@ -102,11 +109,10 @@ impl World {
             sim,
             random: Random(seed ^ 0x3013),
             fleet,
-            publishing: Publishing::new(objects, machine.clone(), directory, planted),
-            machine,
+            publishing: Publishing::new(objects, machines[0].0.clone(), directory, planted),
+            machines,
             plan,
             log,
-            is_up: true,
         }
     }
 
@@ -133,9 +139,16 @@ impl World {
                 .iter()
                 .all(|incarnation| incarnation.waiting() == 0)
         })?;
-        let switched_ns = self.machine.switch(plan.settings.next_burst_config);
+        self.until("the agent is connected to the collector", |world| {
+            let live = world.machine(Node::Collector).live();
+            let agents = live.map_or(0, |live| live.control.agents().count());
+            agents == world.machines.len() - 1
+        })?;
+        let config = plan.settings.next_burst_config;
+        let switched_ns = self.machine(Node::Collector).switch(config);
         let switched_ns = switched_ns.ok_or("no collector runs")?;
-        self.for_ms(1_000 + WINDOWS_MS + 1_000)?;
+        let lead_ns = switched_ns.cast_signed() - self.wall_of_collector_ns();
+        self.for_ms(lead_ns.max(0).unsigned_abs() / 1_000_000 + WINDOWS_MS + 1_000)?;
         for host in 0..plan.settings.processes {
             self.fleet.stop(host, PATIENCE);
         }
@@ -144,6 +157,11 @@ impl World {
             world.fleet.alive().is_empty()
         })?;
         self.log.add("world", "all processes have ended");
+        self.until("the agent has forwarded its log", |world| {
+            let machines = world.machines.iter().skip(1);
+            let mut lives = machines.map(|(machine, _)| machine.live());
+            lives.all(|live| live.is_some_and(|live| live.waiting_bytes() == 0))
+        })?;
         let (stored, told, flushed) = self.settle()?;
         self.check(&stored, &told)?;
         self.check_windows(&stored, &last, switched_ns)?;
@@ -164,9 +182,13 @@ impl World {
             .step()
             .map_err(|error| format!("a host ended: {error}"))?;
         clock::set_now(self.sim.elapsed().as_nanos() as i64);
-        if self.is_up && self.machine.disk.has_ended() {
-            let is_power_cut = self.random.happens(500);
-            self.end_collector(is_power_cut);
+        for at in 0..self.machines.len() {
+            let (machine, is_up) = &self.machines[at];
+            if *is_up && machine.disk.has_ended() {
+                let node = machine.node;
+                let is_power_cut = self.random.happens(500);
+                self.end_node(node, is_power_cut);
+            }
         }
         Ok(())
     }
@@ -198,61 +220,101 @@ impl World {
         Ok(())
     }
 
+    fn machine(&self, node: Node) -> &Machine {
+        &self.machines[node as usize].0
+    }
+
+    /// Returns the two hosts of a link: the one that sends data, and the one that receives it.
+    fn link(&self, link: usize) -> (String, &'static str) {
+        let settings = &self.plan.settings;
+        match link < settings.processes {
+            true => (host_name(link), settings.front().host()),
+            false => (Node::Agent.host().to_owned(), Node::Collector.host()),
+        }
+    }
+
+    /// Returns all links.
+    fn links(&self) -> std::ops::Range<usize> {
+        0..self.plan.settings.processes + self.machines.len() - 1
+    }
+
     fn apply(&mut self, fault: Fault) -> Result<(), String> {
-        let disk = self.machine.disk.clone();
-        let name = host_name;
+        let set_faults = |node: Node, faults: Faults| self.machine(node).disk.set_faults(faults);
         match fault {
-            Fault::Partition { host } => self.sim.partition(name(host), COLLECTOR),
-            Fault::LoseAnswers { host } => self.sim.partition_oneway(COLLECTOR, name(host)),
-            Fault::LoseBatches { host } => self.sim.partition_oneway(name(host), COLLECTOR),
-            Fault::Hold { host } => self.sim.hold(name(host), COLLECTOR),
-            Fault::Repair { host } => self.repair(host),
-            Fault::Latency { host, ms } => {
+            Fault::Partition { link } => {
+                let (from, to) = self.link(link);
+                self.sim.partition(from, to);
+            }
+            Fault::LoseAnswers { link } => {
+                let (from, to) = self.link(link);
+                self.sim.partition_oneway(to, from);
+            }
+            Fault::LoseBatches { link } => {
+                let (from, to) = self.link(link);
+                self.sim.partition_oneway(from, to);
+            }
+            Fault::Hold { link } => {
+                let (from, to) = self.link(link);
+                self.sim.hold(from, to);
+            }
+            Fault::Repair { link } => self.repair(link),
+            Fault::Latency { link, ms } => {
+                let (from, to) = self.link(link);
                 self.sim
-                    .set_link_latency(name(host), COLLECTOR, Duration::from_millis(ms));
+                    .set_link_latency(from, to, Duration::from_millis(ms));
             }
             Fault::KillProcess { host } => {
                 self.fleet.note_killed(host);
-                self.sim.crash(name(host));
+                self.sim.crash(host_name(host));
             }
             Fault::StopProcess { host } => self.fleet.stop(host, Duration::from_secs(2)),
             Fault::StartProcess { host } => self.start_process(host),
-            Fault::KillCollector if self.is_up => self.end_collector(false),
-            Fault::CutPower if self.is_up => self.end_collector(true),
-            Fault::KillCollector | Fault::CutPower => {}
-            Fault::EndInDisk { operations } => disk.end_after(Some(operations)),
-            Fault::StartCollector => self.start_collector(),
-            Fault::DiskErrors { per_mille } => disk.set_faults(Faults {
-                errors_per_mille: per_mille,
-                ..Faults::default()
-            }),
-            Fault::DiskFull => disk.set_faults(Faults {
-                is_full: true,
-                ..Faults::default()
-            }),
-            Fault::DiskReadOnly => disk.set_faults(Faults {
-                is_read_only: true,
-                ..Faults::default()
-            }),
-            Fault::MendDisk => {
-                disk.set_faults(Faults::default());
-                set_commit_ms(0);
+            Fault::KillNode { node } => self.end_node(node, false),
+            Fault::CutPower { node } => self.end_node(node, true),
+            Fault::EndInDisk { node, operations } => {
+                self.machine(node).disk.end_after(Some(operations));
             }
-            Fault::SlowDisk { ms } => set_commit_ms(ms),
+            Fault::StartNode { node } => self.start_node(node),
+            Fault::DiskErrors { node, per_mille } => set_faults(
+                node,
+                Faults {
+                    errors_per_mille: per_mille,
+                    ..Faults::default()
+                },
+            ),
+            Fault::DiskFull { node } => set_faults(
+                node,
+                Faults {
+                    is_full: true,
+                    ..Faults::default()
+                },
+            ),
+            Fault::DiskReadOnly { node } => set_faults(
+                node,
+                Faults {
+                    is_read_only: true,
+                    ..Faults::default()
+                },
+            ),
+            Fault::MendDisk { node } => {
+                set_faults(node, Faults::default());
+                set_commit_ms(node, 0);
+            }
+            Fault::SlowDisk { node, ms } => set_commit_ms(node, ms),
             Fault::StepClock { host, ms } => {
                 self.fleet.clocks[host]
                     .skew_ns
                     .fetch_add(ms * 1_000_000, Relaxed);
             }
             Fault::StepCollectorClock { ms } => clock::step_collector(ms * 1_000_000),
-            Fault::Switch { config } => drop(self.machine.switch(config)),
+            Fault::Switch { config } => drop(self.machine(Node::Collector).switch(config)),
             Fault::Publish => {
-                if let Some(live) = self.machine.live() {
+                if let Some(live) = self.machine(Node::Collector).live() {
                     self.publishing.round(live.intake.counters());
                 }
             }
             Fault::PublishCopy { after } => {
-                if let Some(live) = self.machine.live() {
+                if let Some(live) = self.machine(Node::Collector).live() {
                     self.publishing.set_copy(after, live.intake.counters());
                 }
             }
@@ -266,11 +328,11 @@ impl World {
         Ok(())
     }
 
-    fn repair(&mut self, host: usize) {
+    fn repair(&mut self, link: usize) {
         let latency = Duration::from_millis(self.plan.settings.latency_ms_max);
-        self.sim.release(host_name(host), COLLECTOR);
-        self.sim
-            .set_link_latency(host_name(host), COLLECTOR, latency);
+        let (from, to) = self.link(link);
+        self.sim.release(&*from, to);
+        self.sim.set_link_latency(from, to, latency);
     }
 
     fn start_process(&mut self, host: usize) {
@@ -279,47 +341,61 @@ impl World {
         }
     }
 
-    fn end_collector(&mut self, is_power_cut: bool) {
+    /// Ends the program of a node, if it runs.
+    fn end_node(&mut self, node: Node, is_power_cut: bool) {
+        if !self.machines[node as usize].1 {
+            return;
+        }
         let how = if is_power_cut {
             "the power is cut"
         } else {
             "it is killed"
         };
-        self.log.add(COLLECTOR, how);
-        for host in 0..self.plan.settings.processes {
-            // A power cut closes no connection: those of the processes stay half open.
-            if is_power_cut {
-                self.sim.partition(host_name(host), COLLECTOR);
+        self.log.add(node.host(), how);
+        let host = node.host();
+        let mut links = Vec::from_iter(self.links());
+        links.retain(|&link| {
+            let (from, to) = self.link(link);
+            from == host || to == host
+        });
+        if is_power_cut {
+            // A power cut closes no connection: those of the peers stay half open.
+            for &link in &links {
+                let (from, to) = self.link(link);
+                self.sim.partition(from, to);
             }
         }
-        self.sim.crash(COLLECTOR);
-        self.machine.forget_live();
-        self.publishing.forget();
-        if is_power_cut {
-            self.machine.disk.restart_machine();
-            (0..self.plan.settings.processes).for_each(|host| self.repair(host));
-        } else {
-            self.machine.disk.restart_process();
+        self.sim.crash(host);
+        self.machine(node).forget_live();
+        if node == Node::Collector {
+            self.publishing.forget();
         }
-        self.is_up = false;
+        if is_power_cut {
+            self.machine(node).disk.restart_machine();
+            links.into_iter().for_each(|link| self.repair(link));
+        } else {
+            self.machine(node).disk.restart_process();
+        }
+        self.machines[node as usize].1 = false;
     }
 
-    fn start_collector(&mut self) {
-        if !self.is_up {
-            self.sim.bounce(COLLECTOR);
-            self.is_up = true;
+    fn start_node(&mut self, node: Node) {
+        if !std::mem::replace(&mut self.machines[node as usize].1, true) {
+            self.sim.bounce(node.host());
         }
     }
 
     /// Ends all faults.
     fn mend(&mut self) {
-        self.machine.disk.set_faults(Faults::default());
-        self.machine.disk.end_after(None);
-        set_commit_ms(0);
+        for &node in self.plan.clone().settings.nodes() {
+            self.machine(node).disk.set_faults(Faults::default());
+            self.machine(node).disk.end_after(None);
+            set_commit_ms(node, 0);
+            self.start_node(node);
+        }
         self.publishing.objects.mend();
-        self.start_collector();
+        self.links().for_each(|link| self.repair(link));
         for host in 0..self.plan.settings.processes {
-            self.repair(host);
             self.start_process(host);
         }
     }
@@ -327,9 +403,9 @@ impl World {
     /// Cuts the power once more and moves the log into the store. Returns the rows, the losses that
     /// the ledger knows, and the counters for a publisher.
     fn settle(&mut self) -> Result<Settled, String> {
-        self.end_collector(true);
+        self.end_node(Node::Collector, true);
         let (intake, _) = self
-            .machine
+            .machine(Node::Collector)
             .open()
             .map_err(|error| format!("the collector does not start: {error}"))?;
         let counters = intake.counters().clone();
@@ -342,7 +418,8 @@ impl World {
         {
             *told.entry(service).or_default() += records;
         }
-        let (store, mut stored) = (self.machine.store(), Err(String::new()));
+        let store = self.machine(Node::Collector).store();
+        let mut stored = Err(String::new());
         clock::apart(&mut || stored = Stored::read(&store));
         let stored = stored?;
         Ok((stored, told, counters))

@@ -78,6 +78,38 @@ impl Delivery {
         self.counters.clone()
     }
 
+    /// Delivers a segment, as [`Upstream::deliver`] describes.
+    pub(crate) async fn deliver_until(
+        &mut self,
+        segment: u64,
+        payloads: &[Payload],
+        until: std::time::Instant,
+    ) -> Result<(), String> {
+        if let Some((at, problem)) = &self.not_before
+            && Instant::now() < *at
+        {
+            return Err(problem.clone());
+        }
+        self.not_before = None;
+        let (of, mut settled) = std::mem::take(&mut self.under_way);
+        if of != segment || settled.len() != payloads.len() {
+            settled = vec![false; payloads.len()];
+        }
+        let count = |settled: &[bool]| settled.iter().filter(|settled| **settled).count();
+        let before = count(&settled);
+        // A stream that is dropped at the end of the time has requests without a reply, so it is not
+        // used again.
+        let delivering = self.deliver_rest(payloads, &mut settled);
+        let delivered = timeout_at(until.into(), delivering).await;
+        let is_over = delivered.is_err();
+        // A gateway that settles nothing may be stuck behind a connection that works.
+        if is_over && count(&settled) == before {
+            self.uplink.give_up_current();
+        }
+        self.under_way = (segment, settled);
+        delivered.unwrap_or_else(|_| Err("the gateway is too slow".to_owned()))
+    }
+
     /// Delivers the payloads that are not settled yet. On failure, drops the stream and gives up
     /// the current gateway.
     async fn deliver_rest(
@@ -118,36 +150,8 @@ impl Upstream for Delivery {
         payloads: &[Payload],
         until: std::time::Instant,
     ) -> Result<(), String> {
-        if let Some((at, problem)) = &self.not_before
-            && Instant::now() < *at
-        {
-            return Err(problem.clone());
-        }
-        self.not_before = None;
-        let (of, mut settled) = std::mem::take(&mut self.under_way);
-        if of != segment || settled.len() != payloads.len() {
-            settled = vec![false; payloads.len()];
-        }
-        let count = |settled: &[bool]| settled.iter().filter(|settled| **settled).count();
-        let before = count(&settled);
-        let mut is_over = false;
         let runtime = self.runtime.clone();
-        let delivered = runtime.block_on(async {
-            // A stream that is dropped at the end of the time has requests without a reply, so it
-            // is not used again.
-            let delivering = self.deliver_rest(payloads, &mut settled);
-            let delivered = timeout_at(until.into(), delivering).await;
-            delivered.unwrap_or_else(|_| {
-                is_over = true;
-                Err("the gateway is too slow".to_owned())
-            })
-        });
-        // A gateway that settles nothing may be stuck behind a connection that works.
-        if is_over && count(&settled) == before {
-            self.uplink.give_up_current();
-        }
-        self.under_way = (segment, settled);
-        delivered
+        runtime.block_on(self.deliver_until(segment, payloads, until))
     }
 }
 

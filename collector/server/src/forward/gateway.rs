@@ -70,6 +70,8 @@ pub struct Gateway {
     token: Option<PathBuf>,
     /// True if the gateway runs on this machine: compression then costs more than it saves.
     is_near: bool,
+    #[cfg(feature = "simulation")]
+    connector: Option<stroboscope::simulation::Connector>,
 }
 
 /// Connection to a gateway, which sends the token with each call.
@@ -160,6 +162,8 @@ impl Gateway {
             flag: settings.flag,
             token: settings.token.clone(),
             is_near,
+            #[cfg(feature = "simulation")]
+            connector: None,
         };
         gateway.authorization()?;
         Ok(gateway)
@@ -185,10 +189,39 @@ impl Gateway {
         Ok(Authorization(Some(value)))
     }
 
+    /// Creates a gateway that is reached over a simulated network.
+    ///
+    /// # Errors
+    /// Returns an error if the address cannot be used.
+    #[cfg(feature = "simulation")]
+    pub fn simulated(
+        address: &str,
+        connector: stroboscope::simulation::Connector,
+    ) -> Result<Self, GatewayError> {
+        let settings = ForwardSettings {
+            gateways: vec![address.to_owned()],
+            flag: "--forward",
+            ca: None,
+            token: None,
+        };
+        Ok(Self {
+            connector: Some(connector),
+            ..Self::of(address, &settings)?
+        })
+    }
+
+    async fn channel(&self) -> Result<Channel, tonic::transport::Error> {
+        #[cfg(feature = "simulation")]
+        if let Some(connector) = self.connector.clone() {
+            return self.endpoint.connect_with_connector(connector).await;
+        }
+        self.endpoint.connect().await
+    }
+
     /// Connects with the token that the file holds now. The error is text for people.
     pub(super) async fn connect(&self) -> Result<Client, String> {
         let authorization = self.authorization().map_err(|error| error.to_string())?;
-        let connected = tokio::time::timeout(CONNECT_MAX, self.endpoint.connect()).await;
+        let connected = tokio::time::timeout(CONNECT_MAX, self.channel()).await;
         let channel = connected
             .map_err(|_| format!("waited {} s for it", CONNECT_MAX.as_secs()))
             .and_then(|connected| connected.map_err(|error| chain(&error)))

@@ -10,7 +10,7 @@ pub(super) const PROBE_EVERY: Duration = Duration::from_secs(5);
 
 /// Connected agents. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Agents(Arc<Mutex<HashMap<u64, AgentDelay>>>);
+pub struct Agents(Arc<Mutex<HashMap<u64, AgentDelay>>>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct AgentDelay {
@@ -50,7 +50,8 @@ impl Agents {
     }
 
     /// Returns the number of connected agents.
-    pub(crate) fn count(&self) -> usize {
+    #[must_use]
+    pub fn count(&self) -> usize {
         self.lock().len()
     }
 

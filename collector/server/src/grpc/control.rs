@@ -75,7 +75,8 @@ impl BurstControl {
     }
 
     /// Returns the agents that are connected now.
-    pub(crate) fn agents(&self) -> &Agents {
+    #[must_use]
+    pub fn agents(&self) -> &Agents {
         &self.agents
     }
 

@@ -8,6 +8,7 @@ mod service;
 mod ship;
 mod unknown_method;
 
+pub use agents::Agents;
 pub use control::BurstControl;
 pub use server::{IngestError, ListenAddresses, Server};
 pub(crate) use unknown_method::otlp_message;

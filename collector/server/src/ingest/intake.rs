@@ -465,7 +465,7 @@ pub(super) fn recovered(
 /// Reads the log that an earlier run of an agent left. Returns the log's writer, the forwarder and
 /// the intake's state for this run. The flushing thread forwards that log later, as the next
 /// collector may be unreachable now.
-fn recovered_agent(
+pub(super) fn recovered_agent(
     data: &DataDir,
     upstream: Box<dyn Upstream>,
     options: &Options,

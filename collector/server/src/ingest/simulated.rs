@@ -2,19 +2,21 @@
 
 use std::future::Future;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, mpsc as std_mpsc};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc as std_mpsc};
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::committer::{Command, Committer, FlushCommand, Rotate};
+use super::committer::{Command, Committer, FlushCommand, IntakeState, Rotate};
 use super::flushing::{FlushThread, SegmentSink};
-use super::intake::{Channels, Inner, QUEUE, recovered};
+use super::intake::{Channels, Inner, QUEUE, recovered, recovered_agent};
 use super::{Intake, Options};
+use crate::forward::Delivery;
 use crate::pool::Pool;
 use stroboscope_store::data_dir::{DataDir, Lock};
-use stroboscope_store::flush::FlushError;
+use stroboscope_store::flush::{FlushError, Upstream};
 use stroboscope_store::tables::Store;
+use stroboscope_store::wal::{Payload, Writer};
 
 /// Hooks with which a simulation runs the work of an intake's threads.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +25,8 @@ pub struct Ways {
     pub apart: fn(&mut (dyn FnMut() + Send)),
     /// Returns the time that the disk takes for a group of commits now.
     pub commit_takes: fn() -> Duration,
+    /// Plants a defect: an agent deletes segments that it has not delivered.
+    pub forgets: bool,
 }
 
 impl Intake {
@@ -41,6 +45,53 @@ impl Intake {
         let mut opened = Err(FlushError::Thread(std::io::ErrorKind::Interrupted.into()));
         (ways.apart)(&mut || opened = recovered(data, store.clone()));
         let (writer, flusher, state) = opened?;
+        let sink = SegmentSink::Store(flusher);
+        Ok(Self::assembled(
+            (writer, sink, state),
+            lock,
+            options,
+            ways,
+            None,
+        ))
+    }
+
+    /// Opens the intake of an agent without threads, as [`simulated`](Self::simulated) does.
+    ///
+    /// # Errors
+    /// Returns an error if the directory is damaged, or if the disk fails.
+    pub fn simulated_agent(
+        data: &DataDir,
+        lock: Lock,
+        delivery: Delivery,
+        options: &Options,
+        ways: Ways,
+    ) -> Result<(Self, impl Future<Output = ()> + use<>), FlushError> {
+        let orders = DeliveryOrders {
+            forgets: ways.forgets,
+            state: Arc::default(),
+        };
+        let mut opened = Err(FlushError::Thread(std::io::ErrorKind::Interrupted.into()));
+        (ways.apart)(&mut || {
+            opened = recovered_agent(data, Box::new(orders.clone()), options);
+        });
+        let (writer, forwarder, state) = opened?;
+        let sink = SegmentSink::Upstream(forwarder);
+        Ok(Self::assembled(
+            (writer, sink, state),
+            lock,
+            options,
+            ways,
+            Some((delivery, orders)),
+        ))
+    }
+
+    fn assembled(
+        (writer, sink, state): (Writer, SegmentSink, Arc<IntakeState>),
+        lock: Lock,
+        options: &Options,
+        ways: Ways,
+        delivery: Option<(Delivery, DeliveryOrders)>,
+    ) -> (Self, impl Future<Output = ()> + use<>) {
         let (commands, arriving) = mpsc::channel(QUEUE);
         let (forward, committed) = mpsc::channel(QUEUE);
         let (flushes, flush_commands) = std_mpsc::channel();
@@ -53,7 +104,7 @@ impl Intake {
             options.segment_bytes,
         );
         let flushing = FlushThread {
-            sink: SegmentSink::Store(flusher),
+            sink,
             state: state.clone(),
             committer: commands.downgrade(),
             commands: flush_commands,
@@ -79,11 +130,64 @@ impl Intake {
             tokio::join!(
                 committer.run(),
                 delay(arriving, forward, ways.commit_takes),
-                flush(flushing, ways.apart)
+                flush(flushing, delivery, ways.apart)
             );
         };
         let inner = Arc::new(inner);
-        Ok((Self { inner }, work))
+        (Self { inner }, work)
+    }
+}
+
+/// Upstream of a simulated agent. Delivery is async work of the simulation's only thread, so a call
+/// leaves an order for it and fails. The next call for the segment returns the result.
+#[derive(Clone, Debug)]
+struct DeliveryOrders {
+    forgets: bool,
+    state: Arc<Mutex<DeliveryState>>,
+}
+
+#[derive(Debug, Default)]
+struct DeliveryState {
+    order: Option<DeliveryOrder>,
+    /// Result of the latest delivery, with its segment.
+    done: Option<(u64, Result<(), String>)>,
+}
+
+#[derive(Debug)]
+struct DeliveryOrder {
+    segment: u64,
+    payloads: Vec<Payload>,
+    until: Instant,
+}
+
+impl DeliveryOrders {
+    fn state(&self) -> MutexGuard<'_, DeliveryState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Upstream for DeliveryOrders {
+    fn deliver(
+        &mut self,
+        segment: u64,
+        payloads: &[Payload],
+        until: Instant,
+    ) -> Result<(), String> {
+        if self.forgets {
+            return Ok(());
+        }
+        let mut state = self.state();
+        match state.done.take() {
+            Some((of, result)) if of == segment => result,
+            _ => {
+                state.order = Some(DeliveryOrder {
+                    segment,
+                    payloads: payloads.to_vec(),
+                    until,
+                });
+                Err("it is under way".to_owned())
+            }
+        }
     }
 }
 
@@ -108,7 +212,11 @@ async fn delay(
 }
 
 /// Runs like [`FlushThread::run`], but blocks only inside `apart`.
-async fn flush(mut thread: FlushThread, apart: fn(&mut (dyn FnMut() + Send))) {
+async fn flush(
+    mut thread: FlushThread,
+    mut delivery: Option<(Delivery, DeliveryOrders)>,
+    apart: fn(&mut (dyn FnMut() + Send)),
+) {
     /// Polling interval of the flusher's commands.
     const LOOK: Duration = Duration::from_millis(50);
     let mut due = tokio::time::Instant::now() + thread.interval;
@@ -138,6 +246,22 @@ async fn flush(mut thread: FlushThread, apart: fn(&mut (dyn FnMut() + Send))) {
         }
         let mut flushed = Ok(());
         apart(&mut || flushed = thread.flush_closed());
+        if let Some((delivery, orders)) = &mut delivery {
+            loop {
+                let order = orders.state().order.take();
+                let Some(DeliveryOrder {
+                    segment,
+                    payloads,
+                    until,
+                }) = order
+                else {
+                    break;
+                };
+                let result = delivery.deliver_until(segment, &payloads, until).await;
+                orders.state().done = Some((segment, result));
+                apart(&mut || flushed = thread.flush_closed());
+            }
+        }
         if let Some(answer) = answer {
             let _ = answer.send(flushed);
         }
