@@ -9,9 +9,15 @@ use std::time::{Duration, Instant};
 
 use prost::Message as _;
 use stroboscope_proto::v1::collector_client::CollectorClient;
-use stroboscope_proto::v1::{Batch, ShipOutcome, ShipRequest};
+use stroboscope_proto::v1::gateway_client::GatewayClient;
+use stroboscope_proto::v1::{
+    Batch, ForwardKind, ForwardRequest, ShipOutcome, ShipReply, ShipRequest,
+};
 use stroboscope_testkit::batches::batch;
 use stroboscope_testkit::workload;
+use tokio_stream::StreamExt as _;
+use tonic::Streaming;
+use tonic::transport::Channel;
 
 use crate::Failure;
 
@@ -29,6 +35,8 @@ static INCARNATIONS: AtomicU64 = AtomicU64::new(1);
 pub(crate) enum Load {
     /// `stroboscope.v1`: batches with an event for every other span, and attributes.
     Native,
+    /// The same batches as an agent forwards them.
+    Forwarded,
     /// OTLP in protobuf over HTTP/1.1, four attributes a span.
     OtlpHttp,
 }
@@ -93,13 +101,14 @@ impl Load {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
+            Self::Forwarded => "forwarded",
             Self::OtlpHttp => "otlp-http",
         }
     }
 
     pub(crate) fn prepare(self) -> Vec<Prepared> {
         match self {
-            Self::Native => Vec::new(),
+            Self::Native | Self::Forwarded => Vec::new(),
             Self::OtlpHttp => (0..REQUESTS).map(otlp_request).collect(),
         }
     }
@@ -124,7 +133,8 @@ impl Load {
             let threads: Vec<_> = (0..connections as u64)
                 .map(|number| {
                     scope.spawn(move || match self {
-                        Self::Native => native(target, pace, sent),
+                        Self::Native => native(target, pace, sent, ship),
+                        Self::Forwarded => native(target, pace, sent, forward),
                         Self::OtlpHttp => otlp_http(&target.otlp, prepared, number, pace, sent),
                     })
                 })
@@ -138,15 +148,45 @@ impl Load {
     }
 }
 
-fn native(target: &Target, pace: LineLimit, sent: &Sent) -> Result<(), Failure> {
+type Requests<T> = tokio_stream::wrappers::ReceiverStream<T>;
+
+/// Opens the stream by which services ship.
+async fn ship(channel: Channel, batches: Requests<Batch>) -> Result<Streaming<ShipReply>, Failure> {
+    let requests = batches.map(|batch| ShipRequest { batch: Some(batch) });
+    let mut client = CollectorClient::new(channel);
+    Ok(client.ship(requests).await?.into_inner())
+}
+
+/// Opens the stream by which agents forward.
+async fn forward(
+    channel: Channel,
+    batches: Requests<Batch>,
+) -> Result<Streaming<ShipReply>, Failure> {
+    let requests = batches.map(|batch| ForwardRequest {
+        sequence: batch.sequence,
+        kind: ForwardKind::Batch.into(),
+        payload: batch.encode_to_vec(),
+    });
+    let mut client = GatewayClient::new(channel);
+    Ok(client.forward(requests).await?.into_inner())
+}
+
+fn native<F>(
+    target: &Target,
+    pace: LineLimit,
+    sent: &Sent,
+    open: impl Fn(Channel, Requests<Batch>) -> F,
+) -> Result<(), Failure>
+where
+    F: Future<Output = Result<Streaming<ShipReply>, Failure>>,
+{
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
         let address = format!("http://{}", target.grpc);
-        let channel = tonic::transport::Channel::from_shared(address)?;
-        let channel = channel.local_address(Some(target.from));
-        let mut client = CollectorClient::new(channel.connect().await?);
+        let channel = Channel::from_shared(address)?;
+        let channel = channel.local_address(Some(target.from)).connect().await?;
         let (sender, requests) = tokio::sync::mpsc::channel(BATCHES_IN_FLIGHT);
         let requests = tokio_stream::wrappers::ReceiverStream::new(requests);
         let (mut sequence, mut waiting) = (0, VecDeque::new());
@@ -168,14 +208,14 @@ fn native(target: &Target, pace: LineLimit, sent: &Sent) -> Result<(), Failure> 
                     ..model.clone()
                 };
                 waiting.push_back(Instant::now());
-                sender.send(ShipRequest { batch: Some(batch) }).await?;
+                sender.send(batch).await?;
                 sequence += 1;
             }
             let Some(since) = waiting.pop_front() else {
                 return Ok(());
             };
             if let Some(stream) = stream.take() {
-                replies = Some(client.ship(stream).await?.into_inner());
+                replies = Some(open(channel.clone(), stream).await?);
             }
             let replies = replies.as_mut().ok_or("no stream")?;
             let reply = replies.message().await?.ok_or("the stream ended")?;

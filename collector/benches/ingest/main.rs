@@ -16,9 +16,12 @@
 //! how long a good client's acknowledgements take, before and meanwhile. `--small` makes the store small; `--only` names
 //! one kind of besiegers: `bombs`, `heavy pages`, `its page`, `Jaeger's readers`, `Tempo's readers`, `native`, `otlp-http`.
 //!
-//! Arguments, after `--`: `--seconds N`, `--connections N`, `--only native|otlp-http|rotel`, `--memory-limit SIZE`,
+//! With `--agents N`, so many agents are connected meanwhile, and what they cost an idle collector is printed before.
+//!
+//! Arguments, after `--`: `--seconds N`, `--connections N`, `--only native|forwarded|otlp-http|rotel`, `--memory-limit SIZE`,
 //! `--rotel PROGRAM`, `--steady SECONDS`.
 
+mod agents;
 mod load;
 mod process;
 mod siege;
@@ -28,6 +31,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use agents::Agents;
 use load::{Load, Sent};
 use process::{CollectorProcess, Rotel, cpu};
 use stroboscope_testkit::poisoned::Poison;
@@ -42,6 +46,7 @@ struct Arguments {
     rotel: Option<PathBuf>,
     steady: Option<Duration>,
     siege: Option<Duration>,
+    agents: usize,
     poison: Poison,
 }
 
@@ -54,6 +59,7 @@ fn arguments() -> Result<Option<Arguments>, Failure> {
         rotel: None,
         steady: None,
         siege: None,
+        agents: 0,
         poison: Poison::WHOLE,
     };
     let (mut all, mut is_bench) = (std::env::args().skip(1), false);
@@ -71,6 +77,7 @@ fn arguments() -> Result<Option<Arguments>, Failure> {
             "--rotel" => found.rotel = Some(value()?.into()),
             "--steady" => found.steady = Some(Duration::from_secs(value()?.parse()?)),
             "--siege" => found.siege = Some(Duration::from_secs(value()?.parse()?)),
+            "--agents" => found.agents = value()?.parse()?,
             "--small" => found.poison = Poison::SMALL,
             other => return Err(format!("no such argument: {other}").into()),
         }
@@ -107,7 +114,7 @@ fn main() -> Result<(), Failure> {
     );
     let is_asked = |name: &str| arguments.only.as_deref().is_none_or(|only| only == name);
     let mut stored = Vec::new();
-    for load in [Load::Native, Load::OtlpHttp] {
+    for load in [Load::Native, Load::Forwarded, Load::OtlpHttp] {
         if is_asked(load.name()) {
             stored.push((load, run(load, &arguments)?));
         }
@@ -126,6 +133,8 @@ fn main() -> Result<(), Failure> {
 /// As much as it can take; the spans a second that went into Parquet.
 fn run(load: Load, arguments: &Arguments) -> Result<f64, Failure> {
     let mut collector = CollectorProcess::start(&arguments.memory_limit)?;
+    let agents = (arguments.agents > 0).then(|| Agents::connect(&collector, arguments.agents));
+    let agents = agents.transpose()?;
     let prepared = load.prepare();
     let cpu_before = cpu()?;
     let begun = Instant::now();
@@ -143,6 +152,7 @@ fn run(load: Load, arguments: &Arguments) -> Result<f64, Failure> {
     let generator_s = cpu()?.own_s - cpu_before.own_s;
     let log_bytes = collector.metric("wal_written_bytes_total")?;
     let memory_mib = collector.peak_mib()?;
+    drop(agents);
     let stored = collector.stop()?;
     let drained_s = begun.elapsed().as_secs_f64();
     let collector_s = cpu()?.children_s - cpu_before.children_s;

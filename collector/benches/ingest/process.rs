@@ -158,6 +158,11 @@ impl CollectorProcess {
         memory_mib(self.child.id(), "VmHWM:")
     }
 
+    /// Its user and system time so far, in seconds.
+    pub(crate) fn cpu_s(&self) -> Result<f64, Failure> {
+        cpu_of(&self.child.id().to_string()).map(|cpu| cpu.own_s)
+    }
+
     /// The memory it has.
     pub(crate) fn resident_mib(&self) -> Result<f64, Failure> {
         memory_mib(self.child.id(), "VmRSS:")
@@ -212,7 +217,11 @@ pub(crate) struct Cpu {
 }
 
 pub(crate) fn cpu() -> Result<Cpu, Failure> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    cpu_of("self")
+}
+
+fn cpu_of(process: &str) -> Result<Cpu, Failure> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
     // Behind the name, which may hold anything: fields 14 to 17, in ticks of 10 ms.
     let rest = stat.rsplit_once(')').ok_or("no name")?.1;
     let fields = rest.split_whitespace().skip(11).take(4);
