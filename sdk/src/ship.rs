@@ -189,6 +189,8 @@ struct ShipTask {
     last_batch_ns: i64,
     /// Total of losses when the last batch was closed.
     losses_said: u64,
+    /// True if a batch was closed that reports the end of the process.
+    end_said: bool,
     /// Burst-config that the last batch reported.
     config_said: Option<BurstConfig>,
     /// True if a batch was sent on this connection or waits to be sent, so that the collector
@@ -220,6 +222,7 @@ impl ShipTask {
             last_batch_at_ns: shipper.clock.monotonic_ns(),
             last_batch_ns,
             losses_said: 0,
+            end_said: false,
             config_said: None,
             greeted: false,
             said_down: false,
@@ -264,6 +267,7 @@ impl ShipTask {
             let windows = self.buffer.take_windows();
             let mut batch = self.drain.batch(&windows);
             batch.is_last = last;
+            self.end_said = last;
             self.push(now_ns, batch);
             self.last_batch_at_ns = at_ns;
         }
@@ -271,12 +275,13 @@ impl ShipTask {
         fullest
     }
 
-    /// Reports whether the open batch, which has this age, must be closed. A flush and the last pass
-    /// close any batch that is not empty. A regular pass closes a batch of at least [`BATCH_AGE_NS`]
-    /// that contains news or [`IDLE_WINDOWS_MAX`] windows, or that has reached [`IDLE_BATCH_AGE_NS`].
-    /// Records, clock steps, losses and another burst-config are news, and so is any batch on a new
-    /// connection, through which the collector learns of this process. Windows are not. So a process
-    /// that records nothing sends an empty batch when its config changes, and once a minute.
+    /// Reports whether the open batch, which has this age, must be closed. A flush and the last
+    /// pass close any batch that is not empty. A regular pass closes a batch of at least
+    /// [`BATCH_AGE_NS`] that contains news or [`IDLE_WINDOWS_MAX`] windows, or that has reached
+    /// [`IDLE_BATCH_AGE_NS`]. Records, clock steps, losses and another burst-config are news, and
+    /// so is any batch on a new connection, through which the collector learns of this process.
+    /// Windows are not. So a process that records nothing sends an empty batch when its config
+    /// changes, and once a minute.
     fn is_batch_due(&self, why: Pass, age_ns: i64) -> bool {
         let (has_records, windows) = (self.drain.has_something(), self.buffer.windows());
         if why != Pass::Regular {
@@ -434,8 +439,11 @@ impl ShipTask {
         loop {
             if self.buffer.is_empty() {
                 // Ships losses since the last batch, which usually come from a batch that found the
-                // buffer full. Done once, because other threads may continue to lose records.
-                if has_told || self.shipper.losses.total() == self.losses_said {
+                // buffer full. Done once, because other threads may continue to lose records. A
+                // collector that is connected also learns of the end.
+                let has_losses = self.shipper.losses.total() != self.losses_said;
+                let is_unsaid = !self.end_said && self.link.is_up();
+                if has_told || !(has_losses || is_unsaid) {
                     break;
                 }
                 has_told = true;

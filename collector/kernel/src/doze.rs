@@ -82,8 +82,8 @@ impl Gate {
         lock(&self.state).clocks.clone()
     }
 
-    /// Calls `look` with the clocks and configs without copying them. The thread waits meanwhile, so
-    /// `look` may take long only if the source has no programs.
+    /// Calls `look` with the clocks and configs without copying them. The thread waits meanwhile,
+    /// so `look` may take long only if the source has no programs.
     pub(crate) fn with_logs<T>(&self, look: impl FnOnce(&ClockLog, &ConfigLog) -> T) -> T {
         let state = lock(&self.state);
         look(&state.clocks, &state.configs)

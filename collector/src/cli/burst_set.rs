@@ -26,8 +26,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// All processes switch at the same instant, also those behind agents. Set it at the gateway of a
 /// fleet. With --wait, exits with status 0 once every live process has reported that it applies the
 /// config, and with status 1 if the time runs out before, after it has listed the others. Covers
-/// processes with this SDK that sent a batch in the last 150 s. Sends the token in STROBOSCOPE_TOKEN
-/// if it is set, which needs the role `control`. Does not support TLS.
+/// processes with this SDK that sent a batch in the last 150 s. Sends the token in
+/// STROBOSCOPE_TOKEN if it is set, which needs the role `control`. Does not support TLS.
 #[derive(Debug, Args)]
 pub(super) struct BurstSet {
     /// Burst configuration, such as 4ms/32ms, 0b11100, always or off

@@ -85,8 +85,8 @@ pub(super) struct Collect {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     flush_interval: Duration,
     /// Also record the kernel's side of requests on this machine, in the same bursts
-    /// (--burst-config, else STROBOSCOPE_BURST_CONFIG, else 4ms/32ms; it follows each change). If that is not permitted,
-    /// prints what is missing and collects without it
+    /// (--burst-config, else STROBOSCOPE_BURST_CONFIG, else 4ms/32ms; it follows each change). If
+    /// that is not permitted, prints what is missing and collects without it
     #[arg(long)]
     kernel: bool,
     #[command(flatten)]

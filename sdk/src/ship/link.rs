@@ -264,6 +264,11 @@ impl Link {
         }
     }
 
+    /// Reports whether the collector is connected.
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.state, State::Up(_))
+    }
+
     /// Ends the stream and waits until the collector has ended it, too.
     pub(crate) async fn hang_up(&mut self) {
         if let State::Up(session) = &mut self.state {

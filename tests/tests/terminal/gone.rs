@@ -48,6 +48,7 @@ const SUBCOMMANDS: &[(&str, &str)] = &[
     ("clocks", "--data DATA"),
     ("burst", "--config 4ms/32ms"),
     ("burst plan", "--data DATA"),
+    ("burst set", "--config always --http 127.0.0.1:9"),
     ("tradeoffs learn", "--data DATA --out OUT/policy.json"),
     ("tradeoffs show", "DATA/../policy.json"),
     ("tradeoffs plan", "DATA/../policy.json"),

@@ -94,7 +94,7 @@ struct PartJson<'a> {
     lost: u64,
     /// Burst-config of the recording, as a mask; the last one if it changed.
     burst_config: u64,
-    /// All burst-configs of the recording, in order of first use.
+    /// Burst-configs of the recording, in order of first use.
     burst_configs: &'a [u64],
     /// Other burst-configs by which services of the host recorded at the time.
     services_burst_configs: &'a [u64],

@@ -26,8 +26,8 @@ pub struct ForwardSettings {
     /// PEM file of the authority that signed the certificates of `https` gateways; with `None`, the
     /// agent trusts the system's authorities.
     pub ca: Option<PathBuf>,
-    /// Command-line flag that sets the gateways, for error messages. The flags of the other settings
-    /// begin with it.
+    /// Command-line flag that sets the gateways, for error messages. The flags of the other
+    /// settings begin with it.
     pub flag: &'static str,
     /// File of the token for the gateways, which the agent reads again for each connection; with
     /// `None`, it sends no token.

@@ -16,14 +16,14 @@ pub struct Agents(Arc<Mutex<HashMap<u64, AgentDelay>>>);
 struct AgentDelay {
     /// Id of the probe without an answer, and the time when it was sent.
     probe: Option<(u64, Instant)>,
-    /// Time from the latest probe to its answer, and on to the slowest agent behind this one; `None`
-    /// before the first answer.
+    /// Time from the latest probe to its answer, and on to the slowest agent behind this one;
+    /// `None` before the first answer.
     delay: Option<Duration>,
 }
 
 impl AgentDelay {
-    /// Returns the delay. While a probe has no answer, the delay is at least the time since then. An
-    /// agent that never answered has no known delay; it may be of an earlier version.
+    /// Returns the delay. While a probe has no answer, the delay is at least the time since then.
+    /// An agent that never answered has no known delay; it may be of an earlier version.
     fn known(&self) -> Option<Duration> {
         let waiting = self.probe.map(|(_, sent)| sent.elapsed());
         Some(self.delay?.max(waiting.unwrap_or_default()))

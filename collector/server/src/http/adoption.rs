@@ -149,8 +149,8 @@ impl Adoption {
 }
 
 impl fmt::Display for Adoption {
-    /// Writes how many live processes apply the config, how late the latest one was, and the configs
-    /// in force if there are several.
+    /// Writes how many live processes apply the config, how late the latest one was, and the
+    /// configs in force if there are several.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let live = counted(self.live as u64, "live process");
         match (&self.burst_config, self.configs.first_key_value()) {

@@ -204,8 +204,8 @@ impl Drop for KernelRecording {
     }
 }
 
-/// Burst-config that the recording applies next, and the wall time from which it applies, in ns since
-/// the Unix epoch.
+/// Burst-config that the recording applies next, and the wall time from which it applies, in ns
+/// since the Unix epoch.
 type PendingChange = Arc<Mutex<Option<(BurstConfig, i64)>>>;
 
 /// Handle that changes the burst-config of a recording. Does nothing once the recording has ended.
@@ -311,7 +311,8 @@ impl Drain {
         }
         let mut rest = Vec::from_iter(waiting);
         if !ends.is_empty() {
-            // A recording that ends just after a change: all events up to the change are there soon.
+            // A recording that ends just after a change: all events up to the change are there
+            // soon.
             std::thread::sleep(SETTLED);
             recorder.drain(&mut cutter.events);
         }

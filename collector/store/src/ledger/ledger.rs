@@ -78,8 +78,8 @@ impl Ledger {
     }
 
     /// Reports whether a batch that is not entered yet has new information: a record, a loss, a
-    /// clock step, another burst-config, or an unknown process. Other batches have only windows without records, loads
-    /// and the state of the clock.
+    /// clock step, another burst-config, or an unknown process. Other batches have only windows
+    /// without records, loads and the state of the clock.
     #[must_use]
     pub fn is_news(&self, batch: &CheckedBatch) -> bool {
         let Some(known) = self.entries.get(&batch.incarnation()) else {
