@@ -10,7 +10,7 @@ use stroboscope::simulation::{Connection, Connector};
 use stroboscope_burst::BurstConfig;
 use stroboscope_server::forward::{Delivery, Gateway, Uplink};
 use stroboscope_server::grpc::{BurstControl, Server};
-use stroboscope_server::ingest::{Intake, Options, Ways};
+use stroboscope_server::ingest::{Deliver, Intake, Options, Ways};
 use stroboscope_server::net::SimulatedStream;
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::disk::Disk as _;
@@ -163,7 +163,15 @@ impl Machine {
         let gateway = Gateway::simulated("http://collector:4317", connector).expect("an address");
         let uplink = Uplink::start(vec![gateway], control.clone());
         let delivery = Delivery::new(uplink, Handle::current());
-        Intake::simulated_agent(&data, lock, delivery, &options, self.ways())
+        let delivery = Arc::new(tokio::sync::Mutex::new(delivery));
+        let deliver: Deliver = Box::new(move |segment, payloads, until| {
+            let delivery = delivery.clone();
+            Box::pin(async move {
+                let mut delivery = delivery.lock().await;
+                delivery.deliver_until(segment, &payloads, until).await
+            })
+        });
+        Intake::simulated_agent(&data, lock, deliver, &options, self.ways())
     }
 
     /// Runs a collector or agent until it is killed.

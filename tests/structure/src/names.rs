@@ -10,7 +10,7 @@ use crate::{code, published, root, sources, test_files};
 const DOUBLED: [(&str, &[&str]); 2] = [
     (
         "collector/server",
-        &["KernelRecording", "PreparedRecording"],
+        &["ConfigSwitch", "KernelRecording", "PreparedRecording"],
     ),
     ("sdk", &["PlacePointer", "Scope", "Value", "Words"]),
 ];

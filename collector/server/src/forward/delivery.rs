@@ -79,7 +79,11 @@ impl Delivery {
     }
 
     /// Delivers a segment, as [`Upstream::deliver`] describes.
-    pub(crate) async fn deliver_until(
+    ///
+    /// # Errors
+    /// Returns the reason, as text for users, if a payload was neither acknowledged nor permanently
+    /// rejected.
+    pub async fn deliver_until(
         &mut self,
         segment: u64,
         payloads: &[Payload],
@@ -97,8 +101,8 @@ impl Delivery {
         }
         let count = |settled: &[bool]| settled.iter().filter(|settled| **settled).count();
         let before = count(&settled);
-        // A stream that is dropped at the end of the time has requests without a reply, so it is not
-        // used again.
+        // A stream that is dropped at the end of the time has requests without a reply, so it is
+        // not used again.
         let delivering = self.deliver_rest(payloads, &mut settled);
         let delivered = timeout_at(until.into(), delivering).await;
         let is_over = delivered.is_err();

@@ -24,4 +24,4 @@ pub use error::IntakeError;
 pub use intake::{Intake, Options, Stop, Submission};
 pub use maintenance::MaintenanceOptions;
 #[cfg(feature = "simulation")]
-pub use simulated::Ways;
+pub use simulated::{Deliver, Ways};

@@ -1,6 +1,7 @@
 //! The intake in a simulation, which has one thread: the intake's threads run as tasks.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc as std_mpsc};
 use std::time::{Duration, Instant};
@@ -11,7 +12,6 @@ use super::committer::{Command, Committer, FlushCommand, IntakeState, Rotate};
 use super::flushing::{FlushThread, SegmentSink};
 use super::intake::{Channels, Inner, QUEUE, recovered, recovered_agent};
 use super::{Intake, Options};
-use crate::forward::Delivery;
 use crate::pool::Pool;
 use stroboscope_store::data_dir::{DataDir, Lock};
 use stroboscope_store::flush::{FlushError, Upstream};
@@ -55,14 +55,15 @@ impl Intake {
         ))
     }
 
-    /// Opens the intake of an agent without threads, as [`simulated`](Self::simulated) does.
+    /// Opens the intake of an agent without threads, as [`simulated`](Self::simulated) does. It
+    /// forwards closed segments by `deliver`.
     ///
     /// # Errors
     /// Returns an error if the directory is damaged, or if the disk fails.
     pub fn simulated_agent(
         data: &DataDir,
         lock: Lock,
-        delivery: Delivery,
+        deliver: Deliver,
         options: &Options,
         ways: Ways,
     ) -> Result<(Self, impl Future<Output = ()> + use<>), FlushError> {
@@ -81,7 +82,7 @@ impl Intake {
             lock,
             options,
             ways,
-            Some((delivery, orders)),
+            Some((deliver, orders)),
         ))
     }
 
@@ -90,7 +91,7 @@ impl Intake {
         lock: Lock,
         options: &Options,
         ways: Ways,
-        delivery: Option<(Delivery, DeliveryOrders)>,
+        delivery: Option<(Deliver, DeliveryOrders)>,
     ) -> (Self, impl Future<Output = ()> + use<>) {
         let (commands, arriving) = mpsc::channel(QUEUE);
         let (forward, committed) = mpsc::channel(QUEUE);
@@ -137,6 +138,16 @@ impl Intake {
         (Self { inner }, work)
     }
 }
+
+/// Delivers the payloads of a segment to another collector until an instant, as
+/// [`Upstream::deliver`] describes.
+pub type Deliver = Box<
+    dyn FnMut(
+        u64,
+        Vec<Payload>,
+        Instant,
+    ) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>>,
+>;
 
 /// Upstream of a simulated agent. Delivery is async work of the simulation's only thread, so a call
 /// leaves an order for it and fails. The next call for the segment returns the result.
@@ -214,7 +225,7 @@ async fn delay(
 /// Runs like [`FlushThread::run`], but blocks only inside `apart`.
 async fn flush(
     mut thread: FlushThread,
-    mut delivery: Option<(Delivery, DeliveryOrders)>,
+    mut delivery: Option<(Deliver, DeliveryOrders)>,
     apart: fn(&mut (dyn FnMut() + Send)),
 ) {
     /// Polling interval of the flusher's commands.
@@ -246,7 +257,7 @@ async fn flush(
         }
         let mut flushed = Ok(());
         apart(&mut || flushed = thread.flush_closed());
-        if let Some((delivery, orders)) = &mut delivery {
+        if let Some((deliver, orders)) = &mut delivery {
             loop {
                 let order = orders.state().order.take();
                 let Some(DeliveryOrder {
@@ -257,7 +268,7 @@ async fn flush(
                 else {
                     break;
                 };
-                let result = delivery.deliver_until(segment, &payloads, until).await;
+                let result = deliver(segment, payloads, until).await;
                 orders.state().done = Some((segment, result));
                 apart(&mut || flushed = thread.flush_closed());
             }
