@@ -22,7 +22,7 @@
 //! Binary segmentation finds the last of several changes. A series that rises and falls again has
 //! no clear change as a whole, so the last half and the last quarter are searched as well, each
 //! with its part of the false alarms. The caller decides which changes matter. A change that does
-//! not matter is not returned, and ends the search in its part of the series.
+//! not matter is not returned; the search continues on both sides of it.
 
 use std::ops::Range;
 
@@ -108,19 +108,31 @@ impl<M: Fn(Range<usize>, Range<usize>) -> bool> Search<M> {
     fn anywhere(&self, blocks: &[Block]) -> Option<ChangePoint> {
         let changes = PARTS.iter().filter_map(|(halvings, share)| {
             let from = blocks.len() - (blocks.len() >> halvings);
-            self.last_from(blocks, from, self.p_max * share)
+            self.last_within(blocks, from, from..blocks.len(), self.p_max * share)
         });
         changes.max_by(|a, b| a.at.cmp(&b.at).then(b.p_value.total_cmp(&a.p_value)))
     }
 
-    /// Returns the last change from block `from` on. Each round searches a shorter part.
-    fn last_from(&self, blocks: &[Block], mut from: usize, p_max: f64) -> Option<ChangePoint> {
-        let mut last = None;
-        while let Some(change) = self.clearest(blocks, from, p_max) {
-            from = change.at;
-            last = Some(change);
-        }
-        last
+    /// Returns the last change in `part` that matters. Reference values begin at block `from`, also
+    /// beyond changes that do not matter.
+    fn last_within(
+        &self,
+        blocks: &[Block],
+        from: usize,
+        part: Range<usize>,
+        p_max: f64,
+    ) -> Option<ChangePoint> {
+        let (begin, end) = (part.start, part.end);
+        let change = clearest_change(&blocks[part], self.scores, p_max)?;
+        let at = begin + change.at;
+        let change = ChangePoint { from, at, ..change };
+        let matters = (self.matters)(from..at, at..blocks.len());
+        let later_from = if matters { at } else { from };
+        let later = self.last_within(blocks, later_from, at..end, p_max);
+        later.or_else(|| match matters {
+            true => Some(change),
+            false => self.last_within(blocks, from, begin..at, p_max),
+        })
     }
 
     fn clearest(&self, blocks: &[Block], from: usize, p_max: f64) -> Option<ChangePoint> {
@@ -496,5 +508,28 @@ mod tests {
         for nothing in [&[][..], &[1.0; 50], &[1.0, 2.0, 3.0]] {
             assert_eq!(last(nothing), None);
         }
+    }
+
+    #[test]
+    fn a_change_that_matters_is_found_on_either_side_of_clearer_ones_that_do_not() {
+        let check = |levels: &[(usize, f64)], at: usize| {
+            let mut noise = Noise(77);
+            let mut series = Vec::new();
+            for (length, level) in levels {
+                series.extend((0..*length).map(|_| level + noise.uniform()));
+            }
+            let doubles = |before: Range<usize>, after: Range<usize>| {
+                let mean = |side: Range<usize>| {
+                    let length = side.len() as f64;
+                    series[side].iter().sum::<f64>() / length
+                };
+                mean(after) > 2.0 * mean(before)
+            };
+            let change = last_change(&singles(&series), Scores::Ranks, 0.02, doubles);
+            let found = change.map(|change| (change.from, change.at));
+            assert_eq!(found, Some((0, at)), "{levels:?}");
+        };
+        check(&[(120, 10.0), (55, 12.0), (15, 14.0), (10, 30.0)], 190);
+        check(&[(20, 10.0), (40, 25.0), (40, 27.0)], 20);
     }
 }
