@@ -9,7 +9,7 @@ use super::operation::{OperationCache, OperationId};
 use crate::pass::Pass;
 use crate::record::TraceRecords;
 use crate::segment::SpanTree;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Maximum fraction of observations that may contradict an order. It is not 0, because clocks step
 /// and recorders move spans.
@@ -18,7 +18,7 @@ const CONTRADICTED_MAX: f64 = 0.02;
 /// two did not overlap.
 const PAIRS_MAX: usize = 1 << 16;
 /// Maximum number of distinct operations below a parent whose orders are counted. A parent with
-/// more is a fan-out, whose orders are not counted.
+/// more is a fan-out: its orders are not counted, and do not count.
 const SIBLINGS_MAX: usize = 32;
 
 /// Number of times that two operations with a common parent ran in each order. `ab` counts the
@@ -42,6 +42,8 @@ impl PairOrder {
 #[derive(Clone, Debug, Default)]
 pub struct SiblingOrders {
     pairs: FxHashMap<(OperationId, OperationId, OperationId), PairOrder>,
+    /// Parents that were a fan-out in at least one request.
+    fan_outs: FxHashSet<OperationId>,
     operations: OperationCache,
     tree: SpanTree,
     siblings: Vec<(OperationId, i64, i64)>,
@@ -49,7 +51,7 @@ pub struct SiblingOrders {
 
 impl PartialEq for SiblingOrders {
     fn eq(&self, other: &SiblingOrders) -> bool {
-        self.pairs == other.pairs
+        self.pairs == other.pairs && self.fan_outs == other.fan_outs
     }
 }
 
@@ -78,11 +80,12 @@ impl Pass<TraceRecords> for SiblingOrders {
                     None => {}
                 }
             }
-            if self.siblings.len() > SIBLINGS_MAX {
-                continue;
-            }
             let span = self.tree.span(&records.spans, parent);
             let of_parent = self.operations.of_span(span, false).id;
+            if self.siblings.len() > SIBLINGS_MAX {
+                note_fan_out(&mut self.fan_outs, of_parent);
+                continue;
+            }
             for (at, one) in self.siblings.iter().enumerate() {
                 for other in &self.siblings[at + 1..] {
                     let (a, b) = if one.0 < other.0 {
@@ -105,6 +108,15 @@ impl Pass<TraceRecords> for SiblingOrders {
         for (pair, seen) in other.pairs {
             take(&mut self.pairs, pair, seen);
         }
+        for parent in other.fan_outs {
+            note_fan_out(&mut self.fan_outs, parent);
+        }
+    }
+}
+
+fn note_fan_out(fan_outs: &mut FxHashSet<OperationId>, parent: OperationId) {
+    if fan_outs.len() < PAIRS_MAX {
+        fan_outs.insert(parent);
     }
 }
 
@@ -126,24 +138,83 @@ fn take(
 /// meaningful in any, so that requests of all periods fall into the same categories.
 #[derive(Clone, Debug, Default)]
 pub struct KnownOrders {
-    unordered: rustc_hash::FxHashSet<(OperationId, OperationId, OperationId)>,
+    /// Counted pairs, each with whether its order is meaningful.
+    counted: FxHashMap<(OperationId, OperationId, OperationId), bool>,
+    fan_outs: FxHashSet<OperationId>,
 }
 
 impl KnownOrders {
     /// Combines the orders of all compared periods.
     pub fn of<'a>(periods: impl IntoIterator<Item = &'a SiblingOrders>) -> KnownOrders {
-        let unordered = periods
-            .into_iter()
-            .flat_map(|period| &period.pairs)
-            .filter(|(_, order)| !order.is_serial())
-            .map(|(pair, _)| *pair);
-        KnownOrders {
-            unordered: unordered.collect(),
+        let mut known = KnownOrders::default();
+        for period in periods {
+            for (pair, order) in &period.pairs {
+                *known.counted.entry(*pair).or_insert(true) &= order.is_serial();
+            }
+            known.fan_outs.extend(&period.fan_outs);
         }
+        known
     }
 
     /// Reports whether the order of `a` and `b` below this parent is meaningful.
     pub(super) fn is_serial(&self, parent: OperationId, a: OperationId, b: OperationId) -> bool {
-        a != b && !self.unordered.contains(&(parent, a.min(b), a.max(b)))
+        let counted = self.counted.get(&(parent, a.min(b), a.max(b)));
+        a != b && counted.map_or_else(|| !self.fan_outs.contains(&parent), |serial| *serial)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{SpanFlags, SpanRecord};
+    use std::sync::Arc;
+
+    /// Name of a span. Digits would make all of them one operation.
+    fn name(at: usize) -> Arc<str> {
+        "x".repeat(at + 1).into()
+    }
+
+    /// Returns a request whose root has this many children of different operations, one after the
+    /// other.
+    fn request(children: usize) -> TraceRecords {
+        let span = |at: usize| SpanRecord {
+            span_id: at as u64 + 1,
+            parent_id: u64::from(at > 0),
+            service: "web".into(),
+            name: name(at),
+            host: "h".into(),
+            process: 1,
+            start_ns: 10 * at as i64,
+            end_ns: if at == 0 { 10_000 } else { 10 * at as i64 + 5 },
+            flags: SpanFlags(0),
+            events: Vec::new(),
+        };
+        TraceRecords {
+            spans: (0..=children).map(span).collect(),
+            ..TraceRecords::default()
+        }
+    }
+
+    #[test]
+    fn only_a_counted_order_counts_below_a_fan_out() {
+        let mut cache = OperationCache::default();
+        let [root, first, second, last] =
+            [0, 1, 2, SIBLINGS_MAX + 1].map(|at| cache.of(&"web".into(), &name(at), None).id);
+        let orders = |requests: &[usize]| {
+            let mut merged = SiblingOrders::default();
+            for children in requests {
+                let mut orders = SiblingOrders::default();
+                orders.observe(&request(*children));
+                merged.merge(orders);
+            }
+            KnownOrders::of([&merged])
+        };
+        assert!(orders(&[SIBLINGS_MAX]).is_serial(root, first, second));
+        let fan_out = orders(&[SIBLINGS_MAX + 1]);
+        assert!(!fan_out.is_serial(root, first, second));
+        assert!(!fan_out.is_serial(root, first, last));
+        let sometimes = orders(&[SIBLINGS_MAX + 1, 2]);
+        assert!(sometimes.is_serial(root, second, first));
+        assert!(!sometimes.is_serial(root, first, last));
     }
 }
