@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use stroboscope::{BurstConfig, span};
+use stroboscope::{BurstConfig, event, span};
 use stroboscope_tests::{Program, Server};
 
 #[test]
@@ -35,6 +35,7 @@ fn requests_that_meet_are_found_in_their_burst() {
             scope.spawn(move || {
                 let _request = span!("order").entered();
                 let _held = span!("reserve", shard).entered();
+                event!("reserved", shard);
                 meet.wait();
                 std::thread::sleep(Duration::from_millis(2));
                 meet.wait();
@@ -60,6 +61,8 @@ fn requests_that_meet_are_found_in_their_burst() {
     assert_ne!(witness[0]["trace"], witness[1]["trace"]);
     let alone = r#"{ name = "reserve" } overlaps { name = "reserve" } in the same request"#;
     assert_eq!(search(alone)["matched"].as_u64(), Some(0));
+    let in_span = search(r#"{ event:name = "reserved" && event.shard = 7 }"#);
+    assert_eq!(in_span["matched"].as_u64(), Some(1), "{in_span}");
     // Of each request by itself.
     let slow = program.run(&[
         "search",

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use stroboscope_analysis::clock::Alignment;
 use stroboscope_analysis::record::{
-    AttributeRecord, EventRecord, RecordOwner, SpanRecord, TraceRecords,
+    AttributeRecord, EventRecord, PointEvent, RecordOwner, SpanRecord, TraceRecords,
 };
-use stroboscope_search::{Truth, Unit};
+use stroboscope_search::{Field, Truth, Unit};
 use stroboscope_store::tables::{AttributeKeys, read_batches};
 
 use super::candidates::SearchPlan;
@@ -61,9 +61,11 @@ pub fn search_bursts(
         true => Some(KernelEvents::read(source, selection.range, clocks)?),
         false => None,
     };
+    let fields = settings.formula.fields();
     let reading = BurstReader {
         source,
         settings,
+        reads_events: fields.iter().any(|of| matches!(of, Field::Event(_))),
         clocks,
         kernel: kernel.as_ref(),
         selection: Selection {
@@ -174,27 +176,23 @@ fn bytes_of(records: &TraceRecords) -> u64 {
     let attributes = records.attributes.iter();
     let values = attributes.map(|one| (size_of::<AttributeRecord>() + one.value.len()) as u64);
     let (spans, events) = (records.spans.len() as u64, records.events.len() as u64);
+    let in_spans = records.spans.iter().map(|span| span.events.len() as u64);
     size_of::<TraceRecords>() as u64
         + spans * (size_of::<SpanRecord>() as u64 + SEARCHED_SPAN_BYTES)
         + events * (size_of::<EventRecord>() as u64 + SEARCHED_SPAN_BYTES)
+        + in_spans.sum::<u64>() * size_of::<PointEvent>() as u64
         + values.sum::<u64>()
 }
 
 /// Returns the spans of a request, and its events of event logs, that start in the interval, with
-/// their attributes. Leaves out the events inside spans. Returns `None` if nothing starts in the
-/// interval.
+/// their attributes. Returns `None` if nothing starts in the interval.
 fn part_of(records: &TraceRecords, (open_ns, close_ns): (i64, i64)) -> Option<TraceRecords> {
     let is_in = |at_ns: i64| open_ns <= at_ns && at_ns < close_ns;
     let spans = records.spans.iter().filter(|span| is_in(span.start_ns));
     let events = records.events.iter().filter(|event| is_in(event.ts_ns));
     let mut part = TraceRecords {
         id: records.id,
-        spans: spans
-            .map(|span| SpanRecord {
-                events: Vec::new(),
-                ..span.clone()
-            })
-            .collect(),
+        spans: spans.cloned().collect(),
         events: events.cloned().collect(),
         clocks: records.clocks.clone(),
         ..TraceRecords::default()
@@ -213,7 +211,10 @@ fn part_of(records: &TraceRecords, (open_ns, close_ns): (i64, i64)) -> Option<Tr
     let owners: HashSet<RecordOwner> = spans.chain(events).collect();
     let own = records.attributes.iter();
     part.attributes = own
-        .filter(|attribute| owners.contains(&attribute.owner))
+        .filter(|attribute| match attribute.owner {
+            RecordOwner::InSpan(span_id, _) => owners.contains(&RecordOwner::Span(span_id)),
+            owner => owners.contains(&owner),
+        })
         .cloned()
         .collect();
     Some(part)
@@ -234,6 +235,8 @@ fn parts_of<'a>(
 struct BurstReader<'a> {
     source: &'a Source,
     settings: &'a SearchSettings,
+    /// True if the formula reads events inside spans.
+    reads_events: bool,
     clocks: Option<&'a Alignment>,
     kernel: Option<&'a KernelEvents>,
     selection: Selection,
@@ -260,12 +263,23 @@ impl BurstReader<'_> {
         self.source.parts_between(times_ns, &keys)
     }
 
+    /// Aligns the records of a request, and drops events inside spans that the formula does not
+    /// read.
+    fn prepare(&self, records: &mut TraceRecords) {
+        align(self.clocks, records);
+        if !self.reads_events {
+            for span in &mut records.spans {
+                span.events = Vec::new();
+            }
+        }
+    }
+
     /// Returns the memory in bytes that the records of each burst occupy.
     fn weigh(&self, bursts: &[Burst], notes: &mut Notes) -> Result<Vec<u64>, QueryError> {
         let parts = self.parts(bursts)?;
         let workers = vec![vec![0_u64; bursts.len()]; parts.count()];
         let visit = |bytes: &mut Vec<u64>, records: &mut TraceRecords, _: &mut Notes| {
-            align(self.clocks, records);
+            self.prepare(records);
             for (place, part) in parts_of(records, bursts) {
                 bytes[place] += bytes_of(&part);
             }
@@ -293,7 +307,7 @@ impl BurstReader<'_> {
         let workers = vec![vec![Vec::new(); bursts.len()]; parts.count()];
         let visit =
             |gathered: &mut Vec<Vec<TraceRecords>>, records: &mut TraceRecords, _: &mut Notes| {
-                align(self.clocks, records);
+                self.prepare(records);
                 for (place, part) in parts_of(records, bursts) {
                     gathered[place].push(part);
                 }
@@ -375,7 +389,50 @@ impl BurstReader<'_> {
 
 #[cfg(test)]
 mod tests {
+    use stroboscope_analysis::record::SpanFlags;
+    use stroboscope_search::parse;
+
     use super::*;
+
+    #[test]
+    fn a_part_of_a_request_has_the_events_inside_its_spans() {
+        let span = |(span_id, start_ns)| SpanRecord {
+            span_id,
+            parent_id: 0,
+            service: "shop".into(),
+            name: "order".into(),
+            host: "h".into(),
+            process: 1,
+            start_ns,
+            end_ns: start_ns + 5,
+            flags: SpanFlags(0),
+            events: vec![PointEvent {
+                time_ns: start_ns + 1,
+                name: "reserved".into(),
+                element: None,
+            }],
+        };
+        let attribute = |span_id| AttributeRecord {
+            owner: RecordOwner::InSpan(span_id, 0),
+            key: "shard".into(),
+            value: span_id.to_string().into(),
+        };
+        let records = TraceRecords {
+            spans: [(1, 5), (2, 15)].map(span).to_vec(),
+            attributes: [1, 2].map(attribute).to_vec(),
+            ..TraceRecords::default()
+        };
+        let part = part_of(&records, (10, 20)).unwrap();
+        let unit = Unit::of([&part], Some((10, 20)));
+        let check = |formula: &str, expected: Truth| {
+            assert_eq!(unit.of_whole(&parse(formula).unwrap()), expected);
+        };
+        check(
+            r#"{ event:name = "reserved" && event.shard = 2 }"#,
+            Truth::True,
+        );
+        check("{ event.shard = 1 }", Truth::False);
+    }
 
     #[test]
     fn slices_fit_and_leave_nothing_out() {
