@@ -216,10 +216,14 @@ impl Unit<'_> {
         names_kernel: bool,
     ) -> Truth {
         let span = &self.spans[place];
+        let earliest_ns = match relation.same_request {
+            Some(true) => self.requests[span.request as usize].from_ns,
+            _ => -NEVER_NS,
+        };
         let (from_ns, to_ns) = match relation.order {
             Order::Then | Order::Before => self.times(self.partners(place, relation)),
-            Order::During => (-NEVER_NS, span.start.to_ns),
-            Order::Overlaps => (-NEVER_NS, span.end.to_ns),
+            Order::During => (earliest_ns, span.start.to_ns),
+            Order::Overlaps => (earliest_ns, span.end.to_ns),
         };
         let is_seen = self.is_all_seen_of(names_kernel, from_ns, to_ns);
         Truth::from_bounds(false, !is_seen)

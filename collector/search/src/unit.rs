@@ -71,6 +71,8 @@ pub(super) struct Instant {
 pub(super) struct RequestSeen<'a> {
     pub(super) records: &'a TraceRecords,
     pub(super) root: Option<&'a SpanRecord>,
+    /// Earliest possible start of a span of the request, in ns since the Unix epoch.
+    pub(super) from_ns: i64,
     /// Attributes of all spans and events of the request, in order of owner.
     pub(super) attributes: Vec<AttributeRef<'a>>,
     pub(super) kinds: bool,
@@ -303,9 +305,15 @@ impl<'a> Unit<'a> {
                 attributes: range(RecordOwner::Event(event.seq)),
             });
         }
+        let root = records.spans.iter().find(|span| span.parent_id == 0);
+        let is_cut_open = |span: &SpanRecord| span.flags.contains(SpanFlags::CUT_OPEN);
         self.requests.push(RequestSeen {
             records,
-            root: records.spans.iter().find(|span| span.parent_id == 0),
+            root,
+            from_ns: match root {
+                Some(root) if !records.spans.iter().any(is_cut_open) => root.start_ns,
+                _ => -NEVER_NS,
+            },
             kinds: attributes.iter().any(|(_, key, _)| &***key == KIND),
             attributes,
         });

@@ -208,6 +208,12 @@ fn requests_that_meet() {
         .map(|place| unit.names(*place).0.id.0)
         .collect();
     assert_eq!(names, [1, 2]);
+    // Another request may have begun before the burst; these two did not.
+    let missing = |formula: &str| unit.of_whole(&parse(formula).expect("a formula"));
+    let overlaps = r#"{ name = "read" } overlaps { name = "write" }"#;
+    assert_eq!(missing(overlaps), Truth::Unknown);
+    let in_same_request = format!("{overlaps} in the same request");
+    assert_eq!(missing(&in_same_request), Truth::False);
     let nothing = Unit::of(&[], None);
     assert!(nothing.is_empty());
     assert_eq!(
