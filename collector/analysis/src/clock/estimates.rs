@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Maximum number of distinct hosts that estimates list. [`ClockEstimates::refused`] counts each
-/// refusal of a further host.
+/// refusal of a further host, and of a pair with it.
 pub const HOSTS_MAX: usize = 4096;
 /// Maximum number of time windows per ordered pair of hosts. Beyond it, windows double in length.
 pub const WINDOWS_MAX: usize = 512;
@@ -245,9 +245,15 @@ impl ClockEstimates {
         }
     }
 
+    /// Reports whether a limit forbids a new pair, where `known` pairs exist.
+    fn is_beyond(&self, (a, b): &(Arc<str>, Arc<str>), known: usize) -> bool {
+        known >= PAIRS_MAX || !self.hosts.contains(a) || !self.hosts.contains(b)
+    }
+
     fn evidence(&mut self, a: &Arc<str>, b: &Arc<str>) -> Option<&mut Evidence> {
         let pair = in_order(a, b);
-        if self.evidence.len() >= PAIRS_MAX && !self.evidence.contains_key(&pair) {
+        let known = self.evidence.len();
+        if !self.evidence.contains_key(&pair) && self.is_beyond(&pair, known) {
             self.refused += 1;
             return None;
         }
@@ -255,7 +261,7 @@ impl ClockEstimates {
     }
 
     fn windows(&mut self, pair: (Arc<str>, Arc<str>)) -> Option<&mut Windows> {
-        if self.pairs.len() >= PAIRS_MAX && !self.pairs.contains_key(&pair) {
+        if !self.pairs.contains_key(&pair) && self.is_beyond(&pair, self.pairs.len()) {
             self.refused += 1;
             return None;
         }

@@ -4,7 +4,9 @@ use crate::fleet::{Fleet, ORIGIN_NS, SkewedClock};
 use crate::generator::Random;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use stroboscope_analysis::clock::{ClockEstimates, KernelClock, WINDOWS_MAX, round_trips};
+use stroboscope_analysis::clock::{
+    ClockEstimates, HOSTS_MAX, KernelClock, WINDOWS_MAX, round_trips,
+};
 use stroboscope_analysis::label::SegmentId;
 use stroboscope_analysis::model::Model;
 use stroboscope_analysis::record::{EventRecord, SpanFlags, SpanRecord, TraceRecords};
@@ -256,6 +258,21 @@ fn hosts_without_a_way_are_named_and_left_alone() {
     );
     assert_eq!(estimates(&[]).align(None).reference(), None);
     assert!(!estimates(&traces[3..]).align(None).is_needed());
+}
+
+#[test]
+fn a_host_beyond_the_limit_ties_no_hosts_together() {
+    let alone = |host: &str| call((host, 0, 9), (host, 3, 4));
+    let mut traces = vec![alone("a"), alone("b")];
+    traces.extend((2..HOSTS_MAX).map(|number| alone(&format!("host-{number}"))));
+    traces.push(call(("a", 0, 100), ("more", 1010, 1090)));
+    traces.push(call(("more", 2000, 2100), ("b", 9010, 9090)));
+    let estimates = estimates(&traces);
+    assert!(estimates.refused() >= 4, "{}", estimates.refused());
+    let alignment = estimates.align(Some("a"));
+    assert!(alignment.pairs().is_empty());
+    assert_eq!(alignment.convert("a", 7), Some((7, 0)));
+    assert_eq!(alignment.convert("b", 7), None);
 }
 
 #[test]
