@@ -95,6 +95,13 @@ impl Architecture {
         };
         Some((operation, args[0]))
     }
+
+    /// Reports whether a system call returns the number of threads that it woke: `futex_wake`, and
+    /// `futex` with `FUTEX_WAKE` or `FUTEX_WAKE_BITSET`.
+    pub(super) fn returns_woken(self, number: u32, args: &[u64; 6]) -> bool {
+        let is_futex = number == self.futex_number();
+        number == FUTEX_WAKE || (is_futex && matches!(args[1] & 127, 1 | 10))
+    }
 }
 
 #[cfg(test)]

@@ -321,19 +321,11 @@ impl Releases {
     }
 }
 
-/// Reports whether the result of a wake call shows that no thread slept on the futex. Returns
-/// `false` for calls such as FUTEX_UNLOCK_PI, which do not return the number of woken threads.
+/// Reports whether the result of a wake call shows that no thread slept on the futex.
 fn woke_nobody(call: &SystemCall, architecture: Architecture) -> bool {
-    let is_wake = call.args.is_some_and(|args| {
-        let futex = architecture.futex(call.call, &args);
-        matches!(futex, Some((FutexOperation::Wake, _)))
-            && matches!(args[1] & 127, FUTEX_WAKE | FUTEX_WAKE_BITSET)
-    });
-    is_wake && call.result == Some(0)
+    let returns_woken = |args| architecture.returns_woken(call.call, &args);
+    call.result == Some(0) && call.args.is_some_and(returns_woken)
 }
-
-const FUTEX_WAKE: u64 = 1;
-const FUTEX_WAKE_BITSET: u64 = 10;
 
 /// Result of a futex wait that returned at once because the futex's value had changed (EAGAIN).
 const NOTHING_TO_WAIT_FOR: i64 = -11;

@@ -14,6 +14,7 @@ use stroboscope_analysis::kernel::timeline::{
 };
 
 const FUTEX: u32 = 202;
+const FUTEX_WAKE: u32 = 454;
 const LOCK: u64 = 0x7f10;
 const OTHER: u64 = 0x7f80;
 
@@ -199,17 +200,23 @@ fn without_switches_the_calls_are_the_waits() {
         "whom it woke was not seen"
     );
     // A call that found nobody to wake is not the one.
-    let third = [
-        mark(3, 3, 1, 0xc, 0),
-        enter(35, 3, [LOCK, 129, 1, 0, 0, 0]),
-        exit(36, 3, 0),
-    ];
-    let both = [&wake[..], &third].concat();
-    assert_eq!(
-        seen(&both, 0),
-        of(vec![0xb], Some(ReleaseEvidence::Call)),
-        "the later one woke nobody"
-    );
+    let mask = u64::from(u32::MAX);
+    for (call, args) in [
+        (FUTEX, [LOCK, 129, 1, 0, 0, 0]),
+        (FUTEX_WAKE, [LOCK, mask, 1, 130, 0, 0]),
+    ] {
+        let third = [
+            mark(3, 3, 1, 0xc, 0),
+            see(35, 3, Body::Enter { call, args }),
+            see(36, 3, Body::Exit { call, result: 0 }),
+        ];
+        let both = [&wake[..], &third].concat();
+        assert_eq!(
+            seen(&both, 0),
+            of(vec![0xb], Some(ReleaseEvidence::Call)),
+            "the later one woke nobody"
+        );
+    }
     // The word had changed already: nobody waited.
     assert_eq!(seen(&wake, -11), []);
 }
