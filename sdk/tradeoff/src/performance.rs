@@ -158,6 +158,8 @@ pub struct PerformanceModel {
 
 /// Step between the tradeoff rates that [`PerformanceModel::least_rate`] considers.
 const STEP: f64 = 0.01;
+/// Maximum relative error of a computed utilization.
+const ROUNDING: f64 = 1e-9;
 
 impl PerformanceModel {
     /// Creates a model from curves in any order, in which all items cost the same.
@@ -195,7 +197,7 @@ impl PerformanceModel {
         let utilisation = requests_per_second / highest;
         // The highest rate of a curve without measurements is 0, so the utilization is NaN or too
         // high.
-        if utilisation.is_nan() || utilisation > 1.0 {
+        if utilisation.is_nan() || utilisation > 1.0 + ROUNDING {
             return f64::INFINITY;
         }
         (1.0 - share) * left.latency_ns((utilisation * of_left).min(of_left))
@@ -255,6 +257,10 @@ mod tests {
         assert!((model.latency_ns(highest / 2.0, 0.4) - (37.5 + 8.0) / 2.0).abs() < 0.001);
         assert_eq!(model.latency_ns(highest * 1.001, 0.4), f64::INFINITY);
         assert_eq!(model.latency_ns(31.0, 0.0), f64::INFINITY);
+        // At the highest request rate itself, rounding makes no load too high.
+        let half = Curve::new(0.5, [(10.0, 12.0), (30.0, 25.0)]);
+        let of_both = PerformanceModel::new(0.5, vec![half, Curve::new(0.0, [(30.0, 90.0)])]);
+        assert!((of_both.latency_ns(30.0, 0.23) - 60.1).abs() < 1e-6);
         let empty = PerformanceModel::new(
             0.5,
             vec![Curve::new(0.0, []), Curve::new(1.0, [(1.0, 1.0)])],
