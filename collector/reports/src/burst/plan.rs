@@ -152,7 +152,7 @@ struct PlanRow {
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct GivesWay {
-    /// Part of the goal to relax: `whole_requests`, `duty` or `longest`.
+    /// Part of the goal to relax: `whole_requests`, `duty`, `overhead` or `longest`.
     part: &'static str,
     said: String,
     plan: Option<PlanRow>,
@@ -180,12 +180,14 @@ impl BurstPlanSays {
                 );
             }
         };
+        let duty_max = wanted.duty.unwrap_or(1.0);
+        let is_by_overhead = by_overhead < duty_max;
         let usual_ns = || basis.arrivals.percentile_ns(0.95).unwrap_or(0.0);
         let goal = BurstGoal {
             longest_ns: wanted
                 .longest
                 .map_or_else(usual_ns, |longest| to_ns(longest) as f64),
-            duty_max: wanted.duty.unwrap_or(1.0).min(by_overhead),
+            duty_max: duty_max.min(by_overhead),
             whole_per_hour: wanted.whole_per_hour.unwrap_or(1.0),
         };
         let BurstPlans {
@@ -193,6 +195,7 @@ impl BurstPlanSays {
             giving_way,
         } = plan_bursts(&basis.arrivals, &goal);
         let row = |bursts: &PlannedBursts| PlanRow::of(bursts, cost);
+        let ways = |giving| gives_way(&giving, &goal, cost, is_by_overhead);
         Ok(Self {
             notes: basis.notes,
             longest_ns: goal.longest_ns,
@@ -206,7 +209,7 @@ impl BurstPlanSays {
             busiest: basis.busiest.map(|of| Busiest::of(of, record_ns)),
             is_reached: !reaching.is_empty(),
             plans: reaching.iter().map(row).collect(),
-            gives_way: giving_way.map_or_else(Vec::new, |giving| gives_way(&giving, &goal, cost)),
+            gives_way: giving_way.map_or_else(Vec::new, ways),
         })
     }
 }
@@ -266,7 +269,14 @@ fn percent_of(share: f64) -> String {
     }
 }
 
-fn gives_way(giving: &GivingWay, goal: &BurstGoal, cost: Option<f64>) -> Vec<GivesWay> {
+/// Lists the ways to relax a goal. `is_by_overhead` is true if the bound of the overhead limits the
+/// share of time.
+fn gives_way(
+    giving: &GivingWay,
+    goal: &BurstGoal,
+    cost: Option<f64>,
+    is_by_overhead: bool,
+) -> Vec<GivesWay> {
     let row = |bursts: PlannedBursts| PlanRow::of(&bursts, cost);
     let longest = duration(goal.longest_ns);
     let way =
@@ -275,6 +285,10 @@ fn gives_way(giving: &GivingWay, goal: &BurstGoal, cost: Option<f64>) -> Vec<Giv
             said: plan.as_ref().map_or(not, helps),
             plan,
         };
+    let (part, more, noun) = match is_by_overhead {
+        true => ("overhead", "More overhead", ""),
+        false => ("duty", "More of the time", "an overhead of "),
+    };
     vec![
         way(
             "whole_requests",
@@ -285,16 +299,16 @@ fn gives_way(giving: &GivingWay, goal: &BurstGoal, cost: Option<f64>) -> Vec<Giv
             ),
         ),
         way(
-            "duty",
+            part,
             giving.duty.map(row),
             &|plan| {
-                let overhead = plan.overhead.map_or_else(String::new, |part| {
-                    format!(", an overhead of {}", percent_of(part))
+                let overhead = plan.overhead.map_or_else(String::new, |share| {
+                    format!(", {noun}{}", percent_of(share))
                 });
-                format!("More of the time{overhead}: {}.", plan.says())
+                format!("{more}{overhead}: {}.", plan.says())
             },
             format!(
-                "More of the time does not help: so many requests up to {longest} do not begin in an hour."
+                "{more} does not help: so many requests up to {longest} do not begin in an hour."
             ),
         ),
         way(
@@ -372,5 +386,44 @@ impl Report for BurstPlanSays {
              that enter during a burst are followed to their end, and none of those is cut.",
         );
         doc.table("Masks that reach it", &self.plans, usize::MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stroboscope_analysis::burst_plan::Arrivals;
+
+    use super::*;
+
+    #[test]
+    fn the_bound_that_limits_the_time_gives_way() {
+        let basis = || BurstBasis {
+            arrivals: Arrivals::new(vec![(20e6, 36_000.0)]),
+            requests: 600,
+            recorded_ns: 60_000_000_000,
+            is_of_bursts: true,
+            busiest: Some(BusiestProcess {
+                service: "web".to_owned(),
+                records_per_second: 1e6,
+                cpu_cores: Some(1.0),
+            }),
+            notes: Notes::default(),
+        };
+        let check = |duty: Option<f64>, whole_per_hour: f64, part: &str, says: &str| {
+            let wanted = GoalArguments {
+                longest: Some(Duration::from_millis(30)),
+                overhead: Some(0.01),
+                duty,
+                whole_per_hour: Some(whole_per_hour),
+            };
+            let said = BurstPlanSays::of(basis(), &wanted, 64.0).unwrap();
+            let way = &said.gives_way[1];
+            assert_eq!(way.part, part);
+            assert!(way.said.starts_with(says), "{}", way.said);
+        };
+        check(None, 20_000.0, "overhead", "More overhead, 6");
+        check(None, 40_000.0, "overhead", "More overhead does not help");
+        let of_duty = "More of the time, an overhead of 6";
+        check(Some(0.01), 20_000.0, "duty", of_duty);
     }
 }
