@@ -7,7 +7,7 @@ use stroboscope_analysis::duration::{UNITS, parse_ns};
 use stroboscope_query::{
     ListedRequest, Notes, RequestList, RequestOrder, RequestsWanted, alignment, list_requests,
 };
-use stroboscope_render::humanise::counted;
+use stroboscope_render::humanise::{are, counted};
 use stroboscope_render::rows;
 use stroboscope_render::show::{Doc, Row as _, TableSpec};
 
@@ -179,6 +179,12 @@ impl Report for RequestsReport {
             0 => NOTHING_READ.to_owned(),
             _ => format!("{} of {of}.", self.matched),
         });
+        let omitted = self.notes.traces.saturating_sub(self.searched);
+        if omitted > 0 {
+            let of = counted(omitted, "incomplete request");
+            let are = are(omitted);
+            doc.sentence(format!("{of} {are} omitted without --include-incomplete."));
+        }
         doc.table("", &self.requests, usize::MAX);
     }
 }

@@ -421,3 +421,17 @@ fn an_operation_that_is_not_there_is_told_with_the_nearest() {
         "{error}"
     );
 }
+
+#[test]
+fn a_list_counts_the_incomplete_requests_that_it_omits() {
+    let directory = imported();
+    let carts = ["requests", "--root", "shop:cart"];
+    let (text, _) = check(directory.path(), &carts, 0);
+    let omitted = "1 incomplete request is omitted";
+    assert!(text.contains("19 of 19 requests."), "{text}");
+    assert!(text.contains(omitted), "{text}");
+    let all = [&carts[..], &["--include-incomplete"]].concat();
+    let (text, _) = check(directory.path(), &all, 0);
+    assert!(text.contains("20 of 20 requests."), "{text}");
+    assert!(!text.contains(omitted), "{text}");
+}
