@@ -5,14 +5,14 @@ use std::error::Error;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Request, Response, header};
+use axum::http::{HeaderMap, HeaderValue, Request, Response, Version, header};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
@@ -88,6 +88,8 @@ struct Activity {
     /// Arrival of the first bytes that belong to no request yet, in ms since `began`; 0 if there
     /// are none.
     head_ms: AtomicU64,
+    /// True once a request came over HTTP/2.
+    is_http2: AtomicBool,
 }
 
 /// Timeout that a connection has exceeded.
@@ -105,6 +107,7 @@ impl Activity {
             open: AtomicUsize::new(0),
             ended_ms: AtomicU64::new(0),
             head_ms: AtomicU64::new(0),
+            is_http2: AtomicBool::new(false),
         }
     }
 
@@ -120,18 +123,19 @@ impl Activity {
         }
     }
 
-    fn due(&self, timeout: Duration, is_http2: bool) -> Due {
+    fn due(&self, timeout: Duration) -> Due {
         if self.open.load(Relaxed) > 0 {
             return Due::Nothing;
         }
         let now_ms = self.now_ms();
         let since = |ms: u64| Duration::from_millis(now_ms.saturating_sub(ms));
         let (head_ms, ended_ms) = (self.head_ms.load(Relaxed), self.ended_ms.load(Relaxed));
-        // HTTP/2 carries more than requests, so only its first request has a deadline.
+        // HTTP/2 carries more than requests, such as answers to pings, so only its first request has
+        // a deadline.
         let slow_since = match (ended_ms, head_ms) {
             (0, _) => Some(0),
             (_, 0) => None,
-            (_, head_ms) => Some(head_ms).filter(|_| !is_http2),
+            (_, head_ms) => Some(head_ms).filter(|_| !self.is_http2.load(Relaxed)),
         };
         if slow_since.is_some_and(|ms| since(ms) > timeout) {
             Due::SlowHead
@@ -151,9 +155,10 @@ struct OpenRequest {
 }
 
 impl OpenRequest {
-    fn begin(activity: Arc<Activity>) -> Self {
+    fn begin(activity: Arc<Activity>, version: Version) -> Self {
         activity.open.fetch_add(1, Relaxed);
         activity.head_ms.store(0, Relaxed);
+        activity.is_http2.store(version == Version::HTTP_2, Relaxed);
         Self {
             activity,
             _share: None,
@@ -276,9 +281,9 @@ impl Visits {
         stopped: watch::Receiver<bool>,
     ) {
         let activity = Arc::new(Activity::new());
-        let service = service_fn(|request| {
+        let service = service_fn(|request: Request<Incoming>| {
             let (visits, visitor) = (self.clone(), visitor.clone());
-            let open = OpenRequest::begin(activity.clone());
+            let open = OpenRequest::begin(activity.clone(), request.version());
             async move { Ok::<_, Infallible>(visits.answer(request, visitor, open).await) }
         });
         let io = TokioIo::new(ActivityStream {
@@ -305,7 +310,7 @@ impl Visits {
                     is_ending = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                _ = clock.tick() => match activity.due(timeout, self.is_grpc()) {
+                _ = clock.tick() => match activity.due(timeout) {
                     Due::Nothing => {}
                     Due::SlowHead => return self.refuse(RejectionCause::SlowHead, &visitor),
                     Due::Idle if is_ending => return,
@@ -456,6 +461,7 @@ pub(crate) async fn until_true(mut flag: watch::Receiver<bool>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ports::NetSettings;
     use super::*;
 
     #[test]
@@ -470,9 +476,10 @@ mod tests {
                 open: AtomicUsize::new(open),
                 ended_ms: AtomicU64::new(ended_ms),
                 head_ms: AtomicU64::new(head_ms),
+                is_http2: AtomicBool::new(is_http2),
             };
-            let due = activity.due(Duration::from_secs(30), is_http2);
-            assert_eq!(due, expected, "{activity:?} {is_http2}");
+            let due = activity.due(Duration::from_secs(30));
+            assert_eq!(due, expected, "{activity:?}");
         };
         for is_http2 in [false, true] {
             check(1, 0, 0, is_http2, Due::Nothing);
@@ -487,5 +494,46 @@ mod tests {
         check(0, now_ms - 100_000, now_ms - 31_000, false, Due::SlowHead);
         check(0, now_ms - 100_000, now_ms - 31_000, true, Due::Nothing);
         check(0, now_ms - 121_000, now_ms - 31_000, true, Due::Idle);
+    }
+
+    /// Checks that a browser's idle connection outlives pings: their frames are no head.
+    #[tokio::test]
+    async fn pings_of_http2_are_no_slow_head() {
+        let settings = NetSettings {
+            request_timeout: Duration::from_millis(300),
+            ..NetSettings::default()
+        };
+        let doors = Ports::open(settings).await.unwrap();
+        let visits = Visits {
+            doors: doors.clone(),
+            way: Way {
+                door: PortName::Pages,
+                is_loopback: true,
+            },
+            router: Router::new(),
+            answer: |_, _| Response::new(Body::empty()),
+            requests: Pool::new(8),
+        };
+        let visitor = Visitor {
+            peer: Peer::of(None),
+            tcp: None,
+        };
+        let (client, server) = tokio::net::UnixStream::pair().unwrap();
+        let (_stop, stopped) = watch::channel(false);
+        tokio::spawn(visits.serve(server, visitor, stopped));
+        let (client, mut connection) = h2::client::handshake(client).await.unwrap();
+        let mut pings = connection.ping_pong().unwrap();
+        tokio::spawn(connection);
+        let request = Request::get("http://localhost/").body(()).unwrap();
+        let mut client = client.ready().await.unwrap();
+        let (response, _) = client.send_request(request, true).unwrap();
+        response.await.unwrap();
+        for _ in 0..6 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            pings.ping(h2::Ping::opaque()).await.unwrap();
+        }
+        let slow = RejectionCause::SlowHead.name();
+        let mut counts = doors.refused().counts();
+        assert!(!counts.any(|(_, cause, count)| cause == slow && count > 0));
     }
 }
