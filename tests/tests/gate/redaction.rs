@@ -541,3 +541,26 @@ async fn hashes_are_the_same_in_every_form() {
     assert_eq!(hashes.len(), 1, "{hashes:?}");
     assert!(!all.contains("alice"));
 }
+
+/// An error about a malformed request quotes it to its sender, and to nobody else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_malformed_is_not_quoted_in_the_log() {
+    let json = ["Content-Type: application/json"];
+    let request = br#"{"resourceSpans":"alice@example.com"}"#;
+    for is_redacted in [false, true] {
+        let rules: &[&str] = match is_redacted {
+            true => &["--redact", "drop:user.*"],
+            false => &[],
+        };
+        let program = Program::new();
+        let mut collector = collect(&program, rules);
+        let answer = ask(&collector.otlp, "POST /v1/traces", &json, request).await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+        assert!(answer.contains("alice@example.com"), "{answer}");
+        assert!(collector.server.stop(libc::SIGTERM).success());
+        let said = collector.server.said();
+        assert!(said.contains("refused a request of OTLP: "), "{said}");
+        let is_quoted = said.contains("alice@example.com");
+        assert_eq!(is_quoted, !is_redacted, "{said}");
+    }
+}

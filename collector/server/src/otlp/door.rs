@@ -120,8 +120,14 @@ impl Door {
         // Logs the first, second, fourth, … refusal, so that clients cannot fill the log.
         let count = self.refused.fetch_add(1, Relaxed) + 1;
         if count.is_power_of_two() {
-            let cause = refusal.cause();
-            tracing::warn!(cause, count, "refused a request of OTLP: {refusal}");
+            let reason = match (refusal, &self.redaction) {
+                // The parser's error may quote a text from the request.
+                (Refusal::Invalid(_), Some(_)) => {
+                    "it is malformed; the client has the details".to_owned()
+                }
+                _ => refusal.to_string(),
+            };
+            tracing::warn!(cause, count, "refused a request of OTLP: {reason}");
         }
     }
 
