@@ -376,3 +376,21 @@ fn a_disk_that_turns_read_only_loses_nothing_acknowledged() {
     );
     check_all(fleet, &requests, has_python, &disk.data());
 }
+
+/// Clients that retry while the collector cannot write do not fill its log.
+#[test]
+fn a_flood_of_retries_is_cut_in_the_log() {
+    let program = Program::new();
+    let doors = Ports::free();
+    let collector = doors.collect(&program.data(), &[]);
+    std::fs::remove_dir_all(program.data().join("wal")).expect("a directory");
+    let mut requests = Requests::default();
+    for id in 1..=100 {
+        assert!(!requests.send(&doors, id), "it is stored nowhere");
+    }
+    let left_out = doors.metric("log_lines_left_out_total");
+    assert!(left_out >= 50.0, "{left_out}");
+    let said = collector.killed();
+    let count = said.matches("check the disk").count();
+    assert!((1..=40).contains(&count), "{count}: {said}");
+}

@@ -9,6 +9,7 @@ use stroboscope::{CapturedContext, Span, span};
 use tokio::sync::{mpsc, oneshot};
 
 use super::IntakeError;
+use crate::line_limit::{LineLimit, Turn};
 use crate::pool::Share;
 use stroboscope_store::decode::{CheckedBatch, OtlpTaken};
 use stroboscope_store::flush::{Counters, now_ns};
@@ -85,6 +86,10 @@ const QUIET_COMMIT: Duration = Duration::from_secs(1);
 const PROBE: Duration = Duration::from_secs(1);
 /// Maximum size of a probe, in bytes. A probe tests the disk without filling it.
 const PROBE_BYTES_MAX: usize = 1 << 20;
+
+/// Rate limits for log messages that clients can trigger by retrying while the disk fails.
+static FAILED: LineLimit = LineLimit::new();
+static WORKS: LineLimit = LineLimit::new();
 
 /// State shared by the committing thread, the flushing thread and [`Intake`](super::Intake).
 #[derive(Debug)]
@@ -349,7 +354,9 @@ impl Committer {
                     .for_each(|append| self.answer(append, CommitOutcome::Duplicate));
             }
             Err(error) => {
-                tracing::error!("{error}");
+                if let Some(Turn { left_out }) = FAILED.next() {
+                    tracing::error!(left_out, "{error}");
+                }
                 let bytes: u64 = payloads.iter().map(Payload::bytes_in_segment).sum();
                 self.log_failed(&error, usize::try_from(bytes).unwrap_or(PROBE_BYTES_MAX));
                 // An abandoned segment is flushed soon, whatever it contains.
@@ -367,7 +374,9 @@ impl Committer {
 
     fn log_works(&mut self) {
         if self.probe.take().is_some() {
-            tracing::info!("the log can be written again");
+            if let Some(Turn { left_out }) = WORKS.next() {
+                tracing::info!(left_out, "the log can be written again");
+            }
             self.state.failing().log = None;
         }
     }
