@@ -80,7 +80,8 @@ pub(super) fn render(pages: &Pages) -> String {
     };
     let help = "Batches by outcome.";
     text.labelled("batches_total", help, "outcome", of(&totals.batches));
-    let help = "Batches refused for good, by cause.";
+    let help = "Rejected batches, OTLP requests, calls and streams, by cause; permanently except for \
+                otlp_later and broken_stream.";
     text.labelled("refused_batches_total", help, "cause", of(&totals.refused));
     text.single(
         "records_total",
@@ -237,10 +238,11 @@ fn door_metrics(pages: &Pages, text: &mut Text) {
         doors.reading_bytes(),
     );
     if let Some(site) = site {
-        let help = "Memory of responses to Jaeger and Tempo queries that are being built or sent.";
+        let help = "Memory of pages and of responses to Jaeger and Tempo queries that are being built \
+                    or sent, and reserved for cached pages.";
         text.single("query_memory_bytes", "gauge", help, site.memory.lent());
-        let help =
-            "Responses refused for lack of memory, by exceeded limit: of one query, or of all.";
+        let help = "Pages and responses to Jaeger and Tempo queries that got no memory, by exceeded \
+                    limit: of one query, or of all.";
         text.labelled(
             "queries_refused_total",
             help,
