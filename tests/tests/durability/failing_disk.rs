@@ -377,7 +377,7 @@ fn a_disk_that_turns_read_only_loses_nothing_acknowledged() {
     check_all(fleet, &requests, has_python, &disk.data());
 }
 
-/// Clients that retry while the collector cannot write do not fill its log.
+/// Clients that retry while the collector cannot write do not fill its log, and are counted once.
 #[test]
 fn a_flood_of_retries_is_cut_in_the_log() {
     let program = Program::new();
@@ -390,6 +390,8 @@ fn a_flood_of_retries_is_cut_in_the_log() {
     }
     let left_out = doors.metric("log_lines_left_out_total");
     assert!(left_out >= 50.0, "{left_out}");
+    let outcome = |name: &str| doors.metric(&format!("batches_total{{outcome=\"{name}\"}}"));
+    assert_eq!((outcome("pushed_back"), outcome("refused")), (100.0, 0.0));
     let said = collector.killed();
     let count = said.matches("check the disk").count();
     assert!((1..=40).contains(&count), "{count}: {said}");

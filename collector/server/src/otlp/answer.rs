@@ -116,15 +116,22 @@ impl Refusal {
         }
     }
 
-    /// Returns the label for the counter of refusals; `None` if the port has already counted this
-    /// one.
+    /// Returns the label for the counter of refusals; `None` if the port or the log has already
+    /// counted this one.
     pub(super) fn cause(&self) -> Option<&'static str> {
         match self {
             Self::Invalid(_) => Some("otlp_invalid"),
             Self::Unsupported(_) => Some("otlp_unsupported"),
             Self::TooLarge { .. } => Some("otlp_too_large"),
+            Self::Slow(_)
+            | Self::Full(_)
+            | Self::Withdrawn(_)
+            | Self::Later(
+                IntakeError::Backlog { .. }
+                | IntakeError::Unforwarded { .. }
+                | IntakeError::Wal(WalError::Full { .. } | WalError::Io { .. }),
+            ) => None,
             Self::Later(_) => Some("otlp_later"),
-            Self::Slow(_) | Self::Full(_) | Self::Withdrawn(_) => None,
         }
     }
 
