@@ -451,6 +451,8 @@ impl Collect {
         self.forward.bound_intake(&mut intake);
         let mut limits = Limits::default();
         memory.bound_requests(&mut limits);
+        let readers = self.readers.addresses().count();
+        let doors = self.doors.settings(memory, readers, self.unix.is_some());
         CollectorSettings {
             data: self.data.data,
             listen: ListenAddresses {
@@ -462,9 +464,7 @@ impl Collect {
             site: None,
             forward: self.forward.settings(),
             burst_config,
-            doors: self
-                .doors
-                .settings(memory, self.readers.addresses().count()),
+            doors,
             redact: RedactSettings {
                 rules: self.redact,
                 key: self.redact_key,

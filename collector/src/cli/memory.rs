@@ -21,6 +21,8 @@ const MIB: u64 = 1 << 20;
 const READ_AHEAD: u64 = (128 + 64 + 64) * KIB;
 /// Bytes that HTTP reads ahead for one connection at a port for clients of Jaeger or Tempo.
 const READER_READ_AHEAD: u64 = 64 * KIB;
+/// Bytes that HTTP reads ahead for one connection at the unix socket.
+const UNIX_READ_AHEAD: u64 = 128 * KIB;
 /// Minimum of `--memory-limit`, in bytes. Below it, not even one request of each kind would fit.
 const LEAST: u64 = 256 * MIB;
 
@@ -114,10 +116,12 @@ impl MemorySplit {
 
     /// Bounds the memory of the ports. Requests that are being received and checked take at most an
     /// eighth of the ingest memory. HTTP's read-ahead takes at most an eighth of the memory that is
-    /// not for queries. `readers` is the number of ports for clients of Jaeger and Tempo.
-    pub(super) fn bound_doors(self, doors: &mut NetSettings, readers: u64) {
+    /// not for queries. `readers` is the number of ports for clients of Jaeger and Tempo, and
+    /// `has_unix` is true if there is a unix socket.
+    pub(super) fn bound_doors(self, doors: &mut NetSettings, readers: u64, has_unix: bool) {
         doors.reading_bytes_max = bytes(self.ingest() / 8);
-        let read_ahead = READ_AHEAD + readers * READER_READ_AHEAD;
+        let unix = u64::from(has_unix) * UNIX_READ_AHEAD;
+        let read_ahead = READ_AHEAD + readers * READER_READ_AHEAD + unix;
         let connections = bytes((self.limit - self.queries) / 8 / read_ahead);
         doors.connections_max = doors.connections_max.min(connections);
     }
@@ -168,17 +172,20 @@ mod tests {
     /// Checks that the sum of all parts, at their maximum sizes, stays below the limit.
     #[test]
     fn the_parts_fit() {
-        for limit in [LEAST, 512 * MIB, 1_024 * MIB, 2_048 * MIB, 65_536 * MIB] {
+        let limits = [LEAST, 512 * MIB, 1_024 * MIB, 2_048 * MIB, 65_536 * MIB];
+        for (limit, has_unix) in limits.into_iter().flat_map(|of| [(of, false), (of, true)]) {
             let split = split(limit, None).unwrap();
             let (mut doors, mut options, mut limits) = (
                 NetSettings::default(),
                 Options::default(),
                 Limits::default(),
             );
-            split.bound_doors(&mut doors, 2);
+            split.bound_doors(&mut doors, 2, has_unix);
             split.bound_intake(&mut options);
             split.bound_requests(&mut limits);
-            let read_ahead = doors.connections_max as u64 * (READ_AHEAD + 2 * READER_READ_AHEAD);
+            let unix = if has_unix { UNIX_READ_AHEAD } else { 0 };
+            let read_ahead = READ_AHEAD + 2 * READER_READ_AHEAD + unix;
+            let read_ahead = doors.connections_max as u64 * read_ahead;
             let parts = doors.reading_bytes_max as u64
                 + read_ahead
                 + options.in_flight_bytes_max as u64
@@ -189,7 +196,7 @@ mod tests {
             assert!(parts < limit, "{parts} of {limit}");
             // A single request may take half of its part.
             assert!(4 * limits.otlp_request_bytes_max <= doors.reading_bytes_max);
-            assert!(doors.connections_max >= 60);
+            assert!(doors.connections_max >= if has_unix { 48 } else { 60 });
         }
     }
 

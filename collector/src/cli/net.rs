@@ -46,7 +46,7 @@ pub(super) struct NetArguments {
 /// Number of file descriptors reserved for everything but connections, such as the log and the
 /// store.
 const FILES_BESIDE: u64 = 256;
-/// Number of TCP ports other than those for clients of Jaeger and of Tempo.
+/// Number of ports other than those for clients of Jaeger and of Tempo, and the unix socket.
 const DOORS: u64 = 3;
 
 impl NetArguments {
@@ -95,8 +95,13 @@ impl NetArguments {
     }
 
     /// Returns the settings of the ports; `readers` is the number of those for clients of Jaeger
-    /// and of Tempo.
-    pub(super) fn settings(&self, memory: MemorySplit, readers: usize) -> NetSettings {
+    /// and of Tempo, and `has_unix` is true if there is a unix socket.
+    pub(super) fn settings(
+        &self,
+        memory: MemorySplit,
+        readers: usize,
+        has_unix: bool,
+    ) -> NetSettings {
         let readers = readers as u64;
         let tls = self.tls_cert.clone().zip(self.tls_key.clone());
         let tls = tls.map(|(certificate, key)| TlsFiles {
@@ -108,11 +113,14 @@ impl NetArguments {
             tls,
             tokens: self.token_file.clone(),
             allowed_hosts: self.allowed_host.clone(),
-            connections_max: connections(self.max_connections, DOORS + readers),
+            connections_max: connections(
+                self.max_connections,
+                DOORS + readers + u64::from(has_unix),
+            ),
             request_timeout: self.request_timeout,
             ..NetSettings::default()
         };
-        memory.bound_doors(&mut settings, readers);
+        memory.bound_doors(&mut settings, readers, has_unix);
         settings
     }
 }

@@ -51,7 +51,7 @@ impl View {
         let memory = self.memory.split()?;
         let settings = self
             .doors
-            .settings(memory, self.readers.addresses().count());
+            .settings(memory, self.readers.addresses().count(), false);
         runtime.block_on(async {
             let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::of)?;
             let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
