@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::process::Stdio;
 
 use serde_json::Value;
+use stroboscope_proto::v1::ShipOutcome;
 use stroboscope_testkit::batches::batch;
 use stroboscope_tests::{Program, Server};
 
@@ -179,4 +180,30 @@ fn the_journal_gets_priorities() {
     assert!(child.wait().expect("it ends").success());
     let said = std::fs::read_to_string(&log).expect("a log");
     assert!(said.lines().any(|line| line == "<6>stopping"), "{said}");
+}
+
+/// A collector without its checkpoint would store what is sent again twice: it says so, and what to do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_checkpoint_is_told_with_its_remedy() {
+    const REMEDY: &str = "stroboscope store check --repair --data ";
+    let program = Program::new();
+    let mut collector = collect(&program, &[], &[]);
+    ship(&collector.grpc, vec![batch(3, 0, 1)]).await;
+    assert!(collector.server.stop(libc::SIGTERM).success());
+    let said = collector.server.said();
+    assert!(!said.contains(REMEDY), "{said}");
+
+    std::fs::remove_file(program.data().join("checkpoint.json")).expect("a checkpoint");
+    let mut collector = collect(&program, &[], &[]);
+    assert!(collector.server.stop(libc::SIGTERM).success());
+    let said = collector.server.said();
+    assert!(said.contains(REMEDY), "{said}");
+
+    let _ = program.run(&["store", "check", "--repair"]).succeeds();
+    let mut collector = collect(&program, &[], &[]);
+    let replies = ship(&collector.grpc, vec![batch(3, 0, 1)]).await;
+    assert_eq!(replies[0].outcome(), ShipOutcome::Duplicate);
+    assert!(collector.server.stop(libc::SIGTERM).success());
+    let said = collector.server.said();
+    assert!(!said.contains(REMEDY), "{said}");
 }

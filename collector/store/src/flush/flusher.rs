@@ -122,11 +122,29 @@ impl Flusher {
         // A crash may have prevented the deletion of segments that the checkpoint covers.
         done.into_iter()
             .try_for_each(|segment| self.remove(segment))?;
+        self.warn_if_behind(&waiting)?;
         let mut left = self.objects_of(&waiting)?;
         for &segment in &waiting {
             self.put(segment, left.remove(&segment).unwrap_or_default())?;
         }
         Ok(waiting.len())
+    }
+
+    /// Warns if the checkpoint lacks stored batches, because it was lost or replaced by an older
+    /// one. `waiting` are the segments in the log that the checkpoint does not cover.
+    fn warn_if_behind(&self, waiting: &[u64]) -> Result<(), FlushError> {
+        let next = self.checkpoint.next_segment;
+        let is_unknown = |of: Segments| of.last >= next && !waiting.contains(&of.last);
+        let files = self.store.list(StoreTable::Batches)?;
+        let mut stored = files.iter().filter_map(|(path, _)| Segments::of(path));
+        if stored.any(is_unknown) {
+            tracing::warn!(
+                "the checkpoint is missing or older than the store, so retried batches may be stored twice: stop the \
+                 collector, and run `stroboscope store check --repair --data {}`",
+                self.data.root().display()
+            );
+        }
+        Ok(())
     }
 
     /// Flushes one closed segment, in all steps.
