@@ -169,3 +169,32 @@ fn without_a_live_model_the_rest_is_there() {
     assert!(get(&collector.pages, "/fleet").contains("Ports"));
     assert_eq!(json(&collector.pages, "/api/processes")["known"], 0);
 }
+
+/// Programs get the live model at the address of the subcommand's page, as they always did, and browsers the page.
+#[test]
+fn the_model_is_a_page_for_browsers() {
+    use std::io::{Read as _, Write as _};
+    let program = Program::new();
+    let collector = collect(&program, &[], &[]);
+    let kind_of = |path: &str, accept: &str| {
+        let mut stream = std::net::TcpStream::connect(&collector.pages).expect("it listens");
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).expect("it is read");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        let kind = answer
+            .lines()
+            .find_map(|line| line.strip_prefix("content-type: "));
+        kind.expect("a type").to_owned()
+    };
+    let browser = "text/html,application/xhtml+xml,*/*;q=0.8";
+    for path in ["/model", "/model?focus=web%3Aget", "/model?all=on"] {
+        assert_eq!(kind_of(path, browser), "text/html; charset=utf-8", "{path}");
+        assert_eq!(kind_of(path, "*/*"), "application/json", "{path}");
+    }
+    assert_eq!(kind_of("/api/model", browser), "application/json");
+    let fleet = get(&collector.pages, "/fleet");
+    assert!(fleet.contains("<a href=\"/api/model\">"), "{fleet}");
+}

@@ -74,7 +74,7 @@ pub(super) fn answer(
     doors(pages, &mut doc);
     html.html(&body(&doc))
         .markup(
-            "<p class=\"about\">For programs: <a href=\"/metrics\">metrics</a>, <a href=\"/model\">the live model</a>, \
+            "<p class=\"about\">For programs: <a href=\"/metrics\">metrics</a>, <a href=\"/api/model\">the live model</a>, \
              <a href=\"/api/critical-path\">its critical path</a>, <a href=\"/api/processes\">processes</a>, \
              <a href=\"/api/doors\">doors</a>, <a href=\"/healthz\">health</a>, <a href=\"/readyz\">readiness</a>, \
              <a href=\"/burst-config\">burst-config</a>.</p>",

@@ -30,13 +30,19 @@ pub(super) fn routes(doors: &Arc<Ports>) -> Router {
 /// Redirects a browser that lacks a valid token to the login, which then leads back to the
 /// requested page. Returns `None` for programs and for other rejections.
 pub(super) fn lead(parts: &Parts, denied: &Rejection) -> Option<Response> {
-    let accepted = parts.headers.get(header::ACCEPT)?.to_str().ok()?;
-    let is_page = parts.method == Method::GET && accepted.contains("text/html");
+    let is_page = parts.method == Method::GET && accepts_page(&parts.headers);
     if !is_page || denied.http() != StatusCode::UNAUTHORIZED {
         return None;
     }
     let page = parts.uri.path_and_query().map_or("/", |page| page.as_str());
     Some(see_other(&address(page)))
+}
+
+/// Reports whether a client accepts pages, as browsers do.
+pub(super) fn accepts_page(headers: &HeaderMap) -> bool {
+    let accepted = headers.get(header::ACCEPT);
+    let accepted = accepted.and_then(|accepted| accepted.to_str().ok());
+    accepted.is_some_and(|accepted| accepted.contains("text/html"))
 }
 
 /// Returns the address of the login that then leads to `page`.

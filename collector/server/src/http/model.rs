@@ -1,4 +1,4 @@
-//! `/model`: the live model, as JSON in the format of `infer --json`. It uses timestamps as
+//! `/api/model`: the live model, as JSON in the format of `infer --json`. It uses timestamps as
 //! recorded. If `clocks_differ` is true, orders across hosts may be wrong.
 
 use serde_json::{Value, json};

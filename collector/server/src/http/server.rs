@@ -50,7 +50,8 @@ impl HttpServer {
         let doors = pages.doors.clone();
         let mut router = Router::new()
             .route("/fleet", get(fleet_page).post(set_from_form))
-            .route("/model", get(live_model))
+            .route("/model", get(model_page))
+            .route("/api/model", get(live_model))
             .route("/api/critical-path", get(recent_path))
             .route("/api/processes", get(processes))
             .route("/api/doors", get(doors_now))
@@ -221,6 +222,15 @@ async fn live_model(State(shared): State<Pages>) -> Response {
     in_the_background(move || Json(model::render(&live))).await
 }
 
+/// Serves the store's page of the model to browsers, and the live model to programs.
+async fn model_page(State(shared): State<Pages>, request: Request) -> Response {
+    let site = shared.site.as_ref();
+    match site.filter(|_| login::accepts_page(request.headers())) {
+        Some(site) => site.router.clone().oneshot(request).await.into_response(),
+        None => live_model(State(shared)).await,
+    }
+}
+
 async fn health(State(shared): State<Pages>) -> (StatusCode, String) {
     state(shared.intake.health())
 }
@@ -298,7 +308,7 @@ async fn of_site(site: &ServedSite, request: Request) -> Response {
 
 fn no_such(path: &str) -> String {
     format!(
-        "there is no page {path:?}; there are /fleet, /metrics, /model, /api/critical-path, /api/processes, \
+        "there is no page {path:?}; there are /fleet, /metrics, /api/model, /api/critical-path, /api/processes, \
          /api/doors, /api/burst-config, /healthz, /readyz and /burst-config"
     )
 }
