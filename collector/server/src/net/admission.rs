@@ -248,8 +248,12 @@ impl Ports {
         if is_own_site && is_own_origin {
             return Ok(());
         }
-        let message =
-            "a page of another site requests a change: --allowed-host NAME allows that host";
+        let message = if is_own_site {
+            "a page of another site requests a change. If it is the collector's own, behind a proxy that changes the \
+             host name, --allowed-host NAME allows the name that the browser uses"
+        } else {
+            "a page of another site requests a change, which only the collector's own pages may"
+        };
         Err(Rejection::new(RejectionCause::Origin, message))
     }
 }
@@ -450,5 +454,24 @@ mod tests {
             &[("sec-fetch-site", "same-site")],
             Some(RejectionCause::Origin),
         );
+    }
+
+    #[tokio::test]
+    async fn a_flag_is_advised_only_where_it_helps() {
+        let doors = doors(&[]).await;
+        let way = Way {
+            door: PortName::Pages,
+            is_loopback: true,
+        };
+        for (header, is_advised) in [
+            (("origin", "https://ui.internal"), true),
+            (("sec-fetch-site", "cross-site"), false),
+        ] {
+            let parts = parts("POST", &[("host", "localhost:4319"), header]);
+            let denied = doors.admit(way, &parts).unwrap_err();
+            assert_eq!(denied.cause, RejectionCause::Origin);
+            let is_named = denied.message.contains("--allowed-host");
+            assert_eq!(is_named, is_advised, "{denied:?}");
+        }
     }
 }
