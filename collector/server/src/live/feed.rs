@@ -82,7 +82,7 @@ impl LiveModel {
     }
 
     /// Returns the recording windows of each process and the clock resolution of its host, in the
-    /// order of `processes`. The windows are `None` if the process has sent no batch.
+    /// order of `processes`. The windows are `None` if the process has reported none.
     #[must_use]
     pub fn of_processes<'a>(
         &self,

@@ -252,7 +252,7 @@ impl Live {
         RecentRequests::of(&self.recent, &self.outcomes, &self.window, now_ns)
     }
 
-    /// Returns a process's recording windows (`None` if it has sent no batch) and the resolution of
+    /// Returns a process's recording windows (`None` if it has reported none) and the resolution of
     /// its host's clock.
     #[must_use]
     pub fn of_process(&self, process: u128, host: &str) -> (Option<ProcessWindows>, Resolution) {

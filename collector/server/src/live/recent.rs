@@ -133,14 +133,16 @@ pub(super) struct Windows(HashMap<u128, ProcessWindows>);
 
 impl Windows {
     pub(super) fn take(&mut self, batch: &BatchRow) {
+        let Some(last_close_ns) = batch.windows.iter().map(|window| window.close_ns).max() else {
+            return;
+        };
         if !self.0.contains_key(&batch.process) && self.0.len() >= INCARNATIONS_MAX {
             self.forget_longest_ago();
         }
         let of = self.0.entry(batch.process).or_default();
         of.count += batch.windows.len() as u64;
-        let last_close_ns = batch.windows.iter().map(|window| window.close_ns).max();
-        if last_close_ns.is_some_and(|at_ns| at_ns >= of.last_close_ns) {
-            of.last_close_ns = last_close_ns.unwrap_or_default();
+        if last_close_ns >= of.last_close_ns {
+            of.last_close_ns = last_close_ns;
             of.burst_config = batch.burst_config;
         }
     }
@@ -165,6 +167,10 @@ mod tests {
     use stroboscope_analysis::label::SegmentId;
     use stroboscope_analysis::record::TraceId;
     use stroboscope_analysis::segment::Segment;
+    use stroboscope_store::decode::CheckedBatch;
+    use stroboscope_store::limits::Limits;
+    use stroboscope_store::record::Rows;
+    use stroboscope_testkit::batches::batch;
 
     fn trace(id: u128, segments: usize) -> SegmentedTrace {
         let segment = Segment::new(SegmentId(0), 0, 1);
@@ -187,6 +193,23 @@ mod tests {
         // A request that is too large by itself is not kept either.
         recent.add(10_001, 0, trace(3, RECENT_SEGMENTS_MAX + 1), Weight::ONE);
         assert_eq!((recent.traces.len(), recent.segments), (0, 0));
+    }
+
+    #[test]
+    fn only_reported_windows_are_known() {
+        let mut rows = Rows::default();
+        for process in [1, 2] {
+            let mut sent = batch(process, 0, 1);
+            if process == 2 {
+                sent.windows.clear();
+            }
+            let checked = CheckedBatch::check(sent, &Limits::default()).unwrap();
+            checked.append_to(1, &mut rows);
+        }
+        let mut windows = Windows::default();
+        rows.batches.iter().for_each(|row| windows.take(row));
+        assert_eq!(windows.get(1).map(|of| of.count), Some(1));
+        assert_eq!(windows.get(2), None);
     }
 
     #[test]
