@@ -428,7 +428,8 @@ impl Collect {
     ) -> Result<Option<(BurstConfig, PreparedRecording)>, Failure> {
         if !self.kernel && self.what.is_anything() {
             return Err(Failure::new(
-                "--pid, --name, --cgroup and --enter-only say what --kernel records".to_owned(),
+                "--pid, --name, --cgroup, --enter-only and --events-per-cpu are for --kernel"
+                    .to_owned(),
             ));
         }
         if !self.kernel {

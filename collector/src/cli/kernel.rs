@@ -102,6 +102,9 @@ impl CollectorArguments {
     }
 }
 
+/// Default of `--events-per-cpu`.
+const EVENTS_PER_CPU: u32 = 1 << 15;
+
 /// Selection of the kernel events to record.
 #[derive(Clone, Debug, Args)]
 pub(super) struct KernelArguments {
@@ -123,7 +126,7 @@ pub(super) struct KernelArguments {
     enter_only: bool,
     /// Capacity of each processor's buffer in the kernel, in events of 64 bytes; rounded up to a
     /// power of two
-    #[arg(long, value_name = "COUNT", default_value_t = 1 << 15)]
+    #[arg(long, value_name = "COUNT", default_value_t = EVENTS_PER_CPU)]
     events_per_cpu: u32,
 }
 
@@ -137,9 +140,14 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl KernelArguments {
-    /// Reports whether any argument other than `--events-per-cpu` is given.
+    /// Reports whether any argument differs from its default. The output of `collect config`, which
+    /// is a file of settings, contains the default of `--events-per-cpu`.
     pub(super) fn is_anything(&self) -> bool {
-        !self.pids.is_empty() || !self.names.is_empty() || self.cgroup.is_some() || self.enter_only
+        !self.pids.is_empty()
+            || !self.names.is_empty()
+            || self.cgroup.is_some()
+            || self.enter_only
+            || self.events_per_cpu != EVENTS_PER_CPU
     }
 
     pub(super) fn settings(self, burst_config: BurstConfig) -> RecordingSettings {
@@ -287,5 +295,31 @@ impl Record {
         } else {
             Status::Done
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Arguments {
+        #[command(flatten)]
+        what: KernelArguments,
+    }
+
+    #[test]
+    fn arguments_that_only_a_recording_uses_are_noticed() {
+        let check = |arguments: &[&str], is_anything: bool| {
+            let all = ["collect"].iter().chain(arguments);
+            let Arguments { what } = Arguments::try_parse_from(all).unwrap();
+            assert_eq!(what.is_anything(), is_anything, "{arguments:?}");
+        };
+        check(&[], false);
+        check(&["--events-per-cpu", "32768"], false);
+        check(&["--events-per-cpu", "65536"], true);
+        check(&["--pid", "1"], true);
+        check(&["--enter-only"], true);
     }
 }
