@@ -19,6 +19,8 @@ use stroboscope_store::tables::{ReadBudget, Store, StoreTable, TableReader};
 const OPERATIONS_MAX: usize = 10_000;
 /// Maximum time that one request spends reading new files; the next request continues.
 const READING_MAX: Duration = Duration::from_secs(5);
+/// Delay until a file that could not be read is read again.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
 /// Column of the attribute `span.kind`.
 const KIND: &str = "text:span.kind";
 
@@ -36,8 +38,24 @@ pub(crate) struct Catalogue {
 
 #[derive(Debug, Default)]
 struct CatalogueState {
-    files: BTreeMap<Path, Services>,
+    files: BTreeMap<Path, FileServices>,
     all: Services,
+}
+
+/// Services of a file.
+#[derive(Debug)]
+struct FileServices {
+    services: Services,
+    /// Time of the next attempt; `None` if the whole file was read.
+    retry: Option<Instant>,
+}
+
+impl CatalogueState {
+    /// Reports whether a file needs no reading now.
+    fn is_current(&self, path: &Path) -> bool {
+        let file = self.files.get(path);
+        file.is_some_and(|file| file.retry.is_none_or(|retry| Instant::now() < retry))
+    }
 }
 
 impl Catalogue {
@@ -57,9 +75,7 @@ impl Catalogue {
         };
         let is_news = |known: &CatalogueState| {
             known.files.len() != files.len()
-                || files
-                    .iter()
-                    .any(|(path, _)| !known.files.contains_key(path))
+                || files.iter().any(|(path, _)| !known.is_current(path))
         };
         if !is_news(&self.known()) {
             return;
@@ -79,7 +95,7 @@ impl Catalogue {
             if begun.elapsed() > READING_MAX {
                 break;
             }
-            if !self.known().files.contains_key(&object.0) {
+            if !self.known().is_current(&object.0) {
                 let found = read_file(store, object);
                 self.known().files.insert(object.0.clone(), found);
             }
@@ -88,7 +104,7 @@ impl Catalogue {
         let there: BTreeSet<&Path> = files.iter().map(|(path, _)| path).collect();
         known.files.retain(|path, _| there.contains(path));
         let mut all = Services::new();
-        for (service, operations) in known.files.values().flatten() {
+        for (service, operations) in known.files.values().flat_map(|file| &file.services) {
             let of_service = all.entry(service.clone()).or_default();
             let room = OPERATIONS_MAX.saturating_sub(of_service.len());
             of_service.extend(operations.iter().take(room).cloned());
@@ -97,9 +113,10 @@ impl Catalogue {
     }
 }
 
-/// Reads the services of a file; an unreadable file has none.
-fn read_file(store: &Store, object: &(Path, u64)) -> Services {
+/// Reads the services of a file, as far as it is readable.
+fn read_file(store: &Store, object: &(Path, u64)) -> FileServices {
     let mut found = Services::new();
+    let mut is_damaged = false;
     // A file has the column only if its spans record a kind.
     for columns in [
         &["service", "name", "flags", KIND][..],
@@ -111,11 +128,15 @@ fn read_file(store: &Store, object: &(Path, u64)) -> Services {
             // A column of another type is damage, which readers of traces report.
             let _ = add_batch(&batch, &mut found);
         }
+        is_damaged = reader.damage().is_some();
         if !found.is_empty() {
             break;
         }
     }
-    found
+    FileServices {
+        services: found,
+        retry: is_damaged.then(|| Instant::now() + RETRY_AFTER),
+    }
 }
 
 fn add_batch(batch: &RecordBatch, found: &mut Services) -> Option<()> {
@@ -159,4 +180,56 @@ fn add_batch(batch: &RecordBatch, found: &mut Services) -> Option<()> {
         }
     }
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use stroboscope_store::record::{Rows, SpanRow};
+    use stroboscope_store::tables::{PartitionRule, write_rows};
+
+    use super::*;
+
+    #[test]
+    fn an_unreadable_file_is_read_again_later() {
+        let directory = tempfile::tempdir().unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let store = Store::local(directory.path(), runtime.handle().clone()).unwrap();
+        let mut rows = Rows::default();
+        let [service, name, host] = ["web", "load", "h"].map(|text| rows.strings.intern(text));
+        rows.spans.push(SpanRow {
+            trace_id: 1,
+            trace_name: None,
+            span_id: 1,
+            parent_id: 0,
+            service,
+            name,
+            host,
+            process: 0,
+            start_ns: 0,
+            end_ns: 1,
+            flags: 0,
+            attributes: None,
+        });
+        write_rows(
+            &store,
+            "00000000000000000001",
+            rows,
+            &PartitionRule::imported(0),
+        )
+        .unwrap();
+        let files = store.list(StoreTable::Spans).unwrap();
+        let path = store.display(&files[0].0);
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, b"PAR1 is not").unwrap();
+        let catalogue = Catalogue::default();
+        assert!(catalogue.services(&store).is_empty());
+        std::fs::write(&path, bytes).unwrap();
+        assert!(catalogue.services(&store).is_empty(), "not at once");
+        for file in catalogue.known().files.values_mut() {
+            file.retry = Some(Instant::now());
+        }
+        assert!(catalogue.services(&store).contains_key("web"));
+        let known = catalogue.known();
+        assert!(known.files.values().all(|file| file.retry.is_none()));
+    }
 }
