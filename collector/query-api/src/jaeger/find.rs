@@ -110,11 +110,19 @@ impl FindQuery {
         let is_it = |wanted: &Option<String>, found: &str| {
             wanted.as_ref().is_none_or(|wanted| wanted == found)
         };
+        // A cut span took at least its recorded duration.
+        let took_ns = span.end_ns.saturating_sub(span.start_ns);
+        let cuts = [
+            SpanFlags::CUT_OPEN,
+            SpanFlags::CUT_CLOSE,
+            SpanFlags::UNFINISHED,
+        ];
+        let is_cut = cuts.iter().any(|flag| span.flags.contains(*flag));
+        let took_ns_max = if is_cut { i64::MAX } else { took_ns };
         is_it(&self.service, &span.service)
             && is_it(&self.operation, &span.name)
-            && self
-                .duration_ns
-                .contains(&span.end_ns.saturating_sub(span.start_ns))
+            && self.duration_ns.contains(&took_ns)
+            && self.duration_ns.contains(&took_ns_max)
             && self
                 .tags
                 .iter()

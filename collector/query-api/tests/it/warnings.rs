@@ -106,6 +106,19 @@ fn what_a_bursts_edge_cut_says_so() {
 }
 
 #[test]
+fn what_was_cut_may_have_lasted_longer_than_a_maximum() {
+    let served = calls(0);
+    let found = |query: &str| {
+        let answer = served.json(&format!("/api/traces?service=back&{query}"));
+        answer["data"].as_array().unwrap().len()
+    };
+    // Of the last trace, the span of 5 ms has no end.
+    assert_eq!(found("maxDuration=10ms"), 19);
+    assert_eq!(found("maxDuration=26ms"), 20);
+    assert_eq!(found("minDuration=5ms"), 20);
+}
+
+#[test]
 fn a_corrected_clock_says_by_how_much_and_how_sure_that_is() {
     let served = calls(AHEAD_MS);
     let spans = warnings(&served, 3);
