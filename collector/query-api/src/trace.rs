@@ -30,7 +30,7 @@ pub struct StoredTrace {
 pub struct TraceSpan {
     /// Span as it is stored.
     pub stored: StoredSpan,
-    /// Log lines inside the span, which are not events of it.
+    /// Log lines inside the span. Responses show them as events of the span.
     pub lines: Vec<StoredEvent>,
     /// Warnings about the span's times.
     pub warnings: Vec<String>,
@@ -111,10 +111,12 @@ impl StoredTrace {
         (starts.min().unwrap_or(0), ends.max().unwrap_or(0))
     }
 
-    /// Converts the spans to messages of OTLP, with warnings as an attribute.
+    /// Converts the spans to messages of OTLP, with log lines as events and warnings as an attribute.
     pub fn otlp_parts(&self) -> impl Iterator<Item = SpanParts> {
         let of = |span: &TraceSpan| {
             let mut parts = span.stored.parts();
+            let lines = span.lines.iter().map(StoredEvent::message);
+            parts.span.events.extend(lines);
             if !span.warnings.is_empty() {
                 let text = |text: &String| AnyValue {
                     kind: Some(AnyKind::Text(text.clone())),

@@ -1,6 +1,9 @@
 //! The requests that Jaeger's UI and Grafana make, with their parameters as they write them.
 
 use serde_json::{Value, json};
+use stroboscope_store::decode::{otlp_json, otlp_logs_json};
+use stroboscope_store::limits::Limits;
+use stroboscope_store::record::Rows;
 
 use crate::served::Served;
 
@@ -364,5 +367,38 @@ fn newer_uis_ask_the_third_version() {
                 .contains(why),
             "{query}"
         );
+    }
+}
+
+/// A log line of OTLP inside a span, in both versions of Jaeger's API and in Tempo's.
+#[test]
+fn log_lines_are_events_of_their_span() {
+    let served = Served::new();
+    let limits = Limits::default();
+    let mut rows = Rows::default();
+    let spans = request("shop", &[span(1, 1, 0, "pay", 0, 10, &json!({}))]).to_string();
+    otlp_json(spans.as_bytes(), &limits, &mut rows).unwrap();
+    let line = json!({
+        "timeUnixNano": (T0_S * 1_000_000_000 + 1_000_000).to_string(),
+        "traceId": format!("{:032x}", 1),
+        "spanId": format!("{:016x}", 1),
+        "body": {"stringValue": "declined"},
+    });
+    let logs = json!({"resourceLogs": [{"scopeLogs": [{"logRecords": [line]}]}]}).to_string();
+    let taken = otlp_logs_json(logs.as_bytes(), &limits, &mut rows).unwrap();
+    assert_eq!((taken.records, taken.rejected), (1, 0));
+    served.write(rows);
+    let first = served.json("/api/traces/1");
+    let logs = &first["data"][0]["spans"][0]["logs"];
+    assert_eq!(logs.as_array().unwrap().len(), 1, "{first:#}");
+    let third = served.json("/api/v3/traces/1");
+    let tempo = served.json("/tempo/api/traces/1");
+    for resources in [&third["result"]["resourceSpans"], &tempo["batches"]] {
+        let events = &resources[0]["scopeSpans"][0]["spans"][0]["events"];
+        assert_eq!(events.as_array().unwrap().len(), 1, "{resources:#}");
+        assert_eq!(events[0]["name"], "declined");
+        let body = json!({"key": "log.body", "value": {"stringValue": "declined"}});
+        let attributes = events[0]["attributes"].as_array().unwrap();
+        assert!(attributes.contains(&body), "{events:#}");
     }
 }
