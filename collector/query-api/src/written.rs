@@ -31,6 +31,12 @@ impl ResponseBuffer {
         }
     }
 
+    /// Removes the text, but keeps its memory for another one.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.lack = None;
+    }
+
     pub(crate) fn text(&mut self, text: &str) -> Result<(), Refusal> {
         let written = self.write_all(text.as_bytes());
         written.map_err(|_| self.refusal())

@@ -52,17 +52,42 @@ fn of_traces(answer: Result<ResponseBuffer, Refusal>) -> Response {
     }
 }
 
-fn written(found: &[StoredTrace], share: QueryShare) -> Result<ResponseBuffer, Refusal> {
+/// Writes the traces. If their text does not fit into memory, ends before the first trace that does
+/// not fit, with a warning, or fails if that is the first one.
+fn written(mut found: Vec<StoredTrace>, share: QueryShare) -> Result<ResponseBuffer, Refusal> {
     let mut written = ResponseBuffer::new(share);
+    loop {
+        let mut whole = 0;
+        let refusal = match write_traces(&found, &mut whole, &mut written) {
+            Ok(()) => return Ok(written),
+            Err(refusal) => refusal,
+        };
+        found.truncate(whole.min(found.len().saturating_sub(1)));
+        let Some(last) = found.last_mut() else {
+            return Err(refusal);
+        };
+        let warning = "the response ends here: the text of the next trace does not fit into the memory of the \
+                       query; ask for fewer traces";
+        last.warnings.push(warning.to_owned());
+        written.clear();
+    }
+}
+
+/// Writes the traces, and counts in `whole` those that fit.
+fn write_traces(
+    found: &[StoredTrace],
+    whole: &mut usize,
+    written: &mut ResponseBuffer,
+) -> Result<(), Refusal> {
     written.text(r#"{"data":["#)?;
-    for (place, trace) in found.iter().enumerate() {
-        if place > 0 {
+    for trace in found {
+        if *whole > 0 {
             written.text(",")?;
         }
-        write_trace(trace, &mut written)?;
+        write_trace(trace, written)?;
+        *whole += 1;
     }
-    written.text(r#"],"total":0,"limit":0,"offset":0,"errors":null}"#)?;
-    Ok(written)
+    written.text(r#"],"total":0,"limit":0,"offset":0,"errors":null}"#)
 }
 
 async fn services(State(door): State<Door>) -> Response {
@@ -131,7 +156,7 @@ async fn search(State(door): State<Door>, RawQuery(query): RawQuery) -> Response
         if !is_raw {
             found.iter_mut().for_each(|trace| traces.correct(trace));
         }
-        written(&found, share)
+        written(found, share)
     });
     of_traces(answer.await)
 }
@@ -153,7 +178,7 @@ async fn one(
             traces.by_id_corrected(number, spans_max, &mut share)?
         };
         let found = found.ok_or_else(|| Refusal::NotFound("trace not found".to_owned()))?;
-        written(&[found], share)
+        written(vec![found], share)
     });
     of_traces(answer.await)
 }
@@ -170,4 +195,53 @@ async fn dependencies(State(door): State<Door>, RawQuery(query): RawQuery) -> Re
         Ok(calls.into_iter().map(link).collect())
     });
     envelope(answer.await)
+}
+
+#[cfg(test)]
+mod tests {
+    use stroboscope_otlp::StoredSpan;
+    use stroboscope_store::query_memory::QueryMemory;
+
+    use super::*;
+    use crate::trace::TraceSpan;
+
+    fn traces(count: u128, name_bytes: usize) -> Vec<StoredTrace> {
+        let trace = |id| StoredTrace {
+            id,
+            spans: vec![TraceSpan {
+                stored: StoredSpan {
+                    trace_id: id,
+                    name: "x".repeat(name_bytes),
+                    ..StoredSpan::default()
+                },
+                ..TraceSpan::default()
+            }],
+            warnings: Vec::new(),
+        };
+        (1..=count).map(trace).collect()
+    }
+
+    #[tokio::test]
+    async fn a_search_whose_text_is_too_large_returns_fewer_traces() {
+        // A query has half of it.
+        let memory = QueryMemory::new(8 << 20);
+        let whole = written(traces(20, 100_000), memory.share()).unwrap();
+        let of = async |written: ResponseBuffer| -> Value {
+            let bytes = axum::body::to_bytes(written.into_body(), usize::MAX).await;
+            serde_json::from_slice(&bytes.unwrap()).unwrap()
+        };
+        let whole = of(whole).await;
+        let data = whole["data"].as_array().unwrap();
+        assert_eq!(data.len(), 20);
+        assert!(data.iter().all(|trace| trace["warnings"].is_null()));
+        let cut = of(written(traces(100, 100_000), memory.share()).unwrap()).await;
+        let data = cut["data"].as_array().unwrap();
+        assert!((20..100).contains(&data.len()), "{}", data.len());
+        let (last, others) = data.split_last().unwrap();
+        let said = last["warnings"][0].as_str().unwrap();
+        assert!(said.contains("the response ends here"), "{said}");
+        assert!(others.iter().all(|trace| trace["warnings"].is_null()));
+        let refused = written(traces(2, 5_000_000), memory.share()).err();
+        assert_eq!(refused.map(|refused| refused.code()), Some(413));
+    }
 }
