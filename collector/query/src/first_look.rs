@@ -4,12 +4,11 @@
 
 use serde::{Deserialize, Serialize};
 use stroboscope_analysis::clock::Alignment;
-use stroboscope_analysis::completeness::completeness;
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_search::Unit;
 
 use super::clocks::{as_selected, compared};
-use super::losses::is_unseen;
+use super::losses::may_lack_records;
 use super::notes::{KeptNotes, Notes};
 use super::query_error::QueryError;
 use super::source::{Selection, Source};
@@ -33,13 +32,6 @@ struct Entry {
     clocks: Alignment,
     unseen: Vec<u128>,
     notes: KeptNotes,
-}
-
-/// Reports whether records of a trace may be missing, because processes lost some or because spans
-/// refer to spans that are not stored.
-pub(super) fn has_losses(source: &Source, records: &TraceRecords) -> bool {
-    let reasons = completeness(records, source.losses()).reasons;
-    reasons.iter().any(is_unseen)
 }
 
 /// Returns the correction of the selected traces' timestamps, the same that `infer` computes;
@@ -69,7 +61,7 @@ pub(super) fn first_look(source: &Source, selection: Selection) -> Result<FirstL
         });
     }
     let note_unseen = |records: &TraceRecords, unseen: &mut Vec<u128>| {
-        if !Unit::is_whole(records) || has_losses(source, records) {
+        if !Unit::is_whole(records) || may_lack_records(records, source.losses()) {
             unseen.push(records.id.0);
         }
     };

@@ -125,7 +125,7 @@ pub use infer::{Inference, infer, infer_with};
 pub use infer_settings::InferSettings;
 pub use kernel::KernelPart;
 pub use kernel_clocks::KernelClocks;
-pub use losses::losses;
+pub use losses::{losses, may_lack_records};
 pub use notes::Notes;
 pub use operations::{OperationTimes, Operations, OperationsQuestion};
 pub use overview::{Example, Overview, OverviewQuestion};

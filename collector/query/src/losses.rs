@@ -1,7 +1,7 @@
 //! Intervals in which processes lost records, from all batches in the store.
 
-use stroboscope_analysis::completeness::{Incomplete, ProcessLoss};
-
+use stroboscope_analysis::completeness::{Incomplete, ProcessLoss, completeness};
+use stroboscope_analysis::record::TraceRecords;
 use stroboscope_store::decode::loses_records;
 use stroboscope_store::ledger::{BatchLosses, LossWatch};
 use stroboscope_store::tables::BatchRead;
@@ -12,6 +12,14 @@ pub(super) fn is_unseen(reason: &Incomplete) -> bool {
         reason,
         Incomplete::Lossy { .. } | Incomplete::MissingParent { .. }
     )
+}
+
+/// Reports whether records of a trace may be missing, because processes lost some or because spans
+/// refer to spans that are not stored.
+#[must_use]
+pub fn may_lack_records(records: &TraceRecords, losses: &[ProcessLoss]) -> bool {
+    let reasons = completeness(records, losses).reasons;
+    reasons.iter().any(is_unseen)
 }
 
 /// Returns the intervals in which processes lost records, see [`LossWatch`]. `batches` must be in

@@ -9,8 +9,9 @@ use stroboscope_search::{Field, Formula, Requirement, Truth, Unit};
 use stroboscope_store::tables::AttributeKeys;
 
 use super::candidates::{SearchPlan, candidates};
-use super::first_look::{first_look, has_losses};
+use super::first_look::first_look;
 use super::kernel_events::KernelEvents;
+use super::losses::may_lack_records;
 use super::notes::Notes;
 use super::query_error::QueryError;
 use super::source::{Selection, Source};
@@ -312,7 +313,7 @@ pub fn search_requests(
     }
     let workers = vec![Matches::new(settings); parts.count()];
     let visit = |matches: &mut Matches, records: &mut TraceRecords, _: &mut Notes| {
-        let has_losses = has_losses(source, records);
+        let has_losses = may_lack_records(records, source.losses());
         align(clocks, records);
         note_present(&mut matches.absent, records);
         let mut unit = Unit::of_request(records, has_losses);

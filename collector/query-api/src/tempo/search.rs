@@ -1,7 +1,7 @@
 //! Search by TraceQL: returns the newest traces that certainly match, the latest first.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Response};
@@ -10,9 +10,10 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_otlp::any_json;
+use stroboscope_query::{losses, may_lack_records};
 use stroboscope_search::{Field, TraceQl, Unit, parse_traceql};
 use stroboscope_store::query_memory::QueryShare;
-use stroboscope_store::tables::AttributeKeys;
+use stroboscope_store::tables::{AttributeKeys, read_batches};
 
 use super::fields::told;
 use super::refused;
@@ -54,8 +55,17 @@ fn found(traces: &Traces, given: &Parameters, share: &mut QueryShare) -> Result<
     let spans_max = spans_max.unwrap_or(SPANS).min(SPANS_MAX) as usize;
     // Matching spans of the traces that are candidates so far.
     let witnesses: Mutex<HashMap<u128, Vec<u64>>> = Mutex::default();
+    // Few queries need the losses.
+    let losses = LazyLock::new(|| {
+        let batches = read_batches(&traces.store).map(losses);
+        batches.inspect_err(|error| tracing::warn!(%error, "batches cannot be read"))
+    });
+    let may_lack = |records: &TraceRecords| match &*losses {
+        Ok(losses) => may_lack_records(records, losses),
+        Err(_) => true,
+    };
     let is_one = |records: &TraceRecords| {
-        let Some(witness) = witness(records, &query) else {
+        let Some(witness) = witness(records, &query, may_lack) else {
             return false;
         };
         let mut known = witnesses.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,12 +93,20 @@ fn found(traces: &Traces, given: &Parameters, share: &mut QueryShare) -> Result<
 }
 
 /// Returns the sorted ids of the spans that match the query, if the trace satisfies it; `None` if
-/// it does not, or if that is unknown.
-fn witness(records: &TraceRecords, query: &TraceQl) -> Option<Vec<u64>> {
+/// it does not, or if that is unknown. `may_lack` reports whether records of a trace may have been
+/// lost.
+fn witness(
+    records: &TraceRecords,
+    query: &TraceQl,
+    may_lack: impl Fn(&TraceRecords) -> bool,
+) -> Option<Vec<u64>> {
     let unit = Unit::of_request(records, false);
-    let is_sure = unit.of_whole(&query.formula).is_sure();
+    let is_sure = |unit: &Unit<'_>| unit.of_whole(&query.formula).is_sure();
+    // Most queries hold whatever else was recorded.
+    let is_one =
+        is_sure(&unit) && (is_sure(&Unit::of_request(records, true)) || !may_lack(records));
     let span_id = |place: usize| unit.names(place).1;
-    is_sure.then(|| {
+    is_one.then(|| {
         let places = unit.spanset(&query.formula).into_iter();
         let mut ids: Vec<u64> = places.map(span_id).collect();
         ids.sort_unstable();

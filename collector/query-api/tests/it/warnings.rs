@@ -1,10 +1,11 @@
 //! What readers are told of a span's times: that a burst's edge cut it, and that a clock was corrected.
 
 use stroboscope_proto::v1::SpanFlag;
-use stroboscope_store::record::{Rows, SpanRow};
+use stroboscope_store::record::{BatchRow, Rows, SpanRow};
 
 use crate::jaeger::T0_S;
 use crate::served::Served;
+use crate::tempo::escaped;
 
 const T0_NS: i64 = T0_S as i64 * 1_000_000_000;
 /// The clock of one host is ahead by this much.
@@ -169,4 +170,60 @@ fn clocks_that_agree_are_left_alone() {
         let spans = warnings(&served, trace);
         assert!(spans.iter().all(|one| one.2.is_empty()), "{spans:?}");
     }
+}
+
+#[test]
+fn what_may_have_been_lost_does_not_count_as_absent() {
+    let served = Served::new();
+    let mut rows = Rows::default();
+    for trace in [1, 2] {
+        add(
+            &mut rows,
+            trace,
+            &Span {
+                id: 1,
+                parent: 0,
+                host: "h",
+                at_ms: 0,
+                took_ms: 5,
+                flags: 0,
+            },
+        );
+        let process = u128::from(trace);
+        let span = rows.spans.last_mut().unwrap();
+        span.process = process;
+        let (from_ns, to_ns) = (span.start_ns, span.end_ns + 1);
+        let [service, cause] = ["h", "ring_full"].map(|text| rows.strings.intern(text));
+        rows.batches.push(BatchRow {
+            process,
+            sequence: 0,
+            service,
+            host: service,
+            pid: 1,
+            started_ns: from_ns,
+            sdk_version: service,
+            from_ns,
+            to_ns,
+            received_ns: to_ns,
+            burst_config: 0,
+            spans: 1,
+            events: 0,
+            windows: Vec::new(),
+            // The second process lost a record.
+            losses: vec![(cause, trace - 1)],
+            clock_steps: Vec::new(),
+            kernel_clock: None,
+            loads: Vec::new(),
+        });
+    }
+    served.write(rows);
+    let found = |query: &str| {
+        let answer = served.json(&format!("/tempo/api/search?q={}", escaped(query)));
+        let traces = answer["traces"].as_array().unwrap().clone();
+        let id = |trace: &serde_json::Value| trace["traceID"].as_str().unwrap().to_owned();
+        traces.iter().map(id).collect::<Vec<_>>()
+    };
+    let [first, second] = [1, 2].map(|trace| format!("{trace:032x}"));
+    assert_eq!(found("{ name = \"work\" }"), [second, first.clone()]);
+    assert_eq!(found("{ name = \"work\" } | count() < 2"), [first]);
 }
