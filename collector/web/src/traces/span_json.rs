@@ -22,6 +22,7 @@ pub(super) fn span_json(span: &SpanRecord, attributes: &[AttributeRecord], start
             .map(|one| json!([&*one.key, shortened(&one.value)]))
             .collect()
     };
+    let more = |attributes: &[&AttributeRecord]| attributes.len().saturating_sub(ATTRIBUTES_MAX);
     let mut events: Vec<_> = span.events.iter().collect();
     events.sort_by(|a, b| (a.time_ns, &a.name).cmp(&(b.time_ns, &b.name)));
     let event = |event: &&stroboscope_analysis::record::PointEvent| {
@@ -41,7 +42,7 @@ pub(super) fn span_json(span: &SpanRecord, attributes: &[AttributeRecord], start
         "end_ns": span.end_ns,
         "attributes": pairs(&of_span),
         "event_attributes": pairs(&of_events),
-        "left_out": attributes.len().saturating_sub(2 * ATTRIBUTES_MAX),
+        "left_out": more(&of_span) + more(&of_events),
         "events": events.iter().map(event).collect::<Value>(),
     })
 }
@@ -50,5 +51,40 @@ fn shortened(value: &str) -> String {
     match value.char_indices().nth(VALUE_CHARS_MAX) {
         Some((end, _)) => format!("{}… ({} bytes)", &value[..end], value.len()),
         None => value.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stroboscope_analysis::record::SpanFlags;
+
+    use super::*;
+
+    #[test]
+    fn attributes_beyond_either_maximum_count_as_left_out() {
+        let span = SpanRecord {
+            span_id: 1,
+            parent_id: 0,
+            service: "s".into(),
+            name: "n".into(),
+            host: "h".into(),
+            process: 0,
+            start_ns: 0,
+            end_ns: 1,
+            flags: SpanFlags(0),
+            events: Vec::new(),
+        };
+        let of = |owner: RecordOwner, count: usize| {
+            (0..count).map(move |number| AttributeRecord {
+                owner,
+                key: format!("key {number}").into(),
+                value: "v".into(),
+            })
+        };
+        let (own, inner) = (RecordOwner::Span(1), RecordOwner::InSpan(1, 0));
+        for (of_span, of_events, left_out) in [(600, 1, 100), (1, 700, 200), (501, 502, 3)] {
+            let all: Vec<_> = of(own, of_span).chain(of(inner, of_events)).collect();
+            assert_eq!(span_json(&span, &all, 0)["left_out"], left_out);
+        }
     }
 }
