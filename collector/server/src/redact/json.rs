@@ -136,13 +136,20 @@ fn inside(redaction: &Redaction, any: &mut Value, place: Place<'_>) {
     }
 }
 
-/// Returns an `AnyValue` as text. For strings, integers and booleans, the text is identical to that
+/// Returns an `AnyValue` as text. For strings, numbers and booleans, the text is identical to that
 /// in other encodings.
 fn any_text(any: &Value) -> Vec<u8> {
-    any.as_object()
-        .and_then(|any| any.values().next())
-        .map(text_of)
-        .unwrap_or_default()
+    let first = any.as_object().and_then(|any| any.iter().next());
+    let Some((name, value)) = first else {
+        return Vec::new();
+    };
+    let double: Option<f64> = match (name.as_str(), value) {
+        // Protobuf's JSON has infinity and NaN as strings.
+        ("doubleValue" | "double_value", Value::String(text)) => text.parse().ok(),
+        ("doubleValue" | "double_value", number) => number.as_f64(),
+        _ => None,
+    };
+    double.map_or_else(|| text_of(value), |double| double.to_string().into_bytes())
 }
 
 fn text_of(value: &Value) -> Vec<u8> {

@@ -165,7 +165,44 @@ impl Redaction {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message as _;
+    use stroboscope_otlp::message::{AnyKind, AnyValue, KeyValue};
+
     use super::*;
+
+    #[test]
+    fn a_double_has_one_hash_in_json_and_protobuf() {
+        let redaction = Redaction::new(vec!["hash:*".parse().unwrap()], b"key").unwrap();
+        let hash_in = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes);
+            let at = text.find("hmac:").unwrap();
+            text[at..at + 37].to_owned()
+        };
+        for (json, double) in [
+            ("5.0", 5.0),
+            ("5", 5.0),
+            ("1e300", 1e300),
+            ("0.38120423768821243", 0.381_204_237_688_212_43),
+            ("\"2.5\"", 2.5),
+            ("\"-Infinity\"", f64::NEG_INFINITY),
+            ("\"NaN\"", f64::NAN),
+        ] {
+            let json =
+                format!(r#"{{"attributes":[{{"key":"k","value":{{"doubleValue":{json}}}}}]}}"#);
+            let pair = KeyValue {
+                key: "k".to_owned(),
+                value: Some(AnyValue {
+                    kind: Some(AnyKind::Double(double)),
+                }),
+            };
+            let mut message = vec![0x0a, pair.encoded_len() as u8];
+            message.extend(pair.encode_to_vec());
+            let fields = [(1, protobuf::Inside::Attribute(""))];
+            let of_protobuf = protobuf::redacted(&redaction, &message, &fields).unwrap();
+            let of_json = redaction.json(json.as_bytes()).unwrap();
+            assert_eq!(hash_in(&of_json), hash_in(&of_protobuf), "{json}");
+        }
+    }
 
     #[test]
     fn the_first_rule_that_fits_is_taken() {

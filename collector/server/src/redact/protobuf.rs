@@ -279,7 +279,7 @@ fn any(
 }
 
 /// Returns the value of a `KeyValue` as text; for lists and maps, returns their encoded bytes. For
-/// strings, integers and booleans, the text is identical to that in other encodings.
+/// strings, numbers and booleans, the text is identical to that in other encodings.
 fn text_of(pair: &[u8]) -> Result<Vec<u8>, NotWalked> {
     let (mut rest, mut text) = (pair, Vec::new());
     while let Some(field) = next(&mut rest)? {
