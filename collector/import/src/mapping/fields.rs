@@ -111,13 +111,23 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns the number of top-level fields. For a pattern, this includes unnamed groups and the
-    /// whole match.
-    pub(super) fn count(&self) -> usize {
+    /// Returns the number of top-level fields that hold a value, except `used`. Counts a name twice
+    /// if it occurs twice.
+    pub(super) fn count_all_but(&self, used: &[String]) -> usize {
+        let is_used = |name: &str| used.iter().any(|used| used == name);
+        let is_kept = |name: &str| !is_used(name) && matches!(self.text(name), Ok(Some(_)));
         match self {
-            Self::Json { members, .. } => members.len(),
-            Self::Groups { captures, .. } => captures.len(),
-            Self::Columns { names, .. } => names.len(),
+            Self::Json { members, absent } => {
+                let kept = members
+                    .iter()
+                    .filter(|(name, raw)| !is_used(name) && !stands_for_nothing(raw.get(), absent));
+                kept.count()
+            }
+            Self::Groups { pattern, .. } => {
+                let names = pattern.capture_names().flatten();
+                names.filter(|name| is_kept(name)).count()
+            }
+            Self::Columns { names, .. } => names.iter().filter(|name| is_kept(name)).count(),
         }
     }
 

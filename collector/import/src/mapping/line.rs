@@ -211,7 +211,7 @@ fn write_attributes<'a>(
         KeptAttributes::None => 0,
         KeptAttributes::These(paths) => fields.write_these(paths, json),
         KeptAttributes::AllBut(used) => {
-            check_count(fields.count().saturating_sub(used.len()), limits)?;
+            check_count(fields.count_all_but(used), limits)?;
             fields.write_all_but(used, json)
         }
     };

@@ -172,6 +172,15 @@ fn flaws_of_lines() {
         &LINE.replacen('{', &format!("{{{many}"), 1),
         "attrs has",
     );
+    // Fields without a value are not kept.
+    let empty = many.replace(":1", ":null");
+    check(
+        &format!("{GOOD}attributes = \"*\"\nabsent = [\"-\"]"),
+        &LINE.replacen('{', &format!("{{{empty}"), 1),
+        &[
+            "r1 web1 1767322800500000000 shop/4 go {\"a\":{\"h\":\"web1\"},\"n\":1.50,\"o\":{\"x\":[1]}}",
+        ],
+    );
 }
 
 #[test]
