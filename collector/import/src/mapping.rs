@@ -17,7 +17,7 @@
 //! | `absent` | texts that mean an absent value, such as `["-"]` |
 //! | `ignore` | a regular expression; matching lines are skipped |
 //! | `lines_without_trace` | `"report"` (as bad lines, the default) or `"ignore"` |
-//! | `[span]` | a record is a span: `id`, `parent`, `name`, `service`, `kind`, and two of `start`, `end`, `duration` with its `duration_unit`; then there are no `time`, `event`, `task` |
+//! | `[span]` | a record is a span: `id`, `parent`, `name`, `service`, `kind`, and two of `start`, `end`, `duration` with its `duration_unit`; then there are no `time`, `event`, `task`, `[interval]` |
 //! | `[interval]` | a line describes a beginning and an end: `duration`, `duration_unit`, and `time_is`, `"start"` or `"end"` |
 //!
 //! A field of a JSON object is its name, or a path: `{request.id}`, `{ids.0}`, `{$.ids[0]}`; a
@@ -292,6 +292,12 @@ impl File {
 
     fn parts(self) -> Result<MappingParts, Wrong> {
         let records = self.records()?;
+        if let (Some(interval), Some(_)) = (&self.interval, &self.span) {
+            return Err(Wrong::at(
+                interval,
+                "[span] defines the start and the end itself; leave [interval] out",
+            ));
+        }
         let pattern = self.pattern.as_ref().map(regex).transpose()?;
         let groups: Option<Vec<String>> = pattern.as_ref().map(|pattern| {
             pattern

@@ -403,6 +403,11 @@ fn wrong_mappings_of_spans_are_told_by_line() {
         "[span] defines a span; leave `event` out",
     );
     check_wrong(
+        &format!("{good}[interval]\nduration = \"{{ms}}\"\nduration_unit = \"weeks\""),
+        11,
+        "leave [interval] out",
+    );
+    check_wrong(
         &format!("csv = \",\"\nrecords = \"$\"\n{good}"),
         2,
         "exclude each other",
