@@ -1,5 +1,7 @@
 //! Writes the rows of one source in runs: batches of rows that are written together.
 
+use std::collections::BTreeSet;
+
 use super::BadLine;
 use super::line::LogEvent;
 use super::not_taken::NotTakenCounts;
@@ -8,7 +10,13 @@ use stroboscope_otlp::{ForeignSpan, trace_id, trace_label};
 use stroboscope_store::decode::rows_of_span;
 use stroboscope_store::limits::{IMPORT_RUN_BYTES, Limits};
 use stroboscope_store::record::{EventRow, Rows, SpanRow};
-use stroboscope_store::tables::{KernelChunk, PartitionRule, Store, write_kernel, write_rows};
+use stroboscope_store::tables::{
+    Hour, KernelChunk, PartitionRule, Store, write_kernel, write_rows,
+};
+
+/// Maximum number of hours to which a run is written, because each is a file of its own. Rows of
+/// the hours before them go to the first of them, so that they do not expire early.
+const HOURS_MAX: usize = 168;
 
 /// Store for the runs, with the limits of rows and runs.
 #[derive(Debug)]
@@ -145,10 +153,9 @@ impl<'a> RunWriter<'a> {
         let rows = std::mem::take(&mut self.rows);
         self.attribute_bytes = 0;
         let starts = rows.spans.iter().map(|row| row.start_ns);
-        let Some(first_ns) = starts
-            .chain(rows.events.iter().map(|row| row.time_ns))
-            .min()
-        else {
+        let times = starts.chain(rows.events.iter().map(|row| row.time_ns));
+        let hours: BTreeSet<Hour> = times.map(Hour::of).collect();
+        let Some(first) = hours.iter().rev().take(HOURS_MAX).next_back() else {
             return Ok(());
         };
         let name = format!("import-{}-{}", self.content, self.runs);
@@ -156,7 +163,7 @@ impl<'a> RunWriter<'a> {
             &self.target.store,
             &name,
             rows,
-            &PartitionRule::imported(first_ns),
+            &PartitionRule::imported(first.begin_ns()),
         )?;
         self.target.store.make_durable(&written.paths)?;
         self.summary.objects += written.paths.len();

@@ -9,7 +9,7 @@ use stroboscope_import::{
 };
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::limits::{IMPORT_LINE_BYTES_MAX, Limits};
-use stroboscope_store::tables::{Store, TraceReader};
+use stroboscope_store::tables::{Hour, Store, StoreTable, TraceReader};
 
 struct Fixture {
     runtime: tokio::runtime::Runtime,
@@ -138,6 +138,29 @@ fn the_same_content_is_imported_once() {
             .unwrap()
             .all(|f| !f.unwrap().file_name().to_string_lossy().contains("spool"))
     );
+}
+
+/// Files expire by their hour, so rows of a long source are in their own, or in a later one if there are very many.
+#[test]
+fn rows_of_a_long_source_are_in_their_hours() {
+    const HOUR_NS: i64 = 3_600_000_000_000;
+    for (hours, own) in [(48, 48), (200, 168)] {
+        let fixture = Fixture::new();
+        let lines = (0..hours).map(|hour| line("a", (hour * HOUR_NS + 5) as u64, "x"));
+        let content = lines.collect::<Vec<_>>().join("\n");
+        let path = fixture.file("long.jsonl", content.as_bytes());
+        import(&fixture.importer(), &path);
+        let files = fixture.store().list(StoreTable::Events).unwrap();
+        let found: Vec<_> = files
+            .iter()
+            .map(|(path, _)| Hour::of_object(path.as_ref()).unwrap())
+            .collect();
+        let expected: Vec<_> = (hours - own..hours)
+            .map(|hour| Hour::of(hour * HOUR_NS))
+            .collect();
+        assert_eq!(found, expected);
+        assert_eq!(fixture.traces()[0].events.len(), hours as usize);
+    }
 }
 
 #[test]

@@ -164,13 +164,13 @@ impl PartitionRule {
         }
     }
 
-    /// Returns the rule for imported rows, the earliest of which begins at `first_ns`. Rows that
-    /// begin within a day after it go to their own hour. Other rows go to the hour of `first_ns`.
+    /// Returns the rule for imported rows. Rows that begin at `first_ns` or later go to their own
+    /// hour. Earlier rows go to the hour of `first_ns`.
     #[must_use]
     pub fn imported(first_ns: i64) -> Self {
         Self {
             from_ns: first_ns,
-            to_ns: first_ns.saturating_add(24 * HOUR_NS),
+            to_ns: i64::MAX,
             otherwise: Hour::of(first_ns),
         }
     }
