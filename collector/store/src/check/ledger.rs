@@ -68,7 +68,8 @@ impl StoredBatches {
     /// processes that the ledger lists. If `is_in_use` (a collector is running), omits batches that
     /// only the store has. `is_whole` states that no file is damaged and no hour was ever deleted.
     /// Otherwise, batches before the first stored one of a process may be missing without a
-    /// finding.
+    /// finding. The ledger forgets an idle process, and lists only its later batches if it comes
+    /// back, so earlier ones are not unknown.
     pub(super) fn compare(
         &self,
         checkpoint: &Checkpoint,
@@ -77,8 +78,8 @@ impl StoredBatches {
     ) -> Vec<Finding> {
         let (mut missing, mut unknown) = (BatchNumbers::default(), BatchNumbers::default());
         for (process, entry) in checkpoint.ledger.entries() {
-            let of_process = || self.rows.range((process, 0)..=(process, u64::MAX));
-            let first = of_process().next().map(|((_, sequence), _)| *sequence);
+            let from_on = |first: u64| self.rows.range((process, first)..=(process, u64::MAX));
+            let first = from_on(0).next().map(|((_, sequence), _)| *sequence);
             for (from, to) in entry.stored.runs() {
                 let from = if is_whole {
                     from
@@ -97,7 +98,8 @@ impl StoredBatches {
                 missing.add(process, expected..to.saturating_add(1));
             }
             if !is_in_use {
-                for ((_, sequence), _) in of_process() {
+                let listed = entry.stored.runs().next().map_or(0, |(first, _)| first);
+                for ((_, sequence), _) in from_on(listed) {
                     if checkpoint.ledger.verdict(process, *sequence) == Verdict::New {
                         unknown.add(process, *sequence..sequence.saturating_add(1));
                     }
@@ -107,7 +109,7 @@ impl StoredBatches {
         let mut findings = missing.findings(FindingKind::MissingBatch, "was stored and is missing");
         findings.extend(unknown.findings(
             FindingKind::UnknownBatch,
-            "is stored, but not in the ledger: a retry would be stored again",
+            "is stored, but not listed in the checkpoint: a retry would be stored again",
         ));
         findings
     }

@@ -89,8 +89,9 @@ table! {
         time_ns: Distinct<I64> = row.time_ns => time_ns, "";
         seq: U32 = row.seq => seq, "orders events of the same time";
         host: Text = row.host => host, "";
-        service: Text = row.service, "empty in event logs";
-        task: Nullable<Text> = row.task => task, "null unless the event is from an event log";
+        service: Text = row.service, "empty in imported event logs";
+        task: Nullable<Text> = row.task => task,
+            "of a line of a log, such as an event log; null: an event inside a span";
         name: Text = row.name => name, "";
         attributes: Nullable<Json> = no_json(row), "as in spans";
     }
