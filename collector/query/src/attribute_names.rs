@@ -34,7 +34,8 @@ pub fn attribute_choices(source: &Source) -> Vec<String> {
     choices.into_iter().collect()
 }
 
-/// Returns the name that a user has to enter for an attribute.
+/// Returns the name that a user has to enter for an attribute: its key, prefixed with `recorded:`
+/// if the key is also the name of a property of every request.
 fn called(key: &str) -> String {
     match Attribute::named(key) {
         Attribute::Recorded(_) => key.to_owned(),

@@ -51,7 +51,8 @@ pub struct BreakdownReport {
     pub whole: Breakdown,
     /// Breakdown by stratum; empty if not requested.
     pub strata: StratifiedBreakdown,
-    /// Upper edges of all strata but the last; `None` if strata are not quantiles.
+    /// Upper edges of the quantiles, without the last one, in ascending order; `None` if strata are
+    /// not quantiles.
     pub edges: Option<Vec<f64>>,
     /// Notes about the data that the query read.
     pub notes: Notes,
@@ -227,7 +228,7 @@ impl Pass<TraceRecords> for Values {
     fn merge(&mut self, other: Self) {
         self.sample.merge(&other.sample);
         self.has_texts |= other.has_texts;
-        // A set with more values than the maximum stays above it.
+        // The merged set may exceed the maximum. `edges` only asks whether it does.
         self.some.extend(other.some);
     }
 }

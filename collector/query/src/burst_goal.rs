@@ -19,7 +19,7 @@ const HOUR_NS: f64 = 3.6e12;
 pub struct BurstBasis {
     /// Durations of requests, and how many requests of each duration begin per hour.
     pub arrivals: Arrivals,
-    /// Number of completely recorded requests in the data.
+    /// Number of completely recorded requests that began in the recorded time.
     pub requests: u64,
     /// Time in which the counted requests were recorded, in ns.
     pub recorded_ns: u64,
@@ -36,7 +36,7 @@ pub struct BurstBasis {
 #[derive(Clone, Debug, PartialEq)]
 pub struct BusiestProcess {
     pub service: String,
-    /// Spans and events per second of a burst.
+    /// Number of spans and events per second of recorded time.
     pub records_per_second: f64,
     /// Mean number of busy CPU cores; `None` if unknown.
     pub cpu_cores: Option<f64>,
@@ -55,14 +55,15 @@ impl BusiestProcess {
 struct Whole {
     start_ns: i64,
     length_ns: i64,
-    /// True if the request would have been recorded past the burst's end.
+    /// True if the process records this request to its end, even past the end of the burst.
     is_followed: bool,
 }
 
 /// Reads the data for planning bursts from the store.
 ///
 /// # Errors
-/// Fails if the store cannot be read, or if no request was recorded completely.
+/// Fails if the store cannot be read, if there is too little memory, or if no request was recorded
+/// completely.
 pub fn burst_basis(source: &Source, selection: Selection) -> Result<BurstBasis, QueryError> {
     let parts = source.parts(selection, &AttributeKeys::of(Vec::<&str>::new()))?;
     let workers = (0..parts.count()).map(|_| Vec::new()).collect();
@@ -186,8 +187,8 @@ fn busiest(source: &Source) -> Result<Option<BusiestProcess>, QueryError> {
 mod tests {
     use super::*;
 
-    /// Requests that begin at any moment, recorded in bursts of 100 ms per second. Cut requests are
-    /// not seen.
+    /// Generates requests with random starts, recorded in bursts of 100 ms per second. Omits
+    /// requests that the end of a burst cuts.
     #[test]
     fn requests_that_are_often_cut_are_not_undercounted() {
         let mut state = 7_u64;

@@ -29,11 +29,13 @@ use super::time_range::TimeRange;
 const SEARCHED_SPAN_BYTES: u64 = 160;
 
 /// Returns the bursts that satisfy a formula, evaluated over all spans of all their requests. Reads
-/// the store once to compare clocks and once to determine the size of each burst. Then reads the
-/// bursts in slices that fit into memory.
+/// the store once to compare clocks, unless the result is cached, and once to determine the size of
+/// each burst. Then reads the bursts in slices that fit into memory.
 ///
 /// # Errors
-/// Fails if the store cannot be read, or if nothing in it was recorded in bursts.
+/// Fails if the store cannot be read, if nothing in it was recorded in bursts, or if there is too
+/// little memory. A formula about the kernel also fails if the kernel was not recorded, or if its
+/// events exceed the memory limit.
 pub fn search_bursts(
     source: &Source,
     selection: Selection,

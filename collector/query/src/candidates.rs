@@ -31,12 +31,12 @@ pub struct SearchPlan {
     pub all_because: Option<&'static str>,
     /// Files, each with the number of row groups that cannot contain any of the spans in `needs`.
     pub files: Vec<ProbedFile>,
-    /// Number of requests that were not recorded completely. The search reads all of them, because
-    /// a missing span does not show that a formula is false.
+    /// Number of requests that may be incomplete. The search reads all of them, because a missing
+    /// span does not show that a formula is false.
     pub unseen: u64,
-    /// Number of requests with the necessary spans.
+    /// Number of requests that may have the necessary spans; 0 if the search did not look for them.
     pub candidates: u64,
-    /// Number of requests that were read, out of the `of` selected ones.
+    /// Number of requests that the search reads. `of` is the number of selected requests.
     pub read: u64,
     pub of: u64,
     /// Attributes that rows of the store may have, according to the statistics of its files.

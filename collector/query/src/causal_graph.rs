@@ -89,8 +89,9 @@ impl CausalGraph {
     }
 }
 
-/// Omits each edge a → b for which there is an edge a → c and a path from c to b. Paths are found
-/// with Warshall's algorithm on rows of bits, because the relation itself may not be transitive.
+/// Omits each edge a → b for which there is an edge a → c and a path from c to b, unless c is in a
+/// cycle with a or b. Paths are found with Warshall's algorithm on rows of bits, because the
+/// relation itself may not be transitive.
 fn reduce(edges: &[(SegmentId, SegmentId)]) -> Vec<(SegmentId, SegmentId)> {
     let size = edges
         .iter()
@@ -176,7 +177,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_reduction_reaches_the_same_and_no_edge_is_spare(pairs in prop::collection::vec((0u32..9, 0u32..9), 0..40)) {
-            // Edges from lower to higher: no cycles.
+            // Edges lead from lower to higher numbers, so there are no cycles.
             let mut edges: Vec<_> = pairs.into_iter().filter(|(a, b)| a < b).collect();
             edges.sort_unstable();
             edges.dedup();

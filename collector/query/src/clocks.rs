@@ -48,12 +48,12 @@ pub struct ClockReport {
     pub notes: Notes,
 }
 
-/// Compares the clocks of all hosts in two passes over the store: one aligns them, and one checks
-/// each round trip against the alignment. `reference` names the host that the others are related
-/// to. Without it, this is the host with the most round trips.
+/// Compares the clocks of all hosts in two passes over the store. The first pass aligns the clocks.
+/// The second pass checks each round trip against the alignment. `reference` names the host that
+/// the others are related to. Without it, this is the host with the most round trips.
 ///
 /// # Errors
-/// Fails if the store cannot be read.
+/// Fails if the store cannot be read, or if there is too little memory.
 pub fn clocks(
     source: &Source,
     selection: Selection,

@@ -84,7 +84,8 @@ pub struct ExperimentReport {
     pub covered_ns: u64,
     /// Number of the week's 168 hours in which both sides have requests.
     pub hours_of_week: usize,
-    /// Metrics of all requests, then the metrics of each frequent root operation.
+    /// Metrics of all requests, then those of each of the eight most frequent root operations, if
+    /// there are several.
     pub metrics: Vec<ComparedMetric>,
     /// Metrics by hour of the day; empty if all requests are of one hour.
     pub hours: Vec<ComparedMetric>,
@@ -96,9 +97,10 @@ pub struct ExperimentReport {
     /// Comparison of the units found with the units assigned; `None` if the assigned share is
     /// unknown, or if each request is a unit.
     pub users: Option<UserBalance>,
-    /// Comparison of the request rates of units; `None` if each request is a unit.
+    /// Comparison of the numbers of requests per unit; `None` if each request is a unit, or if a
+    /// side has no unit.
     pub load: Option<LoadBalance>,
-    /// Share of each root operation, the most frequent first.
+    /// Shares of the eight most frequent root operations, the most frequent first.
     pub mix: Vec<MixOf>,
     /// Times whose requests were left out as one-off disturbances.
     pub left_out: Vec<LeftOutTime>,
@@ -106,7 +108,7 @@ pub struct ExperimentReport {
     pub of_no_side: u64,
     /// Number of requests that several processes or hosts served.
     pub of_several: u64,
-    /// Number of requests without a unit.
+    /// Number of requests of both sides whose unit is unknown.
     pub without_unit: u64,
     /// Notes about the data that the query read.
     pub notes: Notes,
@@ -115,7 +117,8 @@ pub struct ExperimentReport {
 /// Compares test and control. Reads the store once.
 ///
 /// # Errors
-/// Fails if the store cannot be read, or if no request has the given attributes or values.
+/// Fails if the store cannot be read, if there is too little memory, if no request has one of the
+/// given attributes, or if a side has no request.
 pub fn experiment(
     source: &Source,
     selection: Selection,

@@ -44,7 +44,7 @@ pub struct Distinction {
     /// changed, the sides are the later and the earlier requests.
     pub explanation: Explanation,
     /// Explanation of what distinguishes the later requests that changed from the other later ones;
-    /// `None` if all changed, or if nothing distinguishes them.
+    /// `None` if all changed, if there are too few requests, or if nothing distinguishes them.
     pub among_later: Option<AmongLater>,
 }
 

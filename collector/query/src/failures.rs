@@ -36,7 +36,7 @@ pub use rate::{Outcomes, RateChange};
 /// Maximum number of root operations whose error rate is searched for changes. Those with the most
 /// failed requests are chosen.
 const ROOTS_SEARCHED: usize = 8;
-/// Probability of a false alarm in the search over all root operations together.
+/// Maximum probability of a false alarm in the search over all root operations together.
 const FALSE_ALARMS_MAX: f64 = 0.03;
 
 /// Outcomes and latency of the requests of one root operation.
@@ -91,14 +91,15 @@ pub struct Failures {
     /// Number of requests with a failed span that are in no group, because the limit on groups was
     /// reached.
     pub other_origins: WeightedCount,
-    /// Differences between failed requests and others, for the root operations with the most failed
-    /// requests.
+    /// Differences between failed requests and others, for at most three root operations. Those
+    /// with the most failed requests are chosen.
     pub apart: Vec<FailedApart>,
     pub notes: Notes,
 }
 
 /// Finds failures. Reads all selected requests once, including incomplete ones, and then a sample
-/// of them with their attributes. `alignment` corrects the clocks, if given.
+/// of them with their attributes. `alignment` corrects the clocks; with `None`, timestamps are used
+/// as recorded.
 ///
 /// # Errors
 /// Fails if the store cannot be read.

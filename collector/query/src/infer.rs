@@ -84,8 +84,8 @@ impl Inference {
     }
 
     /// Returns the inference with the other one's model merged into its own, so that it lacks the
-    /// relations that either contradicts. A comparison of two ranges of traces uses it for both.
-    /// The convergence is dropped, and everything else is unchanged.
+    /// relations that either model contradicts. A comparison of two periods uses the result for
+    /// both. The convergence is dropped, and everything else is unchanged.
     pub(super) fn joined(&self, other: &Self, tolerance: f64) -> Self {
         let mut model = self.model.clone();
         model.merge(&other.model);
@@ -390,9 +390,9 @@ const BLOCK_BYTES: usize = 2_300;
 /// Name of the diagnostic for segments that do not fit into the model.
 pub(super) const LABELS_FULL: &str = "labels_full";
 
-/// Removes the labels that begin last from a trace that has more labels than a model of `bytes_max`
-/// can relate to each other. Returns true if it removed any. The result does not depend on the
-/// numbering of labels, and therefore not on the order of traces.
+/// Removes segments from a trace that has more labels than a model of `bytes_max` bytes can relate
+/// to each other: the segments of the labels that occur last. Returns true if it removed any. The
+/// result does not depend on the numbering of labels, and therefore not on the order of traces.
 fn leave_out_last(trace: &mut SegmentedTrace, bytes_max: usize) -> bool {
     let labels_max = (bytes_max / BLOCK_BYTES * 64).isqrt();
     if trace.segments.len() <= labels_max {

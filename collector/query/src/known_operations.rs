@@ -1,5 +1,5 @@
-//! Inner operations, which run inside others, and operations of connections. They are learned
-//! before traces are read, and cached in the data directory.
+//! Inner operations, which run inside others, and operations of connections. A source learns them
+//! when it is opened, and caches them in the data directory.
 
 use serde::{Deserialize, Serialize};
 use stroboscope_analysis::connection::{ConnectionLearning, Connections};

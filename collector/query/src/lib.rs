@@ -1,6 +1,6 @@
 //! Batch driver: streams whole traces from the store through the analysis.
 //!
-//! The modules, from the bottom up:
+//! The main modules, from the bottom up:
 //!
 //! - Reading: `source` (an open data directory, and the selection of its traces) with `filter`,
 //!   `kernel_events` and `parts` (ranges of the store, read in parallel), `reading_memory`, `notes`

@@ -78,8 +78,8 @@ pub struct Paths {
     pub by_root: Vec<(String, PathAggregate)>,
     /// Time by category, the largest part of the critical path first.
     pub categories: Vec<CategoryTotals>,
-    /// For each segment that is critical in any request, the request in which its duration and wait
-    /// are longest.
+    /// For each segment that is critical in any request, the request in which it is critical with
+    /// the largest sum of duration and wait.
     pub examples: BTreeMap<SegmentId, TraceId>,
     /// For each segment with slack, the request in which it has the most slack.
     pub slack_examples: BTreeMap<SegmentId, TraceId>,
@@ -115,10 +115,11 @@ impl Paths {
     }
 }
 
-/// Passes the critical path of each selected trace to `visit`, until `visit` returns `false`.
+/// Passes the critical path of each selected trace to `visit`, in order of trace id, until `visit`
+/// returns `false`.
 ///
 /// # Errors
-/// Fails if the store cannot be listed.
+/// Fails if the store cannot be listed, or if there is too little memory.
 pub fn each_path(
     source: &Source,
     selection: Selection,
@@ -140,7 +141,7 @@ pub fn each_path(
 /// files that may hold its id.
 ///
 /// # Errors
-/// Fails if the store cannot be listed.
+/// Fails if the store cannot be listed, or if there is too little memory.
 pub fn path_of(
     source: &Source,
     selection: Selection,

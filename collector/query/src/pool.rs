@@ -66,8 +66,8 @@ impl UsesByService {
     /// Reads the usage that processes with the SDK measured about once a second.
     ///
     /// # Errors
-    /// Fails if the store cannot be read, has no such measurements, or has more than fit into
-    /// memory.
+    /// Fails if the store cannot be read, or if the range has no such measurements or more than 8
+    /// million.
     pub fn of_store(
         source: &Source,
         range: TimeRange,

@@ -25,10 +25,10 @@ use super::timeline::kernel_of;
 /// Data about one request.
 #[derive(Debug)]
 pub struct Request {
-    /// Records of the request as they were recorded, without attributes.
+    /// Records of the request as they were recorded, without attributes other than `element`.
     pub recorded: TraceRecords,
-    /// The records of `recorded`, in the same order, with times on one common axis. Times are
-    /// corrected if the clocks provably differ.
+    /// The records of `recorded`, in the same order. With a model, their times are on one common
+    /// axis: they are corrected if the clocks provably differ.
     pub aligned: TraceRecords,
     /// Tree of the request's spans, which refers to the records of `aligned`.
     pub outline: Vec<OutlineSpan>,

@@ -76,7 +76,8 @@ pub struct RequestRate {
     pub columns: Vec<BTreeMap<u32, u64>>,
     /// Root operations (`service:name`), indexed by number.
     pub roots: Vec<String>,
-    /// Start of the newest request, in ns since the Unix epoch; `None` without requests.
+    /// Start of the newest request in all files, in ns since the Unix epoch; `None` if no request
+    /// began in the requested range.
     pub newest_ns: Option<i64>,
     /// Number of spans in the store that are left out because they start later than the present.
     pub ahead: u64,

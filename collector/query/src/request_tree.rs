@@ -27,7 +27,7 @@ pub struct SpanNode<'a> {
     pub depth: usize,
     /// Span as recorded.
     pub span: &'a SpanRecord,
-    /// Segments of the span in order of time; none of them while a child works.
+    /// Segments of the span in order of time. No segment covers time in which a child is active.
     pub segments: Vec<OwnSegment>,
 }
 

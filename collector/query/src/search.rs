@@ -39,9 +39,10 @@ pub struct SearchSettings {
 pub struct WitnessSpan {
     /// Trace id of the span.
     pub trace: u128,
-    /// Id of the span, or number of an event-log event.
+    /// Id of the span. For an event-log event, its number; for a kernel event, the id of the span
+    /// that caused it, or 0.
     pub span_id: u64,
-    /// Service of the span.
+    /// Service of the span. For an event-log event, its task; for a kernel event, its kind.
     pub service: Arc<str>,
     /// Name of the span or event.
     pub name: Arc<str>,
@@ -71,7 +72,8 @@ pub struct SearchMatch {
 /// Matches of a search, with the counts of all searched requests or bursts.
 #[derive(Debug, Default)]
 pub struct SearchReport {
-    /// Number of requests or bursts that were searched.
+    /// Number of requests or bursts that were searched, including requests that were not read
+    /// because they cannot match.
     pub searched: u64,
     /// Number of searched requests or bursts that satisfy the formula.
     pub matched: u64,
@@ -87,7 +89,7 @@ pub struct SearchReport {
     /// Bursts that were not searched because they do not fit into the memory limit.
     pub large: Vec<LargeBurst>,
     /// Number of slices in which bursts were searched. `held_bytes` is the size of the largest
-    /// slice in memory.
+    /// slice in memory, in bytes.
     pub slices: u64,
     pub held_bytes: u64,
     /// Notes about the data that the query read.
@@ -279,11 +281,11 @@ pub(super) fn witness(unit: &Unit<'_>, formula: &Formula) -> Vec<WitnessSpan> {
 
 /// Returns the requests that satisfy a formula. First reads all requests to compare the clocks,
 /// unless the result is cached. Then reads the incomplete requests, and those complete ones that
-/// have the spans that the formula needs.
+/// have the spans that the formula needs. Reads all requests if more than half are needed.
 ///
 /// # Errors
-/// Fails if the store cannot be read, or if the formula is about the kernel and the kernel was not
-/// recorded.
+/// Fails if the store cannot be read, or if there is too little memory. A formula about the kernel
+/// also fails if the kernel was not recorded, or if its events exceed the memory limit.
 pub fn search_requests(
     source: &Source,
     selection: Selection,

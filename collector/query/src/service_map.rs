@@ -1,8 +1,8 @@
 //! Service map: the calls between services, with their numbers, durations and failures.
 //!
 //! A call is a span whose parent belongs to another service. If the parent is a client span, its
-//! duration is that of the call, and all called spans below it are one call. Otherwise the called
-//! span's own duration counts.
+//! duration is that of the call, and all its children in one service are one call. Otherwise the
+//! called span's own duration counts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

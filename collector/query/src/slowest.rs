@@ -163,11 +163,11 @@ impl Worker {
     }
 }
 
-/// Lists the matching requests. Reads the selected requests once. `alignment` corrects the clocks,
-/// if given.
+/// Lists the matching requests. Reads the selected requests once. `alignment` corrects the clocks;
+/// with `None`, timestamps are used as recorded.
 ///
 /// # Errors
-/// Fails if the store cannot be read.
+/// Fails if the store cannot be read, or if there is too little memory.
 pub fn list_requests(
     source: &Source,
     selection: Selection,

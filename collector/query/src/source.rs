@@ -208,7 +208,8 @@ impl Source {
         format!("{:?} {:?} {:?}", self.root, self.filter(), self.requests)
     }
 
-    /// Returns the text of the filter's formula. Cached results apply only to the same formula.
+    /// Returns the text of the filter's formula; empty without a filter. Cached results apply only
+    /// to the same formula.
     pub(super) fn filter(&self) -> &str {
         self.filter.as_ref().map_or("", Filter::text)
     }
@@ -260,7 +261,8 @@ impl Source {
         notes
     }
 
-    /// Returns the number of readings of the selected traces so far.
+    /// Returns the number of readings of the selected traces by [`fold`](Self::fold) and
+    /// [`fold_to`](Self::fold_to) so far.
     #[must_use]
     pub fn readings(&self) -> u64 {
         self.readings.load(Ordering::Relaxed)
@@ -387,7 +389,7 @@ impl Source {
     /// Counts the selected traces by reading all of them.
     ///
     /// # Errors
-    /// Fails if the store cannot be listed.
+    /// Fails if the store cannot be listed, or if there is too little memory.
     pub fn count_traces(&self, selection: Selection) -> Result<u64, QueryError> {
         let parts = self.parts(selection, &AttributeKeys::none())?;
         let counts = vec![0; parts.count()];

@@ -24,7 +24,7 @@ use super::time_columns::{Limit, TimeColumns};
 
 /// Maximum number of root operations that are searched.
 const ROOTS_SEARCHED: usize = 3;
-/// Probability of a false alarm in the search over all root operations together.
+/// Maximum probability of a false alarm in the search over all root operations together.
 const FALSE_ALARMS_MAX: f64 = 0.03;
 /// Maximum number of columns that contain requests.
 const COLUMNS_MAX: usize = 512;
@@ -245,7 +245,7 @@ fn apart(before: &Bands, after: &Bands) -> f64 {
 
 /// Requests of one root operation in order of time.
 struct Series {
-    /// Number and latencies of each column.
+    /// Number of each column with requests, counted from the Unix epoch, and its latencies.
     columns: Vec<(i64, Bands)>,
     /// Ranges of columns that form a block.
     blocks: Vec<Range<usize>>,

@@ -3,8 +3,8 @@
 //! A [`Question`] declares the [passes](Pass) that it needs: one over records, for information that
 //! it needs before critical paths are found, and one over critical paths. A study runs these
 //! passes. The pass over records runs together with the inference, unless the model is already
-//! known. Questions that are asked together share their passes. They cost two readings of the store
-//! together, however many they are.
+//! known. Questions that are asked together share their passes: any number of them usually costs
+//! two readings of the store together.
 
 use std::sync::{Arc, OnceLock};
 

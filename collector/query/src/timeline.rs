@@ -120,7 +120,7 @@ fn bounds(records: &TraceRecords) -> Option<(i64, i64)> {
 /// segments.
 ///
 /// # Errors
-/// Fails if there is no such trace, or if the store cannot be read.
+/// Fails if there is no such trace, if the store cannot be read, or if there is too little memory.
 pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView, QueryError> {
     let keys = AttributeKeys::none();
     let wanted = RequestWanted {
@@ -255,7 +255,8 @@ fn seen_by_kernel(source: &Source, low: u64) -> Result<Option<(i64, i64)>, Query
 /// of the next one, with all requests in it.
 ///
 /// # Errors
-/// Fails if the kernel was not recorded at that instant or later, or if the store cannot be read.
+/// Fails if the kernel was not recorded at that instant or later, if the store cannot be read, or
+/// if there is too little memory.
 pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError> {
     let files = list_kernel(source.store())?;
     if files.is_empty() {
@@ -317,8 +318,8 @@ pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError>
 /// of the next one. It has all requests in the burst, and any kernel activity.
 ///
 /// # Errors
-/// Fails if nothing was recorded in bursts at that instant or later, or if the store cannot be
-/// read.
+/// Fails if nothing was recorded in bursts at that instant or later, if the store cannot be read,
+/// or if there is too little memory.
 pub fn of_recorded_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError> {
     let bursts = source.bursts()?;
     let holds_or_follows = bursts.iter().find(|(_, close_ns)| *close_ns > at_ns);

@@ -31,8 +31,8 @@ pub(super) enum AssignmentReading {
 }
 
 impl Assignment {
-    /// Assigns by the process or host of a service if `by` is `process`, or if it is `host` and a
-    /// service is given. Otherwise assigns by the attribute `by`.
+    /// Returns the assignment by process if `by` is `process`, by host if `by` is `host` and a
+    /// service is given, and by the attribute `by` otherwise.
     pub(super) fn of(by: &str, service: Option<&str>) -> Assignment {
         let attribute = Attribute::named(by);
         let is_process = by == PROCESS;

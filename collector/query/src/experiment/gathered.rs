@@ -33,7 +33,7 @@ pub(super) struct PartRequests {
     values: BTreeMap<Arc<str>, u64>,
     pub(super) of_no_side: u64,
     pub(super) of_several: u64,
-    /// Number of requests of the control and of the test whose unit is unknown.
+    /// Number of requests of the control whose unit is unknown, then of the test.
     pub(super) without_unit: [u64; 2],
     is_by_said: bool,
     is_unit_said: bool,

@@ -33,8 +33,9 @@ pub(super) struct StatedAttributes {
 }
 
 /// One request of the table. `is_mutation` is true on the changed side, and `is_beyond` is true if
-/// a later request shows a partial change. `weight` is the number of requests that it represents.
-/// `said` holds its attributes as indexes into the lists of parameters and of texts.
+/// a later request shows a partial change, and `None` if the request is not part of that
+/// comparison. `weight` is the number of requests that it represents. `said` holds its attributes
+/// as indexes into the lists of parameters and of texts.
 #[derive(Debug, Serialize, Deserialize)]
 struct Row {
     id: u128,
@@ -182,7 +183,8 @@ struct FoundRequests {
     incarnations: Incarnations,
 }
 
-/// Reads the wanted requests of a period with their attributes, in order of their ids.
+/// Reads the wanted requests of a period with their attributes. Returns one element for each part
+/// of the store, with the requests in order of their ids.
 fn requests(
     period: &PeriodOf,
     wanted: &BTreeMap<TraceId, &ContrastRequest>,

@@ -40,8 +40,10 @@ pub struct OriginShift {
     pub gain: f64,
 }
 
-/// Compares the failures of two periods, by root operation. Reads both once, including incomplete
-/// requests. Returns changed root operations first, and none if there are no failures.
+/// Compares the failures of two periods, for at most eight root operations: those with the most
+/// failed requests. Reads each period once, including incomplete requests, and once more to compare
+/// clocks unless the result is cached. Returns changed root operations first, and an empty list if
+/// there are no failures.
 ///
 /// # Errors
 /// Fails if a store cannot be read.

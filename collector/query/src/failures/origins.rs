@@ -143,8 +143,8 @@ mod tests {
         }
     }
 
-    /// Observes failures, each from the id of its request, the number of the failed operation, and
-    /// the time.
+    /// Observes failures, each given by the id of its request, the number of the failed operation,
+    /// and the end of the failed span in ns.
     fn seen(failures: &[(u128, u8, i64)]) -> FailuresByOrigin {
         let mut seen = FailuresByOrigin::default();
         for (id, name, end_ns) in failures {

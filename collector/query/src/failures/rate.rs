@@ -157,8 +157,8 @@ mod tests {
     use crate::test_noise::Noise;
 
     impl Noise {
-        /// Returns this many requests, about one per second, that fail as often as `rate` returns
-        /// for each; in bursts of 20 if requested.
+        /// Returns the outcomes of `requests` requests: about one per second or, with `in_bursts`,
+        /// in bursts of 20. `rate` returns the probability that a request fails.
         fn requests(
             &mut self,
             requests: usize,
@@ -209,7 +209,7 @@ mod tests {
                 let rate = |request| if request < before { 0.0 } else { 0.05 };
                 let seen = noise.requests(before + after, in_bursts, rate);
                 let change = seen.last_change("r", P_MAX);
-                // A few fall again later, by chance.
+                // In a few series, the rate falls again later by chance.
                 if let Some(change) = change.filter(|change| change.rates[1] > change.rates[0]) {
                     found += 1;
                     near += usize::from(change.requests[0].abs_diff(before as u64) <= 60);

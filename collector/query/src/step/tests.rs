@@ -56,7 +56,7 @@ fn a_step_is_said_with_its_time_and_both_medians() {
     assert!(step.before_from_ns < 5 * SECOND, "{step:?}");
     assert!(step.until_ns > 597 * SECOND, "{step:?}");
     assert!(step.requests.iter().all(|requests| *requests > 100));
-    // After an hour of trouble that is over, it is said that it is over, beside the trouble.
+    // A slowdown of 200 s ends. The step is its end, and the time before the step is the slowdown.
     let pass = requests(&mut noise, |second| {
         if (200..400).contains(&second) {
             150.0
@@ -81,7 +81,7 @@ fn where_nothing_changed_nothing_is_said() {
         .count();
     assert!(said <= 1, "{said}");
     assert_eq!(StepPass::of(["a"].into_iter()).step(), None);
-    // A twentieth more is found by the test, and is not worth a headline.
+    // The search finds a median of 70 ms instead of 68 ms, but the change is too small to report.
     let more = requests(&mut noise, |second| if second < 300 { 68.0 } else { 70.0 });
     assert_eq!(more.step(), None);
 }
@@ -118,8 +118,8 @@ enum Traffic {
     Bursts,
     /// Requests pause for minutes. Each pause is followed by another latency level.
     Idle,
-    /// Phases in which requests arrive ten times as often and take half as long again alternate
-    /// with other phases.
+    /// Two kinds of phases alternate. In one of them, requests arrive ten times as often and take
+    /// 1.5 times as long.
     Load,
 }
 
@@ -141,8 +141,9 @@ impl Noise {
     }
 
     /// Returns the arrivals of requests in s, and their latencies in ms. Latencies are about 100
-    /// ms, and one in twenty is several times longer. All share a drift with the standard deviation
-    /// `drifts`, which changes within about a minute.
+    /// ms, and one in twenty is several times longer. `spread` is the standard deviation of their
+    /// logarithms. All share a drift with the standard deviation `drifts`, which changes within
+    /// about a minute.
     fn series(
         &mut self,
         traffic: Traffic,
@@ -275,7 +276,7 @@ fn an_idle_hour_hides_no_step_and_few_requests_are_too_short_to_tell() {
     assert_eq!(doubtful.requests, [4, 4]);
     let needed = doubtful.requests_needed.unwrap();
     assert!((9..100).contains(&needed), "{needed}");
-    // Of two requests on either side nothing is said.
+    // With two requests on either side, no step is reported.
     assert_eq!(step([2, 2]).0, None);
 }
 
@@ -288,7 +289,8 @@ fn what_slows_a_fifth_or_a_tenth_of_the_requests_is_found_though_the_median_stay
         for sides in [[300, 300], [1_000, 200]] {
             let mut of_these = 0;
             for _ in 0..SERIES {
-                // A twentieth is many times as long anyway.
+                // In this series, one in twenty requests takes several times as long, before and
+                // after.
                 let mut series = noise.series(Traffic::Steady, 0.025, 0.3, sides[0] + sides[1]);
                 for (_, takes) in &mut series[sides[0]..] {
                     if noise.uniform() < share {
@@ -296,7 +298,7 @@ fn what_slows_a_fifth_or_a_tenth_of_the_requests_is_found_though_the_median_stay
                     }
                 }
                 let step = step_of(&series).filter(|step| step.requests_needed.is_none());
-                // The place is known to some blocks.
+                // The step is located to within a few blocks.
                 let is_right = |step: &LatencyStep| {
                     step.is_of_tail()
                         && step.p95_ns[1] > step.p95_ns[0]
