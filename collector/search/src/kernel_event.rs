@@ -33,8 +33,8 @@ impl KernelKind {
 pub struct KernelEvent {
     /// Kind of the event.
     pub kind: KernelKind,
-    /// Name of the system call, reason why the thread was off the processor, or lock that the
-    /// thread waited for.
+    /// Name of the system call, or reason why the thread was off the processor. For a wait, `lock`
+    /// if markers name the lock, otherwise `futex`.
     pub name: Arc<str>,
     /// Host on which the kernel ran.
     pub host: Arc<str>,

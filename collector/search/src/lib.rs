@@ -22,10 +22,10 @@
 //! within    = "within" DURATION
 //! ```
 //!
-//! Braces contain fields (`name`, `service`, `host`, `duration`, `kind`, `kernel`, `rootName`,
-//! `rootServiceName`, `traceDuration`, attributes such as `.bytes`). Operators (`=`, `!=`, `<`,
-//! `<=`, `>`, `>=`, `=~`, `!~`) compare them with `"texts"`, numbers, durations or `nil`. `&&`,
-//! `||`, `!` and parentheses combine the comparisons.
+//! Braces contain fields, such as `name`, `service`, `host`, `duration`, `kind`, `status`,
+//! `kernel`, `rootName`, `rootServiceName`, `traceDuration`, `event:name`, and attributes such as
+//! `.bytes`. Operators (`=`, `!=`, `<`, `<=`, `>`, `>=`, `=~`, `!~`) compare fields with `"texts"`,
+//! numbers, durations or `nil`. `&&`, `||`, `!` and parentheses combine the comparisons.
 //!
 //! # Meaning
 //!

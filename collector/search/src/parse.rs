@@ -19,8 +19,8 @@ const FORMULA: &str = "a formula, such as `{ name = \"read\" }` or `always …`"
 const OPERATORS: &str =
     "`then`, `before`, `during`, `overlaps`, `until`, `since`, `and`, `or`, `implies` or the end";
 
-/// Parses a formula about a whole request or burst. TraceQL is a subset of the language, with the
-/// same meaning as in Tempo.
+/// Parses a formula about a whole request or burst. The part of TraceQL that [`parse_traceql`]
+/// supports belongs to the language, with the same meaning as in Tempo.
 ///
 /// # Errors
 /// Returns the first position at which the text does not match the grammar, with the expected text.

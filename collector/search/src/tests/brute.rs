@@ -1,4 +1,4 @@
-//! What formulas mean, word by word: for each span by a look at each other one.
+//! Reference implementation of formulas: evaluates each span by comparing it with every other span.
 
 use stroboscope_analysis::record::SpanRecord;
 
@@ -6,7 +6,7 @@ use crate::formula::{Formula, Selector, Side, When};
 use crate::unit::{NEVER_NS, UnitRecord};
 use crate::{Truth, Unit};
 
-/// What a formula is of one span.
+/// Evaluates a formula on the span at `place`.
 pub(super) fn evaluate(unit: &Unit<'_>, formula: &Formula, place: usize) -> Truth {
     let here = |formula: &Formula| evaluate(unit, formula, place);
     let of = |inner: &Formula| {
@@ -86,7 +86,7 @@ fn unseen(unit: &Unit<'_>, of: &Formula, place: usize, when: When) -> Truth {
 fn until(unit: &Unit<'_>, holds: &Formula, when: When, until: &Formula, place: usize) -> Truth {
     let is_past = when.side == Side::Past;
     let at = |place: usize| (unit.spans[place].clock, unit.spans[place].start);
-    // By how much the second is further on.
+    // Bounds of the time from the first span to the second in the direction of the operator, in ns.
     let gap = |a: usize, b: usize| match (a == b, is_past) {
         (true, _) => (0, 0),
         (false, false) => unit.gap_ns(at(a), at(b)),
@@ -107,7 +107,8 @@ fn until(unit: &Unit<'_>, holds: &Formula, when: When, until: &Formula, place: u
         }
         truth = truth.or(one);
     }
-    // What nobody saw may come before the first that breaks it.
+    // An unrecorded span may satisfy the second formula before the first recorded span that breaks
+    // the first formula.
     let instant = |place: usize| {
         let start = unit.spans[place].start;
         match is_past {
@@ -140,7 +141,8 @@ fn record<'u>(unit: &'u Unit<'_>, place: usize) -> Option<(u32, &'u SpanRecord)>
     }
 }
 
-/// The span that is above: of what the kernel did, that which it was done for.
+/// Returns the request and the id of the parent: the parent of a span, or the span that caused a
+/// kernel event. Returns `None` for a root span and a log event.
 fn parent_of(unit: &Unit<'_>, place: usize) -> Option<(u32, u64)> {
     let span = &unit.spans[place];
     match span.record {

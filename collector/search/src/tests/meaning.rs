@@ -1,4 +1,4 @@
-//! What formulas say of requests, by example.
+//! Examples of formulas and their results on small requests.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use stroboscope_analysis::record::{
 
 use crate::{Truth, Unit, parse};
 
-/// Spans as (name, from, to) in ms, all below the first; on host `h`.
+/// Returns a request on host `h` with these spans, given as (name, start, end) in ms. The first
+/// span is the parent of the others.
 fn request(spans: &[(&str, i64, i64)]) -> TraceRecords {
     let spans = spans.iter().enumerate().map(|(number, (name, from, to))| {
         let (service, name) = name.split_once(':').unwrap_or(("web", name));
@@ -62,7 +63,7 @@ fn the_papers_examples() {
         say(&mut records, span, "block", block);
         say(&mut records, span, "bytes", bytes);
     }
-    // At least one call to S whose response is larger than n.
+    // At least one call to `store` has a response larger than n bytes.
     check(
         &records,
         r#"{ service = "store" && .bytes > 4096 }"#,
@@ -125,7 +126,7 @@ fn what_is_cut_off_is_unknown() {
     let mut records = request(&[("page", 0, 10), ("a", 1, 3), ("b", 8, 10)]);
     records.spans[0].flags = SpanFlags::CUT_CLOSE;
     records.spans[2].flags = SpanFlags::CUT_CLOSE;
-    // It is that long already, and may become longer.
+    // The recorded part of the span is 2 ms long, and the whole span may be longer.
     check(
         &records,
         r#"{ name = "b" && duration > 1ms }"#,
@@ -144,7 +145,8 @@ fn what_is_cut_off_is_unknown() {
         Truth::Unknown,
         &[],
     );
-    // Within the time that was seen nothing is unknown.
+    // Both spans may have occurred after the end of the recording. Within the recorded time, the
+    // result is certain.
     check(
         &records,
         r#"{ name = "a" } then { name = "c" } within 5ms"#,

@@ -1,4 +1,5 @@
-//! Forty formulas over thousands of random bursts, against their definitions; and random formulas.
+//! Compares formulas with their reference implementation on random bursts: fifty fixed formulas,
+//! and random ones.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::{
     Truth, Unit, When, parse,
 };
 
-/// Splitmix64.
+/// Random number generator (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -52,7 +53,8 @@ fn clocks(random: &mut Random) -> Vec<HostClock> {
     HOSTS[1..].iter().map(|host| clock(random, host)).collect()
 }
 
-/// A burst of up to three requests of a few spans each, close together in time.
+/// Returns a burst of one to three requests with up to six spans each, close together in time, and
+/// the time range in which every span was recorded, in ns.
 fn burst(random: &mut Random) -> (Vec<TraceRecords>, Option<(i64, i64)>) {
     let clocks = clocks(random);
     let requests = (0..=random.below(3)).map(|number| {
@@ -78,7 +80,7 @@ fn burst(random: &mut Random) -> (Vec<TraceRecords>, Option<(i64, i64)>) {
             };
             records.spans.push(SpanRecord {
                 span_id: id,
-                // Below an earlier one, none, or one that nobody saw.
+                // The parent is an earlier span, no span, or a span that was not recorded.
                 parent_id: if random.one_in(10) {
                     99
                 } else {
@@ -121,7 +123,8 @@ fn burst(random: &mut Random) -> (Vec<TraceRecords>, Option<(i64, i64)>) {
     (requests, seen)
 }
 
-/// What the kernel did for these requests, and whether all of that is seen.
+/// Returns kernel events with the indexes of their requests, and true if all kernel events were
+/// recorded.
 fn kernel(random: &mut Random, requests: &[TraceRecords]) -> (Vec<(usize, KernelEvent)>, bool) {
     let count = if random.one_in(3) { 0 } else { random.below(6) };
     let events = (0..count).map(|_| {
@@ -147,7 +150,7 @@ fn kernel(random: &mut Random, requests: &[TraceRecords]) -> (Vec<(usize, Kernel
     (events.collect(), !random.one_in(4))
 }
 
-/// Of what the kernel did.
+/// Formulas about kernel events.
 const KERNEL_FORMULAS: [&str; 10] = [
     r#"{ kernel = "syscall" && name = "read" && duration > 5ns }"#,
     r#"{ kernel = lock_wait && .bytes != nil }"#,
@@ -161,7 +164,7 @@ const KERNEL_FORMULAS: [&str; 10] = [
     r#"{ service = "web" } until { kernel = syscall }"#,
 ];
 
-/// All words, alone and inside each other.
+/// Formulas with every operator, alone and nested.
 const FORMULAS: [&str; 40] = [
     r#"{ name = "read" }"#,
     r#"{ service = "store" && name = "read" && duration > 5ns && .bytes > 4 }"#,
@@ -217,7 +220,8 @@ fn check_unit(unit: &Unit<'_>, formula: &Formula) -> Vec<Truth> {
         .map(|place| brute::evaluate(unit, formula, place))
         .collect();
     assert_eq!(found, expected, "{formula:#?}\n{unit:#?}");
-    // A witness of what is so is there, and one alone where it is of one span.
+    // The truth of the whole burst is that of its first span, and every witness is a span of the
+    // unit.
     let of_whole = unit.search(formula);
     let first = unit.first(formula);
     assert_eq!(
@@ -241,7 +245,8 @@ fn forty_formulas_over_two_thousand_bursts() {
         let (events, is_seen) = kernel(&mut of_kernel, &requests);
         for (number, (formula, seen)) in formulas.iter().zip(&mut seen).enumerate() {
             let mut unit = Unit::of(&requests, known);
-            // Every other burst of a formula about spans alone has none, as most stores have.
+            // Formulas about spans alone are also evaluated without kernel events, which most
+            // stores lack.
             if number >= FORMULAS.len() || is_seen {
                 let events = events.iter().map(|(request, event)| (*request, event));
                 unit = unit.with_kernel(events, is_seen);

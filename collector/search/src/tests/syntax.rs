@@ -1,4 +1,4 @@
-//! What is wrong is named, with its place.
+//! Errors of invalid formulas: their columns and the expected text.
 
 use crate::parse;
 
