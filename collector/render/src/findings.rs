@@ -14,11 +14,12 @@ use crate::show::{Axis, Chart, Interval, Kind, LegendPlace, Line, Timeline, Time
 
 /// Shortest axis of durations, in ns; used if all durations are 0.
 const AXIS_MIN_NS: f64 = 1e3;
-/// Series whose line is solid.
+/// Number of the series whose line is solid.
 const SOLID: usize = 2;
-/// Maximum number of points of the rates of change: with more, single changes would hide the trend.
+/// Maximum number of points in the chart of rates of change. With more points, single changes would
+/// hide the trend.
 const RATES_MAX: usize = 32;
-/// Number of points of a cumulative distribution.
+/// Number of steps of a cumulative distribution.
 const CDF_POINTS: usize = 200;
 /// Maximum number of tasks in a timeline.
 pub const TASKS_MAX: usize = 40;
@@ -26,7 +27,8 @@ pub const TASKS_MAX: usize = 40;
 /// rows.
 const CRITICAL_TASKS_MAX: usize = 30;
 
-/// Plots the number of relations against the number of traces (The Mystery Machine, figure 3).
+/// Plots the numbers of relations and segments against the number of traces (The Mystery Machine,
+/// figure 3).
 #[must_use]
 pub fn convergence(points: &[ConvergencePoint]) -> Chart {
     let of = |name: &str, style, count: fn(&ConvergencePoint) -> usize| Line {

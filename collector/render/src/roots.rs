@@ -29,8 +29,8 @@ pub fn requests_text(requests: WeightedCount) -> String {
     }
 }
 
-/// Returns the value of the key `roots` in JSON documents: root operations with callers first, then
-/// those with the most time.
+/// Returns the value of the key `roots` in JSON documents. Root operations with callers come first.
+/// Within both groups, the order is by total latency, the largest first.
 #[must_use]
 pub fn roots_json(roots: &ByRoot) -> Value {
     let root = |(root, of): (&str, &RootStatistics)| {

@@ -32,7 +32,8 @@ pub(crate) fn inline_source(text: &str) -> String {
 pub enum Asset {
     /// The timeline of one trace.
     Timeline,
-    /// Parts of the timeline, which imports them.
+    /// Module that the timeline imports, like each variant up to
+    /// [`TimelineState`](Self::TimelineState).
     TimelineColumns,
     TimelineDetails,
     TimelineDrawing,
@@ -46,7 +47,7 @@ pub enum Asset {
     Tables,
     /// The time range above each page.
     Range,
-    /// Hands traces to Perfetto's page.
+    /// Passes traces to the page of Perfetto's UI.
     Perfetto,
     /// Shows a page again once its missing content is ready.
     Awaited,

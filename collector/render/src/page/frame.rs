@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use super::assets::{Asset, STYLE, inline_source};
 use super::html::Html;
 
-/// Returns the Content-Security-Policy of a site's pages: they load everything from the site, and
-/// nothing inline but the stylesheet.
+/// Returns the Content-Security-Policy of a site's pages. Pages load resources only from the site,
+/// except for images in `data:` URLs. Only the stylesheet is inline.
 #[must_use]
 pub fn policy() -> &'static str {
     static POLICY: LazyLock<String> = LazyLock::new(|| {
@@ -42,7 +42,7 @@ pub struct PageHead<'a> {
     pub of: &'a str,
     /// Links of the header.
     pub navigation: &'a [NavLink],
-    /// Path of the link that this page belongs to.
+    /// Path of the link that the header marks as the current page.
     pub current: &'a str,
     /// JavaScript modules to load in addition to those of all pages.
     pub scripts: &'a [Asset],

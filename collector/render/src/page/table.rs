@@ -26,7 +26,8 @@ impl PagedRows<'_> {
         rows.clamp(1, ROWS_MAX).min(table.rows.len())
     }
 
-    /// Writes links that show more rows; they lead to the first row that is added.
+    /// Writes links to pages with more rows, at the first row that each adds. Writes a hint if the
+    /// page already has the maximum number of rows.
     fn links(&self, html: &mut Html, (number, shown, all): (usize, usize, usize)) {
         let mut link = |rows: &str, text: &str| {
             html.markup("<a href=\"")
@@ -219,7 +220,7 @@ fn write_cell(
 
 /// Writes a name that may continue on the next line after `:` and `/`, and within long words.
 fn write_breakable(html: &mut Html, text: &str) {
-    /// Characters of a word that stay together.
+    /// Maximum number of characters without a possible line break.
     const WORD: usize = 14;
     let mut from = 0;
     let mut word = 0;

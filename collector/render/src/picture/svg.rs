@@ -229,7 +229,8 @@ impl Sketch {
     }
 }
 
-/// Replaces characters that XML does not allow, so that the text may occur in a picture or a page.
+/// Replaces control characters other than line feeds, and characters that XML does not allow, by
+/// U+FFFD. The result may occur in a picture or a page.
 pub(crate) fn visible(text: &str) -> String {
     let is_hidden = |c: char| (c.is_control() && c != '\n') || matches!(c, '\u{fffe}' | '\u{ffff}');
     text.replace(is_hidden, "\u{fffd}")

@@ -38,7 +38,7 @@ pub fn schema(spec: &TableSpec) -> SchemaRef {
     ))
 }
 
-/// Converts a table with all its rows, including those that people are not shown.
+/// Converts a table with all its rows, including rows that text output and pages omit.
 ///
 /// # Errors
 /// Fails if a row does not match the columns of its table.
@@ -101,7 +101,7 @@ fn array<'a>(cells: impl Iterator<Item = Option<&'a Cell>>, kind: Kind) -> Array
 /// Writes each table of a document to `directory/NAME.parquet`.
 ///
 /// # Errors
-/// Fails if a file cannot be written; the error names it.
+/// Fails if the directory cannot be created or a file cannot be written; the error names it.
 pub fn write_parquet(doc: &Doc, directory: &Path) -> Result<(), String> {
     std::fs::create_dir_all(directory)
         .map_err(|error| format!("cannot make {}: {error}", directory.display()))?;

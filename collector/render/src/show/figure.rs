@@ -98,7 +98,7 @@ pub struct Axis {
     pub title: String,
     /// Kind of the numbers along the axis.
     pub kind: Kind,
-    /// True if a position is the logarithm of the number plus 1, so that 0 is visible.
+    /// True if a position is the decimal logarithm of the number plus 1, so that 0 is visible.
     pub is_logarithmic: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Replaces control characters in untrusted texts, which a terminal would obey, and shortens texts.
+//! Shortens texts, and replaces characters of untrusted texts that a terminal would obey.
 
 use std::fmt::Write as _;
 

@@ -32,7 +32,7 @@ pub(super) fn head(text: &str, width: usize) -> Vec<String> {
     filled(text, width, "", &[words])
 }
 
-/// Wraps a cell to lines of at most `width` columns. It drops only spaces at ends of lines. Lines
+/// Wraps a cell to lines of at most `width` columns. Drops only spaces at ends of lines. Lines
 /// break where tasks of a path join, or else between words, parts of a name or characters.
 pub(super) fn cell(text: &str, width: usize) -> Vec<String> {
     let nested = &text[..text.len() - text.trim_start_matches(' ').len()];

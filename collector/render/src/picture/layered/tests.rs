@@ -6,7 +6,7 @@ use super::*;
 
 const BOX_PX: Px = (262.0, 60.0);
 
-/// Points of a route: `pieces` of each curve.
+/// Returns the first point of a route, and `pieces` points of each curve.
 fn sampled(route: &[Px], pieces: u32) -> Vec<Px> {
     let mut points = vec![route[0]];
     for curve in route.windows(4).step_by(3) {
@@ -27,7 +27,7 @@ fn sampled(route: &[Px], pieces: u32) -> Vec<Px> {
     points
 }
 
-/// Returns true if a point is in a box, or on its border.
+/// Reports whether a point is in a box or on its border.
 fn is_at(corner: Px, (x, y): Px) -> bool {
     (corner.0..=corner.0 + BOX_PX.0).contains(&x) && (corner.1..=corner.1 + BOX_PX.1).contains(&y)
 }
@@ -111,7 +111,7 @@ fn a_chain_is_straight_and_a_tree_has_no_crossing() {
 
 #[test]
 fn many_services_are_laid_out() {
-    // Callers come first, but for every twentieth edge; some call many, most call few.
+    // Every twentieth edge leads from a later box to an earlier one. Few boxes have many edges.
     let edge = |number: usize| {
         let (a, b) = (number * number * 31 % 199, number * 7919 % 200);
         let (first, last) = (a.min(b), a.max(b));
@@ -192,7 +192,8 @@ proptest! {
         for (pair, gap) in best.windows(2).zip(distances.windows(2)) {
             prop_assert!(pair[1] - pair[0] >= gap[1] - gap[0] - 1e-9);
         }
-        // Any other places that are far enough from each other, and some between those and the best.
+        // Compares with other positions that are far enough apart, and with positions between those
+        // and the best.
         let mut firsts: Vec<f64> = others.iter().map(|(place, _)| *place).collect();
         firsts.sort_by(f64::total_cmp);
         for part in [1.0, 0.1, 0.01] {
