@@ -1,4 +1,4 @@
-//! Advice on errors of the libraries, which report what is wrong but know no command line.
+//! Advice on errors of the libraries, which cannot name subcommands.
 
 use std::error::Error;
 use std::path::Path;

@@ -158,7 +158,8 @@ pub fn parse_operation(text: &str) -> Result<String, String> {
     ))
 }
 
-/// Parses a formula; an error marks the wrong place.
+/// Parses a formula. An error shows its position in the text, with a hint if the text looks like
+/// `KEY=VALUE`.
 pub fn parse_formula(text: &str) -> Result<(String, Formula), String> {
     match parse(text) {
         Ok(formula) => Ok((text.to_owned(), formula)),

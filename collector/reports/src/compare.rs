@@ -61,7 +61,7 @@ impl CompareVerb {
 
 impl ReadingVerb for CompareVerb {
     type Report = ComparisonReport;
-    /// No tables: SQL cannot pass the two periods to compare.
+    /// Empty, because SQL cannot pass the two periods to compare.
     const TABLES: &'static [TableSpec] = &[];
 
     fn arguments(&self) -> (ReadingArguments, &ShowArguments) {

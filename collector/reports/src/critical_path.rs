@@ -108,7 +108,7 @@ impl ReadingVerb for CriticalPath {
 
 impl CriticalPath {
     fn one(&self, trace: &str, study: &NamedStudy) -> Result<CriticalPathReport, Failure> {
-        // A request for one trace includes it even if it is incomplete, and marks it as incomplete.
+        // Includes the trace even if it is incomplete.
         let selection = Selection {
             include_incomplete: true,
             ..Selection::default()

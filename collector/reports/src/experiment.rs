@@ -91,7 +91,7 @@ fn parse_certainty(text: &str) -> Result<f64, String> {
 
 impl ReadingVerb for ExperimentVerb {
     type Report = ExperimentSays;
-    /// No tables: SQL cannot name the sides to compare.
+    /// Empty, because SQL cannot name the sides to compare.
     const TABLES: &'static [TableSpec] = &[];
 
     fn arguments(&self) -> (ReadingArguments, &ShowArguments) {

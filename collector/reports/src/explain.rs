@@ -85,7 +85,7 @@ impl ExplainVerb {
 
 impl ReadingVerb for ExplainVerb {
     type Report = ExplainedSays;
-    /// No tables: SQL cannot pass the two periods to explain.
+    /// Empty, because SQL cannot pass the two periods to explain.
     const TABLES: &'static [TableSpec] = &[];
 
     fn arguments(&self) -> (ReadingArguments, &ShowArguments) {

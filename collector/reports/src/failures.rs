@@ -1,5 +1,5 @@
-//! The report `failures`: which requests fail, since when, where their failures start, and what
-//! distinguishes them from others.
+//! The `failures` subcommand: failed requests, changes of their rate, the origins of failures, and
+//! the attributes that distinguish failed requests.
 
 mod leaf;
 

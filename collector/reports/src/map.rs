@@ -201,8 +201,8 @@ impl EdgeRow {
     }
 }
 
-/// Returns the service of a `service:name`, of which both may contain colons: the longest prefix
-/// that is the name of a service.
+/// Returns the service in `service:name`: the longest prefix that is the name of a service, because
+/// both parts may contain colons. Returns `None` if there is none.
 fn service_of<'a>(
     operation: &'a str,
     services: &BTreeMap<Arc<str>, ServiceCounts>,

@@ -30,7 +30,7 @@ pub fn parse_reading_limit(text: &str) -> Result<u64, String> {
 }
 
 /// Returns the memory of the subcommand that this process runs, shared by all stores that it opens.
-/// Only the first call's `limit` counts.
+/// `limit` is in bytes, `None` for the default limit. Only the first call's `limit` counts.
 pub fn of_verb(limit: Option<u64>) -> QueryMemory {
     static OF_PROCESS: OnceLock<QueryMemory> = OnceLock::new();
     let limit = || usize::try_from(limit.unwrap_or_else(default_limit)).unwrap_or(usize::MAX);

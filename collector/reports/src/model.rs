@@ -130,9 +130,9 @@ impl ModelVerb {
         )
     }
 
-    /// Returns the shares of operations in the critical path, which select the operation in focus.
-    /// Returns an empty map if no focus has to be chosen: with `--focus`, `--all`, `--dot` or
-    /// `--compare`.
+    /// Returns the share of the critical path, 0 to 1, of each operation. The shares select the
+    /// operation in focus. Returns an empty map if no focus has to be chosen: with `--focus`,
+    /// `--all`, `--dot` or `--compare`.
     fn waited(&self, study: &NamedStudy) -> Result<BTreeMap<String, f64>, Failure> {
         if self.all || self.dot || self.focus.is_some() || self.compare.is_some() {
             return Ok(BTreeMap::new());
@@ -258,7 +258,7 @@ fn take_for(relations: &Relations, share: &mut QueryShare) -> Result<(), Failure
 
 fn load(path: &Path) -> Result<(Model, Notes), Failure> {
     let model = load_model(path).map_err(Failure::of)?;
-    // A saved model is inferred from complete traces only.
+    // The file does not record how many traces were incomplete, so all count as complete.
     let notes = Notes {
         traces: model.traces(),
         complete_traces: model.traces(),

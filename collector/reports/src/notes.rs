@@ -50,7 +50,8 @@ impl fmt::Display for Remark {
     }
 }
 
-/// Returns the remarks on data that was left out.
+/// Returns the remarks on data that was left out, on damaged files, and on circumstances that make
+/// results misleading.
 pub fn remarks(notes: &Notes) -> Vec<Remark> {
     let mut remarks = Vec::new();
     macro_rules! note {

@@ -146,7 +146,7 @@ rows! {
 }
 
 impl OverviewReport {
-    /// Computes the overview in one pass over the study's store.
+    /// Computes the overview with one pass over the critical paths of the study's requests.
     pub fn of(study: &Study) -> Result<Self, QueryError> {
         let asked = (
             ((HeatmapQuestion, RootSeriesQuestion), StepQuestion),

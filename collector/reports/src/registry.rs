@@ -169,7 +169,7 @@ pub fn reading<V: ReadingVerb + Args>(name: &'static str) -> Entry {
     .paged::<V>(&[])
 }
 
-/// Creates an entry for any other subcommand.
+/// Creates an entry for any other subcommand, without SQL tables and without a page.
 pub fn other<V: Args + 'static>(
     name: &'static str,
     run: impl Fn(V, &Runtime) -> Result<Status, Failure> + 'static,

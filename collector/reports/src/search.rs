@@ -62,7 +62,7 @@ pub struct SearchVerb {
 
 impl ReadingVerb for SearchVerb {
     type Report = SearchSays;
-    /// No tables: SQL cannot pass a formula.
+    /// Empty, because SQL cannot pass a formula.
     const TABLES: &'static [TableSpec] = &[];
 
     fn arguments(&self) -> (ReadingArguments, &ShowArguments) {

@@ -124,7 +124,7 @@ pub fn give(
 /// Form in which a result is printed, and its destination.
 #[derive(Clone, Copy, Debug)]
 pub struct Form<'a> {
-    /// Data directory of the result.
+    /// Data directory or file that the result is from, which the page's title names.
     pub data: &'a Path,
     /// True for JSON, false for text.
     pub is_json: bool,

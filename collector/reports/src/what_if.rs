@@ -95,7 +95,7 @@ impl WhatIfVerb {
 
 impl ReadingVerb for WhatIfVerb {
     type Report = WhatIf;
-    // No tables: SQL cannot pass the required arguments.
+    // Empty, because SQL cannot pass the required arguments.
     const TABLES: &'static [TableSpec] = &[];
 
     fn arguments(&self) -> (ReadingArguments, &ShowArguments) {

@@ -12,7 +12,7 @@ use stroboscope_render::humanise::duration;
 use stroboscope_render::rows;
 use stroboscope_render::show::{Doc, Figure, SegmentName};
 
-/// Heading of the picture.
+/// Title of the timeline.
 const TIMELINE: &str = "What ran when";
 
 /// Critical path of one request.

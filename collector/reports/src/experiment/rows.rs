@@ -190,7 +190,7 @@ pub(super) fn percent(part: Option<f64>) -> String {
 }
 
 impl MetricRow {
-    /// Describes which requests the row is about.
+    /// Names the requests that the row is about.
     fn part(&self) -> String {
         match (&self.root, self.hour) {
             (Some(root), _) => root.clone(),

@@ -219,7 +219,7 @@ impl LeafRow {
     }
 
     /// Describes the requests and their behaviour in short. `slower` is true if affected later
-    /// requests are slower, false if they are faster.
+    /// requests are slower, false if they are faster, and `None` if the change is not partial.
     fn headline(&self, slower: Option<bool>) -> String {
         let does = match (slower.filter(|_| self.among_later), self.changed) {
             (Some(true), true) => "are slower",

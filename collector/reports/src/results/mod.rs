@@ -16,7 +16,8 @@ pub mod tradeoffs;
 use stroboscope_analysis::distribution::Distribution;
 use stroboscope_render::humanise::counted;
 
-/// Explains why the server has no slack, if no request has any, and gives advice.
+/// Explains why no request's server has slack, with advice. Returns `None` if some request has
+/// slack, or if there are no requests.
 pub fn no_slack(slack: &Distribution) -> Option<String> {
     (slack.count() > 0 && slack.max_ns() == 0).then(|| {
         format!(

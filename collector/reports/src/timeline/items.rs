@@ -11,7 +11,7 @@ use stroboscope_analysis::record::TraceId;
 use stroboscope_query::KernelPart;
 use stroboscope_render::humanise::duration;
 
-/// An activity of the kernel for a request. Times are wall time, ns.
+/// An activity of the kernel for a request. Times are wall time, in ns since the Unix epoch.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     pub span: u64,

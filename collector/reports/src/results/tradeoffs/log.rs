@@ -67,7 +67,8 @@ rows! {
     kind: Text, "kind" = &*row.kind;
 }
 
-/// Number of intervals into which a log is divided.
+/// Approximate number of intervals into which a log is divided. An interval lasts at least a
+/// second.
 const STRETCHES: i64 = 12;
 
 impl LogSays {

@@ -50,7 +50,8 @@ rows! {
 }
 
 impl PlanSays {
-    /// Computes the decisions at these loads; without loads, at all measured loads of each point.
+    /// Computes the decisions at these loads; without loads, at all measured loads of each point,
+    /// where loads within 10 % of each other count as one.
     pub fn of(policy: &Policy, loads: &[f64]) -> Self {
         let plan = policy.points.iter().flat_map(|point| {
             let mut of_point = loads.to_vec();
