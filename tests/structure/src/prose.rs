@@ -153,7 +153,7 @@ const REMAINING: &[(&str, [usize; 4])] = &[
     ("collector/query-api", [0, 0, 0, 0]),
     ("collector/remote", [0, 1, 0, 0]),
     ("collector/render", [0, 4, 0, 0]),
-    ("collector/reports", [0, 35, 0, 0]),
+    ("collector/reports", [0, 33, 0, 0]),
     ("collector/search", [0, 1, 0, 3]),
     ("collector/server", [0, 2, 0, 1]),
     ("collector/sql", [0, 0, 0, 0]),
