@@ -255,8 +255,7 @@ fn seen_by_kernel(source: &Source, low: u64) -> Result<Option<(i64, i64)>, Query
 /// of the next one, with all requests in it.
 ///
 /// # Errors
-/// Fails if the kernel was not recorded at that instant or later, if the store cannot be read, or
-/// if there is too little memory.
+/// Fails if no kernel was recorded from that instant on, on a read error, or if memory is short.
 pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError> {
     let files = list_kernel(source.store())?;
     if files.is_empty() {
