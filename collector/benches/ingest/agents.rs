@@ -62,8 +62,8 @@ async fn agent(address: String, from: IpAddr) -> Result<(), Failure> {
         process: None,
         is_agent: true,
     };
-    let control = CollectorClient::new(channel.clone()).control(request);
-    let mut directives = control.await?.into_inner();
+    let mut client = CollectorClient::new(channel.clone());
+    let mut directives = client.control(request).await?.into_inner();
     let mut gateway = GatewayClient::new(channel);
     let (requests, receiver) = mpsc::channel(1);
     // The response comes with the first reply.
