@@ -170,6 +170,27 @@ fn texts_say_how_certain_that_is() {
 }
 
 #[test]
+fn sections_of_a_report_that_are_not_weighted_say_so() {
+    let directory = imported(&mixed());
+    let report = ["report", "--data", "d", "--html", "page.html"];
+    let periods = ["--before", "..2026-11-21T10:00:10"];
+    let (_, notes) = check(directory.path(), &[&report[..], &periods].concat(), 0);
+    assert!(notes.contains("note: 20 recorded requests"), "{notes}");
+    let page = std::fs::read_to_string(directory.path().join("page.html")).unwrap();
+    let (_, rest) = page.split_once("id=\"changed\"").expect("a comparison");
+    let (changed, rest) = rest.split_once("</section>").unwrap();
+    let unweighted = "This section counts recorded requests";
+    assert!(changed.contains(unweighted), "{changed}");
+    let (weighted, slow) = rest.split_once("id=\"anomalies\"").expect("slow ones");
+    assert!(!weighted.contains(unweighted), "{weighted}");
+    let (slow, rest) = slow.split_once("</section>").unwrap();
+    assert!(
+        slow.contains(unweighted) && !rest.contains(unweighted),
+        "{slow}"
+    );
+}
+
+#[test]
 fn one_in_ten_of_all_is_ten_times_as_many() {
     let requests: Vec<Request> = (1..=50)
         .map(|number| (TEN_PERCENT, TEN_PERCENT, number * 1_000_000))

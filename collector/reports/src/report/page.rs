@@ -15,7 +15,7 @@ use crate::results::slack::SlackList;
 use crate::results::strata::BrokenDown;
 use crate::results::tradeoffs::TradeoffsSay;
 use crate::study::NamedInference;
-use crate::verb::Report as _;
+use crate::verb::Report;
 use stroboscope_query::{Example, Overview, RecordedSummary};
 use stroboscope_render::humanise::duration;
 use stroboscope_render::page::Section;
@@ -55,7 +55,9 @@ impl PageInput<'_> {
             section("latency", Self::latency),
             section("critical-path", Self::critical_path),
             section("examples", Self::examples),
-            section("anomalies", |page, doc| page.anomalies.show(doc)),
+            section("anomalies", |page, doc| {
+                show_unweighted(&page.anomalies, doc);
+            }),
             section("slack", Self::slack),
             section("model", Self::model),
             section("segments", Self::segments),
@@ -64,13 +66,14 @@ impl PageInput<'_> {
         ];
         if !self.tradeoffs.is_empty() {
             let mut doc = Doc::new();
-            self.tradeoffs.iter().for_each(|says| says.show(&mut doc));
+            let all = self.tradeoffs.iter();
+            all.for_each(|says| show_unweighted(says, &mut doc));
             let id = "tradeoffs";
             sections.push(Section { id, doc });
         }
         if let Some(changed) = &self.changed {
             let mut doc = Doc::new();
-            changed.show(&mut doc);
+            show_unweighted(changed, &mut doc);
             sections.insert(1, Section { id: "changed", doc });
         }
         sections
@@ -274,6 +277,14 @@ impl PageInput<'_> {
         }
         doc.heading("Losses and diagnostics")
             .table("", &rows, usize::MAX);
+    }
+}
+
+/// Shows a result that counts recorded requests, and states this if they have sampling weights.
+fn show_unweighted(result: &impl Report, doc: &mut Doc) {
+    result.show(doc);
+    if result.notes().sampling.requests.is_weighted() {
+        doc.sentence("This section counts recorded requests, without their sampling weights.");
     }
 }
 
