@@ -171,6 +171,7 @@ impl Check {
             match verify_file(&self.store, table, object, &mut visit) {
                 Ok(rows) => size.rows += rows,
                 Err(Flaw::Newer(reason)) => self.find(FindingKind::NewerFile, at, reason),
+                Err(Flaw::Foreign(reason)) => self.find(FindingKind::StrangeFile, at, reason),
                 Err(Flaw::Damaged(reason)) => {
                     self.damaged.push((table, object.0.clone()));
                     self.find(FindingKind::DamagedFile, at, reason);

@@ -31,6 +31,11 @@ const TEXT_COLUMNS: &str = "text:";
 
 /// Part of the error for a file that a later version of this program wrote.
 pub(super) const NEWER: &str = "is newer than this program";
+/// Error for a Parquet file of another program.
+pub(super) const FOREIGN: &str =
+    "it was not written by Stroboscope: its metadata names no schema version";
+/// Prefix of the keys of our metadata.
+const OWN_KEYS: &str = "stroboscope.";
 
 /// Opened file of a table, whose footer was read.
 #[derive(Clone, Debug)]
@@ -63,12 +68,14 @@ impl SortedFile {
             .with_page_index_policy(PageIndexPolicy::Skip);
         let found = ArrowReaderMetadata::load(&object, options).map_err(text)?;
         let about = found.metadata().file_metadata().key_value_metadata();
-        let version = about
-            .into_iter()
-            .flatten()
+        let pairs = || about.into_iter().flatten();
+        if !pairs().any(|pair| pair.key.starts_with(OWN_KEYS)) {
+            return Err(FOREIGN.to_owned());
+        }
+        let version = pairs()
             .find(|pair| pair.key == VERSION_KEY)
             .and_then(|pair| pair.value.as_deref()?.parse::<u32>().ok())
-            .ok_or("it was not written by Stroboscope: its metadata names no schema version")?;
+            .ok_or("its metadata names no schema version")?;
         if version > SCHEMA_VERSION {
             return Err(format!(
                 "its schema version {version} {NEWER}'s {SCHEMA_VERSION}"

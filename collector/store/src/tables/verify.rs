@@ -8,13 +8,15 @@ use super::objects::Store;
 use super::partition::StoreTable;
 use super::read_budget::ReadBudget;
 use super::row_merge::KeyedBatches as _;
-use super::sorted_file::{NEWER, SortedFile, union};
+use super::sorted_file::{FOREIGN, NEWER, SortedFile, union};
 
 /// Problem that makes a file unusable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// A later version of this program wrote the file.
     Newer(String),
+    /// Another program wrote the file.
+    Foreign(String),
     /// The file is unreadable or truncated, or contradicts its metadata.
     Damaged(String),
 }
@@ -38,6 +40,8 @@ pub fn verify_file(
     let wrong = |reason: String| {
         if reason.contains(NEWER) {
             Flaw::Newer(reason)
+        } else if reason == FOREIGN {
+            Flaw::Foreign(reason)
         } else {
             Flaw::Damaged(reason)
         }

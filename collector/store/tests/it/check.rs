@@ -4,6 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use parquet::arrow::ArrowWriter;
 use stroboscope_store::check::{Check, CheckReport, FindingKind};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::flush::{Counters, Flusher};
@@ -220,6 +222,20 @@ fn strange_and_newer_files_are_named_and_left() {
         "{:?}",
         report.findings
     );
+}
+
+#[test]
+fn a_parquet_file_of_another_program_is_left_where_it_is() {
+    let directory = Directory::flushed(1);
+    let column: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+    let batch = RecordBatch::try_from_iter([("mine", column)]).unwrap();
+    let mut writer = ArrowWriter::try_new(Vec::<u8>::new(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    let path = directory.path("spans", "mine.parquet");
+    fs::write(&path, writer.into_inner().unwrap()).unwrap();
+    let report = directory.repair();
+    assert_eq!(kinds(&report), [FindingKind::StrangeFile]);
+    assert!(path.exists() && !report.is_clean());
 }
 
 #[test]
