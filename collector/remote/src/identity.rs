@@ -77,11 +77,11 @@ impl Identity {
         })
     }
 
-    /// Reports whether this directory wrote the manifest with this nonce. A copy of the directory
-    /// that has written since then uses newer nonces, which are not known here.
-    pub(crate) fn wrote(&self, url: &str, nonce: &str) -> bool {
-        let written = self.written.get(url);
-        written.is_some_and(|nonces| nonces.iter().any(|known| known == nonce))
+    /// Reports whether this directory wrote the manifest with this nonce, under any spelling of its
+    /// URL. A copy of the directory that has written since then uses newer nonces, which are not
+    /// known here.
+    pub(crate) fn wrote(&self, nonce: &str) -> bool {
+        self.written.values().flatten().any(|known| known == nonce)
     }
 
     /// Records the nonce of a manifest that is about to be written. Recording it first ensures that
@@ -92,5 +92,38 @@ impl Identity {
         let old = nonces.len().saturating_sub(NONCES_MAX);
         nonces.drain(..old);
         self.save(data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use stroboscope_store::data_dir::DataDir;
+    use stroboscope_store::publishing::PublishCounters;
+
+    use crate::address::Remote;
+    use crate::publish::{PublishSettings, Publisher};
+
+    #[test]
+    fn another_spelling_of_the_url_is_not_another_collector() {
+        let [data, there] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        DataDir::create(data.path()).unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let url = format!("file://{}", there.path().display());
+        for url in [format!("{url}/."), url] {
+            let settings = PublishSettings {
+                data: data.path().to_owned(),
+                remote: Remote::open(&url).unwrap(),
+                keep: None,
+            };
+            let counters = Arc::new(PublishCounters::default());
+            let handle = runtime.handle().clone();
+            let publisher = Publisher::start(settings, handle, Arc::default(), counters.clone());
+            // The last round publishes, if no earlier one did.
+            publisher.unwrap().stop();
+            assert!(counters.last_success_ns.load(Relaxed) > 0, "{url}");
+        }
     }
 }

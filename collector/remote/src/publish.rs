@@ -309,7 +309,7 @@ impl Rounds {
         let (remote, id) = (self.remote.clone(), self.identity.id.clone());
         let found = self.runtime.block_on(manifest::read(&remote, &id))?;
         if let Some(read) = &found
-            && !self.identity.wrote(&remote.url, &read.manifest.nonce)
+            && !self.identity.wrote(&read.manifest.nonce)
         {
             return Err(self.fenced());
         }
@@ -464,7 +464,7 @@ impl Rounds {
                         Ok(())
                     }
                     // An earlier write of this directory arrived late; the next round continues it.
-                    Some(read) if self.identity.wrote(&remote.url, &read.manifest.nonce) => Ok(()),
+                    Some(read) if self.identity.wrote(&read.manifest.nonce) => Ok(()),
                     Some(_) => Err(self.fenced()),
                     None => Ok(()),
                 }
