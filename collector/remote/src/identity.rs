@@ -19,6 +19,13 @@ pub(crate) struct Identity {
     written: BTreeMap<String, Vec<String>>,
 }
 
+/// Reports whether a collector has published this data directory. Only a collector that publishes
+/// it knows which hours are published.
+#[must_use]
+pub fn is_published(data: &Path) -> bool {
+    Identity::path(data).exists()
+}
+
 /// Maximum number of remembered nonces. It exceeds the number of writes that can be pending or
 /// undecided.
 const NONCES_MAX: usize = 32;

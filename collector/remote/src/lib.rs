@@ -28,3 +28,5 @@ pub mod mirror;
 mod naming;
 pub mod publish;
 mod upload;
+
+pub use identity::is_published;

@@ -93,6 +93,16 @@ fn a_store_says_the_same_when_it_is_compacted() {
         Value::Array(Vec::new())
     );
 
+    // Of a published store, only the collector that publishes it deletes hours for their age.
+    let published = directory.join("data/published.json");
+    std::fs::write(&published, r#"{"id":"7","written":{}}"#).unwrap();
+    let kept = run(directory, &["compact", "--keep", "1h", "--json"]);
+    let said = String::from_utf8_lossy(&kept.stderr);
+    assert!(said.contains("--keep deletes nothing"), "{said}");
+    let kept: Value = serde_json::from_slice(&kept.stdout).unwrap();
+    assert_eq!(kept["deleted_hours"], 0);
+    std::fs::remove_file(&published).unwrap();
+
     let done = json(directory, &["compact", "--keep", "1h"], 0);
     assert_eq!(
         (&done["deleted_hours"], &done["written_files"]),
