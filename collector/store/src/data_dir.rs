@@ -44,7 +44,8 @@ pub enum DataDirError {
 const CHECKPOINT: &str = "checkpoint.json";
 
 /// Data directory. It contains the log `wal/`, the tables, `checkpoint.json`, `lock`, `requests`,
-/// `generations/` and `replaced/` (see [`maintenance`](crate::maintenance)). It also contains
+/// `generations/` and `replaced/` (see [`maintenance`](crate::maintenance)). It may also contain
+/// `damaged/` (see [`check`](crate::check)), `published.json` of a collector that publishes, and
 /// `cache/`, which can be deleted at any time. The directory of an agent contains `wal/`,
 /// `forwarded/` and `lock`.
 #[derive(Clone, Debug)]
@@ -61,11 +62,12 @@ pub struct Lock {
 }
 
 impl DataDir {
-    /// Opens the data directory at `root`, and creates it if it is missing. Does not check for
-    /// files of other programs; see [`DataDir::refuse_foreign`].
+    /// Opens the data directory at `root`. Creates the directory and its `wal/` if they are
+    /// missing, and makes them durable. Does not check for files of other programs; see
+    /// [`DataDir::refuse_foreign`].
     ///
     /// # Errors
-    /// Returns an error if the directory cannot be created.
+    /// Returns an error if the directory cannot be created or synced.
     pub fn create(root: &Path) -> Result<Self, DataDirError> {
         Self::create_on(Arc::new(LocalDisk), root)
     }
@@ -73,7 +75,7 @@ impl DataDir {
     /// Opens a data directory like [`DataDir::create`], on another disk.
     ///
     /// # Errors
-    /// Returns an error if the directory cannot be created.
+    /// Returns an error if the directory cannot be created or synced.
     pub fn create_on(disk: Arc<dyn Disk>, root: &Path) -> Result<Self, DataDirError> {
         let root = root.to_owned();
         let data = Self { root, disk };
@@ -157,8 +159,8 @@ impl DataDir {
                 true => Path::new("."),
                 false => directory,
             };
-            // Ignores errors of directories that may not be read, and of those further up, because
-            // they existed before.
+            // Ignores a denied permission at the parent, and any error further up, because those
+            // directories usually existed before.
             match self.disk.sync(directory) {
                 Err(error)
                     if distance == 0 && error.kind() != std::io::ErrorKind::PermissionDenied =>
@@ -200,7 +202,7 @@ impl DataDir {
     }
 
     /// Reads the operations (`service:name`) whose spans are declared to be requests. A query may
-    /// replace them by its own.
+    /// replace them by its own. Returns an empty list if none were declared.
     ///
     /// # Errors
     /// Returns an error if the file `requests` cannot be read.

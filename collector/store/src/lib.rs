@@ -11,11 +11,11 @@
 //! - [`decode`]: checks received data and converts them to rows.
 //! - [`ledger`]: record of stored and missing batches.
 //! - [`tables`]: Parquet behind `object_store`, read back as whole traces.
+//! - [`publishing`]: state of publishing to an object store.
 //! - [`maintenance`]: merges small files and deletes old ones.
 //! - [`data_dir`]: the data directory and its lock.
-//! - [`publishing`]: state of publishing to an object store.
 //! - [`check`]: checks and repairs a data directory.
-//! - [`flush`]: flushes closed segments of the log to the tables, including those of an earlier
+//! - [`flush`]: flushes closed segments of the log to the tables, or forwards them to another
 //!   collector.
 #![allow(
     missing_docs,

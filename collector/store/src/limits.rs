@@ -50,11 +50,12 @@ impl Limits {
     }
 }
 
-/// Size in bytes above which the open WAL segment is closed and converted to Parquet.
+/// Size in bytes above which the open log segment is closed. It is then converted to Parquet, or
+/// forwarded by an agent.
 pub const WAL_SEGMENT_BYTES: u64 = 32 << 20;
 
-/// Maximum size of the log segments that wait for conversion to Parquet, in bytes. Above it,
-/// appends are rejected until the conversion has caught up.
+/// Maximum size of the log segments that wait for conversion to Parquet or for forwarding, in
+/// bytes. Above it, appends are rejected until enough segments are converted or forwarded.
 pub const WAL_BACKLOG_BYTES_MAX: u64 = 1 << 30;
 
 /// Size of a group commit, in bytes, at which it takes no further batches.

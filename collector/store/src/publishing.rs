@@ -61,8 +61,8 @@ pub struct PublishCounters {
     /// Total size of the local files that the published list of files does not contain yet, in
     /// bytes.
     pub bytes_behind: AtomicU64,
-    /// Number of files deleted locally, because of their age or the size limit, before they were
-    /// published.
+    /// Number of files that local retention deleted before they were published, without those that
+    /// are too old to be published.
     pub files_missed: AtomicU64,
     /// Number of objects deleted from the object store because nothing refers to them any more.
     pub objects_deleted: AtomicU64,

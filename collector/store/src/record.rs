@@ -6,8 +6,8 @@ use std::sync::Arc;
 /// Index into [`Strings`].
 pub type StringId = u32;
 
-/// Interned strings of one set of rows. The map uses the standard library's seeded hasher, because
-/// names come from the network.
+/// Interned strings of one set of rows. The map uses the standard library's seeded hasher, so that
+/// a client cannot choose names with colliding hashes.
 #[derive(Clone, Debug, Default)]
 pub struct Strings {
     list: Vec<Arc<str>>,
@@ -63,7 +63,7 @@ pub struct SpanRow {
     /// Name of the span.
     pub name: StringId,
     pub host: StringId,
-    /// Incarnation of the process; 0 for imports.
+    /// Incarnation of the process; 0 for spans from imports and from OTLP.
     pub process: u128,
     /// Start of the span.
     pub start_ns: i64,
@@ -90,10 +90,11 @@ pub struct EventRow {
     /// Number that orders events of the same time.
     pub seq: u32,
     pub host: StringId,
-    /// Service of the process; empty for event logs.
+    /// Service of the process; empty for imported event logs.
     pub service: StringId,
-    /// Task of an event of an event log; `None` for events of spans. A row with a task and a span
-    /// is a log line inside the span, which is not one of the span's events.
+    /// Task of an event of an event log, or of a log line from OTLP; `None` for events of spans. A
+    /// row with a task and a span is a log line inside the span, which is not one of the span's
+    /// events.
     pub task: Option<StringId>,
     /// Name of the event.
     pub name: StringId,
@@ -184,7 +185,7 @@ pub struct Rows {
     pub spans: Vec<SpanRow>,
     /// Rows of events of spans and of event logs.
     pub events: Vec<EventRow>,
-    /// Rows of the batches that carried the spans and events; empty for imports.
+    /// Rows of the batches that carried the spans and events. Imports and OTLP requests have none.
     pub batches: Vec<BatchRow>,
 }
 

@@ -16,7 +16,7 @@ pub struct Counters {
     pub duplicate: AtomicU64,
     /// Number of batches and OTLP requests rejected temporarily, which the sender retries.
     pub pushed_back: AtomicU64,
-    /// Number of spans and events stored.
+    /// Number of records stored: spans, events, and log records from OTLP.
     pub records: AtomicU64,
     /// Number of group commits to the log.
     pub commits: AtomicU64,
@@ -41,7 +41,7 @@ pub struct Counters {
     pub wal_damage: AtomicU64,
     /// Number of records in the log that could not be decoded.
     pub wal_undecodable: AtomicU64,
-    /// Number of OTLP requests stored.
+    /// Number of OTLP requests stored, of spans or of log records.
     pub otlp_requests: AtomicU64,
     /// Number of OTLP spans rejected from requests that were accepted.
     pub otlp_rejected_spans: AtomicU64,
@@ -61,7 +61,7 @@ pub struct Totals {
     pub batches: BTreeMap<&'static str, u64>,
     /// Number of refused batches by cause.
     pub refused: BTreeMap<&'static str, u64>,
-    /// Number of spans and events stored.
+    /// Number of records stored: spans, events, and log records from OTLP.
     pub records: u64,
 }
 

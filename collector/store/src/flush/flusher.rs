@@ -19,12 +19,12 @@ use crate::wal::{Payload, PayloadKind, remove_segment, segment_path};
 /// Observer of data that has become durable in the tables, such as a live model. Its methods must
 /// not block.
 pub trait Arrivals: std::fmt::Debug + Send {
-    /// Receives the new rows of a segment. The collector received the last of them at
-    /// `received_ns`.
+    /// Receives the new rows of a segment. The collector received the last of them at `received_ns`
+    /// (ns since the Unix epoch).
     fn arrived(&self, rows: Box<Rows>, received_ns: i64);
 
-    /// Moves the watermark to `now_ns`: all data that the collector received before this time have
-    /// arrived at this observer.
+    /// Moves the watermark to `now_ns` (ns since the Unix epoch): all data that the collector
+    /// received before this time have arrived at this observer.
     fn all_arrived_until(&self, now_ns: i64);
 }
 
@@ -48,8 +48,8 @@ pub struct ConvertedSegment {
     segment: u64,
     ledger: Ledger,
     paths: Vec<Path>,
-    /// New rows for the observer, and the time of arrival of the last one in ns; `None` without an
-    /// observer.
+    /// New rows for the observer, and the arrival of the last one in ns since the Unix epoch;
+    /// `None` without an observer.
     arrived: Option<(Box<Rows>, i64)>,
 }
 
@@ -57,7 +57,8 @@ impl Flusher {
     /// Loads the checkpoint. The caller must hold the lock of the data directory.
     ///
     /// # Errors
-    /// Returns an error if the checkpoint is damaged or cannot be read.
+    /// Returns an error if the checkpoint is damaged or cannot be read, or if the data directory
+    /// cannot be synced.
     pub fn load(data: &DataDir, store: Store, counters: Arc<Counters>) -> Result<Self, FlushError> {
         let checkpoint = loaded_checkpoint(&**data.disk(), data.root(), &counters)?;
         Ok(Self {

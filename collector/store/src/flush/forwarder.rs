@@ -62,8 +62,8 @@ impl Forwarder {
     /// Loads the checkpoint. The caller must hold the lock of the data directory.
     ///
     /// # Errors
-    /// Returns an error if the directory holds a store, or if the checkpoint is damaged or cannot
-    /// be read.
+    /// Returns an error if the directory holds a store, if `forwarded/` cannot be created or
+    /// synced, or if the checkpoint is damaged or cannot be read.
     pub fn load(
         data: &DataDir,
         upstream: Box<dyn Upstream>,
@@ -92,7 +92,7 @@ impl Forwarder {
     /// log must have no writer.
     ///
     /// # Errors
-    /// Returns an error if the log cannot be read.
+    /// Returns an error if the log cannot be read, or if a forwarded segment cannot be deleted.
     pub fn recover(&self) -> Result<WaitingLog, FlushError> {
         let first = self.checkpoint.next_segment;
         let mut waiting = WaitingLog {
@@ -115,7 +115,8 @@ impl Forwarder {
         Ok(waiting)
     }
 
-    /// Performs all steps for one closed segment.
+    /// Performs all steps for one closed segment. Waits for its delivery until `until` at the
+    /// latest.
     ///
     /// # Errors
     /// Returns an error from the step that fails. The segment then still exists and may be
@@ -140,9 +141,10 @@ impl Forwarder {
                 if !error.is_full() {
                     return Err(error.into());
                 }
-                // A log that filled the disk would stay for ever: the segment makes room for the
-                // checkpoint. After a crash in between, the ledger lacks only these batches, whose
-                // senders have their answers, and the gateway knows them.
+                // The disk is full, so the segment is deleted first to make room for the
+                // checkpoint. Otherwise, a log that filled the disk would never shrink. After a
+                // crash in between, the ledger lacks only these batches. Their senders have their
+                // acknowledgements, and the gateway recognizes them.
                 self.remove(segment)?;
                 self.checkpoint.save(&**self.data.disk(), &self.directory)?;
             }

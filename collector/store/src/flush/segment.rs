@@ -13,7 +13,8 @@ use crate::wal::{Scan, list_segments_on, read_segment_on, segment_path};
 /// Syncs a directory and loads its checkpoint.
 ///
 /// # Errors
-/// Returns an error if the checkpoint is damaged or cannot be read.
+/// Returns an error if the directory cannot be synced, or if the checkpoint is damaged or cannot be
+/// read.
 pub(super) fn loaded_checkpoint(
     disk: &dyn Disk,
     directory: &Path,

@@ -1,5 +1,6 @@
-//! Checkpoint: the ledger on disk, and the position up to which the log is flushed to Parquet. Both
-//! must change in one step, so they share one JSON file, which is replaced atomically.
+//! Checkpoint: the ledger on disk, and the position up to which the log is flushed to Parquet, or
+//! forwarded by an agent. Both must change in one step, so they share one JSON file, which is
+//! replaced atomically.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,11 +13,11 @@ use crate::disk::{Disk, IfThere};
 const VERSION: u32 = 1;
 const FILE_NAME: &str = "checkpoint.json";
 
-/// Position in the log up to which its data are durable in the tables, and the ledger of these
-/// data.
+/// Position in the log up to which its data are durable in the tables or forwarded, and the ledger
+/// of these data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// First segment of the log that is not in Parquet yet.
+    /// First segment of the log that is not in Parquet yet, or not forwarded by an agent.
     pub next_segment: u64,
     /// Ledger of exactly the batches in the segments before `next_segment`.
     pub ledger: Ledger,

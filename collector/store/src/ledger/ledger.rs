@@ -51,8 +51,8 @@ pub struct LedgerEntry {
 pub struct ReportedConfig {
     /// Burst-config as bits.
     pub burst_config: u64,
-    /// Time since which it has applied by the process's clock, in ns since the Unix epoch; 0 if
-    /// unknown.
+    /// Time since which the process has applied the burst-config, by the process's clock, in ns
+    /// since the Unix epoch; 0 if unknown.
     pub since_ns: u64,
     /// Number of the batch that reported it.
     pub sequence: u64,
@@ -78,8 +78,8 @@ impl Ledger {
     }
 
     /// Reports whether a batch that is not entered yet has new information: a record, a loss, a
-    /// clock step, another burst-config, or an unknown process. Other batches have only windows
-    /// without records, loads and the state of the clock.
+    /// clock step, a changed burst-config, or an unknown process. Other batches report only windows
+    /// without records, loads, the state of the clock, and the end of the process.
     #[must_use]
     pub fn is_news(&self, batch: &CheckedBatch) -> bool {
         let Some(known) = self.entries.get(&batch.incarnation()) else {
@@ -149,8 +149,9 @@ impl Ledger {
     }
 
     /// Enters a batch that was stored earlier, from its row in the table. `said` holds the data of
-    /// the row, with the number of records of this batch alone. The process id of the entry does
-    /// not change, because it is not read from the table.
+    /// the row, with the number of records of this batch alone. Does not use the process id, the
+    /// first arrival, the burst-config and the end in `said`, because they are not read from the
+    /// table.
     pub fn enter_stored(&mut self, incarnation: u128, sequence: u64, said: LedgerEntry) {
         let entry = self.entries.entry(incarnation).or_default();
         entry.service = said.service;
@@ -164,13 +165,14 @@ impl Ledger {
         }
     }
 
-    /// Adopts the losses of processes that another ledger has forgotten, so that totals never
+    /// Replaces the losses of forgotten processes by those of another ledger, so that totals never
     /// decrease.
     pub fn keep_forgotten_losses(&mut self, other: &Self) {
         self.past_losses.clone_from(&other.past_losses);
     }
 
-    /// Forgets processes that have been idle for seven days.
+    /// Forgets processes that have been idle for more than seven days at `now_ns` (ns since the
+    /// Unix epoch).
     pub fn forget_idle(&mut self, now_ns: i64) {
         let idle = |entry: &LedgerEntry| {
             now_ns.saturating_sub(entry.last_seen_ns) > INCARNATION_IDLE_NS_MAX
@@ -226,7 +228,7 @@ impl Ledger {
     }
 
     /// Returns the number of missing batches below the highest stored number of each process, over
-    /// all processes.
+    /// all processes. Does not count numbers that are no longer tracked.
     #[must_use]
     pub fn holes(&self) -> u64 {
         self.entries

@@ -24,9 +24,9 @@ pub struct BatchLosses {
 /// numbers.
 ///
 /// A batch carries totals since its process started, so the loss between two batches is the
-/// difference of their totals. A missing batch counts as a loss of at least one record. If the
-/// number of a process's first batch is not 0, earlier batches are missing, and the start of this
-/// loss is unknown.
+/// difference of their totals. A gap of one or more missing batches counts as a loss of at least
+/// one record. If the number of a process's first batch is not 0, earlier batches are missing. This
+/// loss starts at `i64::MIN`, because its start is unknown.
 #[derive(Clone, Debug, Default)]
 pub struct LossWatch {
     /// Previous batch of each process.

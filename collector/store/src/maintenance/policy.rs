@@ -92,7 +92,9 @@ fn groups(files: &[(Path, u64)]) -> impl Iterator<Item = &[(Path, u64)]> {
     })
 }
 
-/// Reports whether enough records arrived late to justify rewriting all files of a group.
+/// Reports whether enough records arrived late to justify rewriting all files of a group: it has at
+/// least [`FAN_IN`] files, or the others together have at least a quarter of the largest file's
+/// size.
 fn is_worth_it(group: &[(Path, u64)]) -> bool {
     let bytes = |(_, bytes): &(Path, u64)| *bytes;
     let (all, largest): (u64, u64) = (

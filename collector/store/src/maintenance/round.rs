@@ -114,7 +114,7 @@ impl Care {
         &self.store
     }
 
-    /// Returns the files that cannot be merged.
+    /// Returns the damaged files, which no merge includes.
     #[must_use]
     pub fn damaged(&self) -> &BTreeSet<Path> {
         &self.damaged

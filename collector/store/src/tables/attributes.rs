@@ -11,7 +11,8 @@ pub const ELEMENT: &str = "element";
 /// Attribute that stores the W3C `tracestate` of a span.
 pub const TRACE_STATE: &str = "w3c.tracestate";
 
-/// Set of attributes to read. If it is empty, the columns of attributes are not read.
+/// Set of attributes to read. If it is empty and without sampling weights, the columns of
+/// attributes are not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AttributeKeys {
     keys: Arc<[Arc<str>]>,

@@ -76,9 +76,9 @@ impl MergedFile {
 /// Merges `files` of a table into one at `path`, which becomes visible once published. Rows with
 /// equal keys keep the order of the files.
 ///
-/// Keeps one of several imported spans (those without a process) that are equal in all columns, and
-/// notes it in `retried`. Also keeps one of several equal events of a noted span. Never drops
-/// records of processes with the SDK. Stops when `goes_on` returns false.
+/// Keeps one of several spans without a process (from OTLP or imports) that are equal in all
+/// columns, and notes it in `retried`. Also keeps one of several equal events of a noted span.
+/// Never drops records of processes with the SDK. Stops when `goes_on` returns false.
 ///
 /// # Errors
 /// Returns an error if one of the files is damaged, if the store fails, or if `goes_on` returned

@@ -67,7 +67,7 @@ impl<T: DeclaredTable> Default for RowLayout<T> {
 }
 
 impl<T: DeclaredTable> RowLayout<T> {
-    /// Returns the columns to read. Attribute columns are not among them.
+    /// Returns the columns to read, without the columns of single attributes.
     pub(super) fn columns(keys: &AttributeKeys) -> Vec<&'static str> {
         let attributes = (!keys.is_empty()).then_some(ATTRIBUTES);
         [TRACE_ID, TRACE_NAME]

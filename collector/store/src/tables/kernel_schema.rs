@@ -2,17 +2,19 @@
 //!
 //! Rows are sorted by `monotonic_ns`. The file's metadata contains `stroboscope.schema_version` and
 //! `stroboscope.table`, as in all tables. A column without meaning for a kind is null, and so is
-//! one that the kernel did not report. `arg0` of `lost` and `window` is monotonic.
+//! one that the kernel did not report. `arg0` of `lost` and `window` is a monotonic time in ns.
 //!
 //! | kind | meaning |
 //! |---|---|
 //! | enter, exit | a system call begins, ends |
-//! | switch, waking, new_task, named, task_exit | scheduling, names, ends |
-//! | thread | introduces a thread: its work before this moment; arg0: its number in its process |
+//! | switch | the processor switches from `tid` to `other_tid` |
+//! | waking, new_task | the thread `tid` wakes, creates the thread `other_tid` |
+//! | named, task_exit | the thread `tid` changes its name, ends |
+//! | thread | introduces a thread with its request until then; arg0: its id in its pid namespace |
 //! | lost | events of this cpu lost since arg0; arg1 … arg4: enters, exits, switches, others |
-//! | window | recorded from here until arg0 |
+//! | window | recorded from `monotonic_ns` until arg0 |
 //! | clock | `result`: wall - monotonic; arg0: TAI - wall, arg1: boot - monotonic, arg2: ± (ns) |
-//! | recording | call_name: architecture; arg0: burst-config; arg1 … arg4: losses so far (`lost`) |
+//! | recording | call_name: architecture; arg0: burst-config; arg1 … arg4: losses so far, as above |
 
 use super::columns::table;
 use super::kernel_row::KernelRow;

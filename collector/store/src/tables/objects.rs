@@ -70,7 +70,7 @@ pub struct Store {
     objects: Arc<dyn ObjectStore>,
     runtime: Handle,
     /// Directory of the objects, if they are local files, which are synced explicitly; `None` for
-    /// other stores, which are durable when a write returns.
+    /// other stores, in which an object is durable once its write returns.
     local: Option<Directory>,
     /// Files whose checksums were verified. They need no second verification, because files never
     /// change.

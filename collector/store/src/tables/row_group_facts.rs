@@ -65,8 +65,8 @@ impl RowGroupFacts<'_> {
         Some((at, self.group.columns().get(at)?))
     }
 
-    /// Returns facts about the texts of a column. Nothing is known if the row group lacks the
-    /// column.
+    /// Returns facts about the texts of a column. Any values are possible if the row group lacks
+    /// the column.
     #[must_use]
     pub fn texts(&self, name: &str) -> ColumnFacts {
         let Some((at, column)) = self.column(name) else {
@@ -94,8 +94,8 @@ impl RowGroupFacts<'_> {
         Some((least, ends.1.saturating_sub(starts.0).max(0)))
     }
 
-    /// Returns facts about the values of an attribute, in all of its columns. Nothing is known if
-    /// the row group has attributes as JSON.
+    /// Returns facts about the values of an attribute, in all of its columns. Any values are
+    /// possible if the row group has attributes as JSON.
     #[must_use]
     pub fn attribute(&self, key: &str) -> ColumnFacts {
         let mut facts = ColumnFacts {

@@ -15,10 +15,10 @@ use super::reader::{Damage, TableReader};
 
 const COLUMNS: [&str; 5] = ["parent_id", "service", "name", "start_ns", "flags"];
 
-/// Passes the number and the start (ns since the Unix epoch) of each span to `visit`. `number`
-/// returns the number for a service, a name, and a flag that is true for spans without a parent.
-/// Skips spans without a number, and client spans with a parent. Reads a damaged file up to its
-/// damage.
+/// Passes the start of each span (ns since the Unix epoch) to `visit`, with the number that the
+/// caller gives its operation. `number` returns this number for a service, a name, and a flag that
+/// is true for spans without a parent. Skips spans for which `number` returns `None`, and client
+/// spans with a parent. Reads a damaged file up to its damage.
 ///
 /// # Errors
 /// Returns an error if the file could not be read completely.

@@ -3,7 +3,7 @@
 //! only the selected columns.
 //!
 //! An open file of any size takes memory for its footer, and for a page and a zstd decoder of each
-//! column. A decoder alone takes 95 KB, which is more than the file of a flush after ten seconds.
+//! column. A decoder alone takes 95 KB, which is more than a file with the rows of ten seconds.
 //! Runs are unnamed files, so the system deletes them when the last reader ends, even if it is
 //! killed.
 
@@ -67,7 +67,8 @@ pub(super) struct SpillRequest<'a> {
 pub(super) struct OpenedFiles {
     pub(super) files: Vec<TableFile>,
     pub(super) damage: Vec<Damage>,
-    /// Number of the store's files that are read, some of them as parts of runs.
+    /// Number of the store's files that are read, some of them as parts of runs. Includes files
+    /// whose footer shows that they have no trace of the range.
     pub(super) read: usize,
     /// Number of files that are skipped, because none of their rows begins in the time range.
     pub(super) skipped: usize,

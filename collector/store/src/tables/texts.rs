@@ -47,8 +47,8 @@ impl TextColumns {
     }
 }
 
-/// Maximum number of texts in the interner. When it is reached, the interner drops all of them,
-/// which only bounds its memory.
+/// Maximum number of texts in the interner. When it is reached, the interner drops all of them, to
+/// bound its memory.
 const NAMES_MAX: usize = 65_536;
 
 /// Interner of texts, so that equal texts share one allocation.

@@ -86,7 +86,7 @@ impl TraceFiles {
     }
 
     /// Opens the files like [`TraceFiles::open_bounded`], and reads as many of them together as fit
-    /// into `bytes_max`, but at least four of each table.
+    /// into `bytes_max`, but at least 4 and at most 256 of each table.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed, or temporary files cannot be written.
@@ -213,7 +213,8 @@ impl TraceFiles {
         self.skipped
     }
 
-    /// Returns the damage of files that could not be opened.
+    /// Returns the damage that opening found: in files that could not be opened, whose checksum
+    /// does not match, or that were merged to temporary files.
     #[must_use]
     pub fn damage(&self) -> &[Damage] {
         &self.damage

@@ -95,7 +95,7 @@ pub struct TraceReader {
     below: Option<u128>,
     /// Ids of the traces to read, in order; others are skipped. `None` for all.
     wanted: Option<Arc<[u128]>>,
-    /// Damage of files that could not be opened, if this reader reads all traces.
+    /// Damage that opening the files found; empty in a reader of a range.
     unopened: Vec<Damage>,
     pub(super) context: ReadContext,
     pub(super) left_out: LeftOut,
@@ -167,8 +167,8 @@ impl TraceReader {
         }
     }
 
-    /// Returns the damage found so far. For a reader of a range, this does not include files that
-    /// could not be opened, which [`TraceFiles::damage`] returns.
+    /// Returns the damage found so far. For a reader of a range, this does not include the damage
+    /// that opening the files found, which [`TraceFiles::damage`] returns.
     #[must_use]
     pub fn damage(&self) -> Vec<Damage> {
         let spans = self.spans.cursors.iter().filter_map(Cursor::damage);

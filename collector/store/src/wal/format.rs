@@ -107,7 +107,7 @@ pub(super) fn decode_header(bytes: &[u8]) -> Result<RecordFormat, &'static str> 
     })
 }
 
-/// Returns the little-endian u32 at `offset`; `None` if `bytes` ends before it.
+/// Returns the little-endian u32 at `offset`; `None` if `bytes` has fewer than four bytes there.
 pub(super) fn read_u32(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes
         .get(offset..)?

@@ -10,12 +10,13 @@ use crate::disk::{Disk, LocalDisk};
 /// Problem that a scan of a segment found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanNote {
-    /// The last bytes are not a whole record, because the writer was killed. They contain no
-    /// acknowledged data.
+    /// The last bytes are not a whole record, because the writer was killed or the power was cut.
+    /// They contain no acknowledged data.
     TornTail {
         path: PathBuf,
         /// Start of the tail in the file, in bytes.
         offset: u64,
+        /// Length of the tail, in bytes.
         bytes: u64,
     },
     /// Bytes before other records are not valid records. The records in them are lost.

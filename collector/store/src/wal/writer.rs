@@ -164,7 +164,7 @@ impl Writer {
     /// truncates the segment again.
     ///
     /// # Errors
-    /// Returns an error like [`Writer::append_group`].
+    /// Returns an error if the disk is full or fails. The log stays usable.
     pub fn probe(&mut self, bytes: usize) -> Result<(), WalError> {
         let mut open = match self.open.take() {
             Some(open) => open,
