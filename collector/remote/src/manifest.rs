@@ -23,6 +23,7 @@ pub(crate) struct PublishedFile {
     pub path: String,
     /// Name of the object below the collector's directory.
     pub object: String,
+    /// Size in bytes.
     pub bytes: u64,
 }
 

@@ -198,7 +198,7 @@ async fn fill(remote: &Remote, directory: &Path) -> Result<Vec<RemoteError>, Rem
     Ok(left_out)
 }
 
-/// Deletes the files of a table that are not wanted.
+/// Deletes the files below `directory` whose paths relative to `root` are not in `wanted`.
 fn delete_others(
     root: &Path,
     directory: &Path,

@@ -1,6 +1,7 @@
 //! Background thread that publishes finished files to the object store.
 //!
-//! No other thread waits for this thread. Each round has three steps:
+//! No other thread waits for this thread, except at the end of the collector. Each round has three
+//! steps:
 //!
 //! 1. It uploads new files, each under a unique object name.
 //! 2. It writes a manifest that lists all of them, conditional on the previous manifest.
@@ -67,7 +68,8 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Starts the thread. `flushed` holds the counters of the collector that runs on the directory.
+    /// Starts the thread. `flushed` holds the counters of the collector that runs on the directory,
+    /// and `counters` receives those of publishing.
     ///
     /// # Errors
     /// Returns an error if the data directory cannot be used or no thread can be created. An
@@ -121,7 +123,7 @@ struct Rounds {
     owned: Option<Read>,
     /// Uploaded objects that no manifest lists yet, by the path of their file.
     put: BTreeMap<String, PublishedFile>,
-    /// Files that were unpublished after the previous round.
+    /// Paths of the files that were unpublished at the previous check.
     behind: BTreeSet<String>,
     /// Prefix of this process's object names; a number follows.
     session: String,
@@ -302,9 +304,9 @@ impl Rounds {
         self.behind = now;
     }
 
-    /// Adopts the published manifest if this directory wrote it; otherwise returns an error. A copy
-    /// of the directory then finds the manifest changed. Schedules unlisted objects of ended
-    /// processes for deletion.
+    /// Adopts the published manifest if this directory wrote it, or writes the first one. Returns
+    /// an error if another directory wrote it. The manifest is written anew, so a copy of this
+    /// directory finds it changed. Schedules unlisted objects of ended processes for deletion.
     fn claim(&mut self) -> Result<(), RemoteError> {
         let (remote, id) = (self.remote.clone(), self.identity.id.clone());
         let found = self.runtime.block_on(manifest::read(&remote, &id))?;
@@ -368,7 +370,8 @@ impl Rounds {
         Ok(true)
     }
 
-    /// Writes a manifest if the list of files has changed.
+    /// Writes a manifest if the list of files has changed. Does nothing if the published manifest
+    /// is unknown.
     fn write(&mut self, files: &[PublishedFile]) -> Result<(), RemoteError> {
         let Some(owned) = self.owned.clone() else {
             return Ok(());
@@ -380,7 +383,8 @@ impl Rounds {
             .iter()
             .map(|file| (&*file.path, file))
             .collect();
-        // Files that were compacted meanwhile are left out: another file covers them, or will.
+        // Leaves out uploaded files that were compacted meanwhile, because another file covers
+        // them or will cover them.
         let put = self.put.values().filter(|file| here.contains(&*file.path));
         all.extend(put.map(|file| (&*file.path, file)));
         let named = without_covered(all.into_values().filter(|file| !self.is_old(&file.path)));

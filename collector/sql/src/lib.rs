@@ -84,7 +84,8 @@ fn engine_text(error: &DataFusionError) -> String {
 #[derive(Clone, Copy, Debug)]
 pub struct SqlLimits {
     /// Maximum memory in bytes for sorting, joining and grouping. Operators that can do so spill
-    /// the excess to temporary files. The results of subcommands are not counted.
+    /// the excess to temporary files. The analyses behind tables such as `segments` are not
+    /// counted.
     pub memory_bytes: usize,
     /// Maximum duration of the query.
     pub time: Duration,
@@ -126,7 +127,8 @@ const TABLE_ROWS_MAX: usize = 10_000;
 /// Runs one query over the tables of the data directory.
 ///
 /// # Errors
-/// Fails if the directory is missing or empty, or if the query is invalid.
+/// Fails if the directory is missing or empty, or if the query is invalid or exceeds a default
+/// limit.
 pub fn sql(data: &Path, query: &str, runtime: &Handle) -> Result<SqlRows, SqlError> {
     sql_with(data, query, SqlLimits::default(), Vec::new(), runtime)
 }
@@ -150,7 +152,7 @@ pub fn sql_with(
 /// Runs one query like [`sql`], with a plan of this many partitions.
 ///
 /// # Errors
-/// Fails if the directory is missing or empty, or if the query is invalid.
+/// Fails like [`sql`].
 pub fn sql_in_partitions(
     data: &Path,
     query: &str,
@@ -305,8 +307,8 @@ fn listing(of: &StoredTable) -> Result<Arc<ListingTable>, SqlError> {
             ("date".to_owned(), DataType::Utf8),
             ("hour".to_owned(), DataType::Utf8),
         ]);
-    // Do not use the files' own schemas: a file may be older than a column, and files have
-    // different attributes.
+    // Declares the schema instead of using the files' own ones, because a file may be older than a
+    // column, and files have different attributes.
     let field = |column: ColumnInfo| Field::new(column.name, column.data_type, column.is_nullable);
     let mut fields: Vec<Field> = table.columns().into_iter().map(field).collect();
     fields.extend(of.attributes.iter().cloned());
