@@ -90,8 +90,8 @@ fn is_of_name(of: char) -> bool {
     of.is_alphanumeric() || of == '_' || of == '$'
 }
 
-/// True for names that Rust functions have, except names that web frameworks give to the spans of
-/// requests.
+/// Reports whether a Rust function may have this name. Returns false for the names that web
+/// frameworks give to the spans of requests.
 fn is_function(name: &str) -> bool {
     let is_of_function =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';

@@ -48,8 +48,8 @@ pub fn decimal(text: &str) -> Option<(u64, Cow<'_, str>)> {
     Some((number(whole), fraction.to_owned().into()))
 }
 
-/// Parses a whole number below 2⁶⁴ − 1, even if it is written with a point or an exponent, such as
-/// `1.79e15`.
+/// Parses a whole number, even if it is written with a point or an exponent, such as `1.79e15`.
+/// Returns `None` for other texts, and for numbers from 2⁶⁴ − 1.
 #[must_use]
 pub fn whole_number(text: &str) -> Option<u64> {
     let (whole, fraction) = decimal(text)?;

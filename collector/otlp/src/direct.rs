@@ -2,9 +2,10 @@
 //! decoding a message.
 //!
 //! The parts that spans share (service, host, the attributes of resource and scope) are written
-//! once, as JSON; each span's own attributes are appended to them. A span takes the slow path alone
-//! if it has links, maps, bytes, duplicate attributes, or attributes with the name of a synthesized
-//! one. Both paths write the same texts; a test compares them.
+//! once, as JSON; each span's own attributes are appended to them. A single span takes the slow
+//! path if it has links, an event without a name, duplicate attributes, too many attributes,
+//! attributes with the name of a synthesized one, or values that are maps, bytes or infinity. Both
+//! paths write the same texts; a test compares them.
 
 use prost::Message as _;
 use serde_json::Value;
@@ -17,7 +18,8 @@ use super::own_names::{is_made_of_event, is_made_of_span};
 use super::plain::{Wire, each_field};
 use crate::{Attributes, TakeSpans};
 
-/// Maximum number of attributes of a span; spans with more take the slow path.
+/// Maximum number of attributes of a span or of one of its events. Spans with more take the slow
+/// path.
 const KEYS_MAX: usize = 64;
 
 /// A span with borrowed texts.
@@ -30,7 +32,9 @@ pub struct PlainSpan<'a> {
     pub service: &'a str,
     pub name: &'a str,
     pub host: &'a str,
+    /// Start, in ns since the Unix epoch.
     pub start_ns: i64,
+    /// End, in ns since the Unix epoch.
     pub end_ns: i64,
     /// Bits of `SpanFlag`.
     pub flags: u32,
@@ -42,6 +46,7 @@ pub struct PlainSpan<'a> {
 /// An event in a span.
 #[derive(Clone, Debug)]
 pub struct PlainEvent<'a> {
+    /// Time, in ns since the Unix epoch.
     pub time_ns: i64,
     pub name: &'a str,
     /// Attributes as a JSON object; an empty text if there are none.
@@ -53,8 +58,8 @@ pub trait TakePlain: TakeSpans {
     fn plain(&mut self, span: &PlainSpan<'_>);
 }
 
-/// Passes on the spans of a plain `ResourceSpans`, message `number` of a request. `None` means that
-/// nothing was passed on, and that the slow path must be used.
+/// Passes the spans of a plain `ResourceSpans`, message `number` of a request, to `take`. Returns
+/// `None` if it passed no span, and the caller must use the slow path.
 pub fn plain_spans_of(number: u64, bytes: &[u8], take: &mut dyn TakePlain) -> Option<()> {
     let (mut resource, mut schema_url) = (None, "");
     each_field(bytes, |field, value| {

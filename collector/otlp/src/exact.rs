@@ -1,8 +1,8 @@
 //! Keeps the exact form of values that JSON cannot express.
 //!
-//! Bytes are stored as hex digits and infinity as its name, which could also be texts. To
-//! distinguish them from texts, the attribute `otel.exact` contains them a second time, by key, in
-//! the notation of OTLP's JSON.
+//! Bytes are stored as hex digits, and infinity and NaN as their names, which could also be texts.
+//! A map with duplicate keys loses some of its values. The attribute `otel.exact` contains such
+//! values a second time, by key, in the notation of OTLP's JSON.
 
 use serde_json::{Map, Value, json};
 

@@ -111,7 +111,7 @@ pub(super) fn status_code<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::
     one_of(from, "STATUS_CODE_", &["UNSET", "OK", "ERROR"])
 }
 
-/// Reads the severity of a log record: its number from 1 to 24, or its name.
+/// Reads the severity of a log record, by its number or its name.
 pub(super) fn severity<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
     one_of(
         from,

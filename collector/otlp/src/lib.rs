@@ -1,23 +1,24 @@
 //! Reads spans of OTLP.
 //!
-//! The service is the resource's `service.name`, the host its `host.name` or `host.id`, or
-//! `k8s.pod.name`. Kinds client and server become flags. Nothing else is lost: fields without a
-//! column of their own become attributes, with the names that OpenTelemetry defines for formats
-//! other than its own ("Mapping to non-OTLP formats") where it defines one.
+//! The service is the resource's `service.name`, the host its `host.name`, `host.id` or
+//! `k8s.pod.name`. The kinds client and server become flags. Other fields become attributes. Their
+//! names are those that OpenTelemetry defines for other formats ("Mapping to non-OTLP formats"),
+//! where it defines one. Of attributes with equal keys, only the last is stored.
 //!
 //! | of OTLP | attribute |
 //! |---|---|
 //! | resource: attributes, schema URL, dropped attributes | `resource.KEY`, `otel.resource.schema_url`, `otel.resource.dropped_attributes_count` |
 //! | scope: name, version, schema URL, attributes, dropped attributes | `otel.scope.name`, `.version`, `.schema_url`, `.dropped_attributes_count`; `scope.KEY` |
 //! | status: error, ok, other; description | `error: true`, `otel.status_code: "OK"`, its number; `otel.status_description` |
+//! | status code of versions before 0.10 | `error: true`; `otel.deprecated_status_code` if it is not 2 |
 //! | kinds internal, producer, consumer, other | `span.kind`, a text or its number |
 //! | trace state, flags | `w3c.tracestate`, `otel.flags` |
 //! | dropped attributes, events, links (also an event's attributes) | `otel.dropped_attributes_count`, … |
 //! | links | `links`, a list of objects: `trace_id`, `span_id`, and if present `trace_state`, `flags`, `dropped_attributes_count`, `attributes` |
-//! | values that JSON cannot express: bytes, infinity | as hex digits, as its name; and in `otel.exact` as in OTLP's JSON |
-//! | attributes that have the name of one in this table | unchanged, with their names in `otel.own_names`; if both exist, in `otel.shadowed` |
+//! | values that JSON cannot express, such as bytes and infinity | bytes as hex digits, infinity as its name; and in `otel.exact` as in OTLP's JSON |
+//! | a span's attributes with the name of one in this table | unchanged, with their names in `otel.own_names`; if both exist, in `otel.shadowed` |
 //! | events without a name | `event`, with `otel.event_name: ""` |
-//! | the name of a span that has a module before it: `get::apply`, by `code.function.name`, `code.namespace` or `code.module.name` | `otel.span_name`, the name as it was sent |
+//! | original name of a span whose name gets its module as a prefix, such as `get::apply` (see `code_place`) | `otel.span_name` |
 //! | a resource's service name that is not a text | `resource.service.name` |
 //!
 //! [`StoredSpan::parts`] is the inverse: it restores all of this without loss.
@@ -96,8 +97,8 @@ fn reason_of(error: &serde_json::Error) -> (u64, BadSpan) {
     )
 }
 
-/// Passes on the spans of one JSON record, an element of `resourceSpans`, which begins on line
-/// `line`.
+/// Passes the spans of one JSON record, an element of `resourceSpans`, to `take`. The record begins
+/// on line `line`.
 ///
 /// # Errors
 /// Returns an error, with its line within the record, if the record is no such element.
@@ -139,7 +140,7 @@ pub fn spans_of_json(
     Ok(())
 }
 
-/// Passes on the spans of one resource, message `number` of a file.
+/// Passes the spans of one resource, message `number` of a file or request, to `take`.
 pub fn spans_of(number: u64, message: &ResourceSpans, take: &mut dyn TakeSpans) {
     let of_resource = OfResource::new(message.resource.as_ref(), &message.schema_url, number, take);
     for of_scope in message
@@ -254,7 +255,8 @@ fn text_of(attributes: &[KeyValue], key: &str) -> Option<String> {
     }
 }
 
-/// Inserts an attribute; if a key occurs twice, the last value counts.
+/// Inserts an attribute. If a key occurs twice with different values, the last value counts, and
+/// `take` is notified.
 fn insert(
     attributes: &mut Attributes,
     key: String,

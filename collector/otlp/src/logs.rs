@@ -1,9 +1,9 @@
 //! Reads log records of OTLP that belong to a request, which means that they have a trace id.
 //!
 //! Events and log lines are distinguished as in OpenTelemetry: a record with an event name is an
-//! event, and like an event inside a span it ends a segment and begins the next. Other records are
-//! log lines, of any number and any text: they are stored with their span, and do not divide
-//! segments.
+//! event, and any other record is a log line. An event inside a span ends a segment and begins the
+//! next. A log line inside a span belongs to this span, and does not divide segments. A record
+//! without a span becomes an event of the event log of its task.
 //!
 //! | of OTLP | here |
 //! |---|---|
@@ -14,7 +14,7 @@
 //! | body, severity, observed time | attributes `log.body`, `log.severity_text`, `log.severity_number`, `log.observed_time_unix_nano` |
 //! | flags, dropped attributes | `otel.flags`, `otel.dropped_attributes_count` |
 //!
-//! Attributes keep their names; those of resource and scope are as for [spans](super).
+//! Attributes keep their names. Attributes of resource and scope are stored as for [spans](super).
 
 use prost::Message;
 use serde::Deserialize;

@@ -13,9 +13,10 @@ use super::message::{AnyValue, KeyValue};
 use super::value;
 use crate::{Attributes, TakeSpans};
 
-/// Attribute that lists the names of own attributes that could be synthesized ones.
+/// Attribute that lists the names of a span's own attributes that collide with names of synthesized
+/// ones.
 pub(super) const OWN_NAMES: &str = "otel.own_names";
-/// Attribute that contains own attributes whose names synthesized attributes already have.
+/// Attribute that contains a span's own attributes whose names synthesized attributes already have.
 pub(super) const SHADOWED: &str = "otel.shadowed";
 
 /// Reports whether a synthesized attribute of a span may have this name.

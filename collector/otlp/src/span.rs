@@ -8,7 +8,7 @@ use super::BadSpan;
 /// Limits that [`ForeignSpan::check`] applies to a span.
 #[derive(Clone, Copy, Debug)]
 pub struct SpanLimits {
-    /// Maximum length of a name, in bytes.
+    /// Maximum length of a trace id or a name, in bytes.
     pub string_bytes_max: usize,
     /// Maximum number of attributes of the span, or of one of its events.
     pub attributes_max: usize,

@@ -55,8 +55,8 @@ pub struct StoredEvent {
 /// Attributes in their stored form, by key, in order.
 pub type StoredAttributes = Vec<(String, AnyValue)>;
 
-/// Parses a value stored as JSON; returns `None` if it is not JSON. Numbers without a point are
-/// integers, if they fit.
+/// Parses a value stored as JSON; returns `None` if it is not JSON. Numbers without a point or an
+/// exponent are integers if they fit into 64 bits.
 #[must_use]
 pub fn any_of_json(json: &str) -> Option<AnyValue> {
     let json = json.trim();

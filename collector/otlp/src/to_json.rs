@@ -1,5 +1,5 @@
 //! Converts OTLP's messages to its JSON: ids as hex digits, 64-bit integers as texts, enumerations
-//! as numbers, lower camel case. Unset fields are omitted.
+//! as numbers, lower camel case. Most unset fields are omitted.
 
 use serde_json::{Map, Value, json};
 

@@ -86,7 +86,8 @@ static RESOURCE_SPANS: Message = Message {
     ],
 };
 
-/// Calls `ignored` with each unknown field of a `ResourceSpans`.
+/// Calls `ignored` with the message name and the number of each unknown field of a `ResourceSpans`.
+/// Does not search the lists and maps in values of attributes.
 pub fn unknown(message: &[u8], ignored: &mut dyn FnMut(&str)) {
     walk(message, &RESOURCE_SPANS, ignored);
 }
@@ -105,8 +106,8 @@ fn walk(bytes: &[u8], message: &Message, ignored: &mut dyn FnMut(&str)) {
 }
 
 /// Returns the elements of a message that is a list of `ResourceSpans`, such as Tempo's `Trace`.
-/// Returns `None` if the message is itself a `ResourceSpans`. Both occur as field 1: a `Trace` in
-/// Tempo's response, and a `ResourceSpans` in a request.
+/// Returns `None` for any other message, such as a `ResourceSpans` itself. Both occur as field 1: a
+/// `Trace` in Tempo's response, and a `ResourceSpans` in a request.
 pub fn of_trace(message: &[u8]) -> Option<Vec<&[u8]>> {
     let lists: Result<Vec<_>, _> = fields(message).collect();
     let inner: Option<Vec<&[u8]>> = lists

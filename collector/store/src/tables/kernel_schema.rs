@@ -14,7 +14,7 @@
 //! | lost | events of this cpu lost since arg0; arg1 … arg4: enters, exits, switches, others |
 //! | window | recorded from `monotonic_ns` until arg0 |
 //! | clock | `result`: wall - monotonic; arg0: TAI - wall, arg1: boot - monotonic, arg2: ± (ns) |
-//! | recording | call_name: architecture; arg0: burst-config; arg1 … arg4: losses so far, as above |
+//! | recording | call_name: architecture; arg0: burst-config; arg1 … arg4: losses so far |
 
 use super::columns::table;
 use super::kernel_row::KernelRow;
