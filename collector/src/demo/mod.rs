@@ -1,5 +1,5 @@
-//! The `demo`: starts a collector and five real processes under load, records in bursts, and
-//! analyses the recording.
+//! Subcommand `demo`: starts a collector and five real processes under load, records in bursts, and
+//! analyses the recording. With a scenario, it compares data-quality tradeoffs instead.
 
 mod findings;
 mod fleet;

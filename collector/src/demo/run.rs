@@ -40,7 +40,8 @@ pub struct DemoOptions {
     pub burst_config: String,
     /// Faults of the newsfeed, such as `store.read=+5ms`.
     pub faults: Vec<String>,
-    /// Share of requests that are copied to a second web server and ranker to explore tradeoffs.
+    /// Share of requests, 0 to 1, that are copied to a second web server and ranker to explore
+    /// tradeoffs; `None` for no copies.
     pub duplicate: Option<f64>,
     /// True to also record the kernel's side of the newsfeed's processes.
     pub kernel: bool,

@@ -57,7 +57,7 @@ impl LearningResult {
     }
 
     /// Returns the requests per second at which latency reaches the knee, at the learned tradeoff
-    /// rate nearest to this one.
+    /// rate nearest to this one; 0 if latency is always above it.
     pub(super) fn knee(&self, tradeoff_rate: f64) -> f64 {
         let curves = &self.point.performance.curves;
         let near = |rate: f64| (rate - tradeoff_rate).abs();

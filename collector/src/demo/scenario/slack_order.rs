@@ -93,7 +93,7 @@ fn late(latencies_ms: &[f64]) -> f64 {
     late as f64 / latencies_ms.len().max(1) as f64
 }
 
-/// Reports whether a request has slack: pseudo-randomly, every other request.
+/// Reports whether a request has slack. Pseudo-randomly, about half of the requests do.
 const fn has_slack(number: u64) -> bool {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1
 }

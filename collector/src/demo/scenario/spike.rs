@@ -101,7 +101,8 @@ pub(super) async fn tell(
 struct Course {
     spike_ms: f64,
     by_second: Vec<f64>,
-    /// Sample of the spike's requests; `stories` has their answers.
+    /// Numbers from which the users of a sample of the spike's requests derive; `stories` has the
+    /// answers to this sample.
     numbers: Vec<u64>,
     stories: Vec<Vec<u64>>,
 }

@@ -40,7 +40,7 @@ pub(super) struct Stage {
 /// Seed of a load that follows [`Stage::repeat_users`].
 const REPEATED: u64 = 7_000_000_000;
 
-/// Settings with which a ranker starts.
+/// Settings with which a ranker starts. A setting that is `None` is switched off.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RankerSettings {
     /// Timeout in ms after which missing features are left out.
@@ -115,8 +115,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Returns the scoring time of the running rankers' accelerators, in µs; `None` without
-    /// accelerators.
+    /// Returns the time that the running rankers' accelerators take to score a candidate, in µs;
+    /// `None` without accelerators.
     pub(super) const fn accelerator_us(&self) -> Option<u64> {
         self.accelerator_us
     }
@@ -142,7 +142,7 @@ impl Stage {
         let none = Policy::default();
         let control = self.collector.control();
         control.set_tradeoffs(policy.unwrap_or(&none));
-        // The policy goes over an open stream, without a response.
+        // Waits a moment, because the policy goes over an open stream, and no response confirms it.
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
 
