@@ -41,6 +41,7 @@ pub(crate) enum Lookup {
     Awaited(PendingAnswer),
 }
 
+/// Cache of answers, with a limit on concurrent computations.
 #[derive(Debug)]
 pub(crate) struct Answers {
     inner: Arc<Inner>,

@@ -15,9 +15,9 @@
 //! - `respond`: sends an answer as a page, at once if it is cached, and in pieces if it takes long.
 //! - `asset_files`: the JavaScript modules that pages load.
 //! - `command_line`: the command line that gives the content of a page.
-//! - `verb_form`: the form of a subcommand's options; `verb_page`: its answer.
 //! - `periods`: two periods as addresses.
 //! - `changes`: the changes found in a store, with links that compare before and after.
+//! - `verb_form`: the form of a subcommand's options; `verb_page`: its answer.
 //! - `heatmap`: latency over time, as a picture.
 //! - `root_series`: rate, failures and latency of root operations over time, as small pictures.
 //! - `overview`: the first page.

@@ -75,8 +75,8 @@ pub(crate) type Model = Result<Arc<Inference>, Arc<str>>;
 #[derive(Clone, Debug)]
 pub(crate) struct ModelLookup {
     pub(crate) model: Model,
-    /// True if the model belongs to the current files, or is young enough. Pages also use an
-    /// outdated model until they have a new one.
+    /// True if the model belongs to the current files or is young enough, or if computing a model
+    /// failed recently. Pages also use an outdated model until they have a new one.
     pub(crate) is_fresh: bool,
 }
 

@@ -75,7 +75,7 @@ impl Task for StepCounter {
     fn add(&mut self, amount: u64) {
         self.step.done += amount;
         self.steps += 1;
-        // A step is one trace, so the clock is read rarely.
+        // A call mostly adds a single trace, so the clock is read only at every 64th call.
         let is_time = self.steps.is_multiple_of(64) && self.told.elapsed() >= TOLD_EVERY;
         if self.steps == 1 || is_time {
             self.told = Instant::now();

@@ -9,8 +9,9 @@ const HEIGHT: f64 = 24.0;
 /// CSS classes of the lines of latency, one for each percentile.
 const PERCENTILES: [&str; 3] = ["p50", "p95", "p99"];
 
-/// Draws rate, failures and latency of root operations, with a line at a change. Draws nothing if
-/// all requests began in one column. States how many of the `roots` root operations have no series.
+/// Draws rate, failures and latency of root operations, with a line at the latency change `step`.
+/// Draws nothing if the requests of each operation began in one column. States how many of the
+/// `roots` root operations have no series.
 pub(crate) fn root_series(series: &[RootSeries], roots: usize, step: Option<&LatencyStep>) -> Html {
     let mut html = Html::new();
     if series.iter().all(|series| width(series) < 2) {

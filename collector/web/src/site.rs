@@ -151,7 +151,7 @@ impl Site {
         self.inner.models.source(&self.state(runtime), open)
     }
 
-    /// Returns requests over time; `None` if the store cannot be read or has none. Blocks; not for
+    /// Returns requests over time; `None` if the store is empty or cannot be read. Blocks; not for
     /// async code.
     pub(crate) fn rate(&self, runtime: &Handle) -> Option<Arc<RequestRate>> {
         let open = || self.opened(runtime);

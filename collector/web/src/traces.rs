@@ -3,8 +3,9 @@
 //!
 //! Modules from the bottom up: `asked_id`, `awaited_path`, `instants`, `table`; `columns` with
 //! `texts`, `kernel_rows` and `request_columns`, the data of the timeline; `path_sums`,
-//! `diagnostics`, `failure_part`, `connection_part`, `outline_spans`, `lock_table`, `links`,
-//! `request_page`; `list_page`; `span_json`. The files' indexes locate a request.
+//! `diagnostics`, `outline_spans`, `failure_part`, `connection_part`, `lock_table`, `links`,
+//! `request_page`; `list_page`; `span_json`. A request is located by the page indexes of the
+//! store's files, without reading all of them.
 
 mod asked_id;
 mod awaited_path;

@@ -29,9 +29,10 @@ pub(super) struct KernelRow {
     /// End of the activity; `None` if it is after the window.
     pub(super) end_ns: Option<i64>,
     pub(super) text: String,
-    /// Low half of the id of the trace that held the lock, or woke the thread.
+    /// Low half of the id of the trace that held the lock, or woke the thread; `None` if it is
+    /// unknown, or if it is this request.
     pub(super) holder: Option<u64>,
-    /// Name of the lock or futex, as in the sums over all requests.
+    /// Name of the lock or futex, as in the sums over all requests; `None` for rows of other kinds.
     pub(super) lock: Option<String>,
 }
 

@@ -43,8 +43,8 @@ fn holder(example: &LockExample, own: u64) -> (String, Option<String>) {
     match (&example.holder, example.holder_trace) {
         (_, Some(low)) if low == own => ("this request".to_owned(), None),
         (_, Some(low)) => {
-            // A waker woke the thread as the wait ended; the longest holder of a marked lock may
-            // have released it by then.
+            // Links to a waker at the end of the wait, when it woke the thread, and to a holder of
+            // a marked lock at the beginning, because it may have released the lock by the end.
             let woke = !matches!(example.evidence, Some(ReleaseEvidence::Marker) | None);
             let after_ns = if woke { example.took_ns } else { 0 };
             let at_ns = example.start_ns.saturating_add_unsigned(after_ns);

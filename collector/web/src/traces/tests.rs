@@ -1,4 +1,5 @@
-//! The columns are read back by a decoder that knows the format's description only; the pages are asked for over HTTP.
+//! Tests of the pages under `/traces` over HTTP, and of the timeline's columns by an independent
+//! decoder.
 
 mod columns;
 mod kernel;

@@ -1,4 +1,4 @@
-//! What is written is read back, for any request.
+//! Tests that a decoder restores every request from its encoded columns.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use stroboscope_store::query_memory::QueryMemory;
 
 use crate::traces::request_columns::columns_of;
 
-/// A reader of the format, after its description; numbers of all kinds as `f64`, ids apart.
+/// Decoded columns of a request. `columns` contains all numbers as `f64`, except the ids of spans.
 pub(super) struct Decoded {
     pub(super) head: Value,
     pub(super) columns: HashMap<String, Vec<f64>>,
@@ -100,7 +100,7 @@ fn records(drawn: &[DrawnSpan], events: &[(u8, i64)]) -> TraceRecords {
         let (id, parent, name, host, start_ns, takes_ns, flags, points) = drawn;
         let start_ns = BASE_NS + start_ns;
         SpanRecord {
-            // A few ids twice.
+            // Some spans have equal ids.
             span_id: id + 1,
             parent_id: if at == 0 { 0 } else { (*parent % 70) as u64 },
             service: format!("<script>{}", name % 3).into(),
@@ -140,7 +140,7 @@ fn check(request: &Request) {
     let column = |name: &str| &decoded.columns[name];
     let origin_ns: i64 = decoded.head["origin_ns"].as_str().unwrap().parse().unwrap();
     let at = |offset: f64| origin_ns + offset as i64;
-    // Spans are those of the outline, by id; their columns agree with the records.
+    // The columns contain the spans of the outline, with the times of their records.
     let tasks = column("spans.flags")
         .iter()
         .filter(|flags| **flags as u32 & 512 != 0)
@@ -226,14 +226,14 @@ fn check_segments(request: &Request, decoded: &Decoded, at: &impl Fn(f64) -> i64
             (&*label.start, &*label.end),
             (&*boundary("from"), &*boundary("to"))
         );
-        // A segment lies in its row.
+        // A segment lies within the times of its span or task.
         let span = of("span") as usize;
         assert!(
             column("spans.start")[span] <= of("start") && of("end") <= column("spans.end")[span]
         );
         rows.entry(span).or_default().push(row);
     }
-    // The critical path is as long as the request, as readers add it up.
+    // The critical path, as a reader adds it up, is as long as the latency.
     assert_eq!(path_ns, path.latency_ns as f64);
     // The segments of one row never overlap.
     for of_row in rows.values() {
@@ -262,7 +262,7 @@ proptest! {
         moved_ns in prop_oneof![Just(0i64), -5_000i64..5_000],
     ) {
         let mut recorded = records(&drawn, &[]);
-        // Of several spans of one id one is kept, and which one is not what this is about.
+        // The analysis keeps one of several spans with equal ids. This test does not check which.
         let mut seen = HashSet::new();
         recorded.spans.retain(|span| seen.insert(span.span_id));
         check(&request_of(recorded, moved_ns));
@@ -320,10 +320,10 @@ fn a_hundred_thousand_spans_take_a_few_megabytes() {
     (request.trace, request.path) = (trace, None);
     (request.aligned, request.recorded) = (recorded.clone(), recorded);
     let bytes = columns_of(&request).encode();
-    // The model has room for a few thousand labels; all spans are drawn.
+    // The columns contain all segments, although the model has room for only some labels.
     let segments = request.trace.segments.len() + request.unmodelled.len();
     assert!(segments > 100_000, "{segments}");
-    // 34 bytes a span and 45 a segment, beside names.
+    // The expected size is 34 bytes per span and 45 per segment, without names.
     let expected = 100_000 * 34 + segments * 45;
     assert!(
         bytes.len() < expected + 100_000,

@@ -1,4 +1,4 @@
-//! Waits at locks and futexes on a request's page, and in its columns.
+//! Tests of waits for locks and futexes on a request's page and in its columns.
 
 use stroboscope_analysis::kernel::event::Window;
 use stroboscope_analysis::kernel::marker::RequestId;
@@ -115,7 +115,7 @@ fn a_futex_wait_says_who_woke_and_never_who_held() {
             ),
         ]
     );
-    // Of another request: nothing.
+    // Another request has no rows.
     assert!(rows(&part(), OTHER, 100).0.is_empty());
 }
 
@@ -152,7 +152,8 @@ fn a_lock_leads_to_all_who_wait_there_and_to_who_was_in_the_way() {
     for expected in [
         "<a href=\"/timeline?lock=9%3A0x7f10\">9:0x7f10</a>",
         "<a href=\"/timeline?lock=9%3A0x55\">9:0x55</a>",
-        // Who woke it is looked for as the wait ended, who held a lock as it began.
+        // The link to a waker has the time at which the wait ended, the link to a holder the time
+        // at which the wait began.
         "<a href=\"/traces/000000000000beef?at=11000\">request 000000000000beef</a>",
         "<a href=\"/traces/000000000000beef?at=40000\">request 000000000000beef</a>",
         "store:read",
@@ -160,7 +161,8 @@ fn a_lock_leads_to_all_who_wait_there_and_to_who_was_in_the_way() {
     ] {
         assert!(page.contains(expected), "no {expected:?}: {page}");
     }
-    // The longest waits together stand first; what waited for nothing does not say so.
+    // The lock with the longest total wait comes first. An operation that did not wait has an
+    // empty cell.
     assert!(page.find("9:0x7f10") < page.find("9:0x55"));
     assert!(
         page.contains("data-label=\"of that waited\"></td>"),

@@ -1,4 +1,4 @@
-//! Pages of requests as a browser asks for them, over a store on disk.
+//! Tests of the pages of requests over HTTP, with a store on disk.
 
 use std::sync::Arc;
 
@@ -43,7 +43,8 @@ impl Verbs for NoVerbs {
     }
 }
 
-/// A directory with simulated requests, or with none. Not for async code.
+/// Creates a data directory with this number of simulated requests, after `change` to their rows.
+/// Not for async code.
 fn directory(requests: u64, change: impl Fn(&mut Rows)) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -70,7 +71,7 @@ impl Answered {
     }
 }
 
-/// A page of a site whose model is known.
+/// Requests a page of a new site, after the site has computed its model.
 async fn ask(directory: &TempDir, address: &str) -> Answered {
     let router = site(
         Arc::new(NoVerbs),
@@ -100,7 +101,8 @@ fn run<F: Future>(future: F) -> F::Output {
     runtime.block_on(future)
 }
 
-/// Reads a page as strictly as XML, and gives its texts and the addresses of its links.
+/// Parses a page as XML, which is stricter than HTML. Returns its text and the addresses of its
+/// links.
 fn read(page: &str) -> (String, Vec<String>) {
     let page = page.replacen("<!DOCTYPE html>", "", 1);
     let document =
@@ -148,7 +150,7 @@ fn a_request_has_a_page_its_columns_its_spans_and_a_trace_for_perfetto() {
             links.contains(&format!("/traces/{id}/perfetto")),
             "{links:?}"
         );
-        // Links inside the page go to something, with scripts or without.
+        // Each link inside the page has a target, even without scripts.
         let html = page.text();
         let named: Vec<&String> = links
             .iter()
@@ -168,7 +170,7 @@ fn a_request_has_a_page_its_columns_its_spans_and_a_trace_for_perfetto() {
         let (_, listed) = read(&ask(&directory, near.unwrap()).await.text());
         let is_this = |link: &String| link.starts_with(&format!("/traces/{id}?root="));
         assert!(listed.iter().any(is_this), "{listed:?}");
-        // Capital letters are the same id.
+        // An id may have upper-case digits.
         let columns = ask(
             &directory,
             &format!("/traces/{}/columns", id.to_uppercase()),
@@ -189,7 +191,7 @@ fn a_request_has_a_page_its_columns_its_spans_and_a_trace_for_perfetto() {
             name.contains(&format!("{id}.pftrace")) && perfetto.bytes.len() > 1000,
             "{name}"
         );
-        // Its burst has it, and others.
+        // The burst contains this request and others, so its file is larger.
         let burst = links.iter().find(|link| link.starts_with("/bursts/"));
         let of_burst = ask(&directory, burst.unwrap()).await;
         assert_eq!(of_burst.status, StatusCode::OK, "{}", of_burst.text());
@@ -235,7 +237,7 @@ fn the_list_is_of_the_slowest_first_and_goes_on() {
             !links.iter().any(|link| link.starts_with("/traces/")),
             "{text}"
         );
-        // By a formula: those of which it holds are those that have such a span.
+        // A formula selects the requests with a span for which it holds, here all requests.
         let (_, links) = read(
             &ask(
                 &directory,
@@ -331,7 +333,8 @@ fn a_request_is_found_by_the_half_of_its_id_that_the_kernel_knows() {
         let to = answered.headers[header::LOCATION].to_str().unwrap();
         let whole = format!("/traces/{:032x}", request.trace_id);
         assert_eq!(to, format!("{whole}#at={at_ns}"));
-        // Also where nobody says when that was, as in tables of what the kernel did; of no other digits.
+        // The request is also found without an instant, as in links from tables of kernel activity.
+        // Other digits find no request.
         let answered = ask(&directory, &format!("/traces/{low:016x}")).await;
         assert_eq!(answered.headers[header::LOCATION].to_str().unwrap(), whole);
         let none = ask(&directory, &format!("/traces/{:016x}", low ^ 1)).await;
@@ -424,7 +427,7 @@ fn a_request_is_shown_before_its_path_is_known_and_then_with_it() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let making = site.models().hold_making();
     runtime.block_on(async {
-        // Another page waits for the model, and keeps the store busy.
+        // Another page waits for the model, and occupies a slot for readings of the store.
         let list = tokio::spawn({
             let router = router.clone();
             async move { get(&router, "/traces").await }
