@@ -14,7 +14,8 @@ pub(super) const SPAN_NAME: &str = "otel.span_name";
 /// name exceeds a limit.
 const NAME_BYTES_MAX: usize = 128;
 
-/// Place in the source code, as far as a span's attributes give it.
+/// Place in the source code, as far as a span's attributes give it. A field is `None` if its
+/// attribute is missing or not a text.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CodePlace<'a> {
     /// `code.function.name`: the function with its module or class.

@@ -329,7 +329,8 @@ impl<'b, 'k> JsonObject<'b, 'k> {
         Some((key, of_key))
     }
 
-    /// Ends the object and returns its text, which is empty if there are no members.
+    /// Ends the object and returns its text, which is empty if there are no members. Returns `None`
+    /// only if the text is not UTF-8, which does not happen.
     fn end(self) -> Option<&'b str> {
         if self.out.len() == 1 {
             return Some("");

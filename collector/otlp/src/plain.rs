@@ -22,7 +22,7 @@ pub fn plain_records(request: &[u8], limits: SpanLimits) -> Option<u64> {
     Some(walk.records)
 }
 
-/// Checks one `ResourceSpans` like [`plain_records`] does.
+/// Reports whether one `ResourceSpans` is plainly valid, by the checks of [`plain_records`].
 #[must_use]
 pub fn is_plain(resource_spans: &[u8], limits: SpanLimits) -> bool {
     let mut walk = Walk { limits, records: 0 };

@@ -41,7 +41,7 @@ pub struct Findings {
     pub processor_use: ProcessorUse,
     /// Labels of the model's segments.
     pub labels: Labels,
-    /// Summary of the kernel's recording, if there is one.
+    /// Summary of the kernel's recording; `None` if there is none.
     pub kernel: Option<KernelOverview>,
 }
 

@@ -4,15 +4,15 @@ use stroboscope_render::page::Html;
 use stroboscope_reports::time::written_periods;
 use url::form_urlencoded::Serializer;
 
-/// An earlier and a later period, ns since the Unix epoch. The earlier one may begin with the
-/// store, and the later one may end with it.
+/// An earlier and a later period, ns since the Unix epoch. Without `before_from_ns`, the earlier
+/// one begins with the store. Without `until_ns`, the later one ends with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TwoPeriods<'a> {
     pub(crate) before_from_ns: Option<i64>,
     /// End of the earlier period, and beginning of the later one.
     pub(crate) at_ns: i64,
     pub(crate) until_ns: Option<i64>,
-    /// Restricts both periods to requests of this root operation.
+    /// Restricts both periods to requests of this root operation; `None` for all requests.
     pub(crate) root: Option<&'a str>,
 }
 

@@ -169,8 +169,8 @@ impl Site {
         self.inner.models.model(&self.state(runtime), open)
     }
 
-    /// Returns the model for the critical paths of single requests if it is cached. Blocks; not for
-    /// async code.
+    /// Returns the cached model for the critical paths of single requests; `None` if none is cached
+    /// (see [`Models::known`]). Blocks; not for async code.
     pub(crate) fn known_model(&self, runtime: &Handle) -> Option<ModelLookup> {
         self.inner.models.known(&self.state(runtime))
     }

@@ -164,7 +164,7 @@ fn empty() -> Html {
     html
 }
 
-/// Returns a value from the query of an address.
+/// Returns the first value of a parameter in the query of an address; `None` if it is missing.
 fn asked_for(query: Option<&str>, name: &str) -> Option<String> {
     let mut pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     let (_, value) = pairs.find(|(known, _)| known == name)?;

@@ -31,7 +31,7 @@ pub struct Field {
     pub name: String,
     pub help: String,
     pub kind: FieldKind,
-    /// Value if the option is not given.
+    /// Value if the option is not given; `None` if it has no default.
     pub default: Option<String>,
     /// True if the option is given without its name on the command line.
     pub is_positional: bool,

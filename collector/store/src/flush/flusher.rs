@@ -38,7 +38,8 @@ pub struct Flusher {
     live: Option<Box<dyn Arrivals>>,
     /// Segment whose flush began in this process and has not succeeded yet.
     begun: Option<u64>,
-    /// Segment that is durable in the tables, but whose checkpoint could not be saved.
+    /// Segment that is durable in the tables, but whose checkpoint could not be saved; `None` if
+    /// there is none.
     unsaved: Option<ConvertedSegment>,
 }
 

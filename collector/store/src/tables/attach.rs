@@ -23,7 +23,8 @@ pub struct EventRead {
     pub time_ns: i64,
     pub seq: u32,
     pub host: Arc<str>,
-    /// Task of an event of an event log, or of a log line inside a span.
+    /// Task of an event of an event log, or of a log line inside a span; `None` for an event inside
+    /// a span.
     pub task: Option<Arc<str>>,
     pub name: Arc<str>,
     pub attributes: AttributeValues,
@@ -121,8 +122,8 @@ impl EventAttacher {
     }
 }
 
-/// Removes the attribute [`ELEMENT`] of an event inside a span, and returns its value. If it occurs
-/// several times, returns the first value in alphabetical order.
+/// Removes the attribute [`ELEMENT`] of an event inside a span, and returns its value; `None` if
+/// the event lacks it. If it occurs several times, returns the first value in alphabetical order.
 fn take_element(attributes: &mut AttributeValues) -> Option<Arc<str>> {
     let mut element: Option<Arc<str>> = None;
     attributes.retain(|(key, value)| {

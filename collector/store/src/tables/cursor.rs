@@ -51,7 +51,8 @@ pub(super) struct RowLayout<T: DeclaredTable> {
     /// Texts that the cells refer to by index.
     pub(super) texts: Vec<Arc<str>>,
     shredded: ShreddedColumns,
-    /// JSON of the attributes without columns of their own.
+    /// JSON of the attributes without columns of their own; `None` if it is not read, or if no row
+    /// has any.
     attributes: Option<StringArray>,
 }
 

@@ -47,7 +47,8 @@ pub(super) struct RowMerge<'a, B> {
     heap: BinaryHeap<Reverse<(SortKey, usize)>>,
     /// Rows that the next chunk has so far, as index of the batch in `held` and index of the row.
     picks: Vec<(usize, usize)>,
-    /// Key of the latest picks, and the index of the first pick with this key.
+    /// Key of the latest picks, and the index of the first pick with this key; `None` before the
+    /// first pick of a chunk.
     group: Option<(SortKey, usize)>,
     /// Spans known to be retried; `None` if no rows are dropped.
     retried: Option<&'a mut RetriedSpans>,

@@ -191,7 +191,7 @@ impl SpillRequest<'_> {
 
     /// Returns the damage in the pages of a file that will be read in full, by its checksum.
     /// Decoding does not find such damage reliably, because a corrupted page may decode to other
-    /// values.
+    /// values. Returns `None` for an intact file, and for one that is read only in part.
     fn flaw(&self, object: &(Path, u64), file: &TableFile) -> Option<Damage> {
         if !self.range.is_all() {
             return None;

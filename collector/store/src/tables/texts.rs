@@ -82,7 +82,8 @@ impl TextIndex {
         self.among(texts).cloned()
     }
 
-    /// Returns the element of `values` at this index, where `values` has one element for each text.
+    /// Returns the element of `values` at this index, where `values` has one element for each text;
+    /// `None` if the text is missing.
     pub(super) fn among<T>(self, values: &[T]) -> Option<&T> {
         values.get(self.0 as usize)
     }

@@ -360,7 +360,7 @@ fn architecture_name(architecture: Architecture) -> &'static str {
     }
 }
 
-/// Returns the architecture with this name in the table.
+/// Returns the architecture with this name in the table; `None` if the name is unknown.
 fn architecture_named(name: &str) -> Option<Architecture> {
     [Architecture::X86_64, Architecture::Aarch64]
         .into_iter()

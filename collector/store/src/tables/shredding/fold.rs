@@ -102,7 +102,8 @@ pub(in crate::tables) fn fold(
     Ok(Some(folded.collect()))
 }
 
-/// Adds members to the text of a JSON object, and creates an object if there is none.
+/// Adds members to the text of a JSON object, and creates an object if there is none. Returns
+/// `None` if there are neither an object nor members.
 fn with(said: Option<&str>, members: &str) -> Option<String> {
     if members.is_empty() {
         return said.map(str::to_owned);
