@@ -61,8 +61,8 @@ pub const WAL_BACKLOG_BYTES_MAX: u64 = 1 << 30;
 /// Size of a group commit, in bytes, at which it takes no further batches.
 pub const WAL_GROUP_BYTES_MAX: usize = 16 << 20;
 
-/// Maximum size of batches in memory that are received but not yet durable, in bytes. Above it,
-/// senders wait.
+/// Maximum size of the batches and OTLP requests in memory that are received but not yet durable,
+/// in bytes. Above it, senders wait.
 pub const IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
 
 /// Maximum number of unacknowledged batches on one gRPC stream, of a process or of an agent.
@@ -87,12 +87,12 @@ pub const INCARNATION_IDLE_NS_MAX: i64 = 7 * 24 * 3_600 * 1_000_000_000;
 /// counted.
 pub const RECORDS_PER_TRACE_MAX: usize = 1_000_000;
 
-/// Maximum length of a line of an imported event log, or of a file imported with a field mapping,
-/// in bytes.
+/// Maximum length of a line of an imported event log, or of a line or CSV record that a field
+/// mapping reads, in bytes.
 pub const IMPORT_LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Maximum size of one record in any other imported file, such as a trace in Jaeger's JSON, in
-/// bytes.
+/// Maximum size of any other imported record, such as a trace in Jaeger's JSON, or an element of a
+/// JSON list that a field mapping reads, in bytes.
 pub const IMPORT_RECORD_BYTES_MAX: usize = 64 << 20;
 
 /// Maximum number of invalid lines that an import shows. Further ones are only counted.
@@ -101,6 +101,6 @@ pub const IMPORT_BAD_LINES_SHOWN: usize = 20;
 /// Number of rows that an import sorts in memory before it writes them to files.
 pub const IMPORT_RUN_ROWS: usize = 500_000;
 
-/// Size of attributes and names in memory, in bytes, at which an import writes its rows to files,
-/// even if it has fewer rows than [`IMPORT_RUN_ROWS`].
+/// Total size of attributes and names in memory, in bytes, at which an import writes its rows to
+/// files, even if it has fewer rows than [`IMPORT_RUN_ROWS`].
 pub const IMPORT_RUN_BYTES: usize = 256 << 20;
