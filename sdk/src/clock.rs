@@ -186,7 +186,8 @@ const STRETCHES_KEPT: usize = 8;
 /// Piecewise linear functions from ticks to wall time and from ticks to durations.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
-    /// Anchors in tick order. At a clock step, two anchors have nearly the same ticks.
+    /// Anchors in tick order. At a clock step, two anchors have the same ticks: the first ends the
+    /// old line, and the second begins the new one.
     anchors: VecDeque<Anchor>,
     last_seen: Option<Anchor>,
     /// First and last anchor of each interval in which the tick rate was constant, in tick order.

@@ -92,7 +92,8 @@ pub enum InitError {
     /// The bearer token cannot be sent. The message does not show it.
     #[error("{ENV_TOKEN}: a token must be one word of visible ASCII characters")]
     Token,
-    /// The file of the certificate authority is unusable.
+    /// The file of the certificate authority is unusable, or the collector's address is not
+    /// `https`.
     #[error("{ENV_CA}: file {path:?}: {problem}")]
     Ca {
         /// Path as given.

@@ -72,7 +72,8 @@ pub(crate) struct Drain {
     early_ends: Vec<End>,
     /// Fields by span id that this pass read before the span's begin.
     early_fields: FxHashMap<u64, Fields>,
-    /// Ends and fields of the last pass without a begin, which may be in a ring new to this pass.
+    /// Ends and fields that the last pass read without a begin. The begin may be in a ring that is
+    /// new to this pass.
     overdue_ends: Vec<End>,
     overdue_fields: FxHashMap<u64, Fields>,
     builder: BatchBuilder,
@@ -122,12 +123,12 @@ impl Drain {
         }
     }
 
-    /// Reads all rings. `windows` is called after each reading, so that it includes every window of
-    /// the records read. Full batches are passed to `ship`.
+    /// Reads all rings and processes their records. Passes full batches to `ship`.
     ///
     /// Threads that record fast fill their rings while earlier records are processed, so the rings
-    /// are read again after each full batch. A pass ends when a reading brings nothing, and at the
-    /// latest after [`TURNS_MAX`] readings.
+    /// are read again after each full batch. The next turn processes these records. The pass ends
+    /// when a turn leaves no records, and at the latest after [`TURNS_MAX`] turns. Each turn calls
+    /// `windows` first, so that the result includes every window of the turn's records.
     ///
     /// Returns how full the fullest ring was when the pass began, in 1/256.
     pub(crate) fn pass(
@@ -307,8 +308,8 @@ impl Drain {
         self.builder.event(&event, named(head.callsite, fields));
     }
 
-    /// Adds the fields to an event's span that describe the span. Returns true if the event itself
-    /// need not be shipped.
+    /// Adds those fields of an event that describe its span to the span. Returns true if the event
+    /// itself need not be shipped.
     #[cfg(feature = "tracing")]
     fn describe_span(&mut self, head: &Head, fields: &record::Fields<'_>) -> bool {
         let role = head.callsite.role;
@@ -396,7 +397,7 @@ impl Drain {
         self.close_unended(due, now_ticks);
     }
 
-    /// Closes all open spans at the end of the process.
+    /// Closes all open spans when recording stops.
     pub(crate) fn close_all(&mut self, now_ticks: u64) {
         let all = self.open.take_due(|_| true);
         self.close_unended(all, now_ticks);
@@ -490,10 +491,12 @@ fn owned(callsite: &'static Callsite, fields: record::Fields<'_>) -> Fields {
     named.map(|(name, value)| (name, value.into())).collect()
 }
 
-/// Maximum number of readings of the rings in one pass, so that shipping gets its turn.
+/// Maximum number of turns in one pass, so that shipping is not delayed for long. Each turn
+/// processes the records that were read during the previous one.
 const TURNS_MAX: usize = 8;
 
-/// Maximum size in words of a buffer kept between passes (8 MiB); a larger one is freed.
+/// Maximum total size, in words, of the two buffers kept between passes (8 MiB); larger buffers are
+/// freed.
 const RAW_WORDS_KEPT: usize = 1 << 20;
 
 /// Time in ns after a window's close during which the drain awaits the end of a span.

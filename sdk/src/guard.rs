@@ -270,7 +270,8 @@ pub struct Stats {
     pub rings_bytes: u64,
     /// Number of records lost by cause; causes without losses are omitted.
     pub losses: Vec<(LossCause, u64)>,
-    /// Description of the last problem with the collector, if any.
+    /// Description of the last problem with the collector, even if it is solved; `None` if there
+    /// was none.
     pub trouble: Option<String>,
 }
 

@@ -39,7 +39,8 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Members<'a, I> {
         self.is_cut
     }
 
-    /// Begins the next field, or as many whole members of it as the limit allows.
+    /// Begins the next field, or as many whole members of it as the limit allows. Returns `None`
+    /// after the last field, and if the limit allows no further member.
     #[inline(never)]
     fn begin_field(&mut self) -> Option<()> {
         if self.is_cut {

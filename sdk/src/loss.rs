@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use stroboscope_proto::v1;
 
-/// Cause for which a record was discarded.
+/// Cause for which a record, or a part of one, was discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 #[non_exhaustive]

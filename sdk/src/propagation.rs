@@ -34,9 +34,10 @@ static BAGGAGE_NAME: HeaderName = HeaderName::from_static(BAGGAGE);
 /// [accepts](crate::Builder::accept_force) it: `stroboscope-force: 1`.
 pub const FORCE: &str = "stroboscope-force";
 
-/// Maximum length of a forwarded `tracestate`. W3C requires implementations to support at least 512
-/// bytes, and at most 32 members.
+/// Maximum length of a forwarded `tracestate` in bytes. W3C requires implementations to support at
+/// least 512 bytes.
 const TRACESTATE_BYTES_MAX: usize = 8_192;
+/// Maximum number of members of a forwarded `tracestate`, as in the specification.
 const TRACESTATE_MEMBERS_MAX: usize = 32;
 /// Limits of a `tracestate` before spaces and duplicate keys are removed. A header beyond them is
 /// not forwarded.
@@ -45,8 +46,8 @@ const TRACESTATE_READ_LIMIT: ReadLimit = ReadLimit {
     members: 2 * TRACESTATE_MEMBERS_MAX,
     fields: 2 * TRACESTATE_MEMBERS_MAX,
 };
-/// Maximum length of a parsed `traceparent`: version 0 has 55 bytes, and later versions may add
-/// some.
+/// Maximum length of a parsed `traceparent` in bytes. Version 0 has 55 bytes, and later versions
+/// may add some.
 const TRACEPARENT_BYTES_MAX: usize = 1_024;
 
 /// Parses a `traceparent`; returns [`SpanContext::NONE`] unless it is entirely valid.
@@ -158,7 +159,7 @@ pub fn extract(headers: &http::HeaderMap) -> IncomingContext {
         .malformed(is_malformed)
 }
 
-/// Returns the values of all headers with a name, which together form one list.
+/// Returns the values of all headers with this name, which together form one list.
 fn fields<'a>(
     headers: &'a http::HeaderMap,
     name: &HeaderName,

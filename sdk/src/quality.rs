@@ -6,10 +6,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Returns the mean displacement of the reduced response's first `top` items. An item's
-/// displacement is the number of places by which it stands further down in the full response than
-/// in the reduced one, at least 0. Items that the full response lacks, and items missing from the
-/// reduced one, count as standing after the end of the full response.
+/// Returns the mean displacement of the reduced response's first `top` items, or 0 if `top` is 0 or
+/// the full response is empty. An item's displacement is the number of places by which it stands
+/// further down in the full response than in the reduced one, at least 0. Items that the full
+/// response lacks, and items missing from the reduced one, count as standing after the end of the
+/// full response. If `top` exceeds the length of the full response, that length is used.
 ///
 /// With `top` 1, the result is Chow's quality drop: the place, from 0, of the reduced response's
 /// first item in the full response.
@@ -40,8 +41,8 @@ pub fn overlap_loss<K: PartialEq>(full: &[K], reduced: &[K]) -> f64 {
     missing as f64 / full.len() as f64
 }
 
-/// Returns the error of a number relative to the full response's number, or the absolute error if
-/// that is 0.
+/// Returns the error of the reduced response's number relative to the full response's number. If
+/// the full response's number is 0, returns the absolute error.
 #[must_use]
 pub fn numeric_error(full: f64, reduced: f64) -> f64 {
     let error = (reduced - full).abs();

@@ -12,7 +12,7 @@
 //! FIELDS   tick, callsite, 0, 0, span id, fields…             (fields added to an open span)
 //! FIELDS   tick, callsite, name, its bytes, span id, field    (one field, which the callsite does not name)
 //! CLOSE    tick, callsite, 0, 0, span id, fields…             (an END with fields)
-//! CONTEXT  trace id high, low, span ids                       (never in a ring; what a copy of its records starts with)
+//! CONTEXT  trace id high, low, span ids                       (never in a ring; precedes a copy of a ring's records)
 //! field    if word 0 has its kind + 1 (then its index is its position): one word, the value
 //!          if word 0 has 0: value kind (8) | index in the callsite's names (8) | bytes (32), then the value's words
 //! ```

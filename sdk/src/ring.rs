@@ -275,8 +275,9 @@ impl Drop for Producer {
 }
 
 impl Consumer {
-    /// Reads the available records. `read_one` receives the unread words that are contiguous from a
-    /// record's start, and returns the length of that record.
+    /// Reads the available records. `read_one` receives at most [`RECORD_WORDS_MAX`] words from a
+    /// record's start, which may include other words after the record. It returns the length of
+    /// that record in words.
     pub(crate) fn read(&mut self, mut read_one: impl FnMut(&[u64]) -> usize) {
         let ring = &*self.ring;
         let head = ring.head.load(Acquire);

@@ -42,11 +42,11 @@ const SIGTERM_LOOK: Duration = Duration::from_millis(20);
 const LITTLE: usize = 16;
 /// Fill of a ring above which it fills fast, in 1/256.
 const FAST: usize = 64;
-/// Maximum time in ns for which records wait for further records before they are shipped.
+/// Age in ns at which a batch with records is closed and shipped, even if it is not full.
 const BATCH_AGE_NS: i64 = 200_000_000;
-/// Maximum time in ns for which windows without records wait for records to be shipped with. Every
-/// batch causes a sync of the collector's disk. Batches without records, five times per second,
-/// caused most of these syncs.
+/// Age in ns at which a batch without records is closed and shipped, with the windows that wait.
+/// Every batch causes a sync of the collector's disk. When batches without records were shipped
+/// five times per second, they caused most of these syncs.
 const IDLE_BATCH_AGE_NS: i64 = 60_000_000_000;
 /// Maximum number of waiting windows: two minutes of 4 ms every 32 ms.
 const IDLE_WINDOWS_MAX: usize = 4_096;
@@ -173,9 +173,9 @@ struct PendingFlush {
 enum Pass {
     /// Scheduled reading; closes a batch if one is due.
     Regular,
-    /// A caller waits for the records; always closes a batch.
+    /// A caller waits for the records; closes any batch that is not empty.
     Flush,
-    /// End of the process; also closes open spans.
+    /// Last reading before recording stops; also closes open spans.
     Last,
 }
 
@@ -278,10 +278,10 @@ impl ShipTask {
     /// Reports whether the open batch, which has this age, must be closed. A flush and the last
     /// pass close any batch that is not empty. A regular pass closes a batch of at least
     /// [`BATCH_AGE_NS`] that contains news or [`IDLE_WINDOWS_MAX`] windows, or that has reached
-    /// [`IDLE_BATCH_AGE_NS`]. Records, clock steps, losses and another burst-config are news, and
-    /// so is any batch on a new connection, through which the collector learns of this process.
-    /// Windows are not. So a process that records nothing sends an empty batch when its config
-    /// changes, and once a minute.
+    /// [`IDLE_BATCH_AGE_NS`]. Records, clock steps, losses and another burst-config are news.
+    /// Windows are not. The first batch on a new connection is news, too, because it tells the
+    /// collector of this process. So a process that records nothing sends a batch when it connects,
+    /// when its config changes, and once a minute.
     fn is_batch_due(&self, why: Pass, age_ns: i64) -> bool {
         let (has_records, windows) = (self.drain.has_something(), self.buffer.windows());
         if why != Pass::Regular {
@@ -334,8 +334,8 @@ impl ShipTask {
         });
     }
 
-    /// Answers flushes whose batches the collector has stored, and drops flushes whose caller no
-    /// longer waits.
+    /// Answers flushes whose batches the collector has stored or rejected, and drops flushes whose
+    /// caller no longer waits.
     fn settle_flushes(&mut self) {
         let (unsettled, failed, now) = (
             self.buffer.first_sequence(),

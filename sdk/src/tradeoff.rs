@@ -21,17 +21,18 @@
 //! A point's decisions follow from a [`Policy`]. It consists of models of the savings and costs of
 //! the point's tradeoffs, and of the goal set by the operator. `stroboscope tradeoffs learn`
 //! derives the models from recorded requests. The collector sends the policy
-//! (`collect --tradeoffs FILE`), or the service installs one itself ([`install`]). Without a
-//! policy, or with one that is invalid or too old, everything is done in full fidelity, and
-//! [`stats`] shows why.
+//! (`collect --tradeoffs FILE`), or the service installs one itself ([`install`]). An invalid
+//! policy is rejected, and the previous one stays in force. Without a policy, or with one that is
+//! too old, everything is done in full fidelity. [`stats`] shows why.
 //!
 //! # Load
 //!
 //! A point measures its own load in two ways. The first is the number of requests that arrive per
-//! second, over the last second. If the rate over the last half or fifth of that second is
-//! significantly higher, it is used instead, so that a spike shows sooner. The second is the number
-//! of requests under way, which are those whose [`Choice`] is alive. Requests beyond the number
-//! that the model explains form a backlog, which counts as arriving within the next second.
+//! second, over the last second. If the rate over the last half or fifth of that second is higher
+//! even after a deduction for chance, the reduced rate is used instead, so that a spike shows
+//! sooner. The second is the number of requests under way, which are those whose [`Choice`] is
+//! alive. Requests beyond the number that the model explains form a backlog, which counts as
+//! arriving within the next second.
 //!
 //! # Recorded data
 //!

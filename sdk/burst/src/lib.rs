@@ -8,7 +8,7 @@
 //! per check.
 
 //!
-//! [`marker`] defines the numbers of markers, through which a kernel trace shows which request or
+//! [`marker`] defines the kinds of markers, through which a kernel trace shows which request or
 //! span a thread works for.
 
 pub mod marker;
@@ -52,7 +52,7 @@ impl BurstConfig {
     }
 
     /// Returns the first millisecond after the window that contains `time_ms`, or `None` if the
-    /// window never closes.
+    /// window does not close within 64 bits.
     ///
     /// The result is meaningful only if `time_ms` is inside a window. The lowest set bit `n` of the
     /// mask must be set throughout a window, and the bits below it are free. A window is therefore
@@ -106,8 +106,8 @@ impl BurstConfig {
         0.5f64.powi(self.0.count_ones().cast_signed())
     }
 
-    /// Returns the share of this config's windows in which `other` records too, 0 to 1. Both record
-    /// when all ones of both are set in the time, and each further one halves the share.
+    /// Returns the share of this config's windows in which `other` records, too, from 0 to 1. Each
+    /// bit that only `other` requires halves the share.
     #[must_use]
     pub fn overlap(self, other: Self) -> f64 {
         Self(self.0 | other.0).duty() / self.duty()

@@ -1,5 +1,5 @@
-//! Test vectors for implementations of the burst gate in other languages, in `sdk/otel/vectors.json`: this crate is the
-//! definition that they are checked against.
+//! Checks that this crate, which defines burst-configs, agrees with the test vectors in
+//! `sdk/otel/vectors.json`. Implementations in other languages are tested against the same vectors.
 
 use serde_json::Value;
 use stroboscope_burst::BurstConfig;

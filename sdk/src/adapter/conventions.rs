@@ -59,7 +59,8 @@ pub(super) fn role_of(metadata: &Metadata<'_>) -> Role {
     }
 }
 
-/// Returns the fields that an event adds to its span, or `None` if it adds none.
+/// Returns the fields that an event with this role adds to its span, or `None` if the role adds
+/// none.
 pub(crate) fn fields_of_span<'a>(
     role: Role,
     mut fields: impl Iterator<Item = (&'static str, FieldValue<'a>)> + Clone,
@@ -127,6 +128,7 @@ pub(crate) fn describe(
 }
 
 /// Marks a span as failed by its `otel.status_code`, or without one by the status of its response.
+/// Renames `otel.status_message` to `otel.status_description`.
 fn describe_status(fields: &mut Fields, is_client: bool) {
     if let Some(message) = take(fields, "otel.status_message") {
         set_field(fields, DESCRIPTION, OwnedValue::Text(message));

@@ -36,8 +36,8 @@ struct Outer {
 
 const OUTER: usize = 16;
 
-/// [`EnteredSpan`] as words: owner, id, and the context to restore. The words are atomics for the
-/// reason given in [`context`].
+/// [`EnteredSpan`] as words: owner, id, and the context to restore. The words are atomics, although
+/// no other thread accesses them, so that the compiler loads them one by one, as they were stored.
 struct Place([AtomicU64; 6]);
 
 impl Place {

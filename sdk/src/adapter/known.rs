@@ -1,4 +1,4 @@
-//! SDK callsites for the callsites of `tracing`, found by their address.
+//! SDK callsites for the callsites of `tracing`, found by the address of `tracing`'s metadata.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
@@ -76,8 +76,8 @@ fn probes(address: usize) -> impl Iterator<Item = usize> {
     (0..PROBES).map(move |step| (hash as usize + step) % BUCKETS)
 }
 
-/// Returns the SDK callsite of a `tracing` callsite that is registered and lies within the first
-/// [`PROBES_NEAR`] buckets, as nearly all do. Returns `None` for other callsites.
+/// Returns the SDK callsite of a `tracing` callsite that is registered in one of the first
+/// [`PROBES_NEAR`] buckets for its address, as nearly all are. Returns `None` for other callsites.
 #[inline(always)]
 pub(crate) fn find(metadata: &'static Metadata<'static>) -> Option<&'static AdaptedCallsite> {
     find_within(PROBES_NEAR, metadata)
@@ -181,7 +181,7 @@ fn is_unnamed_event(metadata: &Metadata<'_>) -> bool {
 }
 
 /// Returns a name that is clearer to people than `tracing`'s and stable across versions. An event
-/// without a name gets its target, which the drain replaces by its message. A span named like a
+/// without a name gets its target, which the drain replaces by the message. A span named like a
 /// function (`apply`) gets the last part of its module path as a prefix (`get::apply`), because
 /// another function of the service may have the same name. The prefix is unconditional: the
 /// callsite of the other function may be registered later, and names must not change then.

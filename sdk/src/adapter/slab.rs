@@ -204,7 +204,7 @@ const fn index_of(id: u64) -> u32 {
     id as u32 >> INDEX_SHIFT
 }
 
-/// Returns the slot of an id, even if its span is closed.
+/// Returns the slot of an id, even if its span is closed; `None` for [`NOTHING`].
 #[inline(always)]
 fn slot_at(id: u64) -> Option<&'static Slot> {
     SLOTS.get(index_of(id) as usize)

@@ -1,9 +1,9 @@
 //! Open spans of the SDK's layer, found by the ids that another subscriber assigned.
 //!
-//! The table consists of cache lines of eight ids each. A span is stored in the line to which its
-//! id hashes, and its context is stored next to that line. If the line is full, the span goes to a
-//! map behind a lock. A lookup takes eight loads from one line. Six of the eight places of every
-//! line are lent, each to one thread, which fills its place without a compare-and-swap. Filling the
+//! The table consists of cache lines of eight ids each, and of one place for each id, which stores
+//! the span. A span's id hashes to a line. If the line is full, the span goes to a map behind a
+//! lock. A lookup loads at most eight ids, all from one line. Six of the eight places of every line
+//! are lent, each to one thread, which fills its place without a compare-and-swap. Filling the
 //! other two needs one. The `extensions` of a `tracing_subscriber` registry could replace the
 //! table, but would cost two locks and an allocation per span.
 
@@ -129,8 +129,8 @@ pub(crate) fn words(owner: Owner, id: u64) -> Option<[u64; 4]> {
     own_place(owner, id).map(|(_, place)| place.span.words())
 }
 
-/// Reports whether the table holds no span with this id. False means that a span of any owner may
-/// have it.
+/// Returns true if the table holds no span with this id. Returns false if a span of some owner may
+/// have this id.
 #[inline(always)]
 pub(crate) fn has_none(id: u64) -> bool {
     !IDS[line_of(id)]
@@ -165,8 +165,8 @@ pub(crate) fn insert(owner: Owner, id: u64, span: [u64; 4]) {
     }
 }
 
-/// Stores a span if this thread's place is not free. Takes its arguments in registers, so that
-/// callers can end with a jump to it.
+/// Stores a span if this thread has not yet tried to borrow a way, or if its own place is not free.
+/// Takes its arguments in registers, so that callers can end with a jump to it.
 #[cold]
 #[inline(never)]
 fn insert_elsewhere(owner: Owner, id: u64, high: u64, low: u64, span_id: u64, word: u64) {

@@ -3,7 +3,7 @@
 
 use stroboscope_proto::v1;
 
-/// Interval between reports. They repeat because errors grow and batches may be lost.
+/// Interval between reports, in ns. Reports repeat because errors grow and batches may be lost.
 const SAY_AGAIN_AFTER_NS: i64 = 10_000_000_000;
 
 /// Schedule of reports: with the first batch, when the synchronization state changes, and every ten

@@ -73,7 +73,8 @@ impl OpenSpans {
         }
     }
 
-    /// Adds a span; if there are too many, returns the oldest open one.
+    /// Adds a span. If there are too many, evicts and returns the oldest open one; otherwise
+    /// returns `None`.
     #[must_use]
     pub(crate) fn begin(&mut self, span: OpenSpan) -> Option<Box<OpenSpan>> {
         self.insert(span.span_id, Entry::Open(Box::new(span)))

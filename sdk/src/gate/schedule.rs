@@ -16,8 +16,8 @@ const LATENESS_FIRST_NS: i64 = 800_000;
 /// Time for which the flag stays up after a close, so that a clock that reads slightly early does
 /// not close early.
 pub(crate) const GUARD_LATE_NS: i64 = 50_000;
-/// Maximum time in ns between two steps of the machine, so that it follows a clock step within a
-/// second.
+/// Maximum time in ns between two steps of the state machine, so that it follows a clock step
+/// within a second.
 const LOOK_AGAIN_NS: i64 = 250_000_000;
 
 const NS_PER_MS: i64 = 1_000_000;
@@ -68,8 +68,9 @@ impl Machine {
         self.config
     }
 
-    /// Returns the wall time in ns since which the config has applied; 0 before the first step. The
-    /// machine steps late on a busy machine, so this can be after the instant that was asked for.
+    /// Returns the wall time in ns since which the config has applied; 0 before the first step. On
+    /// a busy computer steps are late, so this can be after the time passed to
+    /// [`switch`](Self::switch).
     pub(crate) fn since_ns(&self) -> i64 {
         self.since_ns
     }
@@ -206,8 +207,9 @@ mod tests {
     const MS: i64 = NS_PER_MS;
     const START_NS: i64 = 1_700_000_000_123 * MS + 456_789;
 
-    /// Runs a machine from `START_NS`: each sleep overruns by `late_ns(i)`; `step_wall` is added to
-    /// the wall clock from a monotonic time on. Returns the windows it recorded.
+    /// Runs a state machine from `START_NS` for `for_ns`. Each sleep overruns by `late_ns(i)`.
+    /// `wall_step` is a time since the start and the step that the wall clock makes then, both in
+    /// ns. Returns the windows that the machine logged.
     fn run(
         machine: &mut Machine,
         for_ns: i64,

@@ -148,8 +148,9 @@ pub struct OpenTelemetryScope {
 /// lives. Use it in services whose requests begin as OpenTelemetry spans. If OpenTelemetry sampled
 /// the request, the SDK's spans are recorded between windows, too.
 ///
-/// Without a current OpenTelemetry span, this has no effect. (For the opposite direction, see
-/// [`SpanContext::attach_to_opentelemetry`].)
+/// It also installs the baggage that a [`Propagator`] extracted into OpenTelemetry's current
+/// context. Without a current OpenTelemetry span, it sets no parent. (For the opposite direction,
+/// see [`SpanContext::attach_to_opentelemetry`].)
 pub fn follow_opentelemetry() -> OpenTelemetryScope {
     Context::map_current(|cx| {
         let context = from_otel(cx.span().span_context());

@@ -33,10 +33,10 @@ mod policy;
 #[cfg(not(feature = "tradeoff"))]
 use no_policy as policy;
 
-/// Maximum size of a directive. A slack model takes most of it.
+/// Maximum size of a directive in bytes. A slack model takes most of it.
 const DIRECTIVE_BYTES_MAX: usize = 4 << 20;
 
-/// Receives and applies the collector's directives.
+/// Receives and applies the collector's directives until the stream ends.
 pub(super) async fn follow(channel: AuthorizedChannel, process: v1::Process, timer: Arc<Timer>) {
     let request = v1::ControlRequest {
         process: Some(process),

@@ -27,8 +27,8 @@ const PAUSE_FIRST: Duration = Duration::from_millis(50);
 /// Maximum pause between attempts while the collector is unreachable, so that processes reconnect
 /// within this time after the collector restarts.
 const PAUSE_WHILE_AWAY: Duration = Duration::from_millis(200);
-/// Maximum pause once the collector has been unreachable for a minute, or if a peer rejects the
-/// stream.
+/// Maximum pause once the collector has been unreachable for a minute, or after a stream on a new
+/// connection failed, such as one that the peer rejected.
 const PAUSE_LAST: Duration = Duration::from_secs(5);
 const LONG_AWAY: Duration = Duration::from_secs(60);
 /// Deadline for connecting: name resolution and the handshakes of TCP and TLS.
@@ -37,7 +37,7 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// on an overloaded disk. Sending a batch again to a slow collector is harmless, because the
 /// collector recognizes batches.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
-/// Maximum size of a reply: an acknowledgement is a few bytes, a rejection a sentence.
+/// Maximum size of a reply in bytes: an acknowledgement is a few bytes, a rejection a sentence.
 const REPLY_BYTES_MAX: usize = 16 << 10;
 
 /// Event of the connection.

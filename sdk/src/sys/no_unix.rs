@@ -5,7 +5,7 @@ use super::{Handler, Sigterm};
 /// False, because tonic connects to Unix sockets only on Unix.
 pub(crate) const HAS_UNIX_SOCKETS: bool = false;
 
-/// Returns `None`, because the CPU time is unknown without a system call.
+/// Returns `None`, because the SDK does not read the CPU time on these systems.
 pub(crate) fn process_cpu_ns() -> Option<i64> {
     None
 }

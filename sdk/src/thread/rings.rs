@@ -28,7 +28,7 @@ type Free = (Producer, Consumer);
 pub(crate) struct Rings {
     /// New rings. Locked only for a push or a take, so that no thread waits for a drain.
     made: Mutex<Vec<Consumer>>,
-    /// Free rings by size. One of each larger size is prepared with its pages: a thread that fills
+    /// Free rings by size. The drain prepares one of each size with its pages: a thread that fills
     /// its ring has no time for some hundred page faults.
     free: Mutex<[Vec<Free>; SIZES]>,
     bytes: AtomicUsize,
@@ -92,16 +92,16 @@ impl Rings {
         self.take(0, Purpose::Thread)
     }
 
-    /// Returns a larger ring for a thread that has filled half of a ring of this size. Returns
-    /// `None` if there is no larger size, or no memory for it.
+    /// Returns a larger ring for a thread that has filled half of a ring of this memory size, in
+    /// bytes. Returns `None` if there is no larger size, or no memory for it.
     pub(super) fn take_larger(&self, bytes: usize) -> Option<Producer> {
         let number = (0..SIZES).find(|&number| self.size(number) > bytes)?;
         self.take(number, Purpose::Growth)
     }
 
-    /// Returns a ring for a thread that has filled a ring of this size before the drain read it: of
-    /// the next larger size, or else the largest available one that is not larger. Returns `None`
-    /// if neither is available.
+    /// Returns a ring for a thread that has filled a ring of this memory size, in bytes, before the
+    /// drain read it: of the next larger size, or else the largest available one of at most this
+    /// size. Returns `None` if neither is available.
     pub(super) fn take_other(&self, bytes: usize) -> Option<Producer> {
         let larger = self.take_larger(bytes);
         let same = (0..SIZES)

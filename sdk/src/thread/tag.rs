@@ -23,7 +23,7 @@ impl Tag {
 #[derive(Debug)]
 pub(crate) struct Tags(Cell<u64>);
 
-/// Size of the blocks of tags that threads allocate, in bits.
+/// Number of bits that count the tags of a block. A thread allocates one block at a time.
 const BLOCK_BITS: u32 = 16;
 static BLOCKS: AtomicU64 = AtomicU64::new(0);
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::record;
 
 thread_local! {
-    /// Number of records that the slow path wrote.
+    /// Number of times that this thread took the slow path.
     pub(super) static LOOKS: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -26,7 +26,7 @@ fn nobody_writes_while_somebody_does() {
         assert!(write(fill));
         let first = claim().unwrap();
         assert!(claim().is_none() && claim_ready().is_none() && !write(fill));
-        // What happens to the thread meanwhile spares who writes.
+        // Changes of the thread's state meanwhile do not affect the claimed record.
         set_context(SpanContext::new(5, 5, false));
         close_fast_path();
         forget_ids();

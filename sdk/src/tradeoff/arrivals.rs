@@ -25,10 +25,11 @@ impl Arrivals {
         }
     }
 
-    /// Ends a slice. Returns the requests per second over the last second. Returns the rate over
-    /// one of the [`RECENT`] intervals instead if that is higher even after subtracting the given
-    /// number of standard deviations. A spike thus shows within half a second, a large one sooner,
-    /// and noise does not. After three seconds without a call, earlier arrivals are forgotten.
+    /// Ends a slice at `at_ns`, until which `arrivals` requests have arrived in total. Returns the
+    /// requests per second over the last second. Each [`RECENT`] interval gives another rate, from
+    /// which its number of standard deviations is subtracted; a higher one of these is returned
+    /// instead. A spike thus shows within half a second, a large one sooner, and noise does not.
+    /// After three seconds without a call, earlier arrivals are forgotten.
     pub(super) fn end_slice(&mut self, at_ns: i64, arrivals: u64) -> f64 {
         // After a long pause, earlier arrivals no longer count as load.
         const FORGOTTEN_NS: i64 = 3_000_000_000;

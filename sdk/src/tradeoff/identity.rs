@@ -36,7 +36,8 @@ impl PointIdentity {
         f64::from_bits(self.requests_per_second.load(Relaxed))
     }
 
-    /// Returns the component and the data that it can give up.
+    /// Returns the component and the data that it can give up. The component is empty if the name
+    /// has no dot.
     pub(super) fn parts(&self) -> (&'static str, &'static str) {
         self.name.split_once('.').unwrap_or(("", self.name))
     }

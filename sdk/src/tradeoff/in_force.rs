@@ -134,6 +134,7 @@ pub(super) fn in_force() -> Option<Arc<InForce>> {
 /// where a request enters, and attach the result with
 /// [`baggage::predict_slack`](crate::baggage::predict_slack). Returns `None` if there is no such
 /// model, if it is too old, or if it does not know the key. [`stats`] counts the last two cases.
+/// Also returns `None` while a policy is being replaced.
 ///
 /// Source: Chow et al., "The Mystery Machine" (OSDI 2014), §5.2.
 #[must_use]

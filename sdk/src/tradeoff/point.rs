@@ -18,7 +18,7 @@ use crate::baggage::{self, Tradeoff, TradeoffKind, note};
 use crate::clock::ticks;
 use crate::{gate, sys};
 
-/// Interval between measurements of the load.
+/// Interval between measurements of the load, in ns.
 const SLICE_NS: i64 = 100_000_000;
 
 /// Tradeoff point, declared once in a `static` and asked for each request.

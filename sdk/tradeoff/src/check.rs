@@ -47,8 +47,8 @@ impl Policy {
     /// Validates the numbers that decisions use: they must be finite, and fractions must be between
     /// 0 and 1. Curves, measurements and quality drops must be in ascending order.
     ///
-    /// Also limits the length of every list, and rejects points without a name or with the name of
-    /// another point.
+    /// Also limits the length of every list except the pieces of a utility, and rejects points
+    /// without a name or with the name of another point.
     ///
     /// # Errors
     /// Returns the first problem found.

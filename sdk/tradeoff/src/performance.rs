@@ -7,8 +7,8 @@ pub struct Rate {
     pub rate: f64,
     /// Predicted latency in ns. Infinite if the load exceeds every measurement.
     pub predicted_ns: f64,
-    /// True if the predicted latency meets the limit. Otherwise `rate` is the highest rate
-    /// considered.
+    /// True if the predicted latency meets the limit, or if there is no limit. If false, `rate` is
+    /// the highest rate considered.
     pub is_met: bool,
 }
 
