@@ -82,8 +82,8 @@ impl Gate {
         lock(&self.state).clocks.clone()
     }
 
-    /// Calls `look` with the clocks and configs without copying them. The thread waits meanwhile,
-    /// so `look` may take long only if the source has no programs.
+    /// Calls `look` with the clocks and configs without copying them. The gate's thread waits
+    /// meanwhile, so `look` may take long only if the source has no programs.
     pub(crate) fn with_logs<T>(&self, look: impl FnOnce(&ClockLog, &ConfigLog) -> T) -> T {
         let state = lock(&self.state);
         look(&state.clocks, &state.configs)
@@ -97,8 +97,9 @@ impl Gate {
         cut(windows, &state.late)
     }
 
-    /// Ends the current config at wall time `at_ns`, or at once if that is later, and lets another
-    /// apply from the instant on that `switch` returns (monotonic ns), which is returned.
+    /// Ends the current config at wall time `at_ns` (ns since the Unix epoch), or now if that time
+    /// is in the future. The new config applies from the instant that `switch` returns (monotonic
+    /// ns). Returns this instant, too.
     pub(crate) fn switch(
         &self,
         config: BurstConfig,

@@ -52,7 +52,7 @@ pub(crate) struct EbpfSource {
     cpu_count: usize,
     tails: Vec<u64>,
     introductions: Vec<LastIntroduction>,
-    /// Number of slots of an unknown kind; not 0 only if programs and recorder do not match.
+    /// Number of slots of an unknown kind; 0 unless the programs and the recorder do not match.
     unknown_slots: u64,
 }
 

@@ -6,8 +6,8 @@ const SYS_ADMIN: u32 = 21;
 const PERFMON: u32 = 38;
 const BPF: u32 = 39;
 
-/// Returns an error that names the missing capabilities. The kernel's own error would be less
-/// clear.
+/// Checks that this thread has the capabilities that eBPF needs. The error names the missing ones;
+/// the kernel's own error would be less clear.
 pub(crate) fn check_ebpf() -> Result<(), StartError> {
     // The capabilities of this thread count: others may have dropped theirs. Without /proc they are
     // unknown, and the kernel decides.

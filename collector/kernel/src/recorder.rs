@@ -13,8 +13,8 @@ use crate::processes;
 use crate::source::Source;
 use crate::start_error::StartError;
 
-/// Running recorder. Its owner must call [`drain`](Self::drain) so often that no buffer fills up,
-/// about every 10 ms.
+/// Running recorder. Its owner must call [`drain`](Self::drain) so often that no buffer fills up:
+/// at least about every 10 ms.
 pub struct Recorder {
     source: Source,
     processes: Processes,
@@ -118,10 +118,11 @@ impl Recorder {
         });
     }
 
-    /// Records by another config from wall time `at_ns` (ns since the Unix epoch) on; the caller
-    /// calls this as soon as the time has come. Introduces each thread again at its first event
-    /// after the returned instant (monotonic ns). The windows exclude the time from `at_ns` until
-    /// then, and the events drained before, in `events`, lose those of this time.
+    /// Switches to another config at wall time `at_ns` (ns since the Unix epoch). The caller calls
+    /// this as soon as that time has come. The new config applies from the returned instant on
+    /// (monotonic ns). From then on, each thread is introduced again at its first event. The
+    /// windows exclude the time from `at_ns` to the returned instant. `events` are the events
+    /// drained so far; those of the excluded time are removed.
     pub fn switch(&mut self, config: BurstConfig, at_ns: i64, events: &mut Vec<Event>) -> u64 {
         let source = &mut self.source;
         let from_ns = self.gate.switch(config, at_ns, || source.switch(config));

@@ -51,7 +51,8 @@ impl ConfigLog {
         self.spans.push_back((from_ns, u64::MAX, config));
     }
 
-    /// Returns the config that applies at an instant (monotonic ns); `None` during a change.
+    /// Returns the config that applies at an instant (monotonic ns). Returns `None` during a
+    /// change, and before the oldest config kept.
     #[must_use]
     pub fn at(&self, at_ns: u64) -> Option<BurstConfig> {
         let after = self.spans.partition_point(|span| span.0 <= at_ns);

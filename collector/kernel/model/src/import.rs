@@ -121,7 +121,7 @@ impl ImportedEvents {
     }
 }
 
-/// Parses seconds such as `8060.858832305` into ns.
+/// Parses seconds such as `8060.858832305` into ns. Returns `None` for other text.
 fn seconds_to_ns(text: &str) -> Option<u64> {
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = fraction.get(..fraction.len().min(9))?;

@@ -21,7 +21,8 @@ pub struct Recording {
     /// Numbers of events that the kernel did not pass to the recorder's programs, because the same
     /// program was still running on that processor.
     pub skipped: LossCounts,
-    /// Number of events of unknown kinds; 0 unless the eBPF programs and the recorder do not match.
+    /// Number of events that the recorder does not decode. With eBPF, it is 0 unless the programs
+    /// and the recorder do not match. With tracefs, it includes executions of programs.
     pub unknown_events: u64,
 }
 

@@ -109,7 +109,8 @@ fn thread(line: &str) -> (u32, &str) {
     }
 }
 
-/// Returns the number after the last ` = `, and the duration of the call in ns if present.
+/// Returns the number after the last ` = `, and the duration of the call in ns if present. Returns
+/// `None` if there is no number, because the call is unfinished or does not return.
 fn result(rest: &str) -> Option<(i64, Option<u64>)> {
     let (_, text) = rest.rsplit_once(" = ")?;
     let took = text
@@ -168,7 +169,8 @@ fn futex_operation(word: &str) -> u64 {
     operation | private
 }
 
-/// Parses `write(-1, "STROBE kind trace span thread object extra", …`.
+/// Parses the marker `write(-1, "STROBE kind trace span thread object extra", …`. Returns the six
+/// arguments of the `getpid` call that it stands for, or `None` for any other call.
 fn marker(name: &str, rest: &str) -> Option<[u64; 6]> {
     let words = rest
         .strip_prefix("-1, \"STROBE ")
