@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::Random;
 
-/// One event.
+/// Event of a log, which is one line.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// Id of the request.
@@ -15,7 +15,7 @@ pub struct Line {
     pub ts_ns: i64,
     /// Name of the event.
     pub event: String,
-    /// Thread of control.
+    /// Name of the task: one thread of control of the request.
     pub task: String,
 }
 
@@ -40,7 +40,8 @@ pub fn event_lines(lines: &[Line]) -> String {
     text
 }
 
-/// Shuffles and interleaves requests; the order within a request stays.
+/// Interleaves the requests at random, and keeps the order of lines within each request. The lines
+/// of a request must be consecutive.
 #[must_use]
 pub fn shuffled(lines: &[Line], seed: u64) -> Vec<Line> {
     let mut random = Random::new(seed);

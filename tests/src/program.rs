@@ -292,8 +292,8 @@ impl Server {
         };
     }
 
-    /// Waits until the output of an ended process is read, for 5 seconds at most: a pipe that a
-    /// child of the process still holds has no end.
+    /// Waits until the output of an ended process is read, for at most 5 seconds. A child process
+    /// that outlives the process may keep the pipe open.
     fn read_to_the_end(&self) {
         let deadline = Instant::now() + Duration::from_secs(5);
         let is_read = || {

@@ -89,7 +89,8 @@ pub fn batch(incarnation: u128, sequence: u64, spans: usize) -> Batch {
     }
 }
 
-/// Returns the trace of span i: three spans share a trace, across the batches of all processes.
+/// Returns the trace id of span i of a batch with this sequence. Three successive spans share a
+/// trace. Batches of several processes with one sequence have the same trace ids.
 pub fn trace_id(sequence: u64, i: usize) -> u128 {
     (u128::from(sequence) << 32) + (i as u128 / 3) + 1
 }

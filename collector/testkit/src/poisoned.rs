@@ -12,7 +12,7 @@ const EPOCH_NS: i64 = 1_767_322_800_000_000_000;
 /// Number of spans of an ordinary request.
 const SPANS: usize = 4;
 
-/// Dimensions of such a store.
+/// Dimensions of a store that is hard to read.
 #[derive(Clone, Copy, Debug)]
 pub struct Poison {
     pub services: usize,
@@ -23,7 +23,7 @@ pub struct Poison {
 }
 
 impl Poison {
-    /// Noticeable within seconds in a build without optimisations.
+    /// Small store, whose costs are noticeable within seconds in a build without optimisations.
     pub const SMALL: Self = Self {
         services: 2_000,
         operations: 8_000,

@@ -18,7 +18,8 @@ const SERVICES: [&str; 8] = [
 ];
 const REPLICAS: usize = 2;
 pub const PROCESSES: usize = SERVICES.len() * REPLICAS;
-/// A store process that sends late: its records are in the file after that of their request.
+/// Process of the service `store` that sends late: its records are one file later than those of
+/// other processes.
 const LATE_PROCESS: usize = Service::Store as usize * REPLICAS;
 const NAMES: [&str; 20] = [
     "GET /home",
@@ -64,7 +65,8 @@ pub struct Span {
     pub flags: u32,
     pub start_ns: u64,
     pub end_ns: u64,
-    /// Event in the span, and its time.
+    /// Number of an event in the span (see [`event_name`]), and its time in ns since the Unix
+    /// epoch; `None` if there is no event.
     pub event: Option<(usize, u64)>,
 }
 
@@ -80,7 +82,7 @@ impl Span {
     }
 }
 
-/// SplitMix64.
+/// Random number generator (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -136,7 +138,7 @@ impl Builder {
         self.spans.len() - 1
     }
 
-    /// Adds a piece of work without parts, and returns its end.
+    /// Adds a span without children, and returns its end in ns since the Unix epoch.
     fn work(
         &mut self,
         parent: usize,
@@ -150,8 +152,9 @@ impl Builder {
         self.spans[span].end_ns
     }
 
-    /// Adds a call: the caller's span, named first, and the server's. `body` returns the server's
-    /// end.
+    /// Adds a call: the client's span with the first of `names`, and the server's span with the
+    /// second. `body` adds the server's work and returns its end. Returns the end of the client's
+    /// span.
     fn call(
         &mut self,
         parent: usize,
@@ -169,7 +172,7 @@ impl Builder {
         self.spans[client].end_ns
     }
 
-    /// Adds a call to a server that does one thing.
+    /// Adds a call whose server span has no children, and returns the end of the client's span.
     fn simple_call(
         &mut self,
         parent: usize,
@@ -197,7 +200,8 @@ impl Builder {
         )
     }
 
-    /// Adds one branch; the lock is free again at `free_ns`.
+    /// Adds one of the parallel branches, and returns its end. The lock is free from `free_ns` on;
+    /// this is updated to the time at which the branch releases the lock.
     fn branch(&mut self, web: usize, number: usize, at_ns: u64, free_ns: &mut u64) -> u64 {
         self.call(
             web,
@@ -283,18 +287,19 @@ fn request_every(interval_ns: u64, seed: u64, number: u64) -> Request {
     }
 }
 
-/// Returns the number of files that contain the requests.
+/// Returns the number of files that the requests may need.
 pub fn files(requests: u64) -> u64 {
     // A request takes less than a second, and late records are one file later.
     (requests * INTERVAL_NS + 1_000_000_000) / FLUSH_NS + 2
 }
 
-/// Builds the rows of one file of `requests` requests.
+/// Builds the rows of the file with number `file`, if there are `requests` requests in total.
 pub fn rows(seed: u64, requests: u64, file: u64) -> Rows {
     rows_every(INTERVAL_NS, seed, requests, file)
 }
 
-/// Builds the rows of one file with a request every `interval_ns`, which must divide [`FLUSH_NS`].
+/// Builds the rows of one file like [`rows`], with a request every `interval_ns`, which must divide
+/// [`FLUSH_NS`].
 pub fn rows_every(interval_ns: u64, seed: u64, requests: u64, file: u64) -> Rows {
     let mut rows = Rows::default();
     let mut ids = |texts: &[&str]| {

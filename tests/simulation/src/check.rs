@@ -7,8 +7,8 @@ use stroboscope_testkit::stored::Stored;
 
 use crate::service::Incarnation;
 
-/// Tolerance of the edges of windows, which are as exact as the timers of a simulation: these count
-/// in ms.
+/// Tolerance for the edges of windows, in ms. The timers of a simulation are exact only to a
+/// millisecond.
 const EDGE_MS: u64 = 3;
 
 fn copies(stored: &Stored, span: u64) -> usize {
@@ -106,7 +106,8 @@ pub(crate) fn stored(
     Ok(())
 }
 
-/// Checks that windows are those of their config, by the clock of their host.
+/// Checks that each window lies within the windows of its config, by the clock of its host. Each
+/// window consists of open and close in ns, and the config.
 pub(crate) fn windows_are_of_their_config(of: &str, windows: &[[u64; 3]]) -> Result<(), String> {
     for &[open_ns, close_ns, config] in windows {
         let (first_ms, end_ms) = (open_ns.div_ceil(1_000_000), close_ns / 1_000_000);
@@ -121,8 +122,8 @@ pub(crate) fn windows_are_of_their_config(of: &str, windows: &[[u64; 3]]) -> Res
     Ok(())
 }
 
-/// Checks that all windows of a config in a time, which is in ms by the clock of their host, were
-/// recorded.
+/// Checks that all windows of a config within `time` were recorded. `time` is in ms since the Unix
+/// epoch, by the clock of the host.
 pub(crate) fn windows_are_whole(
     of: &str,
     windows: &[[u64; 3]],

@@ -1,8 +1,8 @@
-//! The operating system's clocks and random numbers, replaced in a process that simulates.
+//! Replaces the operating system's clocks and random numbers in a process that runs a simulation.
 //!
-//! This program's functions replace libc's of the same names, like those of the crate mad-turmoil.
-//! That crate does not fit: its wall clock begins in 1970 and is one for all hosts, and its random
-//! numbers are seeded once per process.
+//! Functions of this module replace libc's functions of the same names, as in the crate
+//! mad-turmoil. That crate does not fit: its wall clock begins in 1970 and is the same for all
+//! hosts, and its random numbers are seeded once per process.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -11,14 +11,15 @@ use std::time::Instant;
 
 /// Wall clock at the beginning of a simulation, ns since the Unix epoch.
 pub(crate) const EPOCH_NS: i64 = 1_767_322_800_000_000_000;
-/// Monotonic clock then, ns: more than any caller subtracts.
+/// Monotonic clock at the beginning of a simulation, ns. It is larger than any duration that a
+/// caller subtracts from the time.
 const MONOTONIC_NS: i64 = 1_000_000_000_000_000;
 const S: i64 = 1_000_000_000;
 
 static ON: AtomicBool = AtomicBool::new(false);
-/// Simulated time on threads without a host, and on threads that work for one.
+/// Simulated time, in ns since the beginning, for code that does not run on a host's runtime.
 static NOW_NS: AtomicI64 = AtomicI64::new(0);
-/// Offset by which the collector's wall clock is ahead.
+/// Offset by which the collector's wall clock is ahead, in ns.
 static SKEW_NS: AtomicI64 = AtomicI64::new(0);
 static RANDOM: AtomicU64 = AtomicU64::new(0);
 static ZERO: OnceLock<Instant> = OnceLock::new();
@@ -26,13 +27,13 @@ static ZERO: OnceLock<Instant> = OnceLock::new();
 thread_local! {
     /// True if this thread runs the hosts.
     static RUNS_HOSTS: Cell<bool> = const { Cell::new(false) };
-    /// True while tokio is asked for the time: a runtime that is not a host's asks the operating
-    /// system then.
+    /// True while this thread asks tokio for the time. A runtime that is not a host's asks the
+    /// operating system in turn, which must not ask tokio again.
     static ASKS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Replaces the clocks by those of the simulation that this thread runs, and seeds its own random
-/// numbers. For good.
+/// Permanently replaces the clocks of the process by those of the simulation that this thread runs,
+/// and seeds the random numbers.
 pub(crate) fn simulate(seed: u64) {
     RANDOM.store(seed, Relaxed);
     ON.store(true, Relaxed);
@@ -40,7 +41,7 @@ pub(crate) fn simulate(seed: u64) {
     RUNS_HOSTS.set(true);
 }
 
-/// Returns the nanoseconds since the beginning.
+/// Returns the nanoseconds since the beginning of the simulation.
 pub(crate) fn now_ns() -> i64 {
     let zero = ZERO.get().filter(|_| RUNS_HOSTS.get());
     let Some(zero) = zero.filter(|_| !ASKS.replace(true)) else {
@@ -57,7 +58,7 @@ pub(crate) fn now_ns() -> i64 {
     now_ns
 }
 
-/// Sets the time of threads without a host.
+/// Sets the time for code that does not run on a host's runtime, in ns since the beginning.
 pub(crate) fn set_now(now_ns: i64) {
     NOW_NS.store(now_ns, Relaxed);
 }
@@ -86,7 +87,7 @@ fn reads_ns(clock: libc::clockid_t) -> i64 {
     }
 }
 
-/// libc's function.
+/// Replaces libc's `clock_gettime`. Calls the kernel outside of simulations.
 #[unsafe(no_mangle)]
 #[allow(unsafe_code)]
 unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, to: *mut libc::timespec) -> libc::c_int {
@@ -104,7 +105,7 @@ unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, to: *mut libc::timesp
     0
 }
 
-/// libc's function.
+/// Replaces libc's `getrandom`. Calls the kernel outside of simulations.
 #[unsafe(no_mangle)]
 #[allow(unsafe_code)]
 unsafe extern "C" fn getrandom(to: *mut u8, bytes: usize, flags: libc::c_uint) -> isize {

@@ -40,7 +40,7 @@ fn commit_takes<const NODE: usize>() -> Duration {
     Duration::from_millis(COMMIT_MS[NODE].load(Relaxed))
 }
 
-/// A collector or agent that accepts batches.
+/// Running collector or agent, which accepts batches.
 #[derive(Clone)]
 pub(crate) struct Live {
     pub(crate) intake: Intake,
@@ -64,7 +64,7 @@ pub(crate) struct Machine {
     flush_interval: Duration,
     config: Arc<Mutex<BurstConfig>>,
     live: Arc<Mutex<Option<Live>>>,
-    /// Directory of the lock: the simulated disk has none.
+    /// Real directory for the lock file, because the simulated disk has no locks.
     real: Arc<Path>,
     runtime: Arc<Runtime>,
 }
@@ -103,7 +103,7 @@ impl Machine {
             .store(Path::new(ROOT), self.runtime.handle().clone())
     }
 
-    /// Returns the running collector.
+    /// Returns the running collector; `None` if none accepts batches.
     pub(crate) fn live(&self) -> Option<Live> {
         lock(&self.live).clone()
     }
@@ -113,14 +113,15 @@ impl Machine {
         lock(&self.live).take();
     }
 
-    /// Switches the fleet, now or when a collector runs again. Returns the wall time from which the
-    /// new config holds.
+    /// Switches the fleet to another config, now or when a collector runs again. Returns the wall
+    /// time, in ns, from which the new config applies. Returns `None` if no collector runs.
     pub(crate) fn switch(&self, config: BurstConfig) -> Option<u64> {
         *lock(&self.config) = config;
         self.live().map(|live| live.control.set(config))
     }
 
-    /// Opens the data directory. Moves an earlier collector's log into the store.
+    /// Opens the data directory, and moves an earlier collector's log into the store. Returns the
+    /// intake and the future that does its work.
     pub(crate) fn open(&self) -> Result<(Intake, impl Future<Output = ()> + use<>), FlushError> {
         let data = DataDir::create_on(Arc::new(self.disk.clone()), Path::new(ROOT))?;
         let options = Options {

@@ -1,5 +1,5 @@
-//! A process for each run, forked from one that has simulated nothing, so that a seed always finds
-//! equal statics.
+//! Runs each simulation in a process of its own. It is forked from a process that has simulated
+//! nothing, so that each run of a seed begins with equal statics.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -14,7 +14,7 @@ pub(crate) struct Running {
     answer: File,
 }
 
-/// Begins a run; its answer is a text.
+/// Forks a process that calls `run` and sends back the returned text.
 #[allow(unsafe_code)]
 pub(crate) fn begin(run: impl FnOnce() -> String + Send + 'static) -> Running {
     let mut ends = [0; 2];
@@ -41,7 +41,7 @@ pub(crate) fn begin(run: impl FnOnce() -> String + Send + 'static) -> Running {
         // SAFETY: both are open files of this process.
         unsafe { libc::dup2(nowhere.as_raw_fd(), libc::STDERR_FILENO) };
     }
-    // The new thread has hashed nothing yet.
+    // A new thread has no hash keys yet, so it draws them from the simulated random numbers.
     let text = std::thread::spawn(run).join();
     let text = text.unwrap_or_else(|_| "FAILED\nthe run panicked\n".to_owned());
     let _ = to.write_all(text.as_bytes());
@@ -51,7 +51,8 @@ pub(crate) fn begin(run: impl FnOnce() -> String + Send + 'static) -> Running {
 }
 
 impl Running {
-    /// Waits for the answer; an empty one means that the run was ended.
+    /// Waits for the text of the run. Returns a text that begins with `FAILED` if the process ended
+    /// without sending one.
     #[allow(unsafe_code)]
     pub(crate) fn answer(mut self) -> String {
         let mut text = String::new();

@@ -7,10 +7,11 @@
 //! of `fleet` and `collector`, and applies `publishing` to `objects`; `check` states the
 //! invariants.
 //!
-//! Real are the SDK's gate, batches, buffer and link; gRPC; the collector's ports, service, intake,
-//! log, flusher and store; in half of the seeds an agent in front of it, with uplink and forwarder;
-//! the publisher and the mirror. Replaced are rings and their drain, which
-//! belong to threads, and the schedule of the collector's threads, which are tasks here.
+//! The simulation runs the product's own code: the SDK's gate, batches, buffer and link; gRPC; the
+//! collector's ports, service, intake, log, flusher and store; in half of the seeds an agent in
+//! front of it, with uplink and forwarder; the publisher and the mirror. It replaces rings and their
+//! drain, which belong to threads, and the schedule of the collector's threads, which are tasks
+//! here.
 #![cfg(test)]
 
 mod check;
@@ -62,8 +63,8 @@ fn begin(seed: u64, planted: Planted) -> (tempfile::TempDir, fork::Running) {
     )
 }
 
-/// Runs each seed as many times as `times` returns. `take` gets the answers of each, and returns whether
-/// to go on.
+/// Runs each seed as many times as `times` returns. Passes each seed with its answers to `take`, and
+/// stops once `take` returns false.
 fn run_all(
     seeds: std::ops::Range<u64>,
     times: impl Fn(u64) -> usize,
@@ -92,7 +93,8 @@ fn run_all(
     }
 }
 
-/// Returns the problem in a seed's answers.
+/// Returns the problem in a seed's answers: a failed run, or two runs that differ. Returns `None`
+/// if there is none.
 fn problem(answers: &[String]) -> Option<String> {
     if let Some(failed) = answers.iter().find(|answer| !answer.starts_with("OK\n")) {
         return Some(failed.lines().nth(1).unwrap_or("no answer").to_owned());
@@ -171,8 +173,8 @@ fn what_is_acknowledged_is_stored_and_read_once_whatever_fails() {
     );
 }
 
-/// Finds each planted defect within the seeds of the usual run: a test that cannot fail shows
-/// nothing.
+/// Checks that each planted defect is found within the first [`PLANTED_SEEDS`] seeds, which shows
+/// that the invariants can fail.
 #[test]
 fn planted_defects_are_found() {
     let _turn = TURN

@@ -29,7 +29,7 @@ pub(crate) struct ObjectFaults {
     pub(crate) late: usize,
 }
 
-/// A request in flight that will arrive.
+/// Write that the store carries out after `after` further requests.
 struct Late {
     after: usize,
     path: Path,
@@ -37,7 +37,7 @@ struct Late {
     options: PutOptions,
 }
 
-/// Action that runs once, before a request: another publisher gets in between.
+/// Action that runs once, before a request, such as a round of another publisher.
 pub(crate) type Meanwhile = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
@@ -47,7 +47,7 @@ struct State {
     late: Vec<Late>,
     /// Action, and the number of conditional writes that begin before it.
     meanwhile: Option<(usize, Meanwhile)>,
-    /// Problem of the written manifests.
+    /// First problem found in the written manifests; `None` if there is none.
     broken: Option<String>,
     pub(crate) manifests: usize,
 }
@@ -58,12 +58,12 @@ pub(crate) struct SimObjects {
     inner: Arc<InMemory>,
     state: Arc<Mutex<State>>,
     log: Log,
-    /// Name of the user.
+    /// Name of the program that uses this handle, for the log.
     of: &'static str,
     /// Planted defect: the store ignores the conditions of requests.
     is_blind: bool,
-    /// Seed and faults of a reader, drawn by path, because a reader fetches several objects at a
-    /// time.
+    /// Seed and faults of a reader; `None` for other programs. A reader fetches several objects at
+    /// a time, so the path of an object decides whether its request fails.
     reader: Option<(u64, ObjectFaults)>,
 }
 
@@ -111,7 +111,8 @@ impl SimObjects {
         state.late.iter_mut().for_each(|late| late.after = 0);
     }
 
-    /// Sets an action that runs in the midst of another program's requests.
+    /// Sets an action that runs before a conditional write of any program, once `after` other
+    /// conditional writes have begun.
     pub(crate) fn set_meanwhile(&self, after: usize, meanwhile: Meanwhile) {
         lock(&self.state).meanwhile = Some((after, meanwhile));
     }
@@ -153,7 +154,7 @@ impl SimObjects {
         drawn
     }
 
-    /// Carries out due requests, before a new one.
+    /// Carries out the late requests that are due. Called before each new request.
     async fn catch_up(&self) {
         if self.reader.is_some() {
             return;
@@ -186,7 +187,7 @@ impl SimObjects {
         }
     }
 
-    /// Carries out a put, and inspects its content.
+    /// Carries out a put, and checks the content if it is a manifest.
     async fn carry_out(
         &self,
         path: &Path,
@@ -247,7 +248,7 @@ impl SimObjects {
         }
     }
 
-    /// Runs the action of another program, if it is time.
+    /// Runs the action of [`set_meanwhile`](Self::set_meanwhile), if it is due.
     fn let_in(&self) {
         let meanwhile = {
             let mut state = lock(&self.state);

@@ -7,7 +7,7 @@ use stroboscope_testkit::random::Random;
 
 use crate::objects::ObjectFaults;
 
-/// A step of the product that is planted wrong, for the simulation to find.
+/// Defect that is planted in the product, and that the simulation must find.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Planted {
     #[default]
@@ -47,7 +47,7 @@ pub(crate) struct Settings {
     pub(crate) has_agent: bool,
     pub(crate) burst_config: BurstConfig,
     pub(crate) next_burst_config: BurstConfig,
-    /// Passes of the SDK that bring spans, per thousand.
+    /// Number of the SDK's passes in which the service has recorded spans, per thousand.
     pub(crate) busy_per_mille: usize,
     pub(crate) buffer_bytes_max: usize,
     pub(crate) latency_ms_max: u64,
@@ -77,18 +77,18 @@ impl Settings {
     }
 }
 
-/// An action on the world. A link is that of the process on the host of this number; the number after
-/// the last host is the agent's link to the collector.
+/// Fault, or other action, that a plan applies to a run. A link has the number of the process's
+/// host. The number after the last host is the agent's link to the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Partition {
         link: usize,
     },
-    /// Loses messages of the collector, hence acknowledgements.
+    /// Loses messages from the collector to the process, and so acknowledgements.
     LoseAnswers {
         link: usize,
     },
-    /// Loses messages of the process.
+    /// Loses messages from the process to the collector.
     LoseBatches {
         link: usize,
     },
@@ -161,7 +161,7 @@ pub(crate) enum Fault {
     Read,
 }
 
-/// Settings, and faults by the ms at which they are due.
+/// Settings of a run, and its faults, each with the simulated time in ms at which it is due.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) settings: Settings,
@@ -325,7 +325,7 @@ impl Plan {
     }
 }
 
-/// Draws a step of a wall clock.
+/// Draws a step of a wall clock, in ms.
 fn step(random: &mut Random) -> i64 {
     let ms = [30, 400, 5_000, 90_000][random.below(4)];
     if random.happens(500) { ms } else { -ms }

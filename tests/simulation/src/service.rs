@@ -45,7 +45,7 @@ pub(crate) struct Incarnation {
 /// State of a process.
 pub(crate) struct Known {
     random: Random,
-    /// Passes that bring spans, per thousand.
+    /// Number of passes that record spans, per thousand.
     busy_per_mille: usize,
     next_span: u64,
     /// True if it records nothing more.
@@ -54,7 +54,7 @@ pub(crate) struct Known {
     pub(crate) is_killed: bool,
     pub(crate) has_ended: bool,
     pub(crate) recorded: u64,
-    /// Spans of the batches that were kept, by sequence.
+    /// Span ids of the batches that the SDK has built, by sequence.
     pub(crate) batches: BTreeMap<u64, Vec<u64>>,
     /// Answered sequences, and whether the collector reported them as durable.
     pub(crate) acknowledged: BTreeMap<u64, bool>,
@@ -95,7 +95,7 @@ impl Incarnation {
         lock(&self.known)
     }
 
-    /// Returns the number of batches that were kept, and not answered.
+    /// Returns the number of batches that the SDK has built and the collector has not answered.
     pub(crate) fn waiting(&self) -> usize {
         let known = self.known();
         let is_open = |sequence: &&u64| !known.acknowledged.contains_key(sequence);

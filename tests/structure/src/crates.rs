@@ -201,7 +201,7 @@ fn published_crates_are_presentable() {
     }
 }
 
-/// Requires that one module names the recorder, with a half for other systems, because the recorder
+/// Requires that only the module `kernel_recording` of the server names the kernel recorder, which
 /// is a dependency on Linux only.
 #[test]
 fn only_one_module_knows_the_recorder() {

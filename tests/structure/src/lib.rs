@@ -213,7 +213,7 @@ fn links_lead_somewhere() {
     assert!(followed > 50, "{followed}");
 }
 
-/// Maximum number of lines; a longer file asks for a second noun.
+/// Maximum number of lines of a source file; a longer file must be split.
 const LINES_MAX: usize = 500;
 
 #[test]
@@ -233,7 +233,8 @@ fn no_file_is_too_long() {
     }
 }
 
-/// Returns the files that are a module of tests: `#[cfg(test)] mod name;`.
+/// Returns the names of the files that contain tests only: modules declared as
+/// `#[cfg(test)] mod name;`.
 fn test_files(sources: &[PathBuf]) -> BTreeSet<String> {
     let declared = |path: &PathBuf| -> Vec<String> {
         let text = read(path);
@@ -278,7 +279,7 @@ fn the_sdk_does_not_unwrap() {
     }
 }
 
-/// Requires that one module holds the code that differs between systems, with a half for each.
+/// Requires that only the SDK's module `sys` has code that depends on the operating system.
 #[test]
 fn only_one_module_of_the_sdk_knows_the_operating_system() {
     let src = root().join("sdk/src");
@@ -304,8 +305,8 @@ fn only_one_module_of_the_sdk_knows_the_operating_system() {
     }
 }
 
-/// Counts the cells of a table's row as rustdoc and GitHub do: a bar ends a cell, also inside of
-/// code, unless a backslash stands before it.
+/// Counts the cells of a table's row as rustdoc and GitHub do: a bar ends a cell, even inside
+/// code, unless a backslash precedes it.
 fn cells(row: &str) -> usize {
     row.trim()
         .trim_matches('|')
@@ -315,8 +316,8 @@ fn cells(row: &str) -> usize {
         + 1
 }
 
-/// Returns the rows of tables with another number of cells than their table's head: the surplus is
-/// cut off.
+/// Returns the rows whose number of cells differs from that of their table's head. GitHub and
+/// rustdoc drop surplus cells.
 fn uneven_rows(text: &str) -> Vec<String> {
     let lines = text.lines().map(|line| {
         let line = line.trim_start();
@@ -385,7 +386,7 @@ fn installations_are_locked() {
     );
 }
 
-/// Requires that the code in the documents of the SDK is compiled, and run, as an example.
+/// Requires that each line of Rust code in the documents of the SDK occurs in a compiled example.
 #[test]
 fn code_in_the_documents_is_that_of_the_examples() {
     let code_of = |line: &str| {

@@ -20,8 +20,8 @@ type ModulePath = Vec<String>;
 /// Edges between the children of one module, each with a place that makes it.
 type Level = BTreeMap<String, BTreeMap<String, String>>;
 
-/// Maximum number of imports that one name may lead through before the walk gives up: `pub use` of
-/// each other's names has no end.
+/// Maximum number of imports that the walk follows for one name. Two modules that re-export each
+/// other's names would otherwise make it endless.
 const IMPORTS_MAX: usize = 20;
 
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ struct Reader<'a> {
     below: Vec<(syn::ItemMod, Option<Vec<Item>>)>,
 }
 
-/// True if an item is compiled for tests only.
+/// Reports whether an item with these attributes is compiled for tests only.
 fn is_of_tests(attributes: &[Attribute]) -> bool {
     attributes
         .iter()

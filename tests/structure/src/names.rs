@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::{code, published, root, sources, test_files};
 
-/// Names of one crate that still have several meanings; the list only gets shorter. Of the SDK,
-/// `Words` and `PlacePointer` are one meaning built twice, as is `KernelRecording` of the server;
-/// `Span` is the word of foreign formats.
+/// Names that a crate defines several times; the list may only get shorter. `Words` and
+/// `PlacePointer` of the SDK, and both names of the server, have one meaning: each is defined for
+/// two kinds of build.
 const DOUBLED: [(&str, &[&str]); 2] = [
     (
         "collector/server",

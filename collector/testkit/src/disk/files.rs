@@ -75,7 +75,8 @@ impl Contents {
         self.has_lost = true;
     }
 
-    /// Evicts clean pages from memory, at random.
+    /// After a failed sync, sometimes evicts the clean pages from memory. Reads then return the
+    /// durable content.
     pub(super) fn forget_some(&mut self, random: &mut Random) {
         if self.has_lost && self.pending.is_empty() && random.happens(300) {
             let len = self.seen.len();
@@ -94,7 +95,8 @@ impl Contents {
         self.has_lost = false;
     }
 
-    /// Returns content in which each sector, and the length, is as after any of the writes.
+    /// Returns a possible durable content: each sector, and the length, is as after some number of
+    /// the pending writes.
     fn torn(&self, random: &mut Random) -> Vec<u8> {
         let writes = self.pending.len();
         let longest = self.pending.iter().fold(self.durable.len(), |len, write| {

@@ -1,14 +1,15 @@
 //! A simulated disk that fails, tears and forgets as much as POSIX allows:
 //!
-//! - A write to a file is visible at once, and durable when the file was synced. After a power cut,
-//!   each sector of 512 bytes is as it was after any of the writes since the last sync, each by
-//!   itself, and so is the length.
-//! - A name that is created, renamed or removed is visible at once, and durable when its directory
-//!   was synced. After a power cut any of the changes since may have happened, without those
-//!   before. A rename is one change, or two between directories.
-//! - A failed sync leaves pages that are clean and lost: some of the pending writes are durable,
-//!   the rest never will be, and the next sync reports success. A later read may return either.
-//!   Names stay pending: file systems that cannot write their journal stop.
+//! - A write to a file is visible at once, and durable after a sync of the file. After a power cut,
+//!   each sector of 512 bytes, and the length, is as it was after some number of the writes since
+//!   the last sync. This number may differ between sectors.
+//! - A name that is created, renamed or removed is visible at once, and durable after a sync of its
+//!   directory. After a power cut, any subset of the changes since then may have happened. A rename
+//!   is one change, or two between directories.
+//! - A failed sync of a file leaves pages that are clean and lost: some of the pending writes are
+//!   durable, the rest never will be, and the next sync reports success. A later read may return
+//!   the written or the durable content. After a failed sync of a directory, its changes stay
+//!   pending, because a file system that cannot write its journal stops.
 //! - A kill of the process keeps everything visible, durable or not.
 //!
 //! The same seed produces the same behaviour.
@@ -129,7 +130,8 @@ impl SimDisk {
         self.state().log.clone().unwrap_or_default()
     }
 
-    /// Ends everything in the middle of the operation that follows after `operations` more.
+    /// Ends the process or the machine during a later operation: the next one if `operations` is 1.
+    /// `None` cancels an end that was set before.
     pub fn end_after(&self, operations: Option<u64>) {
         let mut state = self.state();
         state.ends_at = operations.map(|more| state.operations + more);
@@ -184,8 +186,9 @@ impl State {
         }
     }
 
-    /// Precedes every operation. `Ok(false)` means that the operation ends everything and is only
-    /// partly performed.
+    /// Begins an operation. Returns false if the process or the machine ends during the operation,
+    /// which is then performed only in part. Returns an error if a fault prevents the operation, or
+    /// if the end has come before.
     fn begin(&mut self, kind: Kind, what: &dyn Debug, path: &Path) -> io::Result<bool> {
         if self.has_ended {
             return Err(io::Error::other("the process has ended"));
