@@ -1,8 +1,8 @@
 //! An HTTP service with axum: one layer makes every request a span, with the spans of its handler
 //! below it.
 //!
-//! `cargo run -p stroboscope-examples --example axum`; it asks itself twice and ends. `echo` shows
-//! how a service passes the context on to others by HTTP.
+//! `cargo run -p stroboscope-examples --example axum`; it sends itself two requests and ends. The
+//! example `echo` shows how a service passes the context on to others by HTTP.
 
 use std::error::Error;
 

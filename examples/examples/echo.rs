@@ -1,10 +1,10 @@
-//! A service that makes the calls in its request, and so shows how a request's context goes through
-//! it: the test service that W3C's conformance suite for trace-context requires.
+//! A service that makes the calls listed in its request, and passes the request's context on to
+//! them. W3C's conformance suite for trace-context requires such a test service.
 //!
 //! `POST /test` with `[{"url": "http://…", "arguments": […]}, …]` calls each url in turn, by `POST`
-//! with the arguments as body. The layers do the rest: each call is in the trace that the request's
-//! headers name, also while nothing is recorded. `STROBOSCOPE_PROPAGATE=always` gives a trace to
-//! requests that name none, which the suite expects.
+//! with the arguments as body. The layers put each call into the trace that the request's headers
+//! name, even while nothing is recorded. `STROBOSCOPE_PROPAGATE=always` gives a trace to requests
+//! that name none, which the suite expects.
 //!
 //! ```text
 //! STROBOSCOPE_PROPAGATE=always cargo run -p stroboscope-examples --example echo -- --listen 127.0.0.1:5000

@@ -1,8 +1,8 @@
-//! A service that is annotated with `tracing` already, moved over in three lines (marked).
+//! A service with existing `tracing` annotations, which three marked lines connect to Stroboscope.
 //!
-//! It records `info` and above, and nothing of the insides of tonic, h2, hyper and the like. To
-//! change this, set `STROBOSCOPE_TRACING=debug,h2=trace` in the environment, or call
-//! `stroboscope::layer().recording(…)`.
+//! It records spans and events at `info` and above, without the internals of transports such as
+//! tonic, h2 and hyper. To change this, set `STROBOSCOPE_TRACING=debug,h2=trace` in the
+//! environment, or call `stroboscope::layer().recording(…)`.
 //!
 //! `cargo run -p stroboscope-examples --example existing_tracing`
 

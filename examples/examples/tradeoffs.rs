@@ -12,8 +12,8 @@ struct Candidate {
     confidence: f64,
 }
 
-/// Looks candidates up and scores them; some may be late. Returns the number of those with low
-/// confidence.
+/// Represents the scoring of candidates with a timeout. Returns the number of candidates with low
+/// confidence, which represent those that miss the timeout.
 fn score(candidates: &[Candidate]) -> usize {
     candidates.iter().filter(|one| one.confidence < 0.1).count()
 }

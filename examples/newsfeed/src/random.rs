@@ -22,7 +22,7 @@ impl Random {
     }
 }
 
-/// SplitMix64's finaliser: spreads the bits of a number over all 64.
+/// Spreads the bits of a number over all 64, by SplitMix64's finaliser.
 pub(crate) fn mix(number: u64) -> u64 {
     let mut z = number;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

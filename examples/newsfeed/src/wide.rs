@@ -79,7 +79,7 @@ impl WideRanking {
                 Feature::Is(proposal.source),
                 Feature::Measures(proposal.confidence),
             ];
-            // The weight counts only the first place.
+            // The quality depends only on the first story, so only its absence is a loss.
             (features, if place == 0 { 1.0 } else { 0.0 })
         });
         CANDIDATES.meter(metered);

@@ -1,4 +1,5 @@
-//! The real processes over real sockets, with recording off: pages load, and nothing is left running.
+//! Tests of the real processes over real sockets, without recording: pages load, and no process is
+//! left running.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,8 @@ use stroboscope_newsfeed::{Fleet, FleetOptions, LinkKind, LoadReport};
 
 const NEWSFEED: &str = env!("CARGO_BIN_EXE_newsfeed");
 
-/// Long enough for a busy machine, short enough to notice a process that stays.
+/// Maximum time until processes have ended: long enough for a busy machine, short enough to notice
+/// a process that stays.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 fn options() -> FleetOptions {
@@ -20,7 +22,8 @@ fn options() -> FleetOptions {
     }
 }
 
-/// Whether a process runs: zombies of a killed supervisor wait for whoever inherits them, but they are over.
+/// Reports whether a process runs. Zombies do not count: the children of a killed supervisor are
+/// zombies until their new parent reaps them.
 fn runs(pid: u32) -> bool {
     let Ok(stat) = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"))
     else {
@@ -92,8 +95,8 @@ async fn faults_and_links_show_in_the_latency() {
         mix: Some(mix.to_owned()),
         ..options()
     };
-    // No request can be faster than what it waits for, however busy the machine is; and on one that is not busy, a page
-    // without fault takes 20 ms.
+    // Even on a busy machine, no request can be faster than its waits. On an idle machine, a page
+    // without faults takes 20 ms.
     let slow_store = FleetOptions {
         faults: vec!["store.read=+20ms".to_owned()],
         ..one_link("fast=100")
@@ -123,7 +126,8 @@ async fn faults_and_links_show_in_the_latency() {
     );
 }
 
-/// `newsfeed all` for a minute, as soon as all roles run: the supervisor and the ids of its children.
+/// Starts `newsfeed all` for a minute, and waits until all roles run. Returns the supervisor and
+/// the process ids of its children.
 fn supervisor() -> (Child, Vec<u32>) {
     let mut supervisor = Command::new(NEWSFEED)
         .args(["all", "--seconds", "60", "--rate", "5"])

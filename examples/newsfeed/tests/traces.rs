@@ -1,6 +1,6 @@
-//! What the processes record reaches a collector as one tree per request, across all of them.
+//! Tests that the spans of all processes reach a collector, and form one tree per request.
 
-// The collector of the SDK's own tests: it remembers what it was sent.
+// Collector of the SDK's own tests, which stores the batches that it receives.
 #[path = "../../../sdk/tests/collector/mod.rs"]
 mod collector;
 
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use collector::{Collector, Span};
 use stroboscope_newsfeed::{Fleet, FleetOptions, LoadReport};
 
-/// The traces of one run, and which service recorded which span.
+/// Spans of one run by trace id, and the service of each span by span id.
 struct Traces {
     report: LoadReport,
     traces: BTreeMap<String, Vec<Span>>,
@@ -63,7 +63,8 @@ async fn record(options: FleetOptions) -> Traces {
 }
 
 impl Traces {
-    /// Every distinct path from the root, indented; siblings in alphabetical order, with how many there are.
+    /// Returns the distinct paths from the root as lines, indented by depth. Siblings are in
+    /// alphabetical order, each with its number of spans.
     fn tree(&self, spans: &[Span]) -> String {
         let mut text = String::new();
         self.write(&mut text, spans, &BTreeSet::from([0]), 0);
@@ -98,7 +99,7 @@ fn assert_one_at_a_time<'a>(spans: impl Iterator<Item = &'a Span>, names: &[&str
     }
 }
 
-/// Asserts that the pagelets of the named spans follow each other as they are numbered.
+/// Asserts that the spans with this name process the pagelets in order of their numbers.
 #[track_caller]
 fn assert_in_order(spans: &[Span], name: &str) {
     let mut named: Vec<&Span> = spans.iter().filter(|span| span.name == name).collect();
@@ -132,7 +133,8 @@ async fn every_request_is_one_tree_with_the_phenomena_in_it() {
     assert_eq!(run.traces.len() as u64, run.report.sent);
     for spans in run.traces.values() {
         assert_eq!(run.tree(spans), include_str!("tree.txt"));
-        // The script engine and the link take one thing at a time; pagelets stay in order through the pipeline.
+        // The script engine and the link process one item at a time, and pagelets stay in order in
+        // the pipeline.
         assert_one_at_a_time(spans.iter(), &["execute", "background", "onload"]);
         assert_one_at_a_time(spans.iter(), &["download"]);
         for stage in ["render", "download", "execute"] {
@@ -190,7 +192,7 @@ async fn an_extra_call_changes_the_structure() {
     }
 }
 
-/// What the faults that take no duration make of the request's tree: lines that it has then, and has not without.
+/// Checks the lines that each fault without a duration adds to the request's tree.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn structural_faults_change_what_they_say() {
     let cases = [
