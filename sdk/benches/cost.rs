@@ -1,8 +1,10 @@
-//! What an annotation costs, closed and open, beside the floor of each: `cargo bench -p stroboscope --bench cost`. With
-//! `-- closed` or `-- open`, only one half; with a number after it, so many rounds.
+//! Measures the cost of an annotation with closed and with open gate, relative to a floor:
+//! `cargo bench -p stroboscope --bench cost`. `-- closed` or `-- open` runs one half. A number
+//! after it sets the number of rounds.
 //!
-//! One process, one thread; each figure is the median of many rounds of the same run, those that had the core alone (see
-//! `alone`), so that ratios hold on a machine that is shared and whose speed drifts. Nothing listens for what is recorded; the drain runs and discards, which is counted.
+//! One thread of one process measures everything. Each figure is the median of the rounds that had
+//! the core alone (see `alone`), so ratios hold even on a shared machine whose speed drifts. No
+//! collector listens. The drain runs and discards the records, and counts them.
 
 #![allow(missing_docs)]
 
@@ -26,17 +28,18 @@ static FLAG: AtomicU32 = AtomicU32::new(0);
 
 struct Case {
     name: &'static str,
-    /// So many calls, in a loop of their own: no call through a pointer belongs to the figure.
+    /// Makes the given number of calls in a loop, so that no call through a pointer is measured.
     work: fn(u64),
     goal: Option<Goal>,
-    /// The same code without the annotation, whose cost is not the annotation's.
+    /// Case with the same code without the annotation, whose cost is subtracted; `None` if nothing
+    /// is subtracted.
     bare: Option<&'static str>,
-    /// The case that `times_floor` of the goal is of, where that is not the floor of the report.
+    /// Case to which the goal's `times_floor` refers; `None` for the floor of the report.
     floor: Option<&'static str>,
     rounds: Vec<Round>,
 }
 
-/// At most this long, and at most so many times the floor.
+/// Maximum cost of a call: in ns, and as a multiple of the floor.
 #[derive(Clone, Copy)]
 struct Goal {
     ns: f64,
@@ -47,12 +50,13 @@ const CLOSED: Goal = Goal {
     ns: 2.0,
     times_floor: 2.0,
 };
-/// More than a bare one, whose own cost is no flag check's.
+/// Goal for an async function, without the cost of the function itself.
 const ASYNC: Goal = Goal {
     ns: 2.0,
     times_floor: f64::INFINITY,
 };
-/// Of the records by hand, on any processor: how fast it is belongs to the floor, too.
+/// Goal for a span, as a multiple of its records written by hand. It has no limit in ns, because
+/// processors differ in speed.
 const SPAN: Goal = Goal {
     ns: f64::INFINITY,
     times_floor: 1.3,
@@ -100,7 +104,8 @@ fn above(floor: &'static str, case: Case) -> Case {
     }
 }
 
-/// A function that makes so many calls of `$work`, each with the number of the call.
+/// Creates a function that evaluates `$work` as often as its argument says, each time with the
+/// number of the call.
 macro_rules! calls {
     (|$n:pat_param| $work:expr) => {
         |calls| {
@@ -132,14 +137,16 @@ async fn plain_async(n: u64) -> u64 {
     black_box(n)
 }
 
-/// Polls once: the future is ready then. Made where it is polled, as by `.await`: nothing moves it.
+/// Polls a future once, after which it is ready. The future is created where it is polled, as by
+/// `.await`, so it is not moved.
 #[inline(always)]
 fn poll(future: impl Future<Output = u64>) {
     let mut context = Context::from_waker(Waker::noop());
     _ = black_box(pin!(future).poll(&mut context));
 }
 
-/// As an executor polls: what is polled is not inlined.
+/// Polls a future once through a pointer, like an executor, so that the future's code is not
+/// inlined.
 #[inline(always)]
 fn poll_by_pointer(future: impl Future<Output = u64>) {
     let future: Pin<&mut dyn Future<Output = u64>> = pin!(future);
@@ -147,7 +154,7 @@ fn poll_by_pointer(future: impl Future<Output = u64>) {
     _ = black_box(black_box(future).poll(&mut context));
 }
 
-/// All cases in turn, round after round, so that drift of the machine hits all alike.
+/// Runs rounds, each with all cases in turn, so that drift of the machine affects all cases alike.
 fn measure(cases: &mut [Case], rounds: usize, calls: u64, pause: Duration) {
     for _ in 0..rounds {
         for case in cases.iter_mut() {
@@ -273,7 +280,7 @@ fn measure_closed(rounds: usize) {
     report("gate closed", &closed, "flag check");
 }
 
-/// The figure that those of spans are compared with.
+/// Names of the cases with which the cases of spans are compared.
 const BY_HAND: &str = "records by hand";
 const WITH_FIELDS: &str = "records by hand, 3 integers";
 
@@ -326,7 +333,7 @@ fn measure_open(rounds: usize) {
         ),
         case("#[trace] async fn", calls!(|n| poll(annotated_async(n)))),
     ];
-    // Rounds short enough for the ring, pauses long enough for the drain: the cost of recording, not of refusing.
+    // A round fits the ring, and the drain reads it during the pause, so no record is rejected.
     measure(&mut open, rounds, 4_000, Duration::from_millis(8));
     drop(root);
     let losses = stroboscope::stats().losses;

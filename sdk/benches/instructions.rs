@@ -1,10 +1,10 @@
-//! How many instructions an annotation takes, which no other work on the machine changes, and whether they are as few as
-//! they were: `cargo bench -p stroboscope --bench instructions`. Counted by valgrind; skipped where there is none.
+//! Counts the instructions of an annotation, which do not depend on other work of the machine:
+//! `cargo bench -p stroboscope --bench instructions`. It needs valgrind, and is skipped without it.
 //!
-//! Each case runs in a process of its own, with what is recorded discarded. The loop around a call is counted too. What
-//! is counted is compared with `instructions.txt` beside this file, where the compiler is the one it names, as others make
-//! other code of the same source; `STROBOSCOPE_BLESS=1` writes it anew. A change that takes more has to say why. Of an
-//! annotation around what is not ours, only what it takes more is kept.
+//! Each case runs in a process of its own, whose records are discarded. The count includes the loop
+//! around the call. The counts are compared with those in `instructions.txt`, if the compiler is
+//! the one named there, because another compiler makes other code. `STROBOSCOPE_BLESS=1` replaces
+//! the file. For an annotation around other code, the file has the difference from that code.
 
 #![allow(missing_docs)]
 
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The child.
+/// Runs one case in the child process.
 fn run(case: &Case) {
     (case.install)();
     let guard = stroboscope::builder()
@@ -54,7 +54,7 @@ fn run(case: &Case) {
         std::thread::sleep(Duration::from_millis(1));
     }
     let root = span!("root").entered();
-    // The first looks at the ring are no part of it, until it is large enough, nor is the first meeting of a callsite.
+    // Registers the callsites, and lets the ring grow, before the calls are counted.
     for _ in 0..4 {
         (case.work)(case.calls);
     }
@@ -62,13 +62,13 @@ fn run(case: &Case) {
     drop((root, guard));
 }
 
-/// Valgrind counts in here, and in what it calls.
+/// Runs the calls; valgrind counts in this function and in all functions that it calls.
 #[inline(never)]
 fn counted_calls(work: fn(u64), calls: u64) {
     work(calls);
 }
 
-/// All cases whose names contain one of the words; all without any.
+/// Counts and compares the cases whose names contain one of the words, or all cases without words.
 fn count_all(words: &[String]) -> ExitCode {
     println!("{}", processor::describe());
     if Command::new("valgrind").arg("--version").output().is_err() {
@@ -88,7 +88,7 @@ fn count_all(words: &[String]) -> ExitCode {
             println!("SKIPPED: {} (valgrind cannot run it here)", case.name);
             continue;
         };
-        // Nothing takes no instructions: valgrind did not find the function.
+        // A count of 0 means that valgrind did not find the function.
         assert_ne!(
             all, 0,
             "{}: not counted, as this program has no symbols",
@@ -133,7 +133,7 @@ fn count_all(words: &[String]) -> ExitCode {
     }
 }
 
-/// Instructions of all calls of a case.
+/// Returns the number of instructions of all calls of a case; `None` if valgrind cannot run it.
 fn count(case: &Case) -> Option<u64> {
     let output = Command::new("valgrind")
         .args([

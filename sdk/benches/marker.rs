@@ -1,7 +1,9 @@
-//! What a marker costs beside the system call it is: `cargo bench -p stroboscope --bench marker`.
+//! Compares the cost of a marker with that of a plain system call:
+//! `cargo bench -p stroboscope --bench marker`.
 //!
-//! All cases in turn, round after round, on one thread; medians. No kernel recorder is needed: one that listens costs its
-//! own part of each call, whoever makes it (`cargo bench -p stroboscope-kernel`).
+//! One thread runs all cases in turn, round after round. The figures are medians. No kernel
+//! recorder is needed. `cargo bench -p stroboscope-kernel` measures the cost that a recorder adds
+//! to every system call.
 
 #![allow(missing_docs, unsafe_code)]
 
@@ -26,7 +28,7 @@ fn medians(cases: &[Case]) -> Vec<f64> {
             }
             rounds.push(start.elapsed().as_nanos() as f64 / CALLS as f64);
         }
-        // For the drain, of what the last case recorded.
+        // Lets the drain read the records of the last case.
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     rounds
@@ -64,7 +66,7 @@ const SYSTEM_CALLS: &[Case] = &[
         unsafe { libc::syscall(libc::SYS_gettid) };
     }),
 ];
-/// Elsewhere a marker is nothing.
+/// Empty on other systems, where a marker does nothing.
 #[cfg(not(target_os = "linux"))]
 const SYSTEM_CALLS: &[Case] = &[];
 

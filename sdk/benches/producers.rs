@@ -1,9 +1,11 @@
-//! Several threads that record at once, with the drain running: `cargo bench -p stroboscope --bench producers`.
+//! Measures threads that record at the same time, with the drain running:
+//! `cargo bench -p stroboscope --bench producers`.
 //!
-//! - What an event costs when one thread records, and when two do: they must not share a cache line.
-//! - What is lost, by cause, when two threads record 5 million events a second in bursts of 4 ms every 32 ms, with the
-//!   default rings, and a collector that takes everything.
-//! - What a thread's first record costs.
+//! - Cost of an event if one thread records, and if two threads do. Both costs must be equal,
+//!   because threads share no cache line.
+//! - Losses by cause if one or two threads record 5 million events per second in total, in bursts
+//!   of 4 ms every 32 ms, with default rings and a collector that accepts everything.
+//! - Cost of a thread's first record.
 
 #![allow(missing_docs)]
 
@@ -79,7 +81,7 @@ fn first_records(collector: &str) {
     );
 }
 
-/// Few enough to fit the ring; between rounds the drain empties it.
+/// Number of events per round: few enough for the ring, which the drain empties between rounds.
 const EVENTS_OF_ROUND: u64 = 8_000;
 const ROUNDS: usize = 151;
 
@@ -88,7 +90,8 @@ fn one_and_two_producers(collector: &str) {
     let (mut alone, mut together) = (Vec::new(), Vec::new());
     let (start, end) = (Barrier::new(2), Barrier::new(2));
     let round = |spinning: &AtomicU64, partners: u64| {
-        // The barrier wakes threads too far apart for rounds this short; the last steps are spun.
+        // The barrier does not wake threads at exactly the same time, so they also spin for each
+        // other.
         spinning.fetch_add(1, Relaxed);
         while !spinning.load(Relaxed).is_multiple_of(partners) {
             std::hint::spin_loop();
@@ -127,7 +130,7 @@ fn one_and_two_producers(collector: &str) {
     );
 }
 
-/// Each producer keeps its share of the rate while the gate is open.
+/// Runs threads that together record at this rate while the gate is open, and prints the losses.
 fn bursts(collector: &str, producers: u64, events_per_s: u64) {
     const STEP_EVENTS: u64 = 50;
     let before = stroboscope::stats();
@@ -193,7 +196,7 @@ fn bursts(collector: &str, producers: u64, events_per_s: u64) {
     );
 }
 
-/// Acknowledges everything.
+/// Collector that acknowledges every batch.
 #[derive(Clone)]
 struct Collector;
 

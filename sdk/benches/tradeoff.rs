@@ -1,6 +1,8 @@
-//! What a tradeoff point costs: `cargo bench -p stroboscope --bench tradeoff`.
+//! Measures the cost of a decision at a tradeoff point:
+//! `cargo bench -p stroboscope --bench tradeoff`.
 //!
-//! One process, one thread; each figure is the median of the rounds of the same run that had the core alone (see `alone`).
+//! One thread of one process measures everything. Each figure is the median of the rounds that had
+//! the core alone (see `alone`).
 
 #![allow(missing_docs)]
 
@@ -81,7 +83,7 @@ fn items(count: usize) -> Vec<(&'static str, f64)> {
         .collect()
 }
 
-/// The rounds of a call.
+/// Measures a call, `calls` times per round.
 fn measured(calls: u64, mut call: impl FnMut()) -> Figure {
     const ROUNDS: usize = 61;
     let rounds: Vec<Round> = (0..ROUNDS)
@@ -137,7 +139,7 @@ fn main() {
             goal,
         );
         let mut mixed = items.clone();
-        // Sources in any order: each is looked up.
+        // Mixes the sources, so that each one must be looked up.
         for place in 0..mixed.len() {
             mixed.swap(place, place * 7_919 % count);
         }

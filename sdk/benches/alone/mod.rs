@@ -1,28 +1,29 @@
-//! Was the core this ran on ours alone?
+//! Detects whether a benchmark's round had its processor core for itself.
 //!
-//! On rented machines two processors are often the two halves of one core, and another tenant's work on the other half
-//! slows ours by half, for stretches of milliseconds to minutes. A stretch of plain additions tells: timed right before
-//! and after a round, it says whether the round had the whole core. Figures are medians of the rounds that had. A round
-//! waits a while for its chance; the other half may be at work for us, too: reading what was recorded.
+//! On rented machines, two processors are often the two halves of one core. Work on the other half,
+//! such as another tenant's or the drain's, slows a round by half, for milliseconds to minutes. A
+//! fixed sequence of additions detects this. It is timed directly before and after each round, and
+//! takes longer if the core is shared. Figures are medians of the rounds that had the whole core. A
+//! round waits up to a limit until the core is free.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// The least that the additions took in this process; an `f64`.
+/// Shortest duration of the additions in this process, in ns, as the bits of an `f64`.
 static LEAST_NS: AtomicU64 = AtomicU64::new(f64::INFINITY.to_bits());
 
-/// One round: how long it took, and how long the additions took beside it, the slower of twice.
+/// Result of one round: ns per call, and the longer of the two durations of the additions, in ns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
     pub(crate) ns: f64,
     pub(crate) additions_ns: f64,
 }
 
-/// How often a round looks whether the core is its own, a millisecond apart, before it begins anyhow.
+/// Maximum number of checks whether the core is free, 1 ms apart, before a round begins anyway.
 const PATIENCE: usize = 100;
 
-/// Times work of so many calls; ns of one.
+/// Times `work`, which makes this number of calls.
 pub(crate) fn round(calls: u64, work: impl FnOnce()) -> Round {
     let mut before = additions_ns();
     let mut least_ns = f64::from_bits(LEAST_NS.load(Relaxed)).min(before);
@@ -44,7 +45,8 @@ pub(crate) fn round(calls: u64, work: impl FnOnce()) -> Round {
     }
 }
 
-/// More than a core can do at a time, none waiting for another: it takes longer as soon as the core is shared.
+/// Times additions that keep a whole core busy, in ns. None waits for another's result, so they
+/// take longer as soon as the core is shared.
 fn additions_ns() -> f64 {
     let start = Instant::now();
     let mut sums = [1u64, 2, 3, 4];
@@ -59,7 +61,8 @@ fn additions_ns() -> f64 {
 #[inline(always)]
 #[allow(unsafe_code)]
 fn add([a, b, c, d]: &mut [u64; 4]) {
-    // SAFETY: adds to registers. Written out, because a compiler would do four at a time, or all of them beforehand.
+    // SAFETY: changes only registers. It is assembly, because a compiler would vectorize the
+    // additions or compute them in advance.
     unsafe {
         std::arch::asm!(
             "add {0}, 3",
@@ -87,12 +90,13 @@ fn add(sums: &mut [u64; 4]) {
     }
 }
 
-/// The additions may take so many times the least that was seen.
+/// Maximum duration of the additions, relative to the shortest one, for which the core counts as
+/// free.
 const TOLERANCE: f64 = 1.03;
-/// Of fewer rounds a median says little.
+/// Minimum number of rounds for a meaningful median.
 const ROUNDS_MIN: usize = 7;
 
-/// The least that the additions took in any of these rounds.
+/// Returns the shortest duration of the additions in these rounds, in ns; infinite without rounds.
 pub(crate) fn least_additions_ns<'a>(rounds: impl IntoIterator<Item = &'a Round>) -> f64 {
     rounds
         .into_iter()
@@ -100,17 +104,18 @@ pub(crate) fn least_additions_ns<'a>(rounds: impl IntoIterator<Item = &'a Round>
         .fold(f64::INFINITY, f64::min)
 }
 
-/// Rounds in order of their time.
+/// Durations of rounds, from which percentiles are computed.
 #[derive(Debug)]
 pub(crate) struct Figure {
-    /// Of rounds that had the core alone, or of all, if those were too few.
+    /// Sorted ns per call of the rounds that had the core alone, or of all rounds if those are
+    /// fewer than [`ROUNDS_MIN`].
     ns: Vec<f64>,
     pub(crate) alone: usize,
     pub(crate) rounds: usize,
 }
 
 impl Figure {
-    /// `least_ns`: what the additions take on a core that is not shared.
+    /// Creates a figure. `least_ns` is the duration of the additions on a core that is not shared.
     pub(crate) fn new(rounds: &[Round], least_ns: f64) -> Self {
         let is_alone = |round: &&Round| round.additions_ns <= least_ns * TOLERANCE;
         let alone = rounds.iter().filter(is_alone).count();
@@ -131,7 +136,7 @@ impl Figure {
         }
     }
 
-    /// NaN without any round.
+    /// Returns a percentile of the ns per call; NaN without rounds.
     pub(crate) fn percentile(&self, percent: usize) -> f64 {
         self.ns
             .get(self.ns.len() * percent / 100)
@@ -145,7 +150,7 @@ impl Figure {
 }
 
 impl std::fmt::Display for Figure {
-    /// How many rounds it is of.
+    /// Writes how many of the rounds had the core alone.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.alone >= ROUNDS_MIN {
             write!(f, "{}/{} alone", self.alone, self.rounds)

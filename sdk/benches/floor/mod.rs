@@ -1,16 +1,16 @@
-//! The least that a span can cost: two readings of the counter, and both records written by hand.
+//! Minimum cost of a span: two readings of the counter, and both records written by hand.
 
 use std::cell::RefCell;
 use std::hint::black_box;
 
-/// As many words as a thread's ring has.
+/// Number of words of the buffer, as in a thread's largest ring.
 const WORDS: usize = 1 << 17;
-/// Of a begin and of an end.
+/// Numbers of words of a begin without fields, and of an end.
 const BEGIN: usize = 4;
 const END: usize = 2;
 const FIELDS_MAX: usize = 3;
 
-/// What a begin points to.
+/// Represents the callsite to which a begin points.
 static CALLSITE: u8 = 0;
 
 thread_local! {
@@ -33,8 +33,8 @@ pub(crate) fn counter() -> u64 {
     std::time::Instant::now().elapsed().as_nanos() as u64
 }
 
-/// So many spans: the words that the SDK writes for a span with these fields, one after another into a buffer that begins
-/// anew at its end. No thread-local, no context, nobody who reads, and all that is known stays in registers.
+/// Writes the words of this number of spans, with `FIELDS` fields each, into a buffer that is used
+/// as a ring. There is no context and no reader, and all state stays in registers.
 #[inline(always)]
 fn by_hand<const FIELDS: usize>(calls: u64) {
     WRITTEN.with_borrow_mut(|words| {
@@ -50,7 +50,7 @@ fn by_hand<const FIELDS: usize>(calls: u64) {
             words[place + 3] = n;
             words[place + BEGIN..place + BEGIN + FIELDS].fill(n);
             words[place + 1] = counter();
-            // Somebody might read it now.
+            // Forces the compiler to write the words to memory now.
             black_box(&mut *words);
             at += BEGIN + FIELDS;
             let place = at % WORDS;
@@ -62,12 +62,12 @@ fn by_hand<const FIELDS: usize>(calls: u64) {
     });
 }
 
-/// Spans without fields.
+/// Writes the words of this number of spans without fields.
 pub(crate) fn spans(calls: u64) {
     by_hand::<0>(calls);
 }
 
-/// Spans with 3 integers.
+/// Writes the words of this number of spans with three integers each.
 pub(crate) fn spans_with_fields(calls: u64) {
     by_hand::<FIELDS_MAX>(calls);
 }

@@ -1,4 +1,4 @@
-//! What is counted.
+//! Cases whose instructions are counted.
 
 use std::future::Future;
 use std::hint::black_box;
@@ -14,25 +14,27 @@ use tracing_subscriber::layer::SubscriberExt as _;
 #[path = "headers.rs"]
 mod headers;
 
-/// Few enough for a thread's ring, so that it is seldom looked at.
+/// Number of calls of a case; few enough for a thread's ring.
 const CALLS: u64 = 2_000;
-/// Of what takes as long as a thousand annotations.
+/// Number of calls of a case whose call takes as long as a thousand annotations.
 const FEW_CALLS: u64 = 20;
 
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) config: BurstConfig,
-    /// The case that takes what is not ours; kept is what this one takes more. Of others' code, a little more or less is
-    /// inlined whenever something beside it changes.
+    /// Case with the same code without the SDK, whose count is subtracted; `None` if nothing is
+    /// subtracted. Counts of other libraries' code change with unrelated changes, because the
+    /// compiler then inlines differently.
     pub(crate) floor: Option<&'static str>,
     pub(crate) calls: u64,
-    /// Makes something the process's subscriber of `tracing`.
+    /// Installs the process's subscriber of `tracing`, if the case has one.
     pub(crate) install: fn(),
-    /// So many calls, in a loop of their own: no call through a pointer is counted.
+    /// Makes the given number of calls in a loop, so that no call through a pointer is counted.
     pub(crate) work: fn(u64),
 }
 
-/// A function that makes so many calls of `$work`, each with the number of the call.
+/// Creates a function that evaluates `$work` as often as its argument says, each time with the
+/// number of the call.
 macro_rules! calls {
     (|$n:pat_param| $work:expr) => {
         |calls| {
@@ -64,14 +66,16 @@ async fn annotated_async(n: u64) -> u64 {
     black_box(n)
 }
 
-/// Polls once: the future is ready then. Made where it is polled, as by `.await`: nothing moves it.
+/// Polls a future once, after which it is ready. The future is created where it is polled, as by
+/// `.await`, so it is not moved.
 #[inline(always)]
 fn poll(future: impl Future<Output = u64>) {
     let mut context = Context::from_waker(Waker::noop());
     _ = black_box(pin!(future).poll(&mut context));
 }
 
-/// As an executor polls: what is polled is not inlined.
+/// Polls a future once through a pointer, like an executor, so that the future's code is not
+/// inlined.
 #[inline(always)]
 fn poll_by_pointer(future: impl Future<Output = u64>) {
     let future: Pin<&mut dyn Future<Output = u64>> = pin!(future);
@@ -79,7 +83,8 @@ fn poll_by_pointer(future: impl Future<Output = u64>) {
     _ = black_box(black_box(future).poll(&mut context));
 }
 
-/// A subscriber that takes everything and does nothing: what `tracing` itself takes.
+/// A subscriber that accepts everything and does nothing, which shows the count of `tracing`
+/// itself.
 struct Nothing;
 
 impl Subscriber for Nothing {
@@ -137,7 +142,7 @@ const TRACE_ASYNC: fn(u64) = calls!(|n| poll(annotated_async(n)));
 const BARE_FAR: fn(u64) = calls!(|n| poll_by_pointer(plain_async(n)));
 const TRACE_FAR: fn(u64) = calls!(|n| poll_by_pointer(annotated_async(n)));
 const THEIR_SPAN: fn(u64) = calls!(|_| drop(tracing::info_span!("s").entered()));
-/// Its target begins with the letter of a transport that is not recorded, as many services' names do.
+/// Span whose target shares its first letters with a transport that the filter excludes.
 const THEIR_R_SPAN: fn(u64) =
     calls!(|_| drop(tracing::info_span!(target: "requests", "s").entered()));
 const THEIR_SPAN_3: fn(u64) =
@@ -299,7 +304,7 @@ pub(crate) const CASES: &[Case] = &[
     reading("headers: a prediction of slack", headers::A_SLACK),
 ];
 
-/// Is it there for others to be compared with?
+/// Reports whether other cases are compared with this one.
 pub(crate) fn is_floor(case: &Case) -> bool {
     CASES.iter().any(|other| other.floor == Some(case.name))
 }

@@ -1,9 +1,11 @@
-//! The counts that are kept beside the code.
+//! Counts in the committed file `instructions.txt`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// More than it was by so much is still as few as it was: a layout of the same code, or a version of a dependency's.
+/// Tolerated differences from a committed count: a fraction of the count, but at least
+/// `TOLERANCE_INSTRUCTIONS`. Another layout of the same code, or another version of a dependency,
+/// causes such differences.
 const TOLERANCE: f64 = 0.02;
 const TOLERANCE_INSTRUCTIONS: f64 = 1.0;
 
@@ -17,7 +19,8 @@ fn path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/instructions.txt")
 }
 
-/// The compiler, and for which processors: what the counts are of.
+/// Returns the version of the compiler and its host, for which counts are valid; `None` if `rustc`
+/// does not report them.
 fn compiler() -> Option<String> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc)
@@ -30,7 +33,7 @@ fn compiler() -> Option<String> {
     Some(format!("{} {host}", text.lines().next()?))
 }
 
-/// What a case takes: all of it, and what is kept of that.
+/// Instructions per call of a case: in total, and the part that is committed.
 pub(crate) struct Counted {
     pub(crate) name: &'static str,
     pub(crate) whole: f64,
@@ -58,11 +61,15 @@ pub(crate) fn write(counted: &[Counted]) {
     std::fs::write(path(), text).expect("the counts can be kept");
 }
 
-/// What `instructions.txt` says.
+/// Counts in `instructions.txt`, by the name of the case.
 pub(crate) struct Kept(Vec<(String, f64)>);
 
 impl Kept {
-    /// The counts of this compiler, or why there are none.
+    /// Reads the counts.
+    ///
+    /// # Errors
+    /// Returns a description if the file cannot be read, or is of another compiler, or if
+    /// `RUSTFLAGS` is set.
     pub(crate) fn read() -> Result<Self, String> {
         let text = std::fs::read_to_string(path())
             .map_err(|error| format!("{}: {error}", path().display()))?;
@@ -87,7 +94,8 @@ impl Kept {
             .map(Self)
     }
 
-    /// Fails where one rose.
+    /// Prints the counts with those in the file. Returns a failure if a count rose, or if the file
+    /// lacks it.
     pub(crate) fn compare(&self, counted: &[Counted]) -> ExitCode {
         let (mut rose, mut fell) = (0, 0);
         for one in counted {

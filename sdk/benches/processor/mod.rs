@@ -1,6 +1,7 @@
-//! Which processor the figures are of: what a reading of the counter waits for differs by make.
+//! Describes the processor on which a benchmark runs, because the cost of reading the counter
+//! depends on it.
 
-/// Its name, family and model, as the kernel has them.
+/// Returns the processor's name, family and model, as in `/proc/cpuinfo`.
 pub(crate) fn describe() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let value = |key: &str| {

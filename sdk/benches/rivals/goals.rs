@@ -1,14 +1,14 @@
-//! What the figures of ours must be, and whether they are.
+//! Goals for the SDK's figures, and the check whether they are met.
 
 use crate::stacks::FLOORS;
 use crate::{BY_HAND, BY_HAND_3};
 
-/// So many nanoseconds at most; also after what another stack takes for the same is taken off, also as a multiple of
-/// a floor.
+/// Maximum cost of a stack's cases, in ns. It may apply to the difference from another stack
+/// (`more_than`). It may be joined by a maximum multiple of a floor (`times`).
 #[derive(Clone, Copy)]
 struct Goal {
     stack: &'static str,
-    /// All cases of the stack whose names begin so.
+    /// Prefix of the names of the stack's cases to which the goal applies.
     cases: &'static str,
     ns: f64,
     more_than: Option<&'static str>,
@@ -43,7 +43,8 @@ const REGISTRY: &str = "tracing, registry, empty layer";
 
 const GOALS: &[Goal] = &[
     times(2.0, "flag check", goal("ours, gate closed", "", 2.0)),
-    // Of the records by hand: how fast a processor reads its counter is no merit of ours.
+    // Relative to records written by hand, because processors differ in the speed of reading the
+    // counter.
     times(
         1.3,
         BY_HAND,
@@ -72,7 +73,8 @@ const GOALS: &[Goal] = &[
     ),
 ];
 
-/// Prints each goal whose stacks were measured. `median` of a stack and a case, in ns.
+/// Prints each goal whose stacks were measured. `median` returns the median of a stack's case in
+/// ns, or `None` if it was not measured.
 pub(crate) fn print(
     cases: &[(&'static str, &'static str)],
     median: impl Fn(&str, &str) -> Option<f64>,

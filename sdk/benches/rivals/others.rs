@@ -1,4 +1,5 @@
-//! The rivals' own machinery: reporters and processors that do nothing, so that what is measured is the annotation.
+//! Stacks of other libraries, with reporters and processors that do nothing, so that only the
+//! annotation is measured.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::Stack;
 use crate::floor::counter;
 use crate::stacks::repeat;
 
-/// A subscriber that must be asked each time, and says no.
+/// A subscriber that `tracing` must ask each time, and that rejects everything.
 pub(crate) struct SaysNo;
 
 impl Subscriber for SaysNo {
@@ -37,7 +38,7 @@ impl Subscriber for SaysNo {
     fn exit(&self, _: &Id) {}
 }
 
-/// A subscriber that takes everything and does nothing: what `tracing` itself costs.
+/// A subscriber that accepts everything and does nothing, which shows the cost of `tracing` itself.
 pub(crate) struct Nothing;
 
 impl Subscriber for Nothing {
@@ -69,8 +70,8 @@ pub(crate) struct Empty;
 
 impl<S: Subscriber> tracing_subscriber::Layer<S> for Empty {}
 
-/// What no recorder can leave out, as a subscriber and as a layer: to read the counter when a span begins and ends, and
-/// to look at its fields. Nothing is written, and nobody's context is kept.
+/// A subscriber that does the minimum that every recorder needs: it reads the counter at the begin
+/// and the end of a span, and visits the fields. It writes nothing, and keeps no context.
 pub(crate) struct Least;
 
 struct Look;
@@ -112,7 +113,7 @@ impl Subscriber for Least {
     }
 }
 
-/// See [`Least`].
+/// Layer that does the same as the subscriber [`Least`].
 pub(crate) struct LeastLayer;
 
 impl<S: Subscriber> tracing_subscriber::Layer<S> for LeastLayer {
@@ -172,7 +173,7 @@ pub(crate) const FASTRACE: Stack = Stack {
     ],
 };
 
-/// Its properties are texts; static ones are the cheapest it has.
+/// Begins a span of fastrace with three properties. Properties are texts; static ones cost least.
 fn fastrace_span_with_properties() -> LocalSpan {
     LocalSpan::enter_with_local_parent("s").with_properties(|| [("a", "1"), ("b", "2"), ("c", "3")])
 }
@@ -193,7 +194,7 @@ impl SpanProcessor for NoProcessor {
     }
 }
 
-/// A tracer that samples everything and hands it to nobody.
+/// Returns a tracer that samples everything and exports nothing.
 pub(crate) fn tracer() -> SdkTracer {
     SdkTracerProvider::builder()
         .with_span_processor(NoProcessor)

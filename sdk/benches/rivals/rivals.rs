@@ -1,10 +1,11 @@
-//! What an annotation costs, ours beside other libraries': `cargo bench -p stroboscope-bench-rivals`.
+//! Compares the cost of an annotation of the SDK with that of other libraries:
+//! `cargo bench -p stroboscope-bench-rivals`.
 //!
-//! A process has one global `tracing` subscriber, so each stack runs in a child process of its own. The children live
-//! as long as the run; each is asked for one round in turn, round after round, while the others sleep, so that drift of
-//! the machine hits all alike. A figure is the median of its rounds, those that had the core
-//! alone (see `alone`). `-- ours layer` runs only the stacks whose names
-//! contain one of the words.
+//! A process has one global `tracing` subscriber, so each stack runs in a child process of its own.
+//! The children live as long as the run. They run one round each in turn, while the others sleep,
+//! so that drift of the machine affects all alike. A figure is the median of the rounds that had
+//! the core alone (see `alone`). `-- ours layer` runs only the stacks whose names contain one of
+//! the words.
 
 #![allow(missing_docs)]
 
@@ -26,24 +27,25 @@ use std::time::Duration;
 use alone::{Figure, Round};
 
 const ROUNDS: usize = 61;
-/// Lets the drain of a stack that records finish before the next stack is measured.
+/// Pause after a case of a stack that records, in which its drain finishes.
 const PAUSE: Duration = Duration::from_millis(12);
-/// The figure all others are divided by.
+/// Name of the case to which all ratios refer.
 const FLOOR: &str = "two counter reads";
 
-/// What the goals of spans are multiples of.
+/// Names of the cases to which the goals for spans refer.
 const BY_HAND: &str = "records of a span by hand";
 const BY_HAND_3: &str = "records of a span by hand, 3 integers";
 
-/// One thing to measure: does it this many times.
+/// Name of a case, and a function that makes the given number of calls.
 type Case = (&'static str, fn(u64));
 
 /// One configuration of one library.
 struct Stack {
     name: &'static str,
-    /// Prepares this process; what it returns lives as long as the stack is measured.
+    /// Prepares this process. The result lives as long as the stack is measured.
     start: fn() -> Box<dyn std::any::Any>,
-    /// Calls in a round: as many as fit the buffers of a stack that records, more where nothing is recorded.
+    /// Number of calls per round: as many as fit the buffers of a stack that records, or more if
+    /// the stack records nothing.
     calls: u64,
     cases: &'static [Case],
 }
@@ -59,7 +61,7 @@ fn main() {
     }
 }
 
-/// The child: one round for every line that comes in.
+/// Runs a stack in the child process: one round for every line on standard input.
 fn serve(name: &str) {
     let stack = stacks::ALL
         .iter()
@@ -72,7 +74,7 @@ fn serve(name: &str) {
         }
         let mut round = String::new();
         for (_, work) in stack.cases {
-            // Once to warm up what the other stacks have driven out of the caches.
+            // Warms up the caches, from which other stacks have evicted this one's data.
             work(stack.calls / 8);
             let Round { ns, additions_ns } = alone::round(stack.calls, || work(stack.calls));
             round.push_str(&format!("{ns} {additions_ns} "));

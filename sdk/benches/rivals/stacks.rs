@@ -1,5 +1,5 @@
-//! The stacks that are compared. Each case makes its request anew in every round, so that what a library does at the
-//! end of a request counts.
+//! The stacks that are compared. Each case begins a new request in every round, so that the
+//! measurement includes a library's work at the end of a request.
 
 use std::any::Any;
 use std::hint::black_box;
@@ -14,13 +14,13 @@ use crate::{Stack, others};
 
 pub(crate) const FLOORS: &str = "floors";
 
-/// Calls in a round where something is recorded, and where nothing is.
+/// Numbers of calls per round: `FEW` if the stack records, `MANY` if it records nothing.
 const FEW: u64 = 4_000;
 const MANY: u64 = 200_000;
 
 static FLAG: AtomicU32 = AtomicU32::new(0);
 
-/// Does something many times, with a number the compiler cannot guess.
+/// Evaluates `$work` many times, each time with a number that the compiler cannot predict.
 macro_rules! repeat {
     ($calls:expr, |$n:ident| $work:expr) => {
         for $n in 0..$calls {
@@ -33,7 +33,7 @@ macro_rules! repeat {
 }
 pub(crate) use repeat;
 
-/// The same annotations on every stack of `tracing`.
+/// Creates a stack of `tracing`, with the same annotations for each.
 macro_rules! tracing_stack {
     ($name:literal, $calls:expr, $start:expr) => {
         Stack {
@@ -70,7 +70,7 @@ fn in_tracing_root(work: impl FnOnce()) {
     tracing::info_span!("root").in_scope(work);
 }
 
-/// The same annotations of ours, closed and open.
+/// Creates a stack of the SDK, with the same annotations for closed and open gate.
 macro_rules! our_stack {
     ($name:literal, $calls:expr, $config:expr) => {
         Stack {
@@ -209,7 +209,7 @@ fn install(subscriber: impl tracing_core::Subscriber + Send + Sync) {
         .expect("the only subscriber of this process");
 }
 
-/// Records with nobody listening: the drain works and its batches are discarded.
+/// Starts recording without a collector: the drain runs, and its batches are discarded.
 fn record(config: BurstConfig) -> impl Any {
     let guard = stroboscope::builder()
         .collector("http://127.0.0.1:9")
