@@ -1,4 +1,5 @@
-//! Store and ranker that answer at once: what the web server waits for must not be what is measured.
+//! A store and a ranker that answer at once, so that the measured time of the web server contains
+//! no waiting for them.
 
 use tokio::net::TcpListener;
 use tonic::transport::Server;
@@ -12,7 +13,7 @@ use crate::wire::{
     RankReply, RankRequest, ReadReply, ReadRequest, Story, WriteReply, WriteRequest,
 };
 
-/// Where both listen.
+/// The address of the running store and ranker. Both listen on it.
 pub(crate) struct Backends {
     pub(crate) url: String,
 }
@@ -48,7 +49,7 @@ impl Ranker for AtOnce {
     }
 }
 
-/// Serves both on one free port of this process.
+/// Starts the store and the ranker in this process, on one free port.
 pub(crate) async fn start() -> Result<Backends, Failure> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}", listener.local_addr()?);

@@ -1,14 +1,16 @@
-//! Instructions that the web process takes for a request, in user space, which no other work on the machine changes;
-//! counted by valgrind.
+//! Counts with valgrind the instructions that the web process executes in user space for a request.
+//! They do not depend on other work of the machine.
 //!
-//! A process is counted from its start to its end, so each figure is a difference between processes: one that got few
-//! requests, one that got many, and one that got few and then did nothing for a while. What is done by the clock and
-//! not by requests (threads that wake up) is known from the last, and is counted as at the rate that is asked for: in
-//! valgrind a request takes longer, and more of that would fall into it.
+//! Valgrind counts a process from its start to its end, so each figure is a difference between
+//! processes: one with few requests, one with many, and one with few requests and an idle time
+//! after them. The idle time shows the instructions per second that do not depend on requests
+//! (threads that wake up). The figure of a request includes their share at the rate of
+//! [`Options::rate_per_s`], because a request takes longer in valgrind and would include more of
+//! them.
 //!
-//! Requests come one after the other. Bursts are those of wall-clock time, as outside of valgrind, so that the same share
-//! of requests is recorded. The work that the service simulates is left out of what is compared, and is counted once: it
-//! is the same in all, and would be nearly all that is measured.
+//! Requests are sent one after the other. Bursts follow wall-clock time, as outside of valgrind, so
+//! that the same share of requests is recorded. The work that the service simulates is the same in
+//! all variants and much more than the rest, so it is counted once and left out of the comparison.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,23 +25,23 @@ use crate::sink::Sink;
 use crate::web::{LINKED, ROUNDS_PER_US, VARIANTS, Variant, Web};
 use crate::{Failure, TAIL, load};
 
-/// What is asked for.
+/// The options of the command line after `--instructions`.
 pub(crate) struct Options {
     pub(crate) runs: usize,
     pub(crate) requests: usize,
-    /// What is done by the clock is shared by so many.
+    /// Requests per second that share the instructions of threads that wake up by the clock.
     pub(crate) rate_per_s: f64,
-    /// Where callgrind's profiles of the last run are kept.
+    /// Directory that gets callgrind's profiles of the last run. `None`: no profiles are kept.
     pub(crate) profiles: Option<PathBuf>,
 }
 
-/// Until memory, connections and tables have the size they keep.
+/// Requests after which memory, connections and tables no longer grow.
 const FEW: usize = 100;
-/// Of the requests with all of their work, which take long.
+/// Requests before the count of those with all of their simulated work, which take long.
 const FEW_WITH_WORK: usize = 20;
 const WITH_WORK: usize = 40;
 const IDLE: Duration = Duration::from_secs(4);
-/// Work that is not worth counting.
+/// Simulated work per microsecond that is negligible.
 const LITTLE_WORK: &str = "1";
 
 struct Counter<'a> {
@@ -48,14 +50,14 @@ struct Counter<'a> {
     sink: Sink,
 }
 
-/// One process, from its start to its end.
+/// The count of one process, from its start to its end.
 struct Counted {
     instructions: f64,
-    /// How long requests came, or might have come.
+    /// Time from the first request to the last answer, without idle time after it.
     lasted: Duration,
 }
 
-/// Of one kind of process.
+/// The instructions of one variant: per request, one for each run, and per second without requests.
 #[derive(Default)]
 struct Figures {
     a_request: Vec<f64>,
@@ -102,7 +104,8 @@ pub(crate) async fn count_all(options: &Options) -> Result<(), Failure> {
 }
 
 impl Counter<'_> {
-    /// Instructions by the clock; of a process that has no more threads than the service's own, none.
+    /// Measures the instructions per second of an idle process. 0 if the variant does not record,
+    /// because the process has only the service's threads then.
     async fn a_second(&self, variant: &Variant) -> Result<f64, Failure> {
         if !variant.is_recording() {
             return Ok(0.0);
@@ -114,7 +117,8 @@ impl Counter<'_> {
         Ok((idle.instructions - busy.instructions) / IDLE.as_secs_f64())
     }
 
-    /// Instructions of one request, without those by the clock.
+    /// Measures the instructions of one request, without those that threads execute by the clock
+    /// (`a_second` per second).
     async fn a_request(&self, variant: &Variant, a_second: f64) -> Result<f64, Failure> {
         let profile = |requests: usize| {
             let name = variant.name.replace([' ', ',', '/'], "-");
@@ -136,7 +140,7 @@ impl Counter<'_> {
         Ok((large.instructions - small.instructions - by_clock) / self.options.requests as f64)
     }
 
-    /// Instructions of the work that the service simulates for a request.
+    /// Measures the instructions of the work that the service simulates for a request.
     async fn work(&self, variant: &Variant) -> Result<f64, Failure> {
         let mut each = Vec::new();
         for work in [LITTLE_WORK, ROUNDS_PER_US] {
@@ -196,7 +200,7 @@ impl Counter<'_> {
 }
 
 fn print(variants: &[&Variant], figures: &BTreeMap<&str, Figures>, work: f64, options: &Options) {
-    // Of both processes without anything.
+    // The baseline is the median over both variants with nothing installed.
     let nothing = median(
         VARIANTS[..2]
             .iter()

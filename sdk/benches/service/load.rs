@@ -1,4 +1,4 @@
-//! Requests at a fixed rate, whether earlier ones were answered or not.
+//! The load generator, which sends requests at a fixed rate without waiting for earlier answers.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,11 @@ use crate::web::Web;
 use crate::wire::PageRequest;
 use crate::wire::page_client::PageClient;
 
-/// Users that ask.
+/// Number of users among which requests are spread.
 const USERS: u64 = 480;
 
-/// Sends requests for `length`, at times that `seed` decides, and returns each one's time from when it was due until
-/// its page was there.
+/// Sends requests for `length`, with random gaps drawn with `seed`. Returns each request's time
+/// from its due time to the end of its page. Fails if a request fails.
 pub(crate) async fn run(
     web: &Web,
     rate_per_s: f64,
@@ -26,13 +26,13 @@ pub(crate) async fn run(
     let (answered, mut answers) = mpsc::unbounded_channel();
     let client = web.client.clone();
     let runtime = tokio::runtime::Handle::current();
-    // A thread of its own: tokio's timer ticks once a millisecond.
+    // The sender has its own thread, because tokio's timer has a resolution of a millisecond.
     let sender = std::thread::spawn(move || {
         let mut random = Random::new(seed);
         let begin = Instant::now();
         let mut due = begin;
         loop {
-            // Exponential gaps: arrivals that know nothing of each other.
+            // Exponential gaps make the arrivals independent of each other.
             due += Duration::from_secs_f64(-(1.0 - random.next_unit()).ln() / rate_per_s);
             if due - begin > length {
                 break;
@@ -42,7 +42,7 @@ pub(crate) async fn run(
             let user = random.next_u64() % USERS;
             runtime.spawn(async move {
                 let page = page(&mut client, user).await.map(|()| due.elapsed());
-                // The receiver outlives all requests.
+                // Sending fails only if `run` has returned after a failed request.
                 let _ = answered.send(page);
             });
         }
@@ -55,7 +55,7 @@ pub(crate) async fn run(
     Ok(latencies)
 }
 
-/// Sends so many requests, one after the other.
+/// Sends `requests` requests, each after the answer to the one before.
 pub(crate) async fn one_by_one(web: &Web, requests: usize) -> Result<(), Failure> {
     let mut client = web.client.clone();
     for number in 0..requests as u64 {
@@ -64,10 +64,11 @@ pub(crate) async fn one_by_one(web: &Web, requests: usize) -> Result<(), Failure
     Ok(())
 }
 
-/// What a page asks for at a time, as large as most do: smaller ones are answered in another way.
+/// Growth of the browser's log in each request, in bytes: more than a block, because the web server
+/// treats growth of up to a block differently.
 const COUNT: u64 = 16 << 10;
 
-/// One request, until its page is there.
+/// Sends a request of `user` and waits for all parts of the page.
 async fn page(client: &mut PageClient<Channel>, user: u64) -> Result<(), tonic::Status> {
     let request = PageRequest {
         user,

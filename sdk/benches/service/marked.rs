@@ -1,16 +1,16 @@
-//! Connections that tell nobody who uses them.
+//! A replacement of the SDK's `ConnectionUsers` that does nothing.
 
-/// The stream as it is.
+/// The stream itself.
 pub type UsedStream<T> = T;
-/// The service as it is.
+/// The service itself.
 pub type UsingService<S> = S;
 
-/// Nobody.
+/// A layer that returns services and streams unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionUsers(());
 
 impl ConnectionUsers {
-    /// The stream as it is.
+    /// Returns the stream unchanged.
     pub fn wrap<T>(&self, stream: T) -> UsedStream<T> {
         stream
     }

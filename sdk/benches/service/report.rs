@@ -1,4 +1,5 @@
-//! Medians over slices, each compared with the slices of its own round.
+//! The table of results: medians over slices. CPU time is compared with the baseline slices of the
+//! same round.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,7 +7,8 @@ use std::time::Duration;
 use crate::Failure;
 use crate::web::VARIANTS;
 
-/// What one process did in one turn.
+/// The results of one process in one turn: CPU time per request and percentiles of latency, all in
+/// microseconds.
 pub(crate) struct Slice {
     variant: String,
     requests: usize,
@@ -64,7 +66,8 @@ impl Slice {
     }
 }
 
-/// Appends slices to a file; all that are in it then.
+/// Appends slices to a file and returns all slices of the file. A file that does not exist is
+/// created.
 pub(crate) fn keep(file: &str, slices: &[Slice]) -> Result<Vec<Slice>, Failure> {
     let mut text = std::fs::read_to_string(file).unwrap_or_default();
     text.extend(slices.iter().map(Slice::to_line));
@@ -75,7 +78,7 @@ pub(crate) fn keep(file: &str, slices: &[Slice]) -> Result<Vec<Slice>, Failure> 
     Ok(read.collect::<Result<_, _>>()?)
 }
 
-/// The value below which this share of the sorted numbers lies.
+/// Returns the value below which the share `share` (0 to 1) of the sorted numbers lies.
 fn at(sorted: &[f64], share: f64) -> f64 {
     let index = (sorted.len() as f64 * share) as usize;
     sorted[index.min(sorted.len() - 1)]
@@ -86,8 +89,8 @@ pub(crate) fn median(mut numbers: Vec<f64>) -> f64 {
     at(&numbers, 0.5)
 }
 
-/// Median, and the interval that holds it with 95 % confidence: the order statistics at n/2 ± 0.98 √n, which assume
-/// nothing but that slices are independent.
+/// Returns the median and the ends of its 95 % confidence interval, which are the order statistics
+/// at n/2 ± 0.98 √n. They assume only that slices are independent.
 fn median_interval(mut numbers: Vec<f64>) -> (f64, f64, f64) {
     numbers.sort_by(f64::total_cmp);
     let (n, half) = (numbers.len(), 0.98 * (numbers.len() as f64).sqrt());
@@ -96,7 +99,7 @@ fn median_interval(mut numbers: Vec<f64>) -> (f64, f64, f64) {
     (at(&numbers, 0.5), numbers[low], numbers[high])
 }
 
-/// Of one variant, in the order of the rounds.
+/// Returns the slices of one variant, in the order of the rounds.
 fn of<'a>(slices: &'a [Slice], variant: &str) -> Vec<&'a Slice> {
     slices
         .iter()

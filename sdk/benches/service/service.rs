@@ -1,22 +1,27 @@
-//! What Stroboscope costs a real service: `cargo bench -p stroboscope-bench-service`, four to five minutes.
+//! Measures the cost of Stroboscope in a service: `cargo bench -p stroboscope-bench-service`. A run
+//! takes four to five minutes.
 //!
-//! The service is the newsfeed's web server, in a process of its own. It is compiled three times from the same sources:
-//! with the SDK; with a crate of the same surface that does nothing ("nothing installed"); and with one that is
-//! `tracing-opentelemetry` and OpenTelemetry's batch exporter. One process of each kind of recording lives at a time; one
-//! after the other gets the same requests, open loop, at a fixed rate, round after round, and all are started anew for
-//! every fleet, so that neither drift of the machine nor one process's luck decides. Of "nothing" there are two: what
-//! they differ by is the noise.
+//! The service is the newsfeed's web server, in a process of its own. It is compiled three times
+//! from the same sources: with the SDK, with a crate of the same interface that does nothing
+//! ("nothing installed"), and with one that uses `tracing-opentelemetry` and OpenTelemetry's batch
+//! exporter. One process of each variant (see `VARIANTS`) runs at a time. In each round, one after
+//! the other gets the same requests at a fixed rate, without waiting for answers (open loop). Each
+//! fleet has new processes, so that the result depends neither on drift of the machine nor on one
+//! process. Two variants have nothing installed. Their difference is the noise.
 //!
-//! CPU time is that of the whole web process (workers, the SDK's threads, exporters) from the first request of a slice
-//! to the end of its tail. Store, ranker and load generator run in this process, the sink for records in another; the
-//! store and the ranker answer at once, and no time of theirs counts.
+//! The CPU time is that of the whole web process (workers, the SDK's threads, exporters) from the
+//! first request of a slice to the end of its tail. The store, the ranker and the load generator
+//! run in this process and the sink for records in another. Their CPU time is not included. The
+//! store and the ranker answer at once.
 //!
-//! `-- --fleets 3 --rounds 6 --rate 250 --keep FILE`: with `--keep`, slices are appended to a file and the table is made
-//! of all that are in it, so that a long measurement can be taken in short runs.
+//! The options and their defaults are `-- --fleets 3 --rounds 6 --rate 250`. `--keep FILE` appends
+//! the slices to a file and prints the table of all slices in the file, so that a long measurement
+//! can be made in short runs.
 //!
-//! `-- --instructions` counts the web process's instructions a request by valgrind instead, which tells tenths of a
-//! percent apart on any machine, and sees neither caches nor the kernel; four to five minutes. `--runs 3 --requests 300
-//! --rate 250 --profiles DIR`: with `--profiles`, callgrind's files of the last run are kept there, for
+//! `-- --instructions` counts the web process's instructions per request with valgrind instead. It
+//! shows differences of tenths of a percent on any machine, but includes neither caches nor the
+//! kernel. It takes four to five minutes. Its options and their defaults are `--runs 3 --requests
+//! 300 --rate 250`. `--profiles DIR` keeps callgrind's files of the last run in a directory, for
 //! `callgrind_annotate`.
 
 #![allow(missing_docs)]
@@ -45,7 +50,7 @@ use std::time::Duration;
 use report::Slice;
 use web::{VARIANTS, Web};
 
-/// What is asked for.
+/// The options of the command line.
 struct Options {
     fleets: usize,
     rounds: usize,
@@ -53,9 +58,10 @@ struct Options {
     keep: Option<String>,
 }
 
-/// How long requests are sent to one process before the next one's turn.
+/// Time for which one process gets requests before it is the next one's turn.
 const SLICE: Duration = Duration::from_secs(2);
-/// After the last answer: what was recorded is still being shipped.
+/// Time after the last answer of a slice that counts as well, because the process still ships its
+/// records.
 const TAIL: Duration = Duration::from_millis(300);
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -148,7 +154,7 @@ async fn compare(options: &Options) -> Result<(), Failure> {
             webs.push(Web::start(variant, &backends, sink.address()).await?);
         }
         for web in &webs {
-            // Connections, allocators, branch predictors.
+            // Warms up connections, allocators and branch predictors.
             load::run(web, options.rate_per_s, Duration::from_millis(500), 0).await?;
         }
         for round in 0..options.rounds {

@@ -1,4 +1,4 @@
-//! A process that takes Stroboscope's batches and OTLP, counts the spans, and forgets them.
+//! A process that accepts Stroboscope's batches and OTLP, counts the spans and discards them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ use tonic::{Request, Response, Status, Streaming, async_trait};
 
 use crate::{Failure, web};
 
-/// The running process.
+/// The running sink process and its address.
 pub(crate) struct Sink {
     child: Child,
     address: SocketAddr,
@@ -48,7 +48,7 @@ impl Sink {
         self.address
     }
 
-    /// Stops it; the spans of each service, as text.
+    /// Stops the process and returns the number of spans of each service, as text.
     pub(crate) async fn stop(mut self) -> Result<String, Failure> {
         drop(self.child.stdin.take());
         let mut seen = String::new();
@@ -60,7 +60,7 @@ impl Sink {
     }
 }
 
-/// Spans by service.
+/// Number of spans by service name.
 #[derive(Clone, Default)]
 struct Count(Arc<Mutex<BTreeMap<String, usize>>>);
 
@@ -141,7 +141,8 @@ impl TraceService for Count {
     }
 }
 
-/// The child: serves until its standard input ends, then prints what it saw.
+/// Runs the sink in the child process: serves until standard input ends, then prints the number of
+/// spans of each service.
 pub(crate) async fn be() -> Result<(), Failure> {
     let count = Count::default();
     let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -152,7 +153,7 @@ pub(crate) async fn be() -> Result<(), Failure> {
         .add_service(ours)
         .add_service(TraceServiceServer::new(count.clone()));
     let ended = async {
-        // An error is an end, too.
+        // An error counts as the end of the input.
         let _ = tokio::io::stdin().read_to_end(&mut Vec::new()).await;
     };
     tokio::select! {

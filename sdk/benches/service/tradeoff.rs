@@ -1,38 +1,39 @@
-//! Tradeoff points that give nothing up: what the newsfeed uses of them, without anything behind it.
+//! The part of the SDK's tradeoff, slack order and duplicate interfaces that the newsfeed uses. It
+//! does nothing: no item is omitted and no request is copied.
 
-/// Of the real SDK.
+/// The change of capacity that the SDK's callback gets. Never made here.
 #[derive(Clone, Copy, Debug)]
 pub enum Capacity {
-    /// One more.
+    /// One instance more.
     Add,
-    /// One less.
+    /// One instance less.
     Remove,
 }
 
-/// Of the real SDK.
+/// A feature of an item, as the SDK defines it. Ignored here.
 #[derive(Clone, Copy, Debug)]
 pub enum Feature<'a> {
-    /// One of several.
+    /// A category.
     Is(&'a str),
-    /// A number.
+    /// A measured number.
     Measures(f64),
 }
 
-/// Never calls back.
+/// Ignores the callback and never calls it.
 pub fn on_capacity(_: impl Fn(&str, Capacity, ()) + Send + Sync + 'static) {}
 
-/// Decides nothing.
+/// A tradeoff point that keeps all items.
 #[derive(Debug)]
 pub struct Point(());
 
 impl Point {
-    /// A point.
+    /// Makes a point and ignores its name and the names of its features.
     #[must_use]
     pub const fn omitting(_: &str, _: &[&str]) -> Self {
         Self(())
     }
 
-    /// All stay.
+    /// Keeps all items.
     pub fn decide_items<'a, const N: usize>(
         &self,
         _: usize,
@@ -41,7 +42,7 @@ impl Point {
         Choice(())
     }
 
-    /// Records nothing.
+    /// Does nothing.
     pub fn meter<'a, const N: usize>(
         &self,
         _: impl ExactSizeIterator<Item = ([Feature<'a>; N], f64)>,
@@ -49,24 +50,24 @@ impl Point {
     }
 }
 
-/// Everything.
+/// A decision that keeps all items.
 #[derive(Debug)]
 pub struct Choice(());
 
 impl Choice {
-    /// All stay.
+    /// Removes no item.
     pub fn retain<T>(&self, _: &mut Vec<T>) {}
 
-    /// Records nothing.
+    /// Does nothing.
     pub fn reacted(&self, _: usize, _: &str) {}
 }
 
-/// Lets everybody in.
+/// A layer that returns the service unchanged, so that no request waits.
 #[derive(Clone, Copy, Debug)]
 pub struct SlackOrderLayer(());
 
 impl SlackOrderLayer {
-    /// The layer.
+    /// Makes the layer and ignores the arguments.
     #[must_use]
     pub const fn new(_: &str, _: usize) -> Self {
         Self(())
@@ -81,30 +82,30 @@ impl<S> tower::Layer<S> for SlackOrderLayer {
     }
 }
 
-/// As the real SDK's body, which none is ever made of.
+/// Stands for the SDK's type of a copied request's body. None is made here.
 pub type CopiedBody = String;
 
-/// Copies nothing.
+/// A layer that returns the service unchanged and copies no request.
 #[derive(Clone, Copy, Debug)]
 pub struct DuplicateLayer<P>(P);
 
-/// Copies nothing.
+/// A rate that has no effect.
 #[derive(Clone, Copy, Debug)]
 pub struct DuplicateRate(());
 
 impl<P> DuplicateLayer<P> {
-    /// The layer.
+    /// Makes the layer. It never calls the pipeline.
     pub const fn new(pipeline: P) -> Self {
         Self(pipeline)
     }
 
-    /// Explores nothing.
+    /// Ignores the callback and never calls it.
     #[must_use]
     pub fn explore(self, _: impl Fn(u64) -> Vec<(String, f64)> + Send + Sync + 'static) -> Self {
         self
     }
 
-    /// Of nothing.
+    /// Returns a rate that has no effect.
     #[must_use]
     pub const fn rate(&self) -> DuplicateRate {
         DuplicateRate(())
@@ -112,7 +113,7 @@ impl<P> DuplicateLayer<P> {
 }
 
 impl DuplicateRate {
-    /// To no end.
+    /// Ignores the rate.
     pub const fn set(&self, _: f64) {}
 }
 
@@ -124,12 +125,12 @@ impl<S, P> tower::Layer<S> for DuplicateLayer<P> {
     }
 }
 
-/// No request carries anything.
+/// Baggage that is always empty.
 pub mod baggage {
-    /// A number is all that is needed.
+    /// The type of a baggage value: the newsfeed uses only numbers.
     pub type Value = f64;
 
-    /// Never.
+    /// Returns false.
     #[must_use]
     pub const fn is_duplicate() -> bool {
         false

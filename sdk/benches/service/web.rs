@@ -1,4 +1,4 @@
-//! The web servers that are compared, each a process.
+//! The web servers that are compared. Each runs in a process of its own.
 
 use std::net::SocketAddr;
 use std::process::{ExitCode, Stdio};
@@ -12,11 +12,12 @@ use crate::Failure;
 use crate::backends::Backends;
 use crate::wire::page_client::PageClient;
 
-/// One way of recording, or of not recording.
+/// A web server to compare: a build of the newsfeed and its way of recording.
 pub(crate) struct Variant {
     pub(crate) name: &'static str,
     build: &'static str,
-    /// `None`: no collector is named, and nothing is started.
+    /// Value of `STROBOSCOPE_BURST_CONFIG`. `None`: the process gets no collector address and does
+    /// not start recording.
     burst_config: Option<&'static str>,
 }
 
@@ -26,14 +27,14 @@ impl Variant {
     }
 }
 
-/// The SDK is compiled in, and nobody has started it.
+/// The variant with the SDK compiled in but not started.
 pub(crate) const LINKED: Variant = Variant {
     name: "Stroboscope, not started",
     build: "stroboscope",
     burst_config: None,
 };
 
-/// The first two are the same.
+/// The variants that are compared. The first two are equal: their difference is the noise.
 pub(crate) const VARIANTS: [Variant; 6] = [
     Variant {
         name: "nothing installed",
@@ -67,10 +68,11 @@ pub(crate) const VARIANTS: [Variant; 6] = [
     },
 ];
 
-/// Work is counted in rounds; all processes must do the same.
+/// Rounds of simulated work per microsecond. It is fixed, so that all processes do the same work.
 pub(crate) const ROUNDS_PER_US: &str = "200";
 
-/// The child: build, then the role's arguments.
+/// Runs a web server in the child process. The arguments are the build and those of the newsfeed.
+/// The exit code is 2 if the build is missing or unknown.
 pub(crate) fn be(arguments: &[String]) -> ExitCode {
     let Some((build, role)) = arguments.split_first() else {
         return ExitCode::from(2);
@@ -100,7 +102,8 @@ impl Web {
         Self::start_by(program, variant, ROUNDS_PER_US, backends, sink).await
     }
 
-    /// The same by a command that runs this program with the arguments it is given, and with work of this length.
+    /// Starts the web server with `command`, which must run this program with the arguments that
+    /// are added to it. `rounds_per_us` sets the length of the simulated work.
     pub(crate) async fn start_by(
         mut command: Command,
         variant: &Variant,
@@ -131,7 +134,8 @@ impl Web {
             command.env("STROBOSCOPE_COLLECTOR", format!("http://{sink}"));
             command.env("STROBOSCOPE_SERVICE", variant.name);
             command.env("STROBOSCOPE_BURST_CONFIG", burst_config);
-            // What is recorded in a slice must be exported in it; the default of 5 s is longer than a slice.
+            // Spans must be exported within their slice. The default delay of 5 s is longer than
+            // a slice.
             command.env("OTEL_BSP_SCHEDULE_DELAY", "200");
         }
         let mut child = command
@@ -152,12 +156,13 @@ impl Web {
         Ok(Self { child, pid, client })
     }
 
-    /// CPU time of the whole process so far.
+    /// Returns the CPU time that the process has used since its start, over all threads.
     pub(crate) fn cpu(&self) -> Result<Duration, Failure> {
         cpu_of(self.pid)
     }
 
-    /// Stops it; what it said on standard error.
+    /// Stops the process and returns its output on standard error, which is empty if standard error
+    /// is not piped.
     pub(crate) async fn stop_and_read(mut self) -> Result<String, Failure> {
         let mut said = String::new();
         let stderr = self.child.stderr.take();
@@ -179,7 +184,8 @@ impl Web {
     }
 }
 
-/// The address that a child prints when it is ready.
+/// Waits for the address that a child prints when it is ready. Fails if the child prints something
+/// else or ends.
 pub(crate) async fn listening(child: &mut Child) -> Result<SocketAddr, Failure> {
     let stdout = child
         .stdout
@@ -194,7 +200,8 @@ pub(crate) async fn listening(child: &mut Child) -> Result<SocketAddr, Failure> 
     Ok(address.parse()?)
 }
 
-/// In nanoseconds, unlike `/proc/PID/stat`.
+/// Returns the CPU time of a process. It reads the process's CPU clock, which has a resolution of
+/// nanoseconds, unlike `/proc/PID/stat`.
 #[allow(unsafe_code)]
 fn cpu_of(pid: i32) -> Result<Duration, Failure> {
     let mut clock = 0;
@@ -202,7 +209,7 @@ fn cpu_of(pid: i32) -> Result<Duration, Failure> {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: both calls write to the place they are given, and to nothing else.
+    // SAFETY: both calls write only to the variables whose addresses they get.
     let failed = unsafe {
         libc::clock_getcpuclockid(pid, &raw mut clock) != 0
             || libc::clock_gettime(clock, &raw mut time) != 0

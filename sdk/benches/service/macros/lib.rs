@@ -1,4 +1,4 @@
-//! What `#[stroboscope::trace]` becomes in the newsfeeds that are measured without Stroboscope.
+//! Replacements of `#[stroboscope::trace]` for the newsfeeds that are measured without Stroboscope.
 
 use proc_macro::TokenStream;
 use quote::quote;
@@ -6,13 +6,14 @@ use syn::parse::Parser as _;
 use syn::punctuated::Punctuated;
 use syn::{Expr, Meta, Token, parse_macro_input};
 
-/// The function as it is.
+/// Returns the function unchanged and ignores the arguments.
 #[proc_macro_attribute]
 pub fn untraced(_: TokenStream, item: TokenStream) -> TokenStream {
     item
 }
 
-/// `#[tracing::instrument]` with the same name and fields; arguments that are not named there are left out.
+/// Becomes `#[tracing::instrument]` with the same `name` and `fields`. Function arguments that
+/// `fields` does not list are not recorded. Other options are a compile error.
 #[proc_macro_attribute]
 pub fn instrument(options: TokenStream, item: TokenStream) -> TokenStream {
     let options = parse_macro_input!(options with Punctuated::<Meta, Token![,]>::parse_terminated);
@@ -25,7 +26,8 @@ pub fn instrument(options: TokenStream, item: TokenStream) -> TokenStream {
                 name = quote!(name = #value,);
             }
             Meta::List(list) if list.path.is_ident("fields") => {
-                // `fields(user)` is the argument's value to us, and a field without a value to `tracing`.
+                // `fields(user)` records the argument's value in the SDK. In `tracing`, it declares
+                // a field without a value.
                 let parser = Punctuated::<Expr, Token![,]>::parse_terminated;
                 let Ok(listed) = parser.parse2(list.tokens) else {
                     return quote!(compile_error!("fields are `name` or `name = expression`");)

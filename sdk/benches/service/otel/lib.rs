@@ -1,5 +1,5 @@
-//! The part of the SDK's surface that the newsfeed uses, done by `tracing-opentelemetry` and OpenTelemetry's batch
-//! exporter over OTLP/gRPC, as their documentation shows it.
+//! The part of the SDK's interface that the newsfeed uses, implemented with `tracing-opentelemetry`
+//! and OpenTelemetry's batch exporter over OTLP/gRPC, as their documentation shows it.
 
 #[path = "../marked.rs"]
 pub mod marked;
@@ -20,48 +20,50 @@ use tracing_subscriber::layer::SubscriberExt as _;
 pub use stroboscope_bench_macros::instrument as trace;
 pub use tracing::{Span, info_span as span};
 
-/// Where to export to.
+/// Name of the environment variable with the URL that spans are exported to.
 pub const ENV_COLLECTOR: &str = "STROBOSCOPE_COLLECTOR";
-/// Means nothing here.
+/// Name of an environment variable of the SDK. Ignored here.
 pub const ENV_BURST_CONFIG: &str = "STROBOSCOPE_BURST_CONFIG";
-/// Means nothing here.
+/// Name of an environment variable of the SDK. Ignored here.
 pub const ENV_SAMPLE: &str = "STROBOSCOPE_SAMPLE";
-/// Overrides the service's name.
+/// Name of the environment variable that overrides the service name.
 pub const ENV_SERVICE: &str = "STROBOSCOPE_SERVICE";
 
-/// Recording could not start.
+/// The reason why [`init`] could not start exporting.
 #[derive(Debug, thiserror::Error)]
 pub enum InitError {
     /// The exporter could not be built.
     #[error("exporter: {0}")]
     Exporter(#[from] opentelemetry_otlp::ExporterBuildError),
-    /// The exporter's connection needs a runtime.
+    /// The runtime of the exporter's connection could not be started.
     #[error("runtime: {0}")]
     Runtime(#[from] std::io::Error),
-    /// Somebody else records.
+    /// The process already has a global `tracing` subscriber.
     #[error(transparent)]
     Taken(#[from] tracing::subscriber::SetGlobalDefaultError),
 }
 
-/// Exports while it lives.
+/// Exports spans until it is dropped. The drop exports the spans that remain.
 #[derive(Debug)]
 pub struct Guard {
     provider: SdkTracerProvider,
-    /// Of the exporter's connection.
+    /// Runs the exporter's connection.
     _runtime: tokio::runtime::Runtime,
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // What could not be exported is reported by the SDK.
+        // OpenTelemetry's SDK itself logs spans that it could not export.
         let _ = self.provider.shutdown();
     }
 }
 
-/// Exports spans of level INFO and above: tonic's and hyper's own, which are more verbose, are left out.
+/// Starts the export of spans of level INFO and above. The spans of tonic and hyper have lower
+/// levels and are not exported.
 ///
 /// # Errors
-/// See [`InitError`].
+/// The runtime or the exporter cannot be made, or the process already has a global `tracing`
+/// subscriber.
 pub fn init(service: &str) -> Result<Guard, InitError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -91,14 +93,14 @@ pub fn init(service: &str) -> Result<Guard, InitError> {
     })
 }
 
-/// Spans of futures.
+/// Runs futures in spans.
 pub trait FutureExt: tracing::Instrument {
-    /// The future in a span.
+    /// Runs the future in `span`.
     fn in_span(self, span: Span) -> tracing::instrument::Instrumented<Self> {
         self.instrument(span)
     }
 
-    /// The future in the current span.
+    /// Runs the future in the span that is current at this call.
     fn in_current_span(self) -> tracing::instrument::Instrumented<Self> {
         tracing::Instrument::in_current_span(self)
     }

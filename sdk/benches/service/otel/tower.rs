@@ -1,4 +1,4 @@
-//! The context between processes, as the usual crates for tonic and axum do it.
+//! Tower layers that pass the context between processes, as the usual crates for tonic and axum do.
 
 use std::task::{Context, Poll};
 
@@ -16,12 +16,12 @@ fn name_of<B>(request: &Request<B>) -> &str {
 
 pub use crate::tradeoff::{CopiedBody, DuplicateLayer, SlackOrderLayer};
 
-/// A span for each request that comes in, below the one its headers name.
+/// Opens a span for each incoming request. Its parent is the span that the request's headers name.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServerLayer(());
 
 impl ServerLayer {
-    /// The layer.
+    /// Makes the layer.
     #[must_use]
     pub const fn new() -> Self {
         Self(())
@@ -36,7 +36,7 @@ impl<S> Layer<S> for ServerLayer {
     }
 }
 
-/// See [`ServerLayer`].
+/// The service that [`ServerLayer`] makes.
 #[derive(Clone, Debug)]
 pub struct ServerService<S> {
     inner: S,
@@ -62,19 +62,19 @@ where
         );
         let parent =
             get_text_map_propagator(|from| from.extract(&HeaderExtractor(request.headers())));
-        // Fails for a span that is filtered out: then there is nothing to have a parent.
+        // Fails if the span is filtered out. There is no span then that needs a parent.
         let _ = span.set_parent(parent);
         let future = span.in_scope(|| self.inner.call(request));
         future.instrument(span)
     }
 }
 
-/// A span for each request that goes out, whose context goes into its headers.
+/// Opens a span for each outgoing request and writes the span's context into the headers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClientLayer(());
 
 impl ClientLayer {
-    /// The layer.
+    /// Makes the layer.
     #[must_use]
     pub const fn new() -> Self {
         Self(())
@@ -89,7 +89,7 @@ impl<S> Layer<S> for ClientLayer {
     }
 }
 
-/// See [`ClientLayer`].
+/// The service that [`ClientLayer`] makes.
 #[derive(Clone, Debug)]
 pub struct ClientService<S> {
     inner: S,

@@ -1,5 +1,5 @@
-//! The part of the SDK's surface that the newsfeed uses, without anything behind it: what a service costs that was
-//! never annotated.
+//! The part of the SDK's interface that the newsfeed uses, with functions that do nothing. The
+//! newsfeed with it is the baseline: a service without annotations.
 
 #[path = "../marked.rs"]
 pub mod marked;
@@ -10,25 +10,25 @@ pub use tradeoff::baggage;
 
 pub use stroboscope_bench_macros::untraced as trace;
 
-/// Of the real SDK.
+/// Name of an environment variable of the SDK. Ignored here.
 pub const ENV_COLLECTOR: &str = "STROBOSCOPE_COLLECTOR";
-/// Of the real SDK.
+/// Name of an environment variable of the SDK. Ignored here.
 pub const ENV_BURST_CONFIG: &str = "STROBOSCOPE_BURST_CONFIG";
-/// Of the real SDK.
+/// Name of an environment variable of the SDK. Ignored here.
 pub const ENV_SAMPLE: &str = "STROBOSCOPE_SAMPLE";
-/// Of the real SDK.
+/// Name of an environment variable of the SDK. Ignored here.
 pub const ENV_SERVICE: &str = "STROBOSCOPE_SERVICE";
 
-/// Guards nothing.
+/// The return value of [`init`]. Dropping it does nothing.
 #[derive(Debug)]
 pub struct Guard(());
 
-/// Never happens.
+/// The error type of [`init`], which never fails.
 #[derive(Debug, thiserror::Error)]
 #[error("never happens")]
 pub struct InitError(());
 
-/// Starts nothing.
+/// Does nothing.
 ///
 /// # Errors
 /// Never.
@@ -36,25 +36,25 @@ pub fn init(_: &str) -> Result<Guard, InitError> {
     Ok(Guard(()))
 }
 
-/// No span.
+/// A span that records nothing.
 #[derive(Debug)]
 pub struct Span(());
 
 impl Span {
-    /// No span.
+    /// Makes a span that records nothing.
     #[must_use]
     pub const fn none() -> Self {
         Self(())
     }
 
-    /// Enters nothing.
+    /// Returns the span unchanged.
     #[must_use]
     pub fn entered(self) -> Self {
         self
     }
 }
 
-/// No span; its fields are not evaluated.
+/// Makes a span that records nothing. The expressions of its fields are not evaluated.
 #[macro_export]
 macro_rules! span {
     ($name:expr $(, $($fields:tt)*)?) => {
@@ -62,14 +62,14 @@ macro_rules! span {
     };
 }
 
-/// Futures stay what they are.
+/// The SDK's methods of futures, without any effect.
 pub trait FutureExt: Future + Sized {
-    /// The future as it is.
+    /// Returns the future unchanged.
     fn in_span(self, _: Span) -> Self {
         self
     }
 
-    /// The future as it is.
+    /// Returns the future unchanged.
     fn in_current_span(self) -> Self {
         self
     }
@@ -77,14 +77,14 @@ pub trait FutureExt: Future + Sized {
 
 impl<F: Future> FutureExt for F {}
 
-/// Layers that change nothing.
+/// Tower layers that return the service unchanged.
 pub mod tower {
     pub use crate::tradeoff::{CopiedBody, DuplicateLayer, SlackOrderLayer};
 
-    /// Changes nothing.
+    /// Returns the service unchanged.
     pub type ServerLayer = tower::layer::util::Identity;
-    /// Changes nothing.
+    /// Returns the service unchanged.
     pub type ClientLayer = tower::layer::util::Identity;
-    /// The service as it is.
+    /// The service itself.
     pub type ClientService<S> = S;
 }
