@@ -1,4 +1,4 @@
-//! Every kind of address reaches its collector, with the token.
+//! Tests every kind of collector address, with and without a token.
 
 mod collector;
 
@@ -29,10 +29,10 @@ fn check(collector: &Collector, builder: Builder, authorization: &str) {
     assert_eq!(collector.authorizations(), [authorization]);
 }
 
-/// An address of this machine that other machines could use.
+/// Returns an address of this machine that is not a loopback address. `None` if there is none.
 fn outer_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    // Sends nothing; the system chooses where from.
+    // Sends nothing. The system chooses the local address of the socket.
     socket.connect("203.0.113.1:9").ok()?;
     let address = socket.local_addr().ok()?.ip();
     (!address.is_loopback() && !address.is_unspecified()).then_some(address)
@@ -91,7 +91,7 @@ fn a_unix_socket() {
     );
 }
 
-/// The socket is not there yet, or no longer: the same patience as with TCP.
+/// A process starts although the unix socket does not exist, and `stats` names the address.
 #[test]
 fn a_unix_socket_that_is_not_there_is_named() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,7 +109,8 @@ fn a_unix_socket_that_is_not_there_is_named() {
     drop(guard);
 }
 
-/// Why there is no collector at an address at which somebody else answers.
+/// Starts recording with an address that is no collector's, and returns the problem that `stats`
+/// reports.
 fn trouble_at(address: &str) -> String {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let guard = stroboscope::builder()
@@ -125,7 +126,7 @@ fn trouble_at(address: &str) -> String {
 
 #[test]
 fn who_answers_and_is_no_collector_is_doubted() {
-    // A web server that knows HTTP/1.1 only.
+    // A web server that supports only HTTP/1.1.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let web = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -135,7 +136,7 @@ fn who_answers_and_is_no_collector_is_doubted() {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
         }
     });
-    // Somebody else's gRPC, such as OpenTelemetry's collector.
+    // A gRPC server of another kind, such as OpenTelemetry's collector.
     let (send, receive) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -170,7 +171,8 @@ mod tls {
     const CA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls/ca.pem");
 
     fn start(collector: &Collector) -> String {
-        // A certificate for `localhost`, signed by the authority beside it; both are for these tests only.
+        // A certificate for `localhost`, signed by the authority in `tls/ca.pem`. Both are used
+        // only in these tests.
         let identity = Identity::from_pem(
             include_str!("tls/server.pem"),
             include_str!("tls/server.key"),

@@ -1,4 +1,5 @@
-//! Recording allocates nothing, neither between bursts nor in one, whatever the values are. Counted by an allocator.
+//! Checks with a counting allocator that annotations allocate nothing, whether the gate is open or
+//! closed, for all kinds of values.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -6,30 +7,31 @@ use std::time::{Duration, Instant};
 
 use stroboscope::{BurstConfig, SampleMode, debug, display, event, span};
 
-/// The system's allocator; counts what the asking thread allocates.
+/// The system's allocator, which also counts the allocations and reallocations of each thread.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: hands everything on to the system's allocator; the counter has no destructor and allocates nothing.
+// SAFETY: passes every call to the system's allocator. The counter has no destructor and allocates
+// nothing.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: as the caller ensures.
+        // SAFETY: the caller keeps the same contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as the caller ensures.
+        // SAFETY: the caller keeps the same contract.
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: as the caller ensures.
+        // SAFETY: the caller keeps the same contract.
         unsafe { System.realloc(at, layout, bytes) }
     }
 }
@@ -37,7 +39,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Allocations of this thread while it does this.
+/// Runs `work` and returns the number of allocations that this thread made in it.
 fn allocations(work: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.get();
     work();
@@ -49,7 +51,7 @@ fn annotated(n: u64) -> u64 {
     std::hint::black_box(n)
 }
 
-/// Every kind of annotation and of value.
+/// Executes every kind of annotation with every kind of value, 50 times.
 fn annotate(owned: &String, path: &std::path::Path) {
     for n in 0..50u64 {
         let _outer = span!("outer").entered();
@@ -107,10 +109,10 @@ fn annotations_allocate_nothing() {
     while stroboscope::stats().windows == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // A thread's first record takes its ring.
+    // A thread's first record allocates its ring.
     event!("first");
     assert_eq!(allocations(|| annotate(&owned, &path)), 0, "in a burst");
-    // And recorded they were.
+    // Checks that the annotations were recorded.
     let deadline = Instant::now() + Duration::from_secs(20);
     while stroboscope::stats().spans < 50 * 3 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));

@@ -1,4 +1,5 @@
-//! Baggage there and back, within its limits, in its three scopes, and from process to process.
+//! Tests baggage: headers that are written and read again, limits, the three scopes, and the way
+//! from process to process.
 
 use std::collections::BTreeMap;
 
@@ -78,7 +79,8 @@ proptest! {
         }
     }
 
-    /// Whatever is put in: the limits hold, and nothing is dropped that matters more than what is kept.
+    /// The header keeps the limits, and no dropped entry has a higher importance than a kept one.
+    /// Members of others are dropped only if no entry is kept.
     #[test]
     fn over_the_limits_the_least_important_go(
         entries in prop::collection::vec(entry(), 0..400),
@@ -104,7 +106,8 @@ proptest! {
         }
     }
 
-    /// Any header at all: no panic, and what is understood is within the limits and stays the same from then on.
+    /// No header causes a panic. The header that is written from the parsed baggage keeps the
+    /// limits, and does not change if it is parsed and written again.
     #[test]
     fn any_header_is_survived(header in "[ -~\t]{0,200}|([a-z.;=%,0-9]{0,40},){0,300}") {
         let baggage = Baggage::parse(&header);
@@ -171,7 +174,7 @@ fn what_is_dropped_is_counted() {
             .count(),
         MEMBERS_MAX
     );
-    // Other tests of this process count, too.
+    // Other tests in this process may drop entries as well.
     assert!(dropped() >= before + 22);
 }
 
@@ -260,7 +263,8 @@ fn all_tasks_of_a_request_share_it() {
     assert!(baggage::snapshot().is_empty());
 }
 
-/// From process to process by plain header maps; what the callee sets stays with the callee.
+/// Baggage passes from process to process in header maps. Values that the callee sets do not reach
+/// the caller.
 #[test]
 fn the_next_process_has_it() {
     let _request = baggage::enter_request(Baggage::default());

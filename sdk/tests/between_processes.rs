@@ -1,4 +1,4 @@
-//! The context travels by the tower layers, over a real gRPC connection.
+//! Tests that the tower layers pass the context over a gRPC connection.
 
 #![cfg(feature = "tower")]
 
@@ -20,8 +20,8 @@ use tonic::transport::{Channel, Server};
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A service behind the server layer (any gRPC service will do; this one is at hand). Tells which context each
-/// request had inside.
+/// Starts a gRPC service behind the server layer and returns its address. It appends the context of
+/// each request to `seen`.
 async fn service(seen: Arc<Mutex<Vec<SpanContext>>>) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -105,7 +105,7 @@ fn client_and_server_spans_are_one_tree() {
     assert_eq!(outcome(server), [None, code, None, None, None, None]);
 }
 
-/// The outcome of a request, as its span has it.
+/// Returns the attributes of a span that describe the outcome of its request.
 fn outcome(span: &collector::Span) -> [Option<&str>; 6] {
     let names = [
         "http.response.status_code",
@@ -118,7 +118,7 @@ fn outcome(span: &collector::Span) -> [Option<&str>; 6] {
     names.map(|name| span.attributes.get(name).map(|value| &**value))
 }
 
-/// A response's body that ends at once, with trailers, or breaks off.
+/// The body of a response: empty, with trailers, or broken off by an error.
 struct Body {
     is_broken: bool,
     trailers: Option<http::HeaderMap>,
@@ -139,7 +139,7 @@ impl http_body::Body for Body {
     }
 }
 
-/// The path of a request says what its handler does.
+/// Handles a request as its path says: panics, never returns, fails, or answers.
 async fn handle(request: http::Request<()>) -> Result<http::Response<Body>, std::io::Error> {
     let response = |status: u16, kind: &str, is_broken| {
         let response = http::Response::builder().status(status);
@@ -177,8 +177,9 @@ async fn handle(request: http::Request<()>) -> Result<http::Response<Body>, std:
     }
 }
 
-/// Calls a handler as layers outside of ours do: one gives up, one catches panics and drops the future later. Reads the body,
-/// but of what has a status.
+/// Calls [`handle`] through both layers and gives up after 50 ms, as a timeout outside of the
+/// layers does. For "/caught", catches the panic and drops the future later. Reads the body, except
+/// for paths that start with "/s".
 async fn call_handler(path: &str) {
     use http_body::Body as _;
     use tower::{Service as _, ServiceExt as _};
@@ -211,7 +212,8 @@ async fn call_handler(path: &str) {
     }
 }
 
-/// A response, none, a panic and a call that is given up: spans tell each apart, by the rules of OpenTelemetry.
+/// Spans distinguish a response, an error, a panic and a call that is given up, by the rules of
+/// OpenTelemetry.
 #[test]
 fn spans_say_how_their_requests_ended() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -231,7 +233,7 @@ fn spans_say_how_their_requests_ended() {
     let of_code = |code, message| [None, Some(code), failed, Some(code), None, message];
     let none = [None, None, failed, Some(io), None, None];
     let cancelled = [None, None, None, None, failed, None];
-    // The outcomes in the client's span and in the server's; true if both panicked.
+    // Path, outcomes in the client's and in the server's span, and whether both panicked.
     let expected = [
         (
             "/s204",
@@ -259,7 +261,7 @@ fn spans_say_how_their_requests_ended() {
             [of_code("12", Some("no such method")); 2],
             false,
         ),
-        // A failure to the client only.
+        // Only the client's span counts it as a failure.
         (
             "/missing",
             [
@@ -305,7 +307,7 @@ fn spans_say_how_their_requests_ended() {
     }
 }
 
-/// Nothing is recorded, and still the request keeps its identity on its way through.
+/// If nothing is recorded, a request still keeps its trace id and parent.
 #[test]
 fn a_closed_gate_hands_the_context_on() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

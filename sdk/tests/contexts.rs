@@ -1,4 +1,5 @@
-//! One way to take the context along to each place where work goes on: every span below is a child of `outer`.
+//! Tests one way to pass the context to each kind of place where work continues: tasks, threads,
+//! channels and thread pools. Every span below is a child of `outer`.
 //!
 //! One process can record for one service only, so the tests take turns.
 
@@ -12,7 +13,8 @@ use stroboscope::{BurstConfig, FutureExt as _, capture, in_current_context, span
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Runs `work` inside a span `outer`; so many spans `inner` must have come out below it, whole, and nothing else.
+/// Runs `work` inside a span `outer` and checks that exactly `inner` spans named "inner" were
+/// recorded, all as children of `outer`.
 #[track_caller]
 fn check(inner: usize, work: impl FnOnce()) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,7 +43,7 @@ fn work() {
     drop(span!("inner"));
 }
 
-/// On however many threads it is polled.
+/// Records a span `inner` that stays open over 20 polls, on any number of threads.
 async fn async_work() {
     let inner = async {
         for _ in 0..20 {
@@ -172,7 +174,7 @@ fn rayon() {
     check(101, || {
         let context = capture();
         (0..100).into_par_iter().for_each(|_| context.scope(work));
-        // Before `scope`, whose closure runs on a thread of the pool already.
+        // The context is captured before `scope`, whose closure runs on a thread of the pool.
         let work = in_current_context(work);
         rayon::scope(|scope| scope.spawn(move |_| work()));
     });

@@ -1,4 +1,5 @@
-//! Who is recorded beyond windows: by mode, by the parent's flag, by force.
+//! Tests which requests are recorded between windows: by sample mode, by the parent's sampled flag
+//! and by the force header.
 
 mod collector;
 
@@ -13,10 +14,11 @@ static TURN: Mutex<()> = Mutex::new(());
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: u64 = 0xb7ad_6b71_6920_3331;
 
-/// Of a request that nobody named, and of which nothing is recorded, where no window opens soon.
+/// Stands for the missing flags of a request that was passed on without a trace id: none arrived,
+/// nothing is recorded, and no window opens soon.
 const UNNAMED: &str = "";
 
-/// What a request brings.
+/// The headers of a request: the parent's sampled flag, if there is a parent, and the force header.
 #[derive(Clone, Copy)]
 struct Asked {
     parent: Option<bool>,
@@ -36,7 +38,8 @@ const UNSAMPLED: Asked = Asked {
     force: false,
 };
 
-/// One request in a process with these settings; what was recorded of it, and the flags it was passed on with.
+/// Runs one request in a process with these settings. Returns its recorded spans and the flags of
+/// its outgoing `traceparent` header ([`UNNAMED`] without the header).
 fn record(
     config: BurstConfig,
     mode: SampleMode,
@@ -69,7 +72,7 @@ fn record(
     let mut sent = http::HeaderMap::new();
     propagation::extract(&headers).scope("/page", || {
         event!("seen");
-        // Its own thread: the context goes there, and the process stays attentive to it.
+        // The child runs in another thread, which gets the context.
         let child = stroboscope::in_current_context(|| span!("child").scope(|| event!("inside")));
         std::thread::spawn(child).join().unwrap();
         propagation::inject(&mut sent);
@@ -129,7 +132,7 @@ fn a_ratio_samples_at_the_ingress() {
     check(NEVER, SampleMode::Ratio(0.0), NOBODY, false, UNNAMED);
 }
 
-/// The decision was made where the request entered; this process's own mode has nothing to say.
+/// The parent's decision applies. This process's own sample mode is ignored.
 #[test]
 fn the_parents_flag_is_obeyed() {
     for mode in [
@@ -141,7 +144,7 @@ fn the_parents_flag_is_obeyed() {
         check(NEVER, mode, SAMPLED, true, "01");
         check(NEVER, mode, UNSAMPLED, false, "00");
         check(ALWAYS, mode, SAMPLED, true, "01");
-        // In a window all is recorded; the request is not sampled by that.
+        // In a window everything is recorded, but that does not set the sampled flag.
         check(ALWAYS, mode, UNSAMPLED, true, "00");
     }
 }
@@ -172,7 +175,8 @@ fn force_is_refused_unless_accepted() {
     assert_eq!((spans.len(), flags.as_str()), (0, UNNAMED));
 }
 
-/// A service that never starts recording, or has stopped: requests keep their identity and decision, nothing is kept.
+/// While the process does not record, requests keep their trace id and sampled flag, and nothing is
+/// buffered or lost.
 #[test]
 fn without_recording_a_sampled_request_only_passes_through() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,5 @@
-//! Spans that are declared to be requests begin requests of their own, linked to the connection's span that they are in.
+//! Tests spans that are declared as requests: each begins a trace of its own and has a link to the
+//! span of the connection that contains it.
 
 mod collector;
 

@@ -1,4 +1,5 @@
-//! Copies of requests: who gets them, who does not, and that nobody else notices.
+//! Tests copies of requests: which requests are copied, which are skipped, and that copying does
+//! not change or delay the requests themselves.
 
 #![cfg(feature = "duplicate")]
 
@@ -20,7 +21,7 @@ mod bytes_of_prost {
     pub(crate) use prost::bytes::Bytes;
 }
 
-/// A body of several frames, trailers, and perhaps an error.
+/// A body with a list of frames. An `Err` breaks it off.
 #[derive(Debug, Default)]
 struct Pieces(Vec<Result<Frame<Bytes>, &'static str>>);
 
@@ -62,7 +63,7 @@ where
     Ok((bytes, trailers))
 }
 
-/// What a pipeline was sent: path, body, trailers, baggage.
+/// The copies that a pipeline got: path, body, trailers and baggage of each.
 type Seen = Arc<Mutex<Vec<(String, Vec<u8>, Option<HeaderMap>, BTreeMap<String, String>)>>>;
 
 type Pipeline = tower::util::BoxCloneService<Request<CopiedBody>, Response<Pieces>, Infallible>;
@@ -86,14 +87,14 @@ fn pipeline(seen: &Seen, takes: Duration) -> Pipeline {
             Ok::<_, Infallible>(Response::new(pieces(&["copied"])))
         }
     });
-    // As the pipeline's own server reads the headers.
+    // The pipeline has a server layer, which reads the headers.
     let server = ServerLayer::new().layer(noting);
     server
         .map_response(|response| response.map(|_| pieces(&["copied"])))
         .boxed_clone()
 }
 
-/// Sends requests through the layer to a service that echoes; the answers.
+/// Sends requests through the layer to a service that returns the body, and returns its answers.
 async fn through(
     layer: &DuplicateLayer<Pipeline>,
     requests: Vec<Request<Pieces>>,
@@ -211,7 +212,7 @@ async fn what_is_long_breaks_off_or_is_a_copy_goes_on_alone() {
         got,
         [Ok(b"abcdefghi".to_vec()), Err("gone"), Ok(b"copy".to_vec())]
     );
-    // A service that does not read the body, and one that goes away.
+    // A service that does not read the body.
     let lazy = layer.layer(tower::service_fn(|_| async { Ok::<_, Infallible>(()) }));
     lazy.oneshot(request(pieces(&["ab"]))).await.unwrap();
     let stats = layer.stats();
@@ -243,12 +244,12 @@ async fn a_slow_pipeline_delays_nobody_and_only_so_many_copies_wait() {
     settled(&layer, 2).await;
     let stats = layer.stats();
     assert_eq!((stats.sent, stats.skipped_in_flight), (2, 18), "{stats:?}");
-    // There is room again.
+    // After the two copies have ended, another one is accepted.
     through(&layer, vec![request(pieces(&["ab"]))]).await;
     settled(&layer, 3).await;
 }
 
-/// The pipeline is the service itself, behind the same layer.
+/// A copy is not copied again, even if the pipeline is the service itself behind the same layer.
 #[tokio::test]
 async fn a_copy_that_comes_round_again_ends() {
     type Round = Arc<

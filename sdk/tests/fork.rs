@@ -1,6 +1,7 @@
-//! A forked child starts clean and records for itself; its parent does not notice.
+//! Tests forked children: a child starts without the parent's state and can record on its own. The
+//! parent is not affected.
 //!
-//! One test only: the process forks.
+//! The file has only one test, because the process forks.
 
 #![cfg(unix)]
 #![allow(unsafe_code)]
@@ -28,14 +29,16 @@ fn start(collector: &str, service: &str) -> stroboscope::Guard {
     guard
 }
 
-/// Runs `work` in a child; its exit status, once it has one. A child that hangs is ended by SIGALRM.
+/// Runs `work` in a forked child. Returns a function that waits for the child and returns its
+/// status. SIGALRM ends a child after 20 s.
 fn in_child(work: impl FnOnce()) -> impl FnOnce() -> i32 {
-    // SAFETY: the child uses locks of the C library (which takes care of its own), of the standard library's output
-    // (which nobody holds here), and the SDK's, which is what is tested. It leaves by `_exit`.
+    // SAFETY: the child uses locks of the C library (which releases its own at a fork), of the
+    // standard library's output (which no thread holds here) and of the SDK (which are tested
+    // here). It leaves with `_exit`.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
     if pid == 0 {
-        // SAFETY: no memory is involved.
+        // SAFETY: the call accesses no memory.
         unsafe { libc::alarm(20) };
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
         // SAFETY: ends the process.
@@ -43,7 +46,7 @@ fn in_child(work: impl FnOnce()) -> impl FnOnce() -> i32 {
     }
     move || {
         let mut status = 0;
-        // SAFETY: `status` is a valid place; `pid` is a child that nobody else waits for.
+        // SAFETY: `status` is a valid variable. No other code waits for this child.
         assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
         status
     }
@@ -70,7 +73,7 @@ fn a_forked_child_starts_clean() {
     drop(span!("before"));
 
     static STOP: AtomicBool = AtomicBool::new(false);
-    // Keeps the SDK's locks busy while the process forks.
+    // This thread often holds locks of the SDK while the process forks.
     let busy = std::thread::spawn(|| {
         while !STOP.load(Relaxed) {
             drop(span!("busy"));

@@ -1,6 +1,7 @@
-//! Children forked while other threads are in the middle of whatever takes a lock: first records, new callsites.
+//! Tests children that are forked while other threads hold locks of the SDK: for first records of
+//! threads and for new callsites.
 //!
-//! One test only: the process forks.
+//! The file has only one test, because the process forks.
 
 #![cfg(all(unix, feature = "tracing"))]
 #![allow(unsafe_code)]
@@ -29,7 +30,7 @@ impl tracing::Callsite for Nowhere {
 static NOWHERE: Nowhere = Nowhere;
 static MADE: AtomicU64 = AtomicU64::new(0);
 
-/// A span of `tracing` from a place in the source that nobody was at before.
+/// Records a span of `tracing` with a callsite that was not used before.
 fn span_from_a_new_callsite() {
     let fields = FieldSet::new(&["a", "b"], Identifier(&NOWHERE));
     let metadata: &'static Metadata<'static> = Box::leak(Box::new(Metadata::new(
@@ -51,15 +52,17 @@ fn span_from_a_new_callsite() {
     MADE.fetch_add(1, Relaxed);
 }
 
-/// A thread's first record. By the system's own call: while one of its threads begins or ends, Rust's library holds a lock
-/// that it does not give to a forked child, and a child that was forked then could never start a thread.
+/// Starts a thread that makes its first record, and waits for it. It uses `pthread_create`: while a
+/// thread of Rust's library begins or ends, the library holds a lock, and a child that is forked at
+/// that time could never start a thread.
 fn first_record_of_a_thread() {
     extern "C" fn record(_: *mut libc::c_void) -> *mut libc::c_void {
         drop(span!("first"));
         std::ptr::null_mut()
     }
     let mut thread: libc::pthread_t = 0;
-    // SAFETY: `thread` is a valid place; `record` takes and returns nothing and does not unwind; the thread is joined once.
+    // SAFETY: `thread` is a valid variable. `record` uses no argument, returns null and does not
+    // unwind. The thread is joined once.
     unsafe {
         let made = libc::pthread_create(
             &raw mut thread,
@@ -83,7 +86,7 @@ fn start() -> stroboscope::Guard {
         .unwrap()
 }
 
-/// Everything a child may do with the SDK; in the child.
+/// Uses the SDK in a child: starts recording and records spans of both kinds, also in a new thread.
 fn live() {
     let guard = start();
     assert!(guard.is_active());
@@ -108,7 +111,8 @@ fn live() {
 #[test]
 fn no_child_waits_for_a_thread_of_its_parent() {
     static STOP: AtomicBool = AtomicBool::new(false);
-    // A thread that is beginning holds the lock of Rust's library, see above.
+    // The main thread waits until the threads have begun: a thread that begins holds a lock of
+    // Rust's library (see `first_record_of_a_thread`).
     static BEGUN: Barrier = Barrier::new(5);
     let _guard = start();
     while stroboscope::stats().windows == 0 {
@@ -124,7 +128,7 @@ fn no_child_waits_for_a_thread_of_its_parent() {
                     }
                 })
             };
-            // First records of threads, and new callsites.
+            // These threads continuously make first records of threads and new callsites.
             [
                 repeat(first_record_of_a_thread),
                 repeat(span_from_a_new_callsite),
@@ -133,19 +137,19 @@ fn no_child_waits_for_a_thread_of_its_parent() {
         .collect();
     BEGUN.wait();
     for number in 0..CHILDREN {
-        // SAFETY: the child uses locks of the C library (which takes care of its own) and the SDK's, which is what is
-        // tested; it leaves by `_exit`.
+        // SAFETY: the child uses locks of the C library (which releases its own at a fork) and of
+        // the SDK (which are tested here). It leaves with `_exit`.
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0);
         if pid == 0 {
-            // SAFETY: no memory is involved. SIGALRM ends a child that hangs.
+            // SAFETY: the call accesses no memory. SIGALRM ends a child that hangs.
             unsafe { libc::alarm(CHILD_SECONDS_MAX) };
             let ended = std::panic::catch_unwind(live);
             // SAFETY: ends the process.
             unsafe { libc::_exit(i32::from(ended.is_err())) };
         }
         let mut status = 0;
-        // SAFETY: `status` is a valid place; `pid` is a child that nobody else waits for.
+        // SAFETY: `status` is a valid variable. No other code waits for this child.
         assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
         assert_eq!(
             status,

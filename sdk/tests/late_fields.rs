@@ -1,4 +1,4 @@
-//! Fields that are known only after their span began.
+//! Tests fields that are added to a span after it has begun.
 
 mod collector;
 
@@ -7,7 +7,7 @@ use std::fmt::Display;
 use collector::{Collector, wait_for};
 use stroboscope::{BurstConfig, FutureExt as _, display, event, record, span};
 
-/// A value that nobody formats.
+/// A value that must not be formatted: its `fmt` panics.
 struct Unread;
 
 impl Display for Unread {
@@ -16,7 +16,7 @@ impl Display for Unread {
     }
 }
 
-/// A value whose own code records.
+/// A value whose `fmt` records an event and a field.
 struct Nosy;
 
 impl Display for Nosy {
@@ -71,7 +71,7 @@ fn fields_are_added_to_the_span_they_are_of() {
     runtime.block_on(async { record("size", 8) }.in_span(span!("future")));
     let span = span!("job", state = "new");
     {
-        // Another span is current.
+        // The field is added to `span` although `other` is the current span.
         let other = span!("other").entered();
         span.record("state", "done");
         std::thread::scope(|scope| drop(scope.spawn(|| span.record("elsewhere", -1))));

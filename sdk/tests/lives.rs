@@ -1,5 +1,5 @@
-//! Whoever starts the SDK, however often, and on whatever runtime: from a library, twice, never; on one thread, on
-//! none.
+//! Tests the start of recording: by a library, by several callers, never; in a single-threaded
+//! runtime and without a runtime.
 
 mod collector;
 
@@ -24,7 +24,7 @@ fn start(collector: &Collector, service: &str) -> Guard {
     guard
 }
 
-/// A library that is annotated, and would start recording if nobody else did.
+/// Stands for an annotated library.
 mod library {
     pub(super) fn work() -> u64 {
         let _span = stroboscope::span!("library").entered();
@@ -48,7 +48,7 @@ fn never_started() {
     assert_eq!((stats.rings_bytes, stats.losses), (rings_before, vec![]));
 }
 
-/// The first to start records for all; when it stops, somebody else may start.
+/// Only the first start has an effect. After it has stopped, another start records.
 #[test]
 fn started_by_a_library_then_by_the_service() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,7 +101,8 @@ fn many_start_at_once_and_one_records() {
             .collect()
     });
     assert_eq!(guards.iter().filter(|guard| guard.is_active()).count(), 1);
-    // A thread names itself when it first runs, and leaves its traces in /proc a moment after it was joined.
+    // A thread gets its name when it first runs, and its entry in /proc disappears shortly after it
+    // was joined. So the test waits for both.
     wait_for("the two threads", || {
         threads_of_ours().is_none_or(|threads| threads == 2)
     });
@@ -111,7 +112,7 @@ fn many_start_at_once_and_one_records() {
     });
 }
 
-/// `None` on systems that are not Linux.
+/// Counts the SDK's threads in this process, by name. `None` on systems other than Linux.
 fn threads_of_ours() -> Option<usize> {
     let tasks = std::fs::read_dir("/proc/self/task").ok()?;
     let count = tasks
@@ -121,7 +122,7 @@ fn threads_of_ours() -> Option<usize> {
     Some(count)
 }
 
-/// Started, used and stopped inside a runtime of one thread, with tasks that stay on it.
+/// The SDK is started, used and stopped inside a single-threaded runtime with local tasks.
 #[test]
 fn a_current_thread_runtime() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

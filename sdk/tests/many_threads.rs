@@ -1,5 +1,5 @@
-//! Processes of thousands of threads lose nothing within the usual memory: threads that stay, that come and go, and those
-//! that an async runtime keeps for blocking work.
+//! Tests that a process with many threads loses no record within the default memory of rings. The
+//! threads stay, come and go, or are those of an async runtime for blocking work.
 
 mod collector;
 
@@ -12,7 +12,8 @@ use stroboscope::{BurstConfig, span};
 static TURN: Mutex<()> = Mutex::new(());
 const RINGS_BYTES_MAX: u64 = 64 << 20;
 
-/// Records while `work` runs, and checks that so many spans arrive, all memory of rings being within its bound.
+/// Records while `work` runs. Checks that exactly `spans` spans named `name` arrive, that nothing
+/// is lost, and that all rings together take at most [`RINGS_BYTES_MAX`] bytes.
 fn check(name: &str, spans: usize, work: impl FnOnce()) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let collector = Collector::default();
@@ -48,7 +49,7 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> std::thread::JoinHandle<()> {
         .unwrap()
 }
 
-/// 10,000 spans a second, by as many threads.
+/// 10,000 threads record two spans each, spread over two seconds.
 #[test]
 fn threads_that_stay() {
     const THREADS: usize = 10_000;
@@ -84,7 +85,8 @@ fn threads_that_come_and_go() {
     });
 }
 
-/// As many as tokio keeps, all at once; what they fill in a burst is larger than a small ring.
+/// 512 threads, tokio's limit of blocking threads, record 100 spans each at the same time. This is
+/// more than a small ring holds.
 #[test]
 fn threads_for_blocking_work() {
     const THREADS: usize = 512;

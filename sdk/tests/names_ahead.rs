@@ -1,5 +1,6 @@
-//! Between bursts a request that nobody named gets a name only where a window may open before it is answered. In a process
-//! of its own, as what is learned of requests is the process's.
+//! Tests that a request without a trace id gets one between bursts only if a window may open before
+//! it is answered. The test needs a process of its own, because the duration of requests is learned
+//! per process.
 
 mod collector;
 
@@ -7,7 +8,8 @@ use collector::{Collector, wait_for};
 use http::HeaderMap;
 use stroboscope::{SampleMode, propagation, span};
 
-/// Was a request that came without a name given one, while nothing was recorded? `None`: something was.
+/// Returns whether a request that arrives without a trace id is passed on with one. `None` if the
+/// gate was open, because then it always gets one.
 fn is_named() -> Option<bool> {
     let is_recorded = || span!("probe").is_recorded();
     let mut headers = HeaderMap::new();
@@ -27,7 +29,7 @@ fn a_name_is_given_where_a_window_may_open_before_the_answer() {
         .sample(SampleMode::Follow)
         .init()
         .unwrap();
-    // How long requests take is not known: it may be long.
+    // The duration of requests is not known yet, so it may be long.
     wait_for("a name given in ignorance, or a window", || {
         is_named().is_none_or(|is_named| is_named)
     });
@@ -35,7 +37,7 @@ fn a_name_is_given_where_a_window_may_open_before_the_answer() {
         drop(span!("short"));
         !collector.spans().is_empty()
     });
-    // Spans here are short, and half a second lies between windows.
+    // The recorded spans are short, and half a second passes between windows.
     wait_for("a request without a name", || is_named() == Some(false));
     wait_for("a name, shortly before a window", || {
         is_named() == Some(true)

@@ -1,4 +1,6 @@
-//! What need not be done where nobody listens. In a process of its own, in which nobody does until the test says so.
+//! Tests that the SDK does no work while nothing can be recorded: it disables callsites of
+//! `tracing` and makes no trace ids. The test needs a process of its own without another
+//! subscriber.
 
 #![cfg(feature = "tracing")]
 
@@ -17,7 +19,7 @@ fn start(config: BurstConfig) -> Guard {
         .expect("recording starts")
 }
 
-/// Does a request that came without a name get one?
+/// Returns whether a request that arrives without a trace id is passed on with one.
 fn is_named() -> bool {
     let mut headers = HeaderMap::new();
     propagation::extract(&HeaderMap::new()).scope("/page", || propagation::inject(&mut headers));
@@ -29,7 +31,7 @@ fn nothing_is_done_in_vain() {
     let nobody = LevelFilter::current();
     assert!(!is_named());
     let guard = start(BurstConfig::NEVER);
-    // What each callsite of `tracing` in each library asks first.
+    // Each callsite of `tracing` compares its level with this one first.
     assert_eq!(
         (LevelFilter::current(), nobody),
         (LevelFilter::OFF, LevelFilter::OFF)
@@ -41,7 +43,7 @@ fn nothing_is_done_in_vain() {
     drop(guard);
     assert!(!is_named());
     tracing::subscriber::set_global_default(stroboscope::subscriber()).expect("the first one");
-    // That of tower-http's spans of requests.
+    // DEBUG is the level of tower-http's request spans.
     assert_eq!(LevelFilter::current(), LevelFilter::DEBUG);
     let _guard = start(BurstConfig::NEVER);
     assert_eq!(LevelFilter::current(), LevelFilter::DEBUG);

@@ -1,4 +1,4 @@
-//! Spans of OpenTelemetry and ours are one tree in one process, whichever is outside.
+//! Tests that spans of OpenTelemetry and of the SDK form one tree, whichever is the outer one.
 
 #![cfg(feature = "opentelemetry")]
 
@@ -18,7 +18,7 @@ use stroboscope::{BurstConfig, Guard, span};
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Both kinds of tracing, at work.
+/// The SDK (`ours`) and OpenTelemetry (`theirs`), both recording in this process.
 struct Both {
     ours: Collector,
     guard: Guard,
@@ -52,7 +52,7 @@ impl Both {
         }
     }
 
-    /// A span of theirs, current while `work` runs.
+    /// Runs `work` in a span of OpenTelemetry.
     fn their_span(&self, name: &'static str, work: impl FnOnce()) {
         let cx = Context::current_with_span(self.tracer.start(name));
         let _attached = cx.clone().attach();
@@ -129,7 +129,7 @@ fn ours_inside_theirs_and_theirs_inside_that() {
     );
 }
 
-/// Their sampled flag is a decision like any other: such a request is recorded between windows, too.
+/// OpenTelemetry's sampled flag is obeyed: such a request is recorded between windows as well.
 #[test]
 fn their_decision_is_obeyed() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,14 +158,15 @@ fn headers_of(map: &HashMap<String, String>) -> http::HeaderMap {
         .collect()
 }
 
-/// From a process that speaks OpenTelemetry to one that speaks ours, and back, by the same headers.
+/// A request passes from a process with OpenTelemetry to one with the SDK, and on to one with
+/// OpenTelemetry, with the same headers.
 #[test]
 fn the_propagator_joins_processes_of_both_kinds() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let both = Both::start(BurstConfig::ALWAYS_ON);
     let propagator = Propagator::new();
 
-    // The first process: theirs.
+    // The first process uses OpenTelemetry.
     let mut map: HashMap<String, String> = HashMap::new();
     both.their_span("first", || {
         propagator.inject_context(&Context::current(), &mut map);
@@ -173,7 +174,7 @@ fn the_propagator_joins_processes_of_both_kinds() {
     map.insert("tracestate".to_owned(), "vendor=1".to_owned());
     map.insert("baggage".to_owned(), "user=7".to_owned());
 
-    // The second one: ours, which calls by a client that asks OpenTelemetry for the headers.
+    // The second one uses the SDK. Its client asks OpenTelemetry's propagator for the headers.
     let mut sent: HashMap<String, String> = HashMap::new();
     propagation::extract(&headers_of(&map)).scope("second", || {
         baggage::set(Scope::Request, "hop", 2u64);
@@ -182,7 +183,7 @@ fn the_propagator_joins_processes_of_both_kinds() {
     assert_eq!(sent["tracestate"], "vendor=1");
     assert_eq!(sent["baggage"], "user=7,sb.hop=2;t=u");
 
-    // The third one: theirs, which hands on what it does not know.
+    // The third one uses OpenTelemetry and passes on the headers that it does not use.
     let cx = propagator.extract(&sent);
     let mut passed_on: HashMap<String, String> = HashMap::new();
     {
@@ -207,7 +208,7 @@ fn the_propagator_joins_processes_of_both_kinds() {
     assert_eq!((second.parent, parent(third)), (id(first), second.id));
 }
 
-/// Baggage needs no trace, also with their propagator.
+/// The propagator passes on baggage without a trace context.
 #[test]
 fn baggage_without_a_trace_is_passed_on() {
     let propagator = Propagator::new();

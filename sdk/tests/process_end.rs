@@ -1,4 +1,4 @@
-//! Nothing recorded is lost when a process ends, or when it is asked to ship.
+//! Tests `flush` and the end of a process: all records reach the collector before either is done.
 
 #![cfg(unix)]
 #![allow(unsafe_code)]
@@ -78,7 +78,7 @@ fn flush_says_when_not_everything_arrived() {
     drop(guard);
 }
 
-/// One thread records, stops and starts again: its ring serves all runs.
+/// A thread records in several runs of the SDK, one after the other.
 #[test]
 fn a_thread_records_again_after_a_restart() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,7 +93,8 @@ fn a_thread_records_again_after_a_restart() {
     }
 }
 
-/// Not a test: what the child processes of the tests below do, by `STROBOSCOPE_TEST_ROLE`.
+/// Runs the child process of the tests below. `STROBOSCOPE_TEST_ROLE` selects its work. Does
+/// nothing without the variable.
 #[test]
 fn role() {
     let Ok(role) = std::env::var("STROBOSCOPE_TEST_ROLE") else {
@@ -102,7 +103,7 @@ fn role() {
     let with_handler = role == "own_handler";
     if with_handler {
         extern "C" fn ignore(_: libc::c_int) {}
-        // SAFETY: the handler does nothing.
+        // SAFETY: the handler is a valid function that does nothing.
         unsafe { libc::signal(libc::SIGTERM, ignore as *const () as libc::sighandler_t) };
     }
     let built = stroboscope::builder()
@@ -127,8 +128,8 @@ fn role() {
     let _open = span!("open").entered();
     if role == "normal_end" {
         drop(guard);
-        // The signal has its default action again.
-        // SAFETY: ends this process.
+        // The signal has its default action again and ends this process.
+        // SAFETY: raising a signal accesses no memory.
         unsafe { libc::raise(libc::SIGTERM) };
     }
     println!("ready");
@@ -157,7 +158,7 @@ fn wait_until_ready(child: &mut std::process::Child) {
 }
 
 fn terminate(child: &std::process::Child) {
-    // SAFETY: the process is our child and not waited for yet.
+    // SAFETY: the process is a child that was not waited for yet, so its id is not reused.
     unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) };
 }
 
@@ -179,7 +180,8 @@ fn sigterm_ships_first_and_then_ends_the_process() {
     assert!(collector.span("open").has(SpanFlag::Unfinished));
 }
 
-/// With no collector, the deadline holds, and a second SIGTERM does not wait for it.
+/// Without a collector, a first SIGTERM waits for the shutdown deadline (5 s), and a second one
+/// ends the process at once.
 #[test]
 fn a_second_sigterm_ends_at_once() {
     let mut process = child("flush", "http://127.0.0.1:9");

@@ -1,7 +1,8 @@
-//! The public surface of the SDK, as text in `public-api.txt`: whoever changes it sees what users will see changed.
+//! Compares the public interface of the SDK with the text in `public-api.txt`, so that a change of
+//! it shows in review.
 //!
-//! Read from the sources, so that it does not depend on the compiler's version. After a change that is meant:
-//! `STROBOSCOPE_BLESS=1 cargo test -p stroboscope --test public_api`.
+//! The interface is read from the sources, so that it does not depend on the compiler's version.
+//! `STROBOSCOPE_BLESS=1 cargo test -p stroboscope --test public_api` accepts an intended change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,19 +12,19 @@ use syn::{
     Attribute, Fields, Generics, ImplItem, Item, ItemImpl, TraitItem, Type, UseTree, Visibility,
 };
 
-/// A module's items, inline modules apart.
+/// A module that has a file of its own.
 struct Module {
     items: Vec<Item>,
-    /// The features it needs.
+    /// The features that the module needs.
     features: BTreeSet<String>,
 }
 
 type ModulePath = Vec<String>;
 
-/// A crate of ours whose items are public here.
+/// Another crate of this workspace, some of whose items the SDK re-exports.
 const SHARED: &str = "stroboscope_burst";
 
-/// All modules but those of tests.
+/// Reads all modules of the SDK and of [`SHARED`], except those of tests and inline ones.
 fn modules(src: &Path) -> BTreeMap<ModulePath, Module> {
     let mut found = BTreeMap::new();
     read(
@@ -103,7 +104,7 @@ fn features_of(attributes: &[Attribute]) -> BTreeSet<String> {
     cfgs.filter_map(feature).collect()
 }
 
-/// As people write it, nearly.
+/// Formats tokens approximately as rustfmt does.
 fn tokens(item: &impl ToTokens) -> String {
     let mut text = item.to_token_stream().to_string();
     let rules = [
@@ -139,7 +140,7 @@ fn tokens(item: &impl ToTokens) -> String {
 struct Surface<'a> {
     modules: &'a BTreeMap<ModulePath, Module>,
     lines: BTreeSet<String>,
-    /// What was shown: its module and name, and under which path.
+    /// The public path under which each item was listed, by the item's module and name.
     shown: BTreeMap<(ModulePath, String), String>,
 }
 
@@ -152,7 +153,7 @@ impl<'a> Surface<'a> {
         self.lines.insert(format!("{text}{needs}"));
     }
 
-    /// Everything public in a public module.
+    /// Lists everything public in a public module.
     fn module(&mut self, path: &[String], shown_as: &str) {
         let module = &self.modules[path];
         for item in &module.items {
@@ -186,7 +187,7 @@ impl<'a> Surface<'a> {
         }
     }
 
-    /// What a `pub use` brings out of a module that may be private.
+    /// Lists the items of a `pub use`. Their module may be private.
     fn import(
         &mut self,
         tree: &UseTree,
@@ -227,7 +228,7 @@ impl<'a> Surface<'a> {
                     self.item(item, &own, Some(&name), shown_as, &features);
                 }
                 if self.lines.len() == before {
-                    // Brought there by another `pub use`.
+                    // Another `pub use` in that module re-exports the name.
                     let again = module.items.iter().find_map(|item| match item {
                         Item::Use(import)
                             if is_public(&import.vis) && tokens(import).contains(&name) =>
@@ -244,7 +245,7 @@ impl<'a> Surface<'a> {
         }
     }
 
-    /// One item, if it is public and of this name.
+    /// Lists an item, if it is public and has the name `only`. `None` stands for any name.
     fn item(
         &mut self,
         item: &Item,
@@ -376,7 +377,7 @@ impl<'a> Surface<'a> {
         }
     }
 
-    /// Methods and traits of a type, wherever in the crate they are.
+    /// Lists the public methods and the traits of a type. Their `impl` blocks may be in any module.
     fn of_type(
         &mut self,
         name: &str,
@@ -434,7 +435,7 @@ impl<'a> Surface<'a> {
         );
     }
 
-    /// Who has this trait of ours.
+    /// Lists the types that implement the SDK's trait `name`.
     fn implementations(&mut self, name: &str, features: &BTreeSet<String>) {
         for (item, needs) in self.all_implementations() {
             let path = item
@@ -449,7 +450,7 @@ impl<'a> Surface<'a> {
         }
     }
 
-    /// With the features they need.
+    /// Returns all `impl` blocks with the features that they need.
     fn all_implementations(&self) -> Vec<(&'a ItemImpl, BTreeSet<String>)> {
         let mut found = Vec::new();
         for module in self.modules.values() {
@@ -501,9 +502,9 @@ fn bounds(generics: &Generics) -> String {
 }
 
 fn signature(signature: &syn::Signature) -> String {
-    // A comma at the end is there or not by how wide a line is.
+    // The trailing comma depends on the width of the line in the source.
     let text = tokens(signature).replace(",)", ")");
-    // The path comes first: `async fn lock(…)` is `lock(…)`, async.
+    // The name comes first: `async fn lock(…)` becomes `lock(…)  (async)`.
     let name = signature.ident.to_string();
     let (before, rest) = text.split_once("fn ").unwrap_or(("", &text));
     let before = before.trim();
@@ -515,7 +516,7 @@ fn signature(signature: &syn::Signature) -> String {
     }
 }
 
-/// `impl Trait for Type`; none for methods of the type's own. Ends are nobody's business.
+/// Returns `impl Trait for Type`. `None` for an `impl` without a trait.
 fn implementation(item: &ItemImpl) -> Option<String> {
     let (_, path, _) = item.trait_.as_ref()?;
     Some(format!(

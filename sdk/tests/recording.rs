@@ -1,4 +1,4 @@
-//! What a process records reaches a collector over a real socket, whole and as annotated.
+//! Tests that the records of a process reach a collector over a socket, complete and as annotated.
 //!
 //! One process can record for one service only, so the tests take turns.
 
@@ -216,7 +216,8 @@ fn a_value_that_records_while_being_formatted_does_no_harm() {
     assert_eq!(names, ["outside"]);
 }
 
-/// In pure bursts, every record lies inside a window, every window is one of the config's, and what a close cuts says so.
+/// In burst mode, every record lies inside a window, every window lies in one of the burst config,
+/// and a span that a close cuts has the flag for it.
 #[test]
 fn bursts_have_exact_edges() {
     let config = "32ms/64ms".parse().unwrap();
@@ -260,7 +261,8 @@ fn bursts_have_exact_edges() {
     assert!(spans.iter().any(|span| span.has(SpanFlag::CutClose)));
 }
 
-/// A request that entered during a window is recorded to its end; one that entered between windows is not.
+/// In follow mode, a request that enters during a window is recorded to its end. One that enters
+/// between windows is not recorded.
 #[test]
 fn followed_requests_are_whole() {
     let config: BurstConfig = "16ms/256ms".parse().unwrap();
@@ -306,8 +308,8 @@ fn followed_requests_are_whole() {
     assert!(stroboscope::current() == stroboscope::SpanContext::NONE);
 }
 
-/// Runs a request that begins between windows and takes steps until the next window ends. `None`: the machine was too busy
-/// for it to begin there, or to take more than a few steps in the window.
+/// Runs a request that begins between windows and makes steps until the next window ends. `None` if
+/// the machine was too busy: the request began in a window, or made less than 20 steps in it.
 fn cut_by_an_opening() -> Option<Collector> {
     let recording = Recording::start("128ms/512ms".parse().unwrap(), SampleMode::Follow);
     wait_for("a window to end", || {
@@ -318,7 +320,7 @@ fn cut_by_an_opening() -> Option<Collector> {
         .build()
         .unwrap();
     let request = async {
-        // A task of its own is still the same request.
+        // The spawned task belongs to the same request.
         let steps = async {
             let mut recorded = 0;
             loop {
@@ -338,11 +340,12 @@ fn cut_by_an_opening() -> Option<Collector> {
     }
     let recorded = runtime.block_on(request.in_span(span));
     let collector = recording.finish();
-    // Some of them lay before the exact window, in the guard, and are trimmed.
+    // Some steps lie in the guard before the exact window, and are removed.
     (recorded >= 20).then_some(collector)
 }
 
-/// A request that began before its window is recorded in part, as one request, and says that it is a part.
+/// A request that began before a window is recorded in part, in one trace, with a flag that its
+/// beginning is missing.
 #[test]
 fn an_async_request_cut_by_an_opening_is_one_trace_and_marked() {
     let collector = std::iter::repeat_with(cut_by_an_opening)
@@ -362,7 +365,7 @@ fn an_async_request_cut_by_an_opening_is_one_trace_and_marked() {
     }
 }
 
-/// What was spawned long ago, outside any request, may begin requests.
+/// Spans of a task that was spawned outside of any request, more than a period ago, begin requests.
 #[test]
 fn a_task_older_than_a_period_is_no_request() {
     let recording = Recording::start("32ms/64ms".parse().unwrap(), SampleMode::Follow);
@@ -375,7 +378,7 @@ fn a_task_older_than_a_period_is_no_request() {
         .unwrap();
     runtime.block_on(async {
         let server = async {
-            // Not polled during the first window after it was spawned.
+            // The task is not polled during the first windows after it was spawned.
             std::thread::sleep(Duration::from_millis(200));
             for _ in 0..40 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -468,7 +471,7 @@ fn refused_and_undeliverable_batches_are_counted() {
     recording.finish();
 }
 
-/// Nothing listens: the service goes on, and stopping takes no longer than the deadline.
+/// Without a collector the service continues, and stopping takes hardly longer than the deadline.
 #[test]
 fn no_collector_is_no_problem() {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

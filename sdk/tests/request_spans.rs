@@ -1,4 +1,5 @@
-//! Requests that web frameworks annotate: their spans have the names, kinds and failures that ours have.
+//! Tests spans of requests that web frameworks make: they get the same names, kinds and failure
+//! attributes as the spans of the SDK's server layer.
 
 #![cfg(all(feature = "tracing", feature = "tower"))]
 
@@ -20,7 +21,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 /// One process can record for one service only, so the tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// What is recorded while `work` runs, by the default filter.
+/// Runs `work` with the SDK's layer and its default filter, and returns the collector with the
+/// records.
 fn record(work: impl Future<Output = ()>) -> Collector {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let collector = Collector::default();
@@ -50,7 +52,7 @@ async fn handle(request: Request<String>) -> Result<Response<String>, Infallible
     Ok(response.unwrap())
 }
 
-/// Serves a request to its end.
+/// Serves one request with the given layers and reads the response to its end.
 macro_rules! serve {
     ($layers:expr, $method:literal, $uri:literal) => {{
         let mut service = $layers.service(tower::service_fn(handle));
@@ -83,7 +85,7 @@ fn tower_https_spans_are_requests() {
         serve!(layers(), "GET", "/item/13");
         serve!(layers(), "POST", "http://shop.example/item");
         serve!(layers(), "GET", "/missing");
-        // A path that is known.
+        // The response is 404, but earlier requests show that the path pattern exists.
         serve!(layers(), "GET", "/item/404");
     });
     let spans = collector.spans();
@@ -115,7 +117,7 @@ fn tower_https_spans_are_requests() {
             );
         }
     }
-    // The status is the span's; what failed is said once more by an event.
+    // The status is an attribute of the span. The failure also has an event.
     let events: Vec<_> = collector
         .events()
         .into_iter()
@@ -124,7 +126,7 @@ fn tower_https_spans_are_requests() {
     assert_eq!(events, ["response failed"]);
 }
 
-/// Below a server span of ours, it is the same request once more.
+/// Below a server span of the SDK, the span of tower-http is no request of its own.
 #[test]
 fn tower_https_span_below_ours_keeps_its_name() {
     let layers = || {
@@ -193,7 +195,7 @@ fn fields_of_opentelemetry_are_names_kinds_and_outcomes() {
     assert_eq!(attributes("fine"), map(&expected));
 }
 
-/// As axum's examples write it.
+/// The span has the fields of axum's examples.
 #[test]
 fn requests_are_named_by_their_routes_where_these_are_known() {
     let collector = record(async {
@@ -208,7 +210,7 @@ fn requests_are_named_by_their_routes_where_these_are_known() {
         };
         span(Some("/user/{name}"));
         span(None);
-        // A span of work, whatever its fields.
+        // The span's name is not that of a request, so its fields do not make it one.
         drop(tracing::info_span!(
             "fetch",
             method = "GET",

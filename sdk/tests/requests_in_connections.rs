@@ -1,4 +1,5 @@
-//! Spans that are named as requests begin requests of their own, also inside of a connection's span that is followed.
+//! Tests spans whose names are configured as requests: they begin requests of their own, even
+//! inside the span of a connection that is followed.
 
 #![cfg(feature = "tracing")]
 
@@ -12,7 +13,7 @@ use stroboscope_proto::v1::SpanFlag;
 use tracing::{info_span, instrument};
 use tracing_subscriber::layer::SubscriberExt as _;
 
-/// 512 ms of every 1,024.
+/// Bits of the burst config: the gate is open for the second 512 ms of every 1,024 ms.
 const CONFIG: u64 = 512;
 
 mod get {
@@ -30,14 +31,15 @@ fn is_open() -> bool {
     now.expect("after 1970").as_millis() as u64 & CONFIG == CONFIG
 }
 
-/// Waits for a change of the gate and some time more, as timers may be late.
+/// Waits until the gate changes to `open`, and 100 ms more, because timers may be late.
 fn wait_until(open: bool) {
     wait_for("the other half", || is_open() != open);
     wait_for("this half", || is_open() == open);
     std::thread::sleep(Duration::from_millis(100));
 }
 
-/// A connection that begins in a burst, with a request in it and one after it. False if it was too slow for the burst.
+/// Records a connection that begins in a burst, with one request in the burst and one after it.
+/// Returns false if the machine was too slow for this order.
 fn connection() -> bool {
     wait_until(true);
     let connection = info_span!("connection").entered();
@@ -75,7 +77,7 @@ fn each_request_is_chosen_by_itself() {
         found[0]
     };
     let (connection, request, other) = (named("connection"), named("get::apply"), named("other"));
-    // The request in the burst only, although its connection is followed.
+    // Only the request in the burst is recorded, although its connection is followed.
     assert_eq!(request.parent, 0);
     assert!(request.has(SpanFlag::LocalRoot) && request.trace != connection.trace);
     assert!(connection.has(SpanFlag::Connection) && !request.has(SpanFlag::Connection));

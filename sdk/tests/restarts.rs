@@ -1,4 +1,4 @@
-//! A collector that is killed and started again, over and over, gets every record.
+//! Tests that a collector gets every record although it is stopped and restarted several times.
 
 mod collector;
 
@@ -14,7 +14,8 @@ use stroboscope_proto::v1::collector_server::CollectorServer;
 use tokio::runtime::Runtime;
 use tokio_stream::wrappers::TcpListenerStream;
 
-/// Serves until the runtime is dropped: then connections break, and nobody listens.
+/// Starts serving and returns the runtime and the bound address. If the runtime is dropped, the
+/// connections break and the port is closed.
 fn serve(collector: Collector, address: SocketAddr) -> (Runtime, SocketAddr) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -59,7 +60,7 @@ fn what_is_produced_is_delivered() {
         let before = collector.batches().len();
         wait_for("a batch", || collector.batches().len() > before);
         runtime.shutdown_background();
-        // Nobody listens meanwhile, and what is produced waits.
+        // No collector listens, and the records are buffered.
         let buffered = stroboscope::stats().buffered_bytes;
         wait_for("records that wait", || {
             stroboscope::stats().buffered_bytes > buffered

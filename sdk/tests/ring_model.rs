@@ -1,7 +1,8 @@
-//! Every interleaving of the ring's producer and consumer, tried by `loom`:
+//! Tests every interleaving of the ring's producer and consumer with `loom`:
 //! `RUSTFLAGS="--cfg stroboscope_loom" cargo test -p stroboscope --release --test ring_model`.
 //!
-//! The ring is compiled again in here, with records and a capacity of a few words. Without the flag there is nothing.
+//! The ring's source is compiled into this test, with a capacity of a few words. Without the flag,
+//! this file is empty.
 
 #![cfg(stroboscope_loom)]
 

@@ -1,5 +1,5 @@
-//! The gate of a running process against the definition, on the real clock, at every millisecond of 12 s;
-//! `STROBOSCOPE_GATE_SECONDS` sets another time.
+//! Compares the gate of a running process with the definition at every millisecond, on the real
+//! clock. It covers 12 s, or the number of seconds that `STROBOSCOPE_GATE_SECONDS` sets.
 
 mod collector;
 
@@ -48,6 +48,7 @@ fn a_running_gate_agrees_with_the_definition() {
     }
     println!("{outside} ms outside, none recorded; {inside} ms inside, {whole} recorded whole");
     assert!(inside.abs_diff(seconds * 125) <= 4, "{inside}");
-    // A timer that a busy machine wakes later than ever lately shortens its window, and the window recorded says so.
+    // On a busy machine a late timer shortens a window, and the recorded window is the shorter one.
+    // So a tenth of the milliseconds may be missing.
     assert!(whole * 10 >= inside * 9, "{whole} of {inside}");
 }

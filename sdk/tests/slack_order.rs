@@ -1,4 +1,4 @@
-//! Requests in order of their slack, through the layer, as services use it.
+//! Tests the layer that serves requests in order of their slack.
 
 #![cfg(feature = "slack_order")]
 
@@ -12,7 +12,7 @@ use stroboscope::tower::{ServerLayer, SlackOrderLayer};
 use tokio::sync::Semaphore;
 use tower::{Layer as _, Service as _, ServiceExt as _};
 
-/// A body that a test can hold.
+/// The body type of responses.
 type Text = http_body_stub::Once;
 
 mod http_body_stub {
@@ -52,7 +52,8 @@ fn request(name: &str, slack_ms: Option<u64>) -> Request<String> {
     request
 }
 
-/// In which order a layer of one at a time lets them go, which arrive one after the other while the first is at work.
+/// Sends requests (name, slack in ms, delay in ms) to a layer that serves one at a time, while the
+/// first one is being served. Returns the names in the order in which the requests are served.
 async fn order(
     layer: SlackOrderLayer,
     arrivals: Vec<(&'static str, Option<u64>, u64)>,
@@ -115,7 +116,7 @@ async fn those_without_slack_go_first_and_nobody_waits_for_ever() {
     let layer = || SlackOrderLayer::new("ranker", 1);
     assert_eq!(order(layer(), arrivals.clone(), false).await, expected);
     assert_eq!(order(layer(), arrivals, true).await, expected);
-    // Of another component nothing is known: by arrival.
+    // The slack of this component is not known, so the order is that of arrival.
     let by_arrival = vec![
         ("first", None, 0),
         ("rich", Some(400), 0),
@@ -126,7 +127,7 @@ async fn those_without_slack_go_first_and_nobody_waits_for_ever() {
         order(other, by_arrival, false).await,
         ["first", "rich", "none"]
     );
-    // The bound: who came 60 ms later stands behind.
+    // With a longest wait of 30 ms, a request that arrives 60 ms later does not overtake.
     let bounded = layer().longest_wait(Duration::from_millis(30));
     let late = vec![
         ("first", None, 0),
@@ -172,7 +173,7 @@ async fn a_turn_ends_with_the_body_an_error_a_panic_or_whoever_goes_away() {
     tokio::time::sleep(Duration::from_millis(20)).await;
     let stats = layer.stats();
     assert_eq!((stats.waiting, stats.running, stats.waited), (0, 0, 2));
-    // As a request that is inside another's baggage has it, too.
+    // A call whose future runs with other baggage is served as well.
     let mut last = service.clone();
     let call = async move {
         last.ready()

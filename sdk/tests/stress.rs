@@ -1,8 +1,9 @@
-//! Everything at once, for the sanitizers (`.ci/sanitize`) and for whoever breaks the bookkeeping: threads that come and
-//! go, tasks that move between threads, windows that open and close every few milliseconds, spans of `tracing` in three
-//! stacks, flushes and statistics in between, recording that ends and starts again.
+//! Stress test, also for the sanitizers (`.ci/sanitize`): threads that come and go, tasks that move
+//! between threads, windows of a few milliseconds, spans of `tracing` in three stacks, concurrent
+//! flushes and statistics, and recording that stops and starts again.
 //!
-//! What was recorded is what arrived, but for what was counted as lost.
+//! Each recorded span arrives once or is counted as lost, except for spans outside of the exact
+//! window.
 
 #![cfg(feature = "tracing")]
 
@@ -15,7 +16,7 @@ use collector::{Collector, wait_for};
 use stroboscope::{BurstConfig, FutureExt as _, SampleMode, capture, event, span};
 use tracing_subscriber::layer::SubscriberExt as _;
 
-/// Sanitizers make everything many times slower.
+/// Rounds of each worker. Debug builds have fewer, because sanitizers make them many times slower.
 const ROUNDS: u64 = if cfg!(debug_assertions) { 300 } else { 3_000 };
 
 static RECORDED: AtomicU64 = AtomicU64::new(0);
@@ -64,7 +65,8 @@ async fn tasks(round: u64) {
     work.in_span(span).await;
 }
 
-/// Not counted: a span of `tracing` does not say whether it is recorded.
+/// Records spans and events of `tracing`. They are not counted, because a span of `tracing` does
+/// not tell whether it is recorded.
 fn of_tracing(round: u64) {
     let _outer = tracing::info_span!("of_tracing", round).entered();
     tracing::info!(round, "an event");
@@ -158,7 +160,8 @@ fn what_was_recorded_arrives_or_is_counted() {
         .map(|&(_, records)| records)
         .sum();
     let recorded = RECORDED.load(Relaxed);
-    // Spans that a guard let in and the exact window excludes are neither.
+    // Spans in the guard of a window that lie outside of the exact window neither arrive nor count
+    // as lost.
     assert!(arrived <= recorded, "{arrived} of {recorded}");
     assert!(recorded > ROUNDS, "{recorded}");
     let ids: std::collections::BTreeSet<u64> = spans.iter().map(|span| span.id).collect();

@@ -1,4 +1,4 @@
-//! `#[trace]` on every kind of function.
+//! Tests `#[trace]` on every kind of function.
 
 mod collector;
 
@@ -65,7 +65,7 @@ impl Store {
         Ok(place)
     }
 
-    /// Docs and visibility stay.
+    /// Has a doc comment and a visibility, which the attribute must keep.
     #[stroboscope::trace]
     pub(crate) async fn nothing(&mut self) {
         self.values.clear();
@@ -135,7 +135,7 @@ fn every_kind_of_function_keeps_its_meaning_and_makes_a_span() {
         .map(|span| span.attributes["key"].clone())
         .collect();
     assert_eq!(keys, ["0", "1", "2"]);
-    // Two of `read`, one of each other that may fail.
+    // Two calls of `read` failed, and one of each other function that can fail.
     let spans = collector.spans();
     let failed = spans
         .iter()

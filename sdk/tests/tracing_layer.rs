@@ -1,4 +1,5 @@
-//! Existing `tracing` annotations, taken as they are, in one tree with ours.
+//! Tests that the SDK's layer records existing `tracing` annotations, in one tree with the SDK's
+//! own.
 
 #![cfg(feature = "tracing")]
 
@@ -57,7 +58,7 @@ fn both_kinds_of_annotation_nest_in_one_tree() {
     assert!(!stroboscope::current().is_valid());
 }
 
-/// A layer that wants everything, as a log for debugging does, and remembers what it saw.
+/// A layer without a filter that keeps the names of all spans and events, as a debug log does.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -82,7 +83,8 @@ impl<S: tracing::Subscriber> Layer<S> for Log {
     }
 }
 
-/// What a service and its transport say, twice: the second time by what is remembered of each callsite.
+/// Makes spans and events of a service and of its transport, twice. The second time, `tracing` uses
+/// the cached interest of each callsite.
 fn annotated() {
     for _ in 0..2 {
         let _request = tracing::info_span!("request").entered();
@@ -94,7 +96,8 @@ fn annotated() {
     }
 }
 
-/// What is left out is left out of our records only, wherever our layer stands in the stack, and whoever else filters.
+/// The SDK's filter applies only to the SDK's records, wherever its layer is in the stack and
+/// whichever other filters there are.
 #[test]
 fn other_layers_see_what_is_left_out() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,7 +195,8 @@ fn other_layers_see_what_is_left_out() {
     drop(guard);
 }
 
-/// What is left out, and wanted by nobody, is disabled at its callsite: nothing is asked, and nothing made.
+/// A callsite that the SDK's filter excludes and no other layer wants is disabled, so that it costs
+/// nothing.
 #[test]
 fn what_is_left_out_costs_nothing() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,5 @@
-//! Spans of `tracing` in every stack that records for us: our subscriber, our layer, and the layer that gates all.
+//! Tests spans of `tracing` in every kind of stack: the SDK's subscriber, its layer, and its layer
+//! that gates all other layers.
 //!
 //! One process can record for one service only, so the tests take turns.
 
@@ -37,7 +38,7 @@ const STACKS: [(&str, Stack); 3] = [
     ("gating layer", gating_layer),
 ];
 
-/// What a scenario records on a stack.
+/// Runs a scenario with a stack and returns the collector with its records.
 fn record(config: BurstConfig, stack: Stack, scenario: fn()) -> Collector {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let collector = Collector::default();
@@ -55,7 +56,8 @@ fn record(config: BurstConfig, stack: Stack, scenario: fn()) -> Collector {
     collector
 }
 
-/// Spans and events as a tree in order of time: `name{attributes}[children]`, events as `!name`.
+/// Formats spans and events as a tree in order of time: a span as `name{attributes}[children]`, an
+/// event as `!name`.
 fn tree(collector: &Collector) -> String {
     fn below(
         spans: &[Span],
@@ -276,12 +278,13 @@ fn levels_can_be_left_out() {
     assert_eq!(tree(&collector), "a[c]");
 }
 
-/// A registry would panic; ours is a safe interface, so nothing but the parent may be lost.
+/// A span whose parent id belongs to a closed span is recorded without a parent. The registry of
+/// `tracing-subscriber` would panic.
 #[test]
 fn an_id_that_outlived_its_span_names_nothing() {
     let collector = record(BurstConfig::ALWAYS_ON, subscriber, || {
         let gone = info_span!("gone").id();
-        // Takes the same place.
+        // Gets the slot of the closed span.
         let _later = info_span!("later");
         drop(info_span!(parent: gone, "orphan"));
     });

@@ -1,5 +1,5 @@
-//! Tradeoff points in a running service: without a policy, with one from the collector, with bad and old ones; what is
-//! decided, recorded and noted; and what it allocates.
+//! Tests tradeoff points in a running service without a policy, with one from the collector, and
+//! with invalid and expired ones: their decisions, records and notes in baggage.
 
 #![cfg(feature = "tradeoff")]
 
@@ -18,7 +18,7 @@ use stroboscope::tradeoff::{
 use stroboscope::{BurstConfig, span};
 use stroboscope_proto::v1;
 
-/// The policy is one for the whole process.
+/// The policy applies to the whole process, so the tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn turn() -> MutexGuard<'static, ()> {
@@ -78,7 +78,7 @@ fn policy(version: u64, point: &Point, goal: Goal) -> Policy {
     }
 }
 
-/// A rate of one half, whatever the load.
+/// A goal with a tradeoff rate of one half for requests without a slack prediction, at any load.
 fn half() -> Goal {
     Goal::Slack {
         component: "ranker".to_owned(),
@@ -86,7 +86,7 @@ fn half() -> Goal {
     }
 }
 
-/// Thirty items, ten of each generator, those of most worth last.
+/// Makes 30 items, ten of each generator, in the order of increasing weight.
 fn items() -> Vec<(&'static str, usize)> {
     let of = |(generator, _)| (0..10).map(move |number| (generator, number));
     GENERATORS.into_iter().rev().flat_map(of).collect()
@@ -96,7 +96,7 @@ fn decide(point: &'static Point, items: &[(&'static str, usize)]) -> tradeoff::C
     point.decide_items(items.len(), |place| [Feature::Is(items[place].0)])
 }
 
-/// The first look at a load comes with the first request, the second a moment later.
+/// Decides about the items of [`items`] and returns those that are kept.
 fn kept(point: &'static Point) -> Vec<(&'static str, usize)> {
     let mut items = items();
     decide(point, &items).retain(&mut items);
@@ -139,7 +139,7 @@ fn the_least_worth_goes_first_and_is_noted() {
     );
     assert!(noted[0].proactive);
     assert_eq!(tradeoff::stats().policy, Some(3));
-    // A class that nobody has seen is given up last.
+    // An item of a generator that the model does not know is omitted last.
     let items = [("new", 0), ("pages", 1)];
     assert!(decide(&POINT, &items).keeps(0));
     tradeoff::uninstall();
@@ -213,7 +213,7 @@ fn slack_is_foretold_by_the_last_request_of_the_key() {
     tradeoff::uninstall();
 }
 
-/// More load than was ever measured: the most is given up, and it is said that it is not enough.
+/// If no rate meets the goal, the point uses the highest rate and counts the goal as unmet.
 #[test]
 fn a_goal_that_cannot_be_met_is_counted() {
     static POINT: Point = Point::omitting("test.unmet", &["generator"]);
@@ -272,7 +272,8 @@ fn policies_that_make_no_sense_or_are_old_or_of_another_schema_leave_all_as_it_i
     );
 }
 
-/// Requests arrive at a stated rate; the limit can be met only by giving something up.
+/// The point omits items while the arrival rate is too high for the latency limit, and none after
+/// that.
 #[test]
 fn a_spike_is_answered_and_its_end() {
     static POINT: Point = Point::omitting("test.spike", &["generator"]);
@@ -302,7 +303,8 @@ fn a_spike_is_answered_and_its_end() {
     assert_eq!(run(20, 2_500), 0, "{}/s", POINT.requests_per_second());
 }
 
-/// Requests that pile up count, too: twenty more under way than the model explains.
+/// Requests in progress count as load as well: at ten arrivals per second, items are omitted once
+/// enough decisions are held, and none after they have ended.
 #[test]
 fn a_backlog_is_load() {
     static POINT: Point = Point::omitting("test.backlog", &["generator"]);
@@ -397,7 +399,7 @@ fn requests_explore_what_their_baggage_says() {
             30
         );
     }
-    // At random: not always the same. By the model, where there is one: the least worth.
+    // Without a policy, random items are omitted. With the model, those of the lowest weight are.
     let random: Vec<_> = (0..8)
         .map(|_| kept_with("sb.explore.test.explored=0.5;t=d"))
         .collect();
@@ -432,7 +434,7 @@ fn tradeoffs_are_in_the_trace_and_the_collector_says_by_which_policy() {
         let decision = decide(&POINT, &items);
         assert_eq!(decision.omitted(), 15);
         decision.reacted(2, "timeout");
-        // Not exploring: nothing is metered.
+        // The request does not explore, so nothing is metered.
         POINT.meter(items.iter().map(|item| ([Feature::Is(item.0)], 1.0)));
     }
     {
@@ -450,7 +452,8 @@ fn tradeoffs_are_in_the_trace_and_the_collector_says_by_which_policy() {
         let _request = baggage::enter_request(Baggage::parse("sb.explore.test.traced=0.5;t=d"));
         let _span = span!("rank").entered();
         assert_eq!(decide(&POINT, &items).omitted(), 15);
-        // What remains of an answer is worth more than it is beside all: nothing is metered.
+        // Nothing is metered, because an item's loss in a reduced answer differs from that in the
+        // full one.
         POINT.meter(items.iter().map(|item| ([Feature::Is(item.0)], 1.0)));
     }
     drop(guard);
@@ -490,6 +493,6 @@ fn tradeoffs_are_in_the_trace_and_the_collector_says_by_which_policy() {
         ),
         ("generator", "ads\t0", "friends\t29")
     );
-    // The collector is gone; what it said holds.
+    // The policy stays in force after recording has ended.
     assert_eq!(decide(&POINT, &items).omitted(), 15);
 }

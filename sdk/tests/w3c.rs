@@ -1,5 +1,6 @@
-//! The cases of W3C's conformance suite for trace-context, in words of our own: the suite is fetched by nobody here. In a
-//! process of its own, as what is learned of requests is the process's.
+//! Tests the cases of W3C's conformance suite for trace-context, rewritten here, so that no
+//! download is needed. The test needs a process of its own, because the duration of requests is
+//! learned per process.
 
 #![cfg(feature = "tower")]
 
@@ -18,14 +19,15 @@ use tower::{Layer as _, ServiceExt as _, service_fn};
 const TRACE: &str = "12345678901234567890123456789012";
 const PARENT: &str = "1234567890123456";
 
-/// The context that calls must have.
+/// The context that outgoing calls must have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Expected {
-    /// The caller's trace, and parent ids of their own.
+    /// The caller's trace id, with a new parent id in each call.
     Kept,
-    /// A trace of its own, since the caller's name is unreadable.
+    /// A new trace id, because the caller's `traceparent` is invalid.
     New,
-    /// Any, or, unless all is propagated, none: the caller gave no name.
+    /// A new trace id, because the caller sent none. Without `propagate_always`, the call may have
+    /// none.
     Free,
 }
 use Expected::{Free, Kept, New};
@@ -35,7 +37,7 @@ type Headers = Vec<(&'static str, String)>;
 struct Case {
     headers: Headers,
     context: Expected,
-    /// `tracestate` of each call.
+    /// The `tracestate` header of each call. `None`: the header is absent.
     state: Option<String>,
 }
 
@@ -47,7 +49,7 @@ fn parent(value: impl Into<String>, context: Expected) -> Case {
     }
 }
 
-/// A valid parent and these `tracestate` headers.
+/// Makes a case with a valid parent and the `tracestate` headers `values`. Calls must have `state`.
 fn state(values: &[&str], state: Option<&str>) -> Case {
     let mut case = parent(format!("00-{TRACE}-{PARENT}-00"), Kept);
     case.headers
@@ -80,7 +82,7 @@ fn cases() -> Vec<Case> {
     for name in ["traceparent", "TraceParent", "TRACEPARENT"] {
         cases.push(headers(&[(name, &valid)], Kept));
     }
-    // Space around the value, later versions and what may follow, and the flags of level 2.
+    // Space around the value, later versions with more fields, and the flags of level 2.
     for kept in [
         format!(" {valid}"),
         format!("\t {valid} \t"),
@@ -178,7 +180,7 @@ fn states() -> Vec<Case> {
     ]
 }
 
-/// The headers of each call that a request with these headers makes.
+/// Serves a request with `headers` that makes `calls` calls, and returns the headers of each call.
 fn calls_of(headers: &Headers, calls: usize) -> Vec<HeaderMap> {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&seen);
@@ -201,7 +203,7 @@ fn calls_of(headers: &Headers, calls: usize) -> Vec<HeaderMap> {
         let value = HeaderValue::from_str(value).unwrap();
         request.headers_mut().append(name, value);
     }
-    // Nothing in it waits.
+    // No future in the service waits, so one poll is enough.
     let answer = pin!(service.oneshot(request)).poll(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(answer, Poll::Ready(Ok(_))));
     std::mem::take(&mut seen.lock().unwrap())
@@ -241,13 +243,15 @@ fn check(case: &Case, propagates_always: bool) {
     assert_eq!(parents.len(), count + 1, "{:?}: parent ids", case.headers);
 }
 
-/// Is nothing recorded of a request without a name, and no name given to it? All of this holds before a case and after it.
+/// Returns whether nothing is recorded and a request without a trace id gets none. A case between
+/// bursts counts only if this is true before and after it.
 fn is_quiet() -> bool {
     let calls = calls_of(&Vec::new(), 1);
     !calls[0].contains_key(propagation::TRACEPARENT) && !span!("probe").is_recorded()
 }
 
-/// Runs all cases: `between` bursts, where nothing is recorded, or at any time.
+/// Runs all cases. With `between`, each runs between bursts, where nothing is recorded. Otherwise
+/// they run at any time.
 fn run(config: BurstConfig, propagates_always: bool, between: bool) {
     let collector = Collector::default();
     let _guard = stroboscope::builder()

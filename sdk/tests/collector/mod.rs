@@ -1,4 +1,4 @@
-//! A collector that remembers what it was sent, over a real socket.
+//! A collector for tests. It serves on a socket and keeps the batches that it gets.
 
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
@@ -15,7 +15,7 @@ use tokio_stream::{
 };
 use tonic::{Request, Response, Status, Streaming};
 
-/// A span as a test reads it.
+/// A span decoded from a batch. Attribute values are text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
     pub trace: String,
@@ -99,17 +99,18 @@ impl collector_server::Collector for Collector {
 }
 
 impl Collector {
-    /// Serves on a free port, in a thread of its own; the address is `http://…`.
+    /// Starts serving on a free port in a new thread, and returns the address, `http://…`.
     pub fn start(self) -> String {
         self.serve(tonic::transport::Server::builder(), None)
     }
 
-    /// The same on a unix socket; the address is `unix:…`.
+    /// Starts serving on a unix socket in a new thread, and returns the address, `unix:…`.
     pub fn start_on_unix_socket(self, path: &Path) -> String {
         self.serve(tonic::transport::Server::builder(), Some(path.to_owned()))
     }
 
-    /// Serves with the given settings.
+    /// Starts serving with the settings of `server` in a new thread, and returns the address.
+    /// `unix` is the path of a socket; `None` means a free TCP port.
     pub fn serve(self, mut server: tonic::transport::Server, unix: Option<PathBuf>) -> String {
         let (send, receive) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
@@ -145,7 +146,8 @@ impl Collector {
         receive.recv().unwrap()
     }
 
-    /// The `grpc-encoding` of the streams that came, each once; "none" where nothing is compressed.
+    /// Returns the distinct `grpc-encoding` headers of the streams so far. "none" stands for a
+    /// stream without the header.
     pub fn encodings(&self) -> Vec<String> {
         self.encodings.lock().unwrap().iter().cloned().collect()
     }
@@ -158,7 +160,8 @@ impl Collector {
         self.authorizations.lock().unwrap().insert(value.to_owned());
     }
 
-    /// The `authorization` headers that came, each once.
+    /// Returns the distinct `authorization` headers so far. "none" stands for a request without the
+    /// header.
     pub fn authorizations(&self) -> Vec<String> {
         self.authorizations
             .lock()
@@ -172,7 +175,7 @@ impl Collector {
         self.direct_kind(v1::directive::Kind::SetBurstConfig(set));
     }
 
-    /// Sent to whoever connects next.
+    /// Adds a directive, which the next process that opens a control stream gets.
     pub fn direct_kind(&self, kind: v1::directive::Kind) {
         self.directives.lock().unwrap().push(kind);
     }
@@ -195,7 +198,7 @@ impl Collector {
         found.into_iter().next().unwrap()
     }
 
-    /// Event names with their span ids and times.
+    /// Returns the name, span id and time of each event, in nanoseconds since 1970.
     pub fn events(&self) -> Vec<(String, u64, i64)> {
         let mut all = Vec::new();
         for batch in self.batches() {
@@ -212,7 +215,7 @@ impl Collector {
         all
     }
 
-    /// The attributes of the events of a name, each as text.
+    /// Returns the attributes of each event with the name `wanted`, as text.
     pub fn events_named(&self, wanted: &str) -> Vec<BTreeMap<String, String>> {
         let of_batch = |batch: &v1::Batch| {
             let events = batch.events.clone().unwrap_or_default();
@@ -235,7 +238,8 @@ impl Collector {
         self.batches().iter().flat_map(of_batch).collect()
     }
 
-    /// Windows with adjacent pieces joined, in order.
+    /// Returns the windows of all batches in order, with adjacent pieces joined. Times are
+    /// nanoseconds since 1970.
     pub fn windows(&self) -> Vec<(u64, u64)> {
         let mut windows: Vec<(u64, u64)> = self
             .batches()
@@ -288,7 +292,7 @@ pub fn spans_of(batch: &v1::Batch) -> Vec<Span> {
         .collect()
 }
 
-/// Where the reading of attribute columns has come to.
+/// The positions of the next values in the attribute columns of a batch.
 #[derive(Default)]
 struct AttributeReader {
     next: usize,
@@ -299,7 +303,7 @@ struct AttributeReader {
 }
 
 impl AttributeReader {
-    /// The next so many attributes, as text.
+    /// Reads the next `count` attributes, as text.
     fn read(
         &mut self,
         from: &v1::Attributes,
@@ -326,7 +330,7 @@ impl AttributeReader {
     }
 }
 
-/// Waits for a condition, at most ten seconds.
+/// Waits until `condition` is true. Panics after ten seconds, with `what` in the message.
 pub fn wait_for(what: &str, condition: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(10);
     while !condition() {
