@@ -59,6 +59,8 @@ pub use slack::SlackPrediction;
 pub use tradeoff::{Tradeoff, TradeoffKind};
 pub use wire::{BYTES_MAX, MEMBERS_MAX, VALUE_BYTES_MAX};
 
+use crate::sampling;
+
 /// Baggage key that marks a copy of a request, see [`is_duplicate`].
 pub const DUPLICATE: &str = "duplicate";
 
@@ -269,6 +271,16 @@ impl Baggage {
         let mut baggage = wire::parse(fields);
         limits::fit(&mut baggage);
         baggage
+    }
+
+    /// Drops the SDK's members if callers are [public](crate::Builder::public_callers), and counts
+    /// them as dropped.
+    pub(crate) fn of_caller(mut self) -> Self {
+        if sampling::are_callers_public() {
+            wire::count_dropped(self.entries.len());
+            self.entries.clear();
+        }
+        self
     }
 
     /// Formats a W3C `baggage` header within the limits, or returns `None` if the baggage is empty.

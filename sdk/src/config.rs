@@ -21,6 +21,8 @@ pub const ENV_TOKEN: &str = "STROBOSCOPE_TOKEN";
 pub const ENV_CA: &str = "STROBOSCOPE_CA";
 /// `STROBOSCOPE_SAMPLE`: sample mode, which selects requests to record outside of windows.
 pub const ENV_SAMPLE: &str = "STROBOSCOPE_SAMPLE";
+/// `STROBOSCOPE_CALLERS`: `public` or `trusted`, see [`Builder::public_callers`].
+pub const ENV_CALLERS: &str = "STROBOSCOPE_CALLERS";
 /// `STROBOSCOPE_FORCE`: `accept` or `refuse` requests that ask to be recorded.
 pub const ENV_FORCE: &str = "STROBOSCOPE_FORCE";
 /// `STROBOSCOPE_PROPAGATE`: adds a `traceparent` of the SDK to the calls of all requests (`always`)
@@ -37,10 +39,11 @@ pub const ENV_SERVICE: &str = "STROBOSCOPE_SERVICE";
 pub const ENV_HOST: &str = "STROBOSCOPE_HOST";
 
 /// Environment variables that the SDK reads.
-pub(crate) const KNOWN: [&str; 12] = [
+pub(crate) const KNOWN: [&str; 13] = [
     ENV_BURST_CONFIG,
     ENV_CA,
     ENV_COLLECTOR,
+    ENV_CALLERS,
     ENV_FORCE,
     ENV_HOST,
     ENV_KERNEL_RECORDER,
@@ -65,6 +68,9 @@ pub enum InitError {
     /// [`ENV_SAMPLE`] holds no valid sample mode.
     #[error("{ENV_SAMPLE}: {0}")]
     Sample(#[source] SampleModeError),
+    /// [`ENV_CALLERS`] holds neither `public` nor `trusted`.
+    #[error("{ENV_CALLERS}: {0:?}: write \"public\" or \"trusted\"")]
+    Callers(String),
     /// [`ENV_FORCE`] holds neither `accept` nor `refuse`.
     #[error("{ENV_FORCE}: {0:?}: write \"accept\" or \"refuse\"")]
     Force(String),
@@ -152,6 +158,7 @@ pub struct Builder {
     pub(crate) rounded_from: Option<String>,
     pub(crate) sample: SampleMode,
     pub(crate) accept_force: bool,
+    pub(crate) public_callers: bool,
     pub(crate) propagate_always: bool,
     pub(crate) ring_bytes: usize,
     pub(crate) rings_bytes_max: usize,
@@ -181,6 +188,7 @@ impl Builder {
             rounded_from: None,
             sample: SampleMode::default(),
             accept_force: false,
+            public_callers: false,
             propagate_always: false,
             ring_bytes: 1 << 20,
             rings_bytes_max: 64 << 20,
@@ -250,6 +258,20 @@ impl Builder {
     /// it on where callers are trusted, or where a proxy removes the header from others.
     pub fn accept_force(mut self, accept: bool) -> Self {
         self.accept_force = accept;
+        self
+    }
+
+    /// Declares that the service's callers are outside of the system, for example browsers. The
+    /// service then begins a new trace for each request, and drops the members of its baggage that
+    /// begin with `sb.`. Other vendors' members stay. The SDK counts the dropped members as
+    /// [`BaggageDropped`](crate::LossCause::BaggageDropped).
+    ///
+    /// Off by default, because inner services need their callers' context. Turn it on at the edge
+    /// of the system. Otherwise any client can have its requests recorded, add them to another
+    /// trace, and obtain responses of lower quality ([`EXPLORE`](crate::baggage::EXPLORE)) or
+    /// without effect ([`DUPLICATE`](crate::baggage::DUPLICATE)).
+    pub fn public_callers(mut self, public: bool) -> Self {
+        self.public_callers = public;
         self
     }
 
@@ -369,6 +391,13 @@ impl Builder {
         if let Some(mode) = text(ENV_SAMPLE)? {
             self.sample = mode.parse().map_err(InitError::Sample)?;
         }
+        if let Some(callers) = text(ENV_CALLERS)? {
+            self.public_callers = match callers.trim() {
+                "public" => true,
+                "trusted" => false,
+                _ => return Err(InitError::Callers(callers)),
+            };
+        }
         if let Some(force) = text(ENV_FORCE)? {
             self.accept_force = match force.trim() {
                 "accept" => true,
@@ -483,6 +512,11 @@ mod tests {
             Err("STROBOSCOPE_FORCE: \"1\": write \"accept\""),
         );
         check(&[(ENV_FORCE, "accept")], Ok(default));
+        check(
+            &[(ENV_CALLERS, "yes")],
+            Err("STROBOSCOPE_CALLERS: \"yes\": write \"public\""),
+        );
+        check(&[(ENV_CALLERS, "public")], Ok(default));
         check(&[(ENV_PROPAGATE, " always ")], Ok(default));
         check(
             &[(ENV_PROPAGATE, "sometimes")],

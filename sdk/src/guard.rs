@@ -180,7 +180,7 @@ impl Builder {
         let gate = timer
             .start()
             .map_err(|error| InitError::Thread("strobe-gate", error))?;
-        sampling::configure(self.sample, self.accept_force);
+        sampling::configure(self.sample, self.accept_force, self.public_callers);
         crate::marker::configure(self.markers);
         crate::gate::set_followed(crate::marker::is_followed());
         gate::set_read(true);

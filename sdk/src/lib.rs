@@ -70,6 +70,7 @@
 //! |---|---|---|
 //! | `STROBOSCOPE_BURST_CONFIG` | when to record: `4ms/32ms`, `0b11100`, `0x1c`, `28`, `always`, `off` | [`Builder::burst_config`] |
 //! | `STROBOSCOPE_SAMPLE` | requests to record outside of windows: `follow`, `burst`, or a ratio | [`Builder::sample`] |
+//! | `STROBOSCOPE_CALLERS` | `public` begins a new trace for each request, without its `sb.` baggage; `trusted` (the default) goes on with the caller's | [`Builder::public_callers`] |
 //! | `STROBOSCOPE_FORCE` | `accept` requests that ask to be recorded, or `refuse` them (the default) | [`Builder::accept_force`] |
 //! | `STROBOSCOPE_PROPAGATE` | `always` adds a `traceparent` to every call; `recorded` (the default) does not for most unrecorded requests | [`Builder::propagate_always`] |
 //! | `STROBOSCOPE_COLLECTOR` | collector's address: `http://host:port`, `https://host:port`, `unix:/path` | [`Builder::collector`] |
@@ -165,8 +166,8 @@ mod variables;
 pub use burst::{BurstConfig, BurstConfigError};
 pub use captured::{CapturedContext, InContext, capture, in_current_context};
 pub use config::{
-    Builder, ENV_BURST_CONFIG, ENV_CA, ENV_COLLECTOR, ENV_FORCE, ENV_HOST, ENV_PROPAGATE,
-    ENV_REQUESTS, ENV_SAMPLE, ENV_SERVICE, ENV_TOKEN, ENV_TRACING, InitError,
+    Builder, ENV_BURST_CONFIG, ENV_CA, ENV_CALLERS, ENV_COLLECTOR, ENV_FORCE, ENV_HOST,
+    ENV_PROPAGATE, ENV_REQUESTS, ENV_SAMPLE, ENV_SERVICE, ENV_TOKEN, ENV_TRACING, InitError,
 };
 pub use context::{SpanContext, current};
 pub use gate::windows::Window;

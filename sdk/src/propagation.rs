@@ -15,6 +15,7 @@ use crate::context::{self, SpanContext};
 use crate::gate::foresight;
 use crate::header_list::{Members, ReadLimit};
 pub use crate::ingress::IncomingContext;
+use crate::sampling;
 #[cfg(feature = "opentelemetry")]
 pub use otel::{OpenTelemetryScope, Propagator, follow_opentelemetry};
 
@@ -138,10 +139,12 @@ const HEX: [[u8; 2]; 256] = {
 /// Parses the headers of a request.
 ///
 /// `traceparent` must occur exactly once; several `tracestate` or `baggage` headers form one list.
+/// [Public callers](crate::Builder::public_callers) have only baggage of other vendors.
 #[must_use]
 pub fn extract(headers: &http::HeaderMap) -> IncomingContext {
+    let is_public = sampling::are_callers_public();
     let mut parents = headers.get_all(&TRACEPARENT_NAME).iter();
-    let first = parents.next();
+    let first = parents.next().filter(|_| !is_public);
     let context = match (first, parents.next()) {
         (Some(one), None) => parse_sent(one.as_bytes()),
         _ => SpanContext::NONE,
@@ -152,7 +155,7 @@ pub fn extract(headers: &http::HeaderMap) -> IncomingContext {
     } else {
         None
     };
-    let baggage = baggage_of(headers);
+    let baggage = callers_baggage(headers);
     let forced = headers.get(FORCE).is_some_and(|value| value == "1");
     let is_malformed = first.is_some() && !context.is_valid();
     IncomingContext::new(context, RequestContext::new(tracestate, baggage), forced)
@@ -165,6 +168,11 @@ fn fields<'a>(
     name: &HeaderName,
 ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
     headers.get_all(name).into_iter().map(HeaderValue::as_bytes)
+}
+
+/// Parses the baggage in the headers of a request that arrived.
+pub(crate) fn callers_baggage(headers: &http::HeaderMap) -> Baggage {
+    baggage_of(headers).of_caller()
 }
 
 /// Parses the baggage in these headers.

@@ -59,13 +59,20 @@ const FOLLOW: u64 = u64::MAX;
 
 /// True if callers may ask for their request to be recorded.
 static ACCEPT_FORCE: AtomicBool = AtomicBool::new(false);
+/// True if callers' trace contexts and the SDK's members of their baggage are ignored.
+static PUBLIC_CALLERS: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn accepts_force() -> bool {
     ACCEPT_FORCE.load(Relaxed)
 }
 
-pub(crate) fn configure(mode: SampleMode, accept_force: bool) {
+pub(crate) fn are_callers_public() -> bool {
+    PUBLIC_CALLERS.load(Relaxed)
+}
+
+pub(crate) fn configure(mode: SampleMode, accept_force: bool, public_callers: bool) {
     ACCEPT_FORCE.store(accept_force, Relaxed);
+    PUBLIC_CALLERS.store(public_callers, Relaxed);
     let threshold = match mode {
         SampleMode::Burst => 0,
         SampleMode::Follow => FOLLOW,

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use collector::{Collector, Span, wait_for};
 use stroboscope::propagation::{self, FORCE, TRACEPARENT};
-use stroboscope::{BurstConfig, SampleMode, event, span};
+use stroboscope::{BurstConfig, LossCause, SampleMode, baggage, event, span};
 
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -173,6 +173,59 @@ fn force_is_refused_unless_accepted() {
         },
     );
     assert_eq!((spans.len(), flags.as_str()), (0, UNNAMED));
+}
+
+/// Callers from outside decide nothing: the trace is a new one, and no baggage of the SDK remains.
+#[test]
+fn public_callers_decide_nothing() {
+    const SENT: &str = "sb.explore.ranker=0;t=d,sb.duplicate=true;t=b,theirs=1";
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut headers = http::HeaderMap::new();
+    let parent = format!("00-{TRACE}-{PARENT:016x}-01");
+    headers.insert(TRACEPARENT, parent.parse().unwrap());
+    headers.insert(propagation::TRACESTATE, "ot=th:0".parse().unwrap());
+    headers.insert(propagation::BAGGAGE, SENT.parse().unwrap());
+    for (config, public, expected) in [
+        (NEVER, true, 0),
+        (NEVER, false, 1),
+        (ALWAYS, true, 1),
+        (ALWAYS, false, 1),
+    ] {
+        let collector = Collector::default();
+        let guard = stroboscope::builder()
+            .collector(collector.clone().start())
+            .burst_config(config)
+            .public_callers(public)
+            .init()
+            .unwrap();
+        if config == ALWAYS {
+            wait_for("the gate", || stroboscope::stats().windows > 0);
+        }
+        let dropped = || -> u64 {
+            let losses = stroboscope::stats().losses;
+            let of_baggage = losses
+                .iter()
+                .filter(|(cause, _)| *cause == LossCause::BaggageDropped);
+            of_baggage.map(|(_, members)| members).sum()
+        };
+        let before = dropped();
+        let mut sent = http::HeaderMap::new();
+        propagation::extract(&headers).scope("/page", || {
+            assert_eq!(baggage::is_duplicate(), !public);
+            propagation::inject(&mut sent);
+        });
+        drop(guard);
+        let of = |name: &str| sent.get(name).map_or("", |value| value.to_str().unwrap());
+        let spans = collector.spans();
+        assert_eq!(spans.len(), expected, "{config:?}, {public}");
+        assert!(spans.iter().all(|span| (span.trace == TRACE) != public));
+        assert_eq!(of(TRACEPARENT).contains(TRACE), !public);
+        assert_eq!(of(propagation::TRACESTATE).is_empty(), public);
+        let members = of(propagation::BAGGAGE).matches('=').count();
+        assert_eq!(members > 1, !public, "{}", of(propagation::BAGGAGE));
+        assert!(of(propagation::BAGGAGE).contains("theirs=1"));
+        assert_eq!(dropped() - before, if public { 2 } else { 0 });
+    }
 }
 
 /// While the process does not record, requests keep their trace id and sampled flag, and nothing is

@@ -14,6 +14,7 @@ use crate::baggage::Baggage;
 use crate::baggage::ambient::{CarriedScope, RequestContext, carried};
 use crate::context::{self, Scope, SpanContext};
 use crate::gate::Hold;
+use crate::sampling;
 
 /// An `opentelemetry` propagator for the W3C headers. Libraries that use OpenTelemetry's propagator
 /// then carry Stroboscope's context:
@@ -71,6 +72,7 @@ impl TextMapPropagator for Propagator {
     fn extract_with_context(&self, cx: &Context, extractor: &dyn Extractor) -> Context {
         let context = extractor
             .get(TRACEPARENT)
+            .filter(|_| !sampling::are_callers_public())
             .map_or(SpanContext::NONE, |header| parse_sent(header.as_bytes()));
         // Vendors' data belongs to a trace; baggage needs none.
         let state = extractor
@@ -79,7 +81,9 @@ impl TextMapPropagator for Propagator {
             .and_then(|state| clean_tracestate([state.as_bytes()]));
         let baggage = extractor
             .get(BAGGAGE)
-            .map_or_else(Baggage::default, Baggage::parse);
+            .map_or_else(Baggage::default, |header| {
+                Baggage::parse(header).of_caller()
+            });
         let remote = context
             .is_valid()
             .then(|| to_otel(context, state.as_deref()));

@@ -291,7 +291,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let shared = &self.layer.shared;
         let copying = if shared.is_sampled() {
-            let baggage = propagation::baggage_of(request.headers());
+            let baggage = propagation::callers_baggage(request.headers());
             if baggage.get(DUPLICATE) == Some(&Value::Bool(true)) {
                 shared.counters.skipped_is_duplicate.fetch_add(1, Relaxed);
                 None

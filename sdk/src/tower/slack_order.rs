@@ -107,7 +107,7 @@ impl<S> SlackOrderService<S> {
     /// [`longest_wait`](SlackOrderLayer::longest_wait) if that is shorter.
     fn deadline_ns(&self, headers: &HeaderMap) -> i64 {
         // Parses the headers only if no outer layer has parsed the request's baggage.
-        let slack = baggage::slack().or_else(|| propagation::baggage_of(headers).slack());
+        let slack = baggage::slack().or_else(|| propagation::callers_baggage(headers).slack());
         let slack_ns = slack.and_then(|slack| slack.slack_ns(&self.order.component));
         let wait_ns = slack_ns.unwrap_or(0).min(self.order.longest_wait_ns);
         sys::monotonic_ns().saturating_add(i64::try_from(wait_ns).unwrap_or(i64::MAX))
