@@ -105,7 +105,7 @@ impl Diagnostic {
                 "tasks with a single event make no segment: are events missing, or ids in tasks' names?"
             }
             "labels_full" => {
-                "segments for which the model has no room are left out: are there ids in names?"
+                "segments for which the model has no room are left out: are there ids in names? Otherwise, see --max-segments"
             }
             _ => "",
         }

@@ -329,7 +329,10 @@ fn observe<R: Pass<TraceRecords>>(
         memory: source.memory(),
         lack: None,
         trailing_elements: settings.trailing_elements,
-        seen: WorkerResult::default(),
+        seen: WorkerResult {
+            model: Model::with_max_labels(settings.max_segments),
+            ..WorkerResult::default()
+        },
         rider: new_rider(),
         segmenter: segmenter(settings.trailing_elements),
         excluded: exclusion(settings.exclude.as_ref()),
@@ -350,7 +353,8 @@ fn observe<R: Pass<TraceRecords>>(
         }
     });
     let (parts_seen, mut notes) = found?;
-    let (mut model, mut convergence) = converging.unwrap_or_default();
+    let (mut model, mut convergence) =
+        converging.unwrap_or_else(|| (Model::with_max_labels(settings.max_segments), None));
     let (mut clocks, mut roots, mut rider) =
         (ClockEstimates::new(), ByRoot::default(), new_rider());
     let mut kinds = SpanKinds::default();

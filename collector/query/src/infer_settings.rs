@@ -2,9 +2,10 @@
 
 use regex::Regex;
 use stroboscope_analysis::convergence::LineLimit;
+use stroboscope_analysis::label::DEFAULT_MAX_LABELS;
 
 /// Settings of an inference.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct InferSettings {
     /// Fraction of the co-occurrences, 0 to 1, that may contradict a relation that is still
     /// accepted.
@@ -17,6 +18,20 @@ pub struct InferSettings {
     pub trailing_elements: bool,
     /// Interval between the points of the convergence series; `None` for no series.
     pub convergence: Option<LineLimit>,
+    /// Maximum number of segments that the model distinguishes.
+    pub max_segments: usize,
+}
+
+impl Default for InferSettings {
+    fn default() -> Self {
+        Self {
+            tolerance: 0.0,
+            exclude: None,
+            trailing_elements: false,
+            convergence: None,
+            max_segments: DEFAULT_MAX_LABELS,
+        }
+    }
 }
 
 impl InferSettings {
@@ -24,6 +39,7 @@ impl InferSettings {
     /// tolerance is not among them, because it applies to the evidence afterwards.
     pub(super) fn asked(&self) -> String {
         let exclude = self.exclude.as_ref().map(Regex::as_str);
-        format!("{exclude:?} {}", self.trailing_elements)
+        let max_segments = self.max_segments;
+        format!("{exclude:?} {} {max_segments}", self.trailing_elements)
     }
 }

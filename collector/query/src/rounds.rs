@@ -51,13 +51,14 @@ impl Rounds {
 pub(super) struct Merger {
     parts: Vec<Receiver<Model>>,
     convergence: Convergence,
+    max_segments: usize,
 }
 
 impl Merger {
     /// Merges round after round until all parts are read. Returns the models merged so far, and the
     /// series.
     pub(super) fn run(mut self) -> (Model, Option<Convergence>) {
-        let mut model = Model::new();
+        let mut model = Model::with_max_labels(self.max_segments);
         while !self.parts.is_empty() {
             self.parts.retain(|part| {
                 part.recv().is_ok_and(|seen| {
@@ -99,6 +100,7 @@ pub(super) fn rounds(
         Merger {
             parts: receivers,
             convergence,
+            max_segments: settings.max_segments,
         }
     });
     (converging, senders.into_iter())

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use regex::Regex;
 use stroboscope_analysis::connection::NO_REQUESTS;
+use stroboscope_analysis::label::DEFAULT_MAX_LABELS;
 use stroboscope_burst::{BurstConfig, ParsedConfig};
 
 use crate::Failure;
@@ -179,6 +180,14 @@ pub fn parse_formula(text: &str) -> Result<(String, Formula), String> {
     }
 }
 
+/// Parses the maximum number of a model's segments, from 1 to a million.
+pub fn parse_max_segments(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok();
+    count
+        .filter(|count| (1..=1_000_000).contains(count))
+        .ok_or_else(|| "expected a number from 1 to 1000000".to_owned())
+}
+
 /// Arguments of all subcommands that infer a model.
 #[derive(Clone, Debug, Args)]
 pub struct ReadingArguments {
@@ -196,6 +205,9 @@ pub struct ReadingArguments {
     /// becomes `sent-*` about 17
     #[arg(long)]
     pub trailing_elements: bool,
+    /// Maximum number of segments that the model distinguishes. Later ones are left out and counted
+    #[arg(long, value_name = "COUNT", default_value_t = DEFAULT_MAX_LABELS, value_parser = parse_max_segments)]
+    pub max_segments: usize,
     /// Use timestamps as recorded, even if round trips prove that the hosts' clocks differ
     #[arg(long)]
     pub trust_clocks: bool,
@@ -261,6 +273,7 @@ impl ReadingArguments {
             tolerance: 0.0,
             exclude: None,
             trailing_elements: false,
+            max_segments: DEFAULT_MAX_LABELS,
             trust_clocks: false,
         }
     }

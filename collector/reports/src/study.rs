@@ -85,6 +85,7 @@ impl NamedStudy {
             exclude: reading.exclude.clone(),
             trailing_elements: reading.trailing_elements,
             convergence,
+            max_segments: reading.max_segments,
         };
         Ok(Self {
             of: stroboscope_query::Study::new(source, selection, settings),

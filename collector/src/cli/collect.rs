@@ -23,10 +23,13 @@ use super::own_traces::{OwnTracesTo, checked_own_traces, parse_own_traces, start
 use super::pages::{ReaderPorts, served_site};
 use super::settings::SettingsArguments;
 use super::{kernel, notify};
+use stroboscope_analysis::label::DEFAULT_MAX_LABELS;
 use stroboscope_remote::address::Remote;
 use stroboscope_remote::publish::{PublishSettings, Publisher};
 use stroboscope_render::humanise::counted;
-use stroboscope_reports::arguments::{DataArguments, config_of, parse_config, parse_duration};
+use stroboscope_reports::arguments::{
+    DataArguments, config_of, parse_config, parse_duration, parse_max_segments,
+};
 use stroboscope_reports::output::print;
 use stroboscope_reports::registry::pages;
 use stroboscope_reports::results::tradeoffs::read_policy;
@@ -99,6 +102,10 @@ pub(super) struct Collect {
     /// arrived earlier leave the model, with the relations that they refuted
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_live_window)]
     live_window: Duration,
+    /// Maximum number of segments that the live model distinguishes; it leaves out and counts the
+    /// others. COUNT segments that all occur together take COUNT² × 35 bytes, up to 13 times
+    #[arg(long, value_name = "COUNT", default_value_t = DEFAULT_MAX_LABELS, value_parser = parse_max_segments)]
+    max_segments: usize,
     /// Disable the live model
     #[arg(long)]
     no_live_model: bool,
@@ -445,6 +452,7 @@ impl Collect {
             flush_interval: self.flush_interval,
             live_quiet: (!self.no_live_model).then_some(self.live_quiet),
             live_window: self.live_window,
+            live_max_segments: self.max_segments,
             care: Some(self.care.options()),
             ..Options::default()
         };

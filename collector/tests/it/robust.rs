@@ -106,6 +106,32 @@ fn check(name: &str, content: &str, import_status: i32, flaws: &[&str]) -> Value
     inferred
 }
 
+/// Checks that a model with room for all segments has more than the default maximum, and lacks none.
+#[test]
+fn a_model_has_as_many_segments_as_asked() {
+    let mut log = Log::default();
+    for (trace, i) in (0..1_000).flat_map(|trace| (0..7).map(move |i| (trace, i))) {
+        let time_ns = trace * 1_000_000_000 + i * 7_000;
+        // A word of letters is no id, so that each request has names of its own.
+        let letter = |digit: i64| char::from(b'a' + (digit % 10) as u8);
+        let word: String = [100, 10, 1].map(|of| letter(trace / of)).iter().collect();
+        log.event(trace as u64, "h", time_ns, &word, &format!("e{i}"));
+    }
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("log.jsonl"), &log.0).unwrap();
+    let (status, out, errors) = run(directory.path(), &["import", "log.jsonl"]);
+    assert_eq!(status, Some(0), "{out}{errors}");
+    for (asked, full) in [("4096", true), ("5999", true), ("6000", false)] {
+        let arguments = ["infer", "--json", "--max-segments", asked];
+        let (status, out, errors) = run(directory.path(), &arguments);
+        assert_eq!(status, Some(0), "{errors}");
+        let inferred: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(segments(&inferred), asked.parse::<usize>().unwrap());
+        let lacking = inferred["diagnostics"]["labels_full"].as_u64();
+        assert_eq!(lacking.is_some(), full, "{asked}: {lacking:?}");
+    }
+}
+
 fn segments(inferred: &Value) -> usize {
     inferred["segments"].as_array().unwrap().len()
 }

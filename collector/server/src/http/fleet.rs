@@ -258,6 +258,12 @@ fn live(pages: &Pages, doc: &mut Doc) {
     let path = RecentPath::of(live);
     let minutes = RECENT.as_secs() / 60;
     doc.heading("Recent critical path");
+    if path.refused_segments > 0 {
+        doc.sentence(format!(
+            "The model is full (--max-segments), and left out a segment {}.",
+            counted(path.refused_segments, "time")
+        ));
+    }
     if path.requests == 0 {
         doc.sentence(format!(
             "No complete request in the last {minutes} minutes."

@@ -104,6 +104,8 @@ pub(super) struct RecentPath {
     operations_known: usize,
     /// Outcomes of all requests, including incomplete ones.
     outcomes: Outcomes,
+    /// Number of times that the model left out a segment because it was full.
+    pub(super) refused_segments: u64,
 }
 
 impl RecentPath {
@@ -155,6 +157,7 @@ impl RecentPath {
             operations,
             operations_known,
             outcomes: recent.outcomes().requests,
+            refused_segments: recent.refused_segments(),
         }
     }
 
@@ -176,6 +179,7 @@ impl RecentPath {
             "others_mean_share": self.others_mean_share,
             "mean_tail_share": self.mean_tail_share,
             "operations_known": self.operations_known,
+            "refused_segments": self.refused_segments,
             "operations": self.operations.iter().map(OperationNow::json).collect::<Vec<_>>(),
         })
     }

@@ -15,6 +15,7 @@ use super::{CommitOutcome, IntakeError};
 use crate::live::{self, LiveModel, RECORDS_OPEN_MAX};
 use crate::pool::{Peer, Pool, Share};
 use crate::self_tracing;
+use stroboscope_analysis::label::DEFAULT_MAX_LABELS;
 use stroboscope_store::data_dir::{DataDir, Lock};
 use stroboscope_store::decode::{CheckedBatch, OtlpTaken};
 use stroboscope_store::flush::{Counters, FlushError, Flusher, Forwarder, Upstream};
@@ -50,6 +51,8 @@ pub struct Options {
     pub live_quiet: Option<Duration>,
     /// Length of time that the live model covers.
     pub live_window: Duration,
+    /// Maximum number of segments that the live model distinguishes.
+    pub live_max_segments: usize,
     /// Options of store maintenance; with `None`, files stay as they were flushed.
     pub care: Option<MaintenanceOptions>,
     /// Maximum number of records that the live model holds of traces that are still arriving.
@@ -66,6 +69,7 @@ impl Default for Options {
             in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
             live_quiet: Some(LIVE_QUIET),
             live_window: LIVE_WINDOW,
+            live_max_segments: DEFAULT_MAX_LABELS,
             care: Some(MaintenanceOptions::default()),
             live_records_max: RECORDS_OPEN_MAX,
             backlog_bytes_max: WAL_BACKLOG_BYTES_MAX,
@@ -147,7 +151,8 @@ impl Intake {
             .live_quiet
             .map(|quiet| {
                 let times = (quiet, options.live_window);
-                live::start(times, options.live_records_max, requests)
+                let limits = (options.live_records_max, options.live_max_segments);
+                live::start(times, limits, requests)
             })
             .transpose()
             .map_err(FlushError::Thread)?;

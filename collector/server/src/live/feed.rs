@@ -102,19 +102,21 @@ impl LiveModel {
 }
 
 /// Starts the model's thread. A trace counts as fully arrived after the time `quiet` without a
-/// record. The model covers a sliding window of the length `window`. Open traces hold at most
-/// `records_open_max` records. Spans of the operations `requests` are requests wherever they occur.
+/// record. The model covers a sliding window of the length `window`, and distinguishes at most
+/// `max_segments` segments. Open traces hold at most `records_open_max` records. Spans of the operations `requests` are requests wherever they occur.
 ///
 /// # Errors
 /// Returns an error if the system cannot start another thread.
 pub fn start(
     (quiet, window): (Duration, Duration),
-    records_open_max: usize,
+    (records_open_max, max_segments): (usize, usize),
     requests: Vec<String>,
 ) -> std::io::Result<(LiveModel, Feed, JoinHandle<()>)> {
     let ns = |of: Duration| i64::try_from(of.as_nanos()).unwrap_or(i64::MAX);
     let live = Live::with_room(ns(quiet), records_open_max);
-    let live = live.with_window(ns(window)).with_requests(requests);
+    let live = live
+        .with_window(ns(window), max_segments)
+        .with_requests(requests);
     let model = LiveModel(Arc::new(Mutex::new(live)));
     let (sender, messages) = sync_channel(QUEUE);
     let of_thread = model.clone();

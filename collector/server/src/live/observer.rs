@@ -9,6 +9,7 @@ use stroboscope_analysis::completeness::{ProcessLoss, completeness};
 use stroboscope_analysis::connection::{CHILDREN_MIN, ConnectionLearning, Connections, is_marked};
 use stroboscope_analysis::flow::ERROR;
 use stroboscope_analysis::inner_operations::{INNER_ROOT, InnerOperations};
+use stroboscope_analysis::label::DEFAULT_MAX_LABELS;
 use stroboscope_analysis::model::Model;
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::segment::Segmenter;
@@ -118,7 +119,7 @@ impl Live {
             watch: LossWatch::default(),
             losses: Vec::new(),
             segmenter: Segmenter::default(),
-            window: ModelWindow::new(i64::MAX),
+            window: ModelWindow::new(i64::MAX, DEFAULT_MAX_LABELS),
             clocks: ClockEstimates::new(),
             keys: AttributeKeys::of([ERROR]).with_elements().with_weights(),
             texts: HashMap::new(),
@@ -130,11 +131,12 @@ impl Live {
         }
     }
 
-    /// Limits the model to the requests of the latest `window_ns`, in ns.
+    /// Limits the model to the requests of the latest `window_ns`, in ns, and to `max_segments`
+    /// segments.
     #[must_use]
-    pub fn with_window(self, window_ns: i64) -> Self {
+    pub fn with_window(self, window_ns: i64, max_segments: usize) -> Self {
         Self {
-            window: ModelWindow::new(window_ns),
+            window: ModelWindow::new(window_ns, max_segments),
             ..self
         }
     }
@@ -190,6 +192,10 @@ impl Live {
     /// Observes the traces that are quiet by then.
     pub fn all_arrived_until(&mut self, now_ns: i64) {
         self.now_ns = now_ns;
+        // Old requests leave the window even if no new ones arrive.
+        if self.counts.traces > 0 {
+            self.window.advance(now_ns);
+        }
         let until_ns = now_ns.saturating_sub(self.quiet_ns);
         while let Some(records) = self.assembly.next_quiet(until_ns) {
             self.observe(records);

@@ -71,6 +71,7 @@ pub struct RecentRequests {
     relations: Relations,
     labels: Labels,
     outcomes: RecentOutcomes,
+    refused_segments: u64,
 }
 
 impl RecentRequests {
@@ -91,6 +92,7 @@ impl RecentRequests {
         Self {
             traces: traces.collect(),
             outcomes: outcomes.since(from_ns),
+            refused_segments: window.refused_labels(),
             relations: model.relations(0.0),
             labels: labels.clone(),
         }
@@ -100,6 +102,12 @@ impl RecentRequests {
     #[must_use]
     pub fn outcomes(&self) -> &RecentOutcomes {
         &self.outcomes
+    }
+
+    /// Returns how often the model left out a segment because it was full.
+    #[must_use]
+    pub fn refused_segments(&self) -> u64 {
+        self.refused_segments
     }
 
     /// Computes the critical paths of the requests, aggregated by segment. Takes some milliseconds,

@@ -26,11 +26,11 @@ struct Slice {
 }
 
 impl Slice {
-    fn new(number: u64, from_ns: i64) -> Self {
+    fn new(number: u64, from_ns: i64, max_segments: usize) -> Self {
         Self {
             number,
             from_ns,
-            model: Model::new(),
+            model: Model::with_max_labels(max_segments),
             roots: ByRoot::default(),
         }
     }
@@ -41,6 +41,8 @@ impl Slice {
 #[derive(Debug)]
 pub(super) struct ModelWindow {
     slice_ns: i64,
+    /// Maximum number of segments of each model.
+    max_segments: usize,
     open: Slice,
     /// Closed slices in order of time.
     closed: VecDeque<Slice>,
@@ -58,13 +60,15 @@ pub(super) struct WindowModel {
 }
 
 impl ModelWindow {
-    /// Creates an empty window of the length `window_ns`, in ns.
-    pub(super) fn new(window_ns: i64) -> Self {
+    /// Creates an empty window of the length `window_ns`, in ns. Its models distinguish at most
+    /// `max_segments` segments.
+    pub(super) fn new(window_ns: i64, max_segments: usize) -> Self {
         Self {
             slice_ns: (window_ns / (SLICES as i64 + 1)).max(1),
-            open: Slice::new(0, 0),
+            max_segments,
+            open: Slice::new(0, 0, max_segments),
             closed: VecDeque::new(),
-            past: (Model::new(), ByRoot::default()),
+            past: (Model::with_max_labels(max_segments), ByRoot::default()),
         }
     }
 
@@ -83,13 +87,14 @@ impl ModelWindow {
         if !is_due {
             return;
         }
-        let fresh = Slice::new(self.open.number + 1, now_ns);
+        let fresh = Slice::new(self.open.number + 1, now_ns, self.max_segments);
         let done = std::mem::replace(&mut self.open, fresh);
         self.closed.push_back(done);
         while self.closed.front().is_some_and(is_old) || self.closed.len() > SLICES {
             self.closed.pop_front();
         }
-        self.past = (Model::new(), ByRoot::default());
+        let model = Model::with_max_labels(self.max_segments);
+        self.past = (model, ByRoot::default());
         for slice in &self.closed {
             self.past.0.merge(&slice.model);
             self.past.1.merge(&slice.roots);
@@ -176,6 +181,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use stroboscope_analysis::label::DEFAULT_MAX_LABELS;
     use stroboscope_analysis::record::TraceId;
     use stroboscope_analysis::segment::Segment;
 
@@ -202,7 +208,7 @@ mod tests {
     #[test]
     fn an_order_that_a_deploy_reversed_is_believed_again_within_a_window() {
         const SLICE: i64 = 100;
-        let mut window = ModelWindow::new(SLICE * (SLICES as i64 + 1));
+        let mut window = ModelWindow::new(SLICE * (SLICES as i64 + 1), DEFAULT_MAX_LABELS);
         let mut seen: Vec<(i64, Vec<&str>)> = Vec::new();
         let mut latest_refuted = 0;
         for at in 1..2_000 {
@@ -253,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_trace_of_an_earlier_slice_gets_the_numbers_of_the_window() {
-        let mut window = ModelWindow::new(500);
+        let mut window = ModelWindow::new(500, DEFAULT_MAX_LABELS);
         window.advance(1);
         let (first, model, _) = window.open();
         let early = trace(model, &["x", "y"]);
@@ -277,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_pause_longer_than_the_window_empties_it() {
-        let mut window = ModelWindow::new(500);
+        let mut window = ModelWindow::new(500, DEFAULT_MAX_LABELS);
         window.advance(1);
         let (_, model, _) = window.open();
         let trace = trace(model, &["x", "y"]);

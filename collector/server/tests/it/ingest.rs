@@ -23,6 +23,7 @@ const NEVER: Options = Options {
     care: None,
     live_records_max: 1_000_000,
     live_window: Duration::MAX,
+    live_max_segments: 4_096,
     backlog_bytes_max: u64::MAX,
 };
 

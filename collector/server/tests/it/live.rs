@@ -74,6 +74,29 @@ fn without_late_records_it_equals_the_batch() {
     assert!(!snapshot.clocks_differ && inference.alignment.is_none());
 }
 
+/// The window moves on when no requests arrive any more, and its models are bounded.
+#[test]
+fn requests_leave_without_new_ones() {
+    let second_ns = 1_000_000_000;
+    let mut live = Live::with_room(0, usize::MAX).with_window(13 * second_ns, 3);
+    let rows = workload::rows(SEED, REQUESTS, 0);
+    let at_ns = received_ns(0);
+    live.arrived(&rows, at_ns);
+    live.all_arrived_until(at_ns + 1);
+    let requests = |live: &Live| live.snapshot().roots.roots().len();
+    let refused = live.snapshot().refused_labels;
+    assert!(requests(&live) > 0 && refused > 0, "{refused}");
+    assert_eq!(live.snapshot().model.labels().len(), 3);
+    for seconds in 1..=12 {
+        live.all_arrived_until(at_ns + seconds * second_ns);
+        assert!(requests(&live) > 0, "after {seconds} s");
+    }
+    for seconds in 13..30 {
+        live.all_arrived_until(at_ns + seconds * second_ns);
+    }
+    assert_eq!((requests(&live), live.snapshot().refused_labels), (0, 0));
+}
+
 #[test]
 fn clocks_that_differ_are_said_to() {
     let live = fed(2 * workload::FLUSH_NS, usize::MAX, |_, rows| {

@@ -222,8 +222,15 @@ fn path_text(snapshot: &Snapshot) -> String {
         }
         _ => "operations".to_owned(),
     };
+    let lacking = match path.refused_segments {
+        0 => String::new(),
+        refused => format!(
+            "; the model is full (--max-segments), and left out a segment {}",
+            counted(refused, "time")
+        ),
+    };
     format!(
-        "{of} by the critical path of {} of the last {}; {} of it is after the last of them",
+        "{of} by the critical path of {} of the last {}; {} of it is after the last of them{lacking}",
         counted(path.requests, "complete request"),
         seconds(Duration::from_secs(path.last_seconds)),
         percent(path.mean_tail_share)

@@ -50,6 +50,9 @@ pub(super) struct LatestPath {
     pub failed_requests: u64,
     pub mean_tail_share: f64,
     pub operations_known: usize,
+    /// Number of times that the model left out a segment because it was full.
+    #[serde(default)]
+    pub refused_segments: u64,
     pub operations: Vec<Operation>,
 }
 
