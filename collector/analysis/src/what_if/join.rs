@@ -5,7 +5,7 @@
 //! still does, and no segment shows it. Among segments that differ only in the call that ended
 //! last, the shortest is therefore the work after both awaits: the remaining work. If another
 //! segment is longer, the excess is work before the remaining work. The remaining work begins when
-//! every call, and the work that follows this call, has ended.
+//! every call and the work that follows it have ended.
 
 use super::follows::{POINTS_MIN, fit, stays};
 use super::sample::WaitingSample;
@@ -20,8 +20,8 @@ const ERRORS_MIN: f64 = 4.0;
 /// Calls that a task's segment waits for before its remaining work.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Join {
-    /// Last segment of each call, and the task's own work after this call before it awaits the
-    /// other calls, in nanoseconds.
+    /// Last segment of each call, and the task's own work between the end of the call and the
+    /// remaining work, in nanoseconds.
     pub(super) calls: Vec<(SegmentId, u64)>,
 }
 
