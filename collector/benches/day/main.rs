@@ -1,16 +1,20 @@
-//! A day's store: 8,640 flushes of ten seconds, 30 million spans, cared for all day as a collector does.
+//! A store of one day: 8,640 flushes of ten seconds, 30 million spans, compacted throughout the day
+//! as by a collector.
 //!
-//! `cargo bench -p stroboscope-collector --bench day` prints
+//! `cargo bench -p stroboscope-collector --bench day` prints:
 //!
-//! - what taking spans costs a collector in CPU time, and what care costs beside it;
-//! - how long every verb that reads takes over the day as it was left, and over the same rows in one file for each table:
-//!   medians of three, each without what another run kept (`cache/`), the two in turn.
+//! - the CPU time that a collector takes to ingest spans, and the CPU time of compaction;
+//! - the time of the main reading subcommands over the day as compaction left it, and over the same
+//!   rows in one file for each table. Each time is the median of three runs without `cache/`. Runs
+//!   over the two stores alternate.
 //!
-//! Files are written by the function that the flusher writes them with, and cared for after each minute, by the day's own
-//! clock. What the day is without care, `--no-care` shows; the verbs then read it as it was flushed.
+//! The bench writes files by the function that the flusher uses. It compacts after each minute of
+//! the day's own clock. With `--no-care`, it does not compact, and subcommands read the files as
+//! they were flushed.
 //!
-//! Arguments, after `--`: `--flushes COUNT`; `--spans COUNT`, of the whole day; `--runs COUNT`; `--verbs NAME,NAME`, those
-//! of which the name begins so; `--data DIR`, which must be empty, to keep the store there.
+//! Arguments, after `--`: `--flushes COUNT`; `--spans COUNT` of the whole day; `--runs COUNT`;
+//! `--verbs NAME,NAME` selects the subcommands whose names begin so; `--data DIR`, which must be
+//! empty, keeps the store there.
 
 #[allow(dead_code, reason = "the other bench has more use for it")]
 #[path = "../ingest/load.rs"]
@@ -42,13 +46,13 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const SEED: u64 = 20_140_901;
 const SPANS_PER_REQUEST: u64 = 53;
-/// Flushes between two rounds of care: a minute's.
+/// Flushes between two rounds of compaction: one minute.
 const FLUSHES_PER_ROUND: u64 = 6;
-/// How long a collector is sent spans to see what they cost it.
+/// Time for which the bench sends spans to a collector to measure their cost.
 const INGEST: Duration = Duration::from_secs(6);
 const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
 
-/// What is asked for.
+/// Arguments of the bench.
 struct Arguments {
     flushes: u64,
     spans: u64,
@@ -84,7 +88,8 @@ fn arguments() -> Result<Option<Arguments>, Failure> {
             other => return Err(format!("no such argument: {other}").into()),
         }
     }
-    // `cargo test --benches` runs this too, without `--bench`: there is nothing to test then.
+    // `cargo test --benches` also runs this program, without `--bench`. It has nothing to test
+    // then.
     Ok(is_bench.then_some(found))
 }
 
@@ -135,8 +140,8 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Every verb that reads the traces of a store, each as it is mostly asked. `predict` needs attributes and `timeline` a
-/// recording of the kernel, which this day has not.
+/// Returns typical command lines of subcommands that read the traces of a store. `predict` needs
+/// attributes, and `timeline` a recording of the kernel; this day has neither.
 fn reading_verbs(directory: &Path) -> Vec<Vec<String>> {
     let page = directory.join("page.html").display().to_string();
     let trace = format!("{:032x}", request(SEED, 100).trace_id);
@@ -164,7 +169,8 @@ fn reading_verbs(directory: &Path) -> Vec<Vec<String>> {
     verbs.into_iter().map(owned).collect()
 }
 
-/// CPU seconds of a collector for a million spans, from their first byte to Parquet.
+/// Returns the CPU seconds that a collector takes per million spans, from their first byte to
+/// Parquet.
 fn ingest(load: Load) -> Result<f64, Failure> {
     let mut collector = CollectorProcess::start("2GiB")?;
     let prepared = load.prepare();
@@ -182,14 +188,14 @@ fn ingest(load: Load) -> Result<f64, Failure> {
     Ok(collector_s)
 }
 
-/// Seconds of CPU that this thread has had.
+/// Returns the CPU time of this thread, in seconds.
 fn thread_cpu_s() -> Result<f64, Failure> {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     let ns: f64 = told.split_whitespace().next().ok_or("no time")?.parse()?;
     Ok(ns / 1e9)
 }
 
-/// Writes the day's files, and cares for them; its spans.
+/// Writes and compacts the day's files. Returns the number of spans.
 fn generate(
     store: &Store,
     directory: &Path,
@@ -201,7 +207,7 @@ fn generate(
     let interval_ns = FLUSH_NS / of_flush;
     let requests = (flushes - 1) * (FLUSH_NS / interval_ns);
     let settings = MaintenanceSettings {
-        // Nobody reads meanwhile.
+        // No reader needs the replaced files.
         replaced_bytes_max: 256 << 20,
         ..MaintenanceSettings::default()
     };
@@ -285,12 +291,13 @@ fn generate(
     Ok(spans)
 }
 
-/// Rows of spans and events: two events for each request. Batches are few beside them.
+/// Returns the number of rows of spans and events, with two events for each request. Batches are
+/// few in comparison.
 fn rows_of(spans: u64) -> f64 {
     spans as f64 * (1.0 + 2.0 / SPANS_PER_REQUEST as f64)
 }
 
-/// How one run of a verb went.
+/// Measurements of one run of a subcommand.
 struct Took {
     wall_s: f64,
     cpu_s: f64,
@@ -328,7 +335,8 @@ fn run(verb: &[String], directory: &Path) -> Result<Took, Failure> {
     })
 }
 
-/// Runs a verb over both stores in turn, prints the medians, and says how much longer the first takes.
+/// Runs a subcommand over both stores in turn, and prints the medians. Returns the ratio of the
+/// first store's time to the second's.
 fn compare(verb: &[String], many: &Path, one: &Path, runs: usize) -> Result<f64, Failure> {
     let (mut of_many, mut of_one) = (Vec::new(), Vec::new());
     for _ in 0..runs {
@@ -341,7 +349,7 @@ fn compare(verb: &[String], many: &Path, one: &Path, runs: usize) -> Result<f64,
     };
     let (many, one) = (median(&mut of_many), median(&mut of_one));
     let ratio = many.wall_s / one.wall_s;
-    // A path is not what it is about.
+    // Arguments that are paths are not printed.
     let words = verb
         .iter()
         .filter(|word| *word != "--json" && !word.contains('/'));
@@ -359,7 +367,7 @@ fn compare(verb: &[String], many: &Path, one: &Path, runs: usize) -> Result<f64,
     Ok(ratio)
 }
 
-/// The same rows in one file for each table.
+/// Writes the same rows into one file for each table.
 fn as_one(
     store: &Store,
     directory: &Path,

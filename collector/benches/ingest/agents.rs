@@ -1,4 +1,5 @@
-//! Connections of many agents that forward nothing now: each follows directives, answers probes, and has an open stream.
+//! Connections of many agents that forward nothing at the moment. Each follows directives, answers
+//! probes, and has an open stream.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -14,18 +15,19 @@ use tonic::transport::Channel;
 use crate::Failure;
 use crate::process::CollectorProcess;
 
-/// Connections from one address: a collector gives half of its connections to one at most.
+/// Number of connections from one address. A collector gives one address at most half of its
+/// connections.
 const FROM_ONE: usize = 100;
-/// Time over which an idle collector is watched.
+/// Time over which the CPU time of an idle collector is measured.
 const WATCHED: Duration = Duration::from_secs(20);
 
-/// Agents that are connected as long as this lives.
+/// Agents that stay connected until this is dropped.
 pub(crate) struct Agents {
     _runtime: tokio::runtime::Runtime,
 }
 
 impl Agents {
-    /// Connects so many, and prints what they cost an idle collector.
+    /// Connects `count` agents, and prints their cost to an idle collector.
     pub(crate) fn connect(collector: &CollectorProcess, count: usize) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Runtime::new()?;
         let before_mib = collector.resident_mib()?;

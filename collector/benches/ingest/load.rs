@@ -1,4 +1,4 @@
-//! Spans as services send them, as fast as they are acknowledged.
+//! Sends spans in the forms that services use, at a given rate or as fast as they are acknowledged.
 
 use std::collections::VecDeque;
 use std::io::{Read as _, Write as _};
@@ -21,23 +21,23 @@ use tonic::transport::Channel;
 
 use crate::Failure;
 
-/// Spans of a request, about: what exporters send by default.
+/// Approximate number of spans of a request: the default batch size of exporters.
 const SPANS_PER_REQUEST: usize = 512;
-/// Different requests, which are sent again and again with other ids.
+/// Number of distinct requests. They are sent repeatedly with different ids.
 const REQUESTS: u64 = 32;
-/// Batches of one stream that wait for their acknowledgement.
+/// Maximum number of unacknowledged batches of one stream.
 const BATCHES_IN_FLIGHT: usize = 8;
 
-/// Incarnation of the next connection: another's batches would be duplicates.
+/// Incarnation of the next connection. Two connections with one incarnation would send duplicates.
 static INCARNATIONS: AtomicU64 = AtomicU64::new(1);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {
-    /// `stroboscope.v1`: batches with an event for every other span, and attributes.
+    /// Batches of `stroboscope.v1`, with an event for every other span, and attributes.
     Native,
-    /// The same batches as an agent forwards them.
+    /// The batches of `Native`, in the messages of an agent that forwards them.
     Forwarded,
-    /// OTLP in protobuf over HTTP/1.1, four attributes a span.
+    /// OTLP in protobuf over HTTP/1.1, with four attributes per span.
     OtlpHttp,
 }
 
@@ -49,12 +49,12 @@ pub(crate) struct Target {
     pub(crate) otlp: String,
 }
 
-/// What was acknowledged so far, and what was not.
+/// Counts of acknowledged and refused spans so far.
 #[derive(Default)]
 pub(crate) struct Sent {
     pub(crate) spans: AtomicU64,
     pub(crate) refused: AtomicU64,
-    /// From sending to acknowledgement, in microseconds; whoever reads takes them.
+    /// Times from sending to acknowledgement, in microseconds. A reader removes them.
     pub(crate) acknowledged_us: Mutex<Vec<u32>>,
 }
 
@@ -67,17 +67,17 @@ impl Sent {
     }
 }
 
-/// How fast one connection sends, and until when.
+/// Rate at which one connection sends, and end of the sending.
 #[derive(Clone, Copy)]
 struct LineLimit {
     begun: Instant,
     until: Instant,
-    /// As fast as it is acknowledged, without.
+    /// Spans per second; `None` to send as fast as the collector acknowledges.
     spans_per_s: Option<f64>,
 }
 
 impl LineLimit {
-    /// When it is time for the next request, if it is not yet.
+    /// Returns the time until the next request is due; `None` if it is due now.
     fn wait(&self, spans: u64) -> Option<Duration> {
         let due_s = spans as f64 / self.spans_per_s?;
         let due = self.begun + Duration::from_secs_f64(due_s);
@@ -90,7 +90,7 @@ impl LineLimit {
     }
 }
 
-/// A request, and where in it the ids of traces are.
+/// A request, with the positions of the trace ids in its bytes.
 pub(crate) struct Prepared {
     bytes: Vec<u8>,
     spans: u64,
@@ -113,7 +113,8 @@ impl Load {
         }
     }
 
-    /// Sends for so long on so many connections, all of them together at most so many spans a second.
+    /// Sends for `duration` over this number of connections, together at most `spans_per_s` spans
+    /// per second.
     pub(crate) fn send(
         self,
         target: &Target,
@@ -190,7 +191,7 @@ where
         let (sender, requests) = tokio::sync::mpsc::channel(BATCHES_IN_FLIGHT);
         let requests = tokio_stream::wrappers::ReceiverStream::new(requests);
         let (mut sequence, mut waiting) = (0, VecDeque::new());
-        // Made once: what is measured is the collector.
+        // The batch is built once, because only the collector is to be measured.
         let incarnation = INCARNATIONS.fetch_add(1, Relaxed);
         let model: Batch = batch(u128::from(incarnation), 0, SPANS_PER_REQUEST);
         let mut replies = None;
@@ -268,7 +269,7 @@ fn otlp_http(
     Ok(())
 }
 
-/// Reads a whole answer, all of whose lengths are said.
+/// Reads a whole answer with a known length. Returns true if the request was accepted.
 fn is_taken(stream: &mut TcpStream) -> Result<bool, Failure> {
     let (mut answer, mut length) = ([0; 4096], 0);
     loop {
@@ -291,7 +292,7 @@ fn is_taken(stream: &mut TcpStream) -> Result<bool, Failure> {
     }
 }
 
-/// Requests of the simulated fleet, as the SDK of one of its services would export them.
+/// Returns a request of the simulated fleet, as the SDK of one of its services would export it.
 fn otlp_request(number: u64) -> Prepared {
     use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
     use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -312,7 +313,7 @@ fn otlp_request(number: u64) -> Prepared {
         at += 1;
         for (index, span) in request.spans.iter().enumerate() {
             let (_, name, ..) = workload::texts(span);
-            // Upper half of zeros, so that the place is found in the bytes; it is overwritten.
+            // The upper half is a pattern that is found in the bytes, and overwritten later.
             let trace_id = [[0xfe; 8], (request.trace_id as u64).to_be_bytes()].concat();
             spans.push(Span {
                 trace_id,

@@ -1,25 +1,32 @@
-//! How much a collector takes, from a second process on loopback, with every acknowledgement durable.
+//! Measures the ingest of a collector, from a second process over loopback. Every acknowledgement
+//! is durable.
 //!
-//! `cargo bench -p stroboscope-collector --bench ingest` starts the binary as a user would, sends it spans as fast as they
-//! are acknowledged (requests in flight on a few connections, closed loop), ends it in order, and prints for each protocol:
-//! spans acknowledged a second; spans in Parquet a second, until the collector had ended; processor time of both sides for
-//! a million spans, bytes of log and of Parquet for a span, and the greatest memory of the collector. What was
-//! acknowledged is compared with what the store holds.
+//! `cargo bench -p stroboscope-collector --bench ingest` starts the binary as a user would, sends
+//! spans as fast as the collector acknowledges them (a few connections with requests in flight,
+//! closed loop), and stops it. For each protocol, it prints the acknowledged spans per second; the
+//! spans per second in Parquet, up to the end of the collector; the CPU time of both sides per
+//! million spans; the bytes of log and of Parquet per span; and the collector's peak memory. It
+//! compares the acknowledged spans with the store.
 //!
-//! With `--rotel PROGRAM`, another agent takes the same OTLP in the same run, and drops it (its exporter `blackhole`).
+//! With `--rotel PROGRAM`, another agent receives the same OTLP in the same run, and drops it (its
+//! exporter `blackhole`).
 //!
-//! With `--steady SECONDS`, each protocol is then sent for so long at 70 % of what went into Parquet, and every minute is
-//! a line: its rate, the collector's memory at the least and the most, its log, and the time to an acknowledgement.
+//! With `--steady SECONDS`, the bench then sends each protocol for this time, at 70 % of the rate
+//! into Parquet. It prints a line per minute: the rate, the collector's minimum and maximum memory,
+//! its log, and the time to an acknowledgement.
 //!
-//! With `--siege SECONDS`, only this: bombs, readers of a request of a million spans by every door, a hundred heavy pages and
-//! both protocols' full load come together for so long, over a poisoned store; printed are the collector's greatest memory, and
-//! how long a good client's acknowledgements take, before and meanwhile. `--small` makes the store small; `--only` names
-//! one kind of besiegers: `bombs`, `heavy pages`, `its page`, `Jaeger's readers`, `Tempo's readers`, `native`, `otlp-http`.
+//! With `--siege SECONDS`, the bench only besieges a collector with a poisoned store for this time:
+//! with decompression bombs, readers of a request of a million spans at every port, a hundred heavy
+//! pages, and the full load of both protocols. It prints the collector's peak memory, and the
+//! acknowledgement times of a well-behaved client before and during the siege. `--small` makes the
+//! store small. `--only` selects one kind of besieger: `bombs`, `heavy pages`, `its page`,
+//! `Jaeger's readers`, `Tempo's readers`, `native`, `otlp-http`.
 //!
-//! With `--agents N`, so many agents are connected meanwhile, and what they cost an idle collector is printed before.
+//! With `--agents N`, N agents are connected during the measurement. The bench first prints their
+//! cost to an idle collector.
 //!
-//! Arguments, after `--`: `--seconds N`, `--connections N`, `--only native|forwarded|otlp-http|rotel`, `--memory-limit SIZE`,
-//! `--rotel PROGRAM`, `--steady SECONDS`.
+//! Arguments, after `--`: `--seconds N`, `--connections N`, `--only
+//! native|forwarded|otlp-http|rotel`, `--memory-limit SIZE`, `--rotel PROGRAM`, `--steady SECONDS`.
 
 mod agents;
 mod load;
@@ -82,7 +89,8 @@ fn arguments() -> Result<Option<Arguments>, Failure> {
             other => return Err(format!("no such argument: {other}").into()),
         }
     }
-    // `cargo test --benches` runs this too, without `--bench`: there is nothing to test then.
+    // `cargo test --benches` also runs this program, without `--bench`. It has nothing to test
+    // then.
     Ok(is_bench.then_some(found))
 }
 
@@ -130,7 +138,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// As much as it can take; the spans a second that went into Parquet.
+/// Sends at the maximum rate. Returns the spans per second that the collector wrote to Parquet.
 fn run(load: Load, arguments: &Arguments) -> Result<f64, Failure> {
     let mut collector = CollectorProcess::start(&arguments.memory_limit)?;
     let agents = (arguments.agents > 0).then(|| Agents::connect(&collector, arguments.agents));
@@ -177,7 +185,7 @@ fn run(load: Load, arguments: &Arguments) -> Result<f64, Failure> {
     Ok(spans / drained_s)
 }
 
-/// The same OTLP to an agent that neither logs nor stores it.
+/// Sends the OTLP load to an agent that neither logs nor stores it.
 fn run_rotel(program: &std::path::Path, arguments: &Arguments) -> Result<(), Failure> {
     let mut rotel = Rotel::start(program)?;
     let prepared = Load::OtlpHttp.prepare();

@@ -1,4 +1,4 @@
-//! The collector as a process, and what the system says of it.
+//! The collector as a process, and the system's measurements of it.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -20,7 +20,7 @@ pub(crate) struct CollectorProcess {
     pages: String,
 }
 
-/// What OTLP is sent to beside it: rotel, which drops what it took.
+/// The agent rotel, which drops the OTLP that it receives.
 pub(crate) struct Rotel {
     child: Child,
     pub(crate) target: Target,
@@ -28,7 +28,7 @@ pub(crate) struct Rotel {
 
 impl Rotel {
     pub(crate) fn start(program: &Path) -> Result<Self, Failure> {
-        // It has no way to say which free port it took.
+        // rotel cannot report the free port that it chose.
         let free = || -> Result<String, Failure> {
             let listener = TcpListener::bind("127.0.0.1:0")?;
             Ok(listener.local_addr()?.to_string())
@@ -74,7 +74,7 @@ impl Drop for Rotel {
     }
 }
 
-/// What `/proc` says of a process's memory.
+/// Returns a value in MiB from the process's `/proc/PID/status`.
 fn memory_mib(process: u32, mark: &str) -> Result<f64, Failure> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix(mark));
@@ -85,7 +85,7 @@ fn memory_mib(process: u32, mark: &str) -> Result<f64, Failure> {
     Ok(kib / 1024.0)
 }
 
-/// What became of a run.
+/// Content of the store after a run.
 pub(crate) struct Stored {
     pub(crate) spans: u64,
     pub(crate) bytes: u64,
@@ -153,17 +153,17 @@ impl CollectorProcess {
         &self.pages
     }
 
-    /// The greatest memory it had so far.
+    /// Returns its peak memory so far.
     pub(crate) fn peak_mib(&self) -> Result<f64, Failure> {
         memory_mib(self.child.id(), "VmHWM:")
     }
 
-    /// Its user and system time so far, in seconds.
+    /// Returns its user and system time so far, in seconds.
     pub(crate) fn cpu_s(&self) -> Result<f64, Failure> {
         cpu_of(&self.child.id().to_string()).map(|cpu| cpu.own_s)
     }
 
-    /// The memory it has.
+    /// Returns its resident memory.
     pub(crate) fn resident_mib(&self) -> Result<f64, Failure> {
         memory_mib(self.child.id(), "VmRSS:")
     }
@@ -179,7 +179,7 @@ impl CollectorProcess {
         Ok(value.ok_or_else(|| format!("no {name}"))?.parse()?)
     }
 
-    /// Ends it in order, and counts what is in the store.
+    /// Stops it by SIGTERM, and counts the rows and bytes in the store.
     pub(crate) fn stop(&mut self) -> Result<Stored, Failure> {
         let id = self.child.id().to_string();
         Command::new("kill").args(["-TERM", &id]).status()?;
@@ -188,7 +188,7 @@ impl CollectorProcess {
         let store = Store::local(self.directory.path(), runtime.handle().clone())?;
         let mut stored = Stored { spans: 0, bytes: 0 };
         for table in [StoreTable::Spans, StoreTable::Events, StoreTable::Batches] {
-            // Without those that were merged into others.
+            // The list omits files that compaction merged into others.
             for (path, bytes) in store.list(table)? {
                 stored.bytes += bytes;
                 if table == StoreTable::Spans {
@@ -212,7 +212,7 @@ impl Drop for CollectorProcess {
 /// User and system time, in seconds.
 pub(crate) struct Cpu {
     pub(crate) own_s: f64,
-    /// Of those that have ended.
+    /// Time of child processes that have ended.
     pub(crate) children_s: f64,
 }
 
@@ -222,7 +222,7 @@ pub(crate) fn cpu() -> Result<Cpu, Failure> {
 
 fn cpu_of(process: &str) -> Result<Cpu, Failure> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // Behind the name, which may hold anything: fields 14 to 17, in ticks of 10 ms.
+    // Fields 14 to 17, in ticks of 10 ms. They follow the name, which may contain any character.
     let rest = stat.rsplit_once(')').ok_or("no name")?.1;
     let fields = rest.split_whitespace().skip(11).take(4);
     let ticks: Vec<f64> = fields.map(str::parse).collect::<Result<_, _>>()?;
@@ -235,7 +235,7 @@ fn cpu_of(process: &str) -> Result<Cpu, Failure> {
     })
 }
 
-/// What this machine's processor is called.
+/// Returns the name of this machine's processor.
 pub(crate) fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let count = info

@@ -1,5 +1,6 @@
-//! A besieged collector: bombs, readers of a request of a million spans at every door, a hundred heavy pages, and as much ingest as there
-//! can be; the greatest memory, and how long a good client waits for its acknowledgements, without that and with it.
+//! Besieges a collector with decompression bombs, readers of a request of a million spans at every
+//! port, a hundred heavy pages, and as much ingest as possible. Measures the peak memory, and the
+//! acknowledgement times of a well-behaved client without and during the siege.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -15,18 +16,18 @@ use crate::load::{Load, Sent, Target};
 use crate::process::CollectorProcess;
 use crate::{Arguments, Failure};
 
-/// Spans a second of the good client.
+/// Spans per second of the well-behaved client.
 const GOOD_SPANS_PER_S: f64 = 2_000.0;
 const BOMBS: usize = 16;
 const BOMB_BYTES: usize = 15 << 20;
 const HEAVY_PAGES: usize = 100;
 const READERS_OF_EACH: usize = 2;
-/// Time after which a besieger whose connection was closed comes again.
+/// Pause before a besieger whose connection was closed connects again.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Nobody waits longer for a page.
+/// Maximum time to wait for a page.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Answers by who asked, and by status.
+/// Number of answers by client and status.
 type Answers = Mutex<BTreeMap<(&'static str, String), u64>>;
 
 pub(crate) fn run(
@@ -92,7 +93,7 @@ pub(crate) fn run(
                 let (prepared, sent) = (load.prepare(), Sent::default());
                 let left = || until.saturating_duration_since(Instant::now());
                 while !left().is_zero() {
-                    // Turned away is what many of them are, and they come again.
+                    // The collector rejects many of these connections; the client then tries again.
                     let _ = load.send(
                         target,
                         &prepared,
@@ -131,11 +132,11 @@ fn poisoned(directory: &Path, poison: Poison) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Acknowledgement times of a client that sends little.
+/// Measures the acknowledgement times of a client that sends little.
 fn good(collector: &CollectorProcess, duration: Duration) -> Result<String, Failure> {
     let sent = Sent::default();
     let rate = Some(GOOD_SPANS_PER_S);
-    // An address has limits, which besiegers reach: the good client has another.
+    // The besiegers reach the limits of their address, so the well-behaved client uses another.
     let target = Target {
         from: Ipv4Addr::new(127, 0, 0, 2).into(),
         ..collector.target.clone()
@@ -173,7 +174,7 @@ fn get(path: &str) -> (String, Vec<u8>) {
     (format!("GET {path} HTTP/1.1\r\n"), Vec::new())
 }
 
-/// Asks until the time is over, whatever the answers are.
+/// Repeats a request until the time is over, whatever the answers are.
 fn again(
     until: Instant,
     who: &'static str,
@@ -196,7 +197,7 @@ fn again(
     }
 }
 
-/// The status of an answer, which is read to its end.
+/// Sends a request, reads the whole answer, and returns its status.
 fn ask(address: &str, head: &str, body: &[u8]) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -1,4 +1,4 @@
-//! A load that a collector can carry, for long: its memory must not grow.
+//! Sends a sustainable load for a long time, and checks that the collector's memory does not grow.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use crate::load::{Load, Sent};
 use crate::process::CollectorProcess;
 use crate::{Arguments, Failure};
 
-/// Between two looks at the collector's memory.
+/// Interval between measurements of the collector's memory.
 const LOOK: Duration = Duration::from_millis(500);
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -75,7 +75,7 @@ pub(crate) fn run(
     })?;
     let stored = collector.stop()?;
     let acknowledged = sent.spans.into_inner();
-    // The first minute fills what is then used again.
+    // Buffers are allocated in the first minute and then reused.
     let (early, late) = most_mib.split_at(most_mib.len().div_ceil(2));
     let most = |of: &[f64]| of.iter().copied().fold(0.0, f64::max);
     println!(

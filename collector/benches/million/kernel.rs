@@ -1,4 +1,4 @@
-//! The inference kernel alone, beside the naive double loop.
+//! Compares the inference kernel alone with the naive double loop.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use stroboscope_testkit::workload::{self, Request};
 const REQUESTS: u64 = 20_000;
 const ROUNDS: usize = 5;
 
-/// Prints how many requests a second one core takes, by the kernel and by the double loop; both must agree.
+/// Prints how many requests per second one core observes, with the kernel and with the double loop.
+/// The results of both must agree.
 pub(crate) fn compare(seed: u64) {
     let mut model = Model::new();
     let mut segmenter = Segmenter::default();
@@ -102,7 +103,7 @@ fn records(request: &Request, names: &mut HashMap<String, Arc<str>>) -> TraceRec
     }
 }
 
-/// One counter per pair and kind, as anyone would write it first.
+/// Naive counting, with one counter per pair and kind.
 struct Naive {
     labels: usize,
     counts: Vec<[u64; 3]>,
@@ -134,7 +135,8 @@ impl Naive {
         }
     }
 
-    /// Compared where no label repeats within a trace, as the double loop counts instances and the model traces.
+    /// Reports whether both counts agree for labels that never repeat within a trace. For others,
+    /// the double loop counts instances, and the model counts traces.
     fn agrees(&self, model: &Model, traces: &[SegmentedTrace]) -> bool {
         let mut repeats = vec![false; self.labels];
         for trace in traces {

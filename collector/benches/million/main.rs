@@ -1,12 +1,12 @@
 //! The Mystery Machine's batch run (§4.2.3) at its size: 1.3 million requests of 100 segments.
 //!
-//! `cargo bench -p stroboscope-collector --bench million` generates the requests into a store (once a tenth of them, once
-//! all), runs the binary's verbs over it as a user would, and prints how long they took, how much memory they had, and
-//! whether both grow with the number of requests or faster. Beside it, the inference kernel alone and the naive
-//! double loop, on the same requests.
+//! `cargo bench -p stroboscope-collector --bench million` generates the requests into two stores: a
+//! tenth of them, and all. It runs subcommands over both stores as a user would. It prints their
+//! time and memory, and whether these grow faster than the number of requests. It also measures the
+//! inference kernel alone and the naive double loop on the same requests.
 //!
-//! Arguments, after `--`: `--requests COUNT`; `--data DIR`, to keep the stores there and use those that are there;
-//! `--only generate|infer|critical-path|kernel`, to do only that.
+//! Arguments, after `--`: `--requests COUNT`; `--data DIR` keeps the stores there, and uses
+//! existing ones; `--only generate|infer|critical-path|kernel` runs only that part.
 
 mod kernel;
 mod verbs;
@@ -21,7 +21,8 @@ use stroboscope_testkit::workload;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const SEED: u64 = 20_140_901;
-/// The tenth is over in seconds, which a busy machine easily doubles: of so many runs, the one in the middle counts.
+/// Number of runs over the tenth, of which the median counts. Each takes only seconds, which other
+/// work on the machine easily doubles.
 const SMALL_RUNS: usize = 5;
 
 struct Arguments {
@@ -50,7 +51,8 @@ fn arguments() -> Result<Option<Arguments>, Failure> {
             other => return Err(format!("no such argument: {other}").into()),
         }
     }
-    // `cargo test --benches` runs this too, without `--bench`: there is nothing to test then.
+    // `cargo test --benches` also runs this program, without `--bench`. It has nothing to test
+    // then.
     Ok(is_bench.then_some(found))
 }
 
@@ -89,7 +91,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes the store, unless it is there.
+/// Writes the store, unless it exists.
 fn generate(directory: &Path, requests: u64) -> Result<(), Failure> {
     let marker = directory.join(format!("generated-{SEED}"));
     let files = workload::files(requests);

@@ -1,4 +1,4 @@
-//! The binary's verbs, as a user runs them.
+//! Runs subcommands of the binary as a user would.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::Failure;
 
-/// How one verb went.
+/// Measurements of one run of a subcommand.
 pub(crate) struct Run {
     pub(crate) verb: &'static str,
     requests: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// How much more than proportional time and memory grew.
+    /// Describes the growth of time and memory, compared with the growth of the number of requests.
     pub(crate) fn growth_since(&self, small: &Run) -> String {
         let times = self.requests as f64 / small.requests as f64;
         let time = self.seconds / small.seconds;
@@ -30,7 +30,7 @@ impl Run {
     }
 }
 
-/// Runs one verb so many times, and says which run was in the middle by time.
+/// Runs a subcommand `times` times. Returns the run with the median time.
 pub(crate) fn median(
     verb: &'static str,
     directory: &Path,
@@ -44,7 +44,7 @@ pub(crate) fn median(
     Ok(runs.swap_remove(runs.len() / 2))
 }
 
-/// Runs one verb over the store and prints what it took.
+/// Runs a subcommand over the store, and prints its time and memory.
 pub(crate) fn run(verb: &'static str, directory: &Path, requests: u64) -> Result<Run, Failure> {
     let started = Instant::now();
     let mut child = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
@@ -93,7 +93,7 @@ pub(crate) fn run(verb: &'static str, directory: &Path, requests: u64) -> Result
     })
 }
 
-/// Peak memory (VmHWM, bytes) and CPU time of a process, as Linux tells them.
+/// Returns the peak memory (VmHWM, in bytes) and the CPU time of a process, from Linux's `/proc`.
 pub(crate) fn usage(pid: u32) -> Option<(u64, f64)> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status
@@ -101,7 +101,7 @@ pub(crate) fn usage(pid: u32) -> Option<(u64, f64)> {
         .find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Fields 14 and 15, in ticks of 10 ms, counted after the name, which may hold anything.
+    // Fields 14 and 15, in ticks of 10 ms. They follow the name, which may contain any character.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<u64>().ok();
     Some((kib << 10, (ticks()? + ticks()?) as f64 / 100.0))

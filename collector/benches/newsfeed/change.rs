@@ -1,15 +1,15 @@
-//! What is injected, and what a right answer says of it.
+//! Injected changes, with the correct answers.
 
-/// A change that is injected into the later period. It is in all of its requests.
+/// A change that is injected into all requests of the later period.
 pub(crate) struct Change {
     pub(crate) name: &'static str,
-    /// As `demo --fault` takes it.
+    /// Argument of `demo --fault`.
     pub(crate) fault: &'static str,
-    /// Services and operations that a right answer may name.
+    /// Services and operations that a correct answer may name.
     pub(crate) operations: &'static [(&'static str, &'static str)],
-    /// Whether an operation that is only slower is all that changed: the structure stays.
+    /// True if the change only makes an operation slower, and the structure stays.
     pub(crate) keeps_structure: bool,
-    /// The attribute that tells requests with the change from those without, if one does.
+    /// Attribute whose value distinguishes requests with the change; `None` if there is none.
     pub(crate) parameter: Option<&'static str>,
 }
 
@@ -80,14 +80,15 @@ impl Change {
         ),
     ];
 
-    /// Whether a right answer may name this row's operation.
+    /// Reports whether a correct answer may name this row's operation.
     pub(crate) fn is_of(&self, row: &serde_json::Value) -> bool {
         self.operations.iter().any(|(service, operation)| {
             row["service"] == *service && row["operation"] == *operation
         })
     }
 
-    /// Whether requests part at one of the operations: `service:name now also does …`.
+    /// Reports whether a divergence, such as `service:name now also does …`, is at one of the
+    /// operations.
     pub(crate) fn is_parted_at(&self, divergence: &str) -> bool {
         self.operations.iter().any(|(service, operation)| {
             let name = format!("{service}:{operation}");

@@ -1,4 +1,4 @@
-//! The judge, on answers of which it is known how right they are.
+//! Tests the judge with answers whose correctness is known.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn share(part: u64, whole: u64) -> Share {
     Share { part, whole }
 }
 
-/// Fails where the judge takes a wrong answer for a right one, or the other way round.
+/// Fails if the judge misjudges a correct or an incorrect answer.
 pub(crate) fn judge_is_right() -> Result<(), Failure> {
     let slower = json!([{"service": "store", "operation": "read", "change_ns": 1e5}]);
     let faster = json!([{"service": "store", "operation": "read", "change_ns": -1e5}]);
@@ -64,7 +64,8 @@ pub(crate) fn judge_is_right() -> Result<(), Failure> {
         }
     );
 
-    // A category that is both counts once, and only ten are the first ten; a longer name is another operation.
+    // A category that is both kinds of mutation counts once. The judge looks at only the first ten
+    // rows. A longer name is another operation.
     let mut mutations: Vec<Value> = (0..10)
         .map(|number| mutation(&format!("other {number}"), 1, &none, &other))
         .collect();
@@ -78,7 +79,7 @@ pub(crate) fn judge_is_right() -> Result<(), Failure> {
     assert_eq!(judged.coverage, share(90, 100));
     assert_eq!(judged.rank, Some(1));
 
-    // Nothing found is nothing covered; no list is no answer.
+    // An answer without mutations covers no request. An answer without the list is an error.
     let answer = json!({"after": {"requests": 100}, "mutations": [], "causes": []});
     let judged = judge(&answer, change("read-1ms")?)?;
     assert_eq!((judged.coverage, judged.rank), (share(0, 100), None));

@@ -1,4 +1,4 @@
-//! An answer of `compare`, judged by what was injected.
+//! Judges an answer of `compare` by the injected change.
 
 use std::fmt;
 use std::iter::Sum;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::Failure;
 use crate::change::Change;
 
-/// So many mutations are looked at by who reads the list.
+/// Number of mutations that a reader is assumed to look at.
 const FIRST: usize = 10;
 
 /// A part of a whole.
@@ -37,20 +37,20 @@ impl fmt::Display for Share {
     }
 }
 
-/// How right an answer is.
+/// Correctness of an answer.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Judged {
-    /// Of the ten highest mutations, those that are relevant.
+    /// Relevant mutations among the ten highest.
     pub(crate) of_first_ten: Share,
-    /// Of all mutations, those that are not.
+    /// Irrelevant mutations among all.
     pub(crate) false_positives: Share,
-    /// Of the requests that have the change, those in relevant mutations.
+    /// Requests in relevant mutations, among the requests with the change.
     pub(crate) coverage: Share,
-    /// Where the first cause is that names what was injected, from 1.
+    /// Rank of the first cause that names the injected change, from 1; `None` if no cause names it.
     pub(crate) rank: Option<usize>,
-    /// What the first cause is.
+    /// Operation of the first cause, or `none`.
     pub(crate) first: String,
-    /// Whether the explanation names the parameter, where one was asked for.
+    /// True if the explanation names the parameter; `None` if no explanation was requested.
     pub(crate) explained: Option<bool>,
 }
 
@@ -73,10 +73,11 @@ impl fmt::Display for Judged {
     }
 }
 
-/// Judges `answer`, of which every later request has `change`.
+/// Judges `answer`. All later requests have `change`.
 ///
-/// A mutation is relevant where the requests of its category part from their precursors at an operation that was changed,
-/// or where an edge that became slower is of one. Causes are no evidence here: they are judged themselves.
+/// A mutation is relevant if the requests of its category diverge from their precursors at a
+/// changed operation, or if one of its edges that became slower belongs to such an operation.
+/// Causes are not evidence of relevance, because they are judged themselves.
 pub(crate) fn judge(answer: &Value, change: &Change) -> Result<Judged, Failure> {
     let mutations = rows(answer, "mutations")?;
     let causes = rows(answer, "causes")?;
@@ -89,7 +90,7 @@ pub(crate) fn judge(answer: &Value, change: &Change) -> Result<Judged, Failure> 
         whole: part.len() as u64,
     };
     let affected = requests(&answer["after"]["requests"])?;
-    // A category that is both kinds of mutation at once has its requests counted once.
+    // If a category is both kinds of mutation, its requests count once.
     let mut covered = std::collections::BTreeMap::new();
     for (mutation, _) in mutations.iter().zip(&is_relevant).filter(|(_, is)| **is) {
         let category = mutation["category"].as_str().unwrap_or_default();
@@ -121,23 +122,24 @@ fn relevant(mutation: &Value, change: &Change) -> bool {
             .as_str()
             .is_some_and(|divergence| change.is_parted_at(divergence))
     });
-    // Where the structure stays, a category that came or went is chance.
+    // If the structure stays, categories appear or disappear by chance only.
     is_slower || (has_parted && !change.keeps_structure)
 }
 
-/// The rows of a list, which must be there.
+/// Returns the rows of a list. Fails if the answer lacks the list.
 pub(crate) fn rows<'a>(answer: &'a Value, list: &str) -> Result<&'a [Value], Failure> {
     let rows = answer[list].as_array();
     Ok(rows.ok_or_else(|| format!("compare's answer has no list {list:?}"))?)
 }
 
-/// The operation that a cause is of.
+/// Returns the operation of a cause.
 pub(crate) fn name_of(cause: &Value) -> String {
     let text = |key: &str| cause[key].as_str().unwrap_or("?").to_owned();
     format!("{}:{}", text("service"), text("operation"))
 }
 
-/// Whether the attribute is named anywhere in an explanation: alone, or as the last part of a longer name.
+/// Reports whether any text of an explanation contains the attribute, alone or as the last part of
+/// a longer name.
 pub(crate) fn names(explanation: &Value, parameter: &str) -> bool {
     match explanation {
         Value::String(text) => text

@@ -1,16 +1,19 @@
-//! What `compare` finds in the newsfeed, where it is known what changed: the table of Spectroscope's evaluation.
+//! Evaluates `compare` on the newsfeed with known changes, in the form of Spectroscope's table.
 //!
-//! `cargo bench -p stroboscope-collector --bench newsfeed` records, for each injected change and run, a period without it
-//! and one with it, of real processes by `stroboscope demo`, compares them by `stroboscope compare`, and judges by what was
-//! injected: how many of the ten highest mutations are relevant, how many of all are not, how many of the requests are in
-//! relevant ones, and whether the first cause is the one. Of the client's parameter, it asks `stroboscope explain` as well.
+//! `cargo bench -p stroboscope-collector --bench newsfeed` does the following for each injected
+//! change and run. It records a period without the change and a period with it, of real processes
+//! (`stroboscope demo`). It compares them by `stroboscope compare`, and judges the answer: how many
+//! of the ten highest mutations are relevant, how many of all are irrelevant, how many of the
+//! affected requests relevant mutations include, and whether the first cause is the injected one.
+//! For the client's parameter, it also runs `stroboscope explain`.
 //!
-//! `--pairs COUNT` compares so many pairs of periods without a change instead, at different loads (40 pairs are judged), and
-//! counts those that report a cause.
+//! With `--pairs COUNT`, it instead compares pairs of periods without a change, at different loads,
+//! and counts the pairs with a cause. The goal is set for 40 pairs.
 //!
-//! Arguments, after `--`: `--runs COUNT` (3); `--seconds SECONDS` of a period (20); `--rate RATE`, of requests a second (30);
-//! `--only NAME,NAME`, of the changes; `--pairs COUNT`; `--program FILE`, another build of the program; `--keep DIR`, which
-//! must be empty, for data directories and answers.
+//! Arguments, after `--`: `--runs COUNT` (3); `--seconds SECONDS` of a period (20); `--rate RATE`
+//! in requests per second (30); `--only NAME,NAME` selects changes; `--pairs COUNT`; `--program
+//! FILE`, another build of the program; `--keep DIR`, which must be empty, keeps data directories
+//! and answers.
 
 mod change;
 mod check;
@@ -25,10 +28,10 @@ use program::Program;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Loads of the pairs without a change, as parts of `--rate`.
+/// Loads of the pairs without a change, as factors of `--rate`.
 const LOADS: [f64; 5] = [0.25, 0.5, 0.75, 1.0, 1.5];
 
-/// What is asked for.
+/// Arguments of the bench.
 struct Arguments {
     runs: usize,
     pairs: usize,
@@ -72,7 +75,7 @@ fn arguments() -> Result<Option<Arguments>, Failure> {
 
 fn main() -> Result<(), Failure> {
     let Some(arguments) = arguments()? else {
-        // `cargo test --benches` runs this without `--bench`: the judge is tested then.
+        // `cargo test --benches` runs this program without `--bench`. It then tests the judge.
         return check::judge_is_right();
     };
     let temporary = tempfile::tempdir()?;
@@ -191,7 +194,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Removes what was recorded, unless it is to be kept.
+    /// Removes the recordings, unless the user keeps them.
     fn forget(&self, directory: &Path) -> Result<(), Failure> {
         if self.arguments.keep.is_none() {
             std::fs::remove_dir_all(directory)?;
@@ -200,7 +203,7 @@ impl Bench {
     }
 }
 
-/// All runs of one change together.
+/// Returns the row of a change, over all of its runs.
 fn row(judged: &[Judged]) -> String {
     let total = |share: fn(&Judged) -> Share| judged.iter().map(share).sum::<Share>();
     let first = judged

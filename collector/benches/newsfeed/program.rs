@@ -1,4 +1,4 @@
-//! The program, as a user runs it.
+//! Runs the program as a user would.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::Failure;
 
-/// A build of the program, and how long it records.
+/// A build of the program, and the length of its recordings.
 pub(crate) struct Program {
     program: PathBuf,
     seconds: f64,
@@ -21,7 +21,7 @@ impl Program {
         }
     }
 
-    /// Records one period of the newsfeed below `directory`, and says in which data directory it is.
+    /// Records one period of the newsfeed below `directory`. Returns its data directory.
     pub(crate) fn record(
         &self,
         directory: &Path,
@@ -55,11 +55,11 @@ impl Program {
     }
 
     pub(crate) fn compare(&self, before: &Path, after: &Path) -> Result<Value, Failure> {
-        // All rows: what is not listed cannot be judged.
+        // Requests all rows, because only listed rows can be judged.
         json(self.periods("compare", before, after).args(["--top", "0"]))
     }
 
-    /// What tells the requests of the first cause from the others, or `None` where the program has no such verb.
+    /// Returns the explanation of the first cause, or `None` if the program lacks the subcommand.
     pub(crate) fn explain(&self, before: &Path, after: &Path) -> Result<Option<Value>, Failure> {
         let help = Command::new(&self.program)
             .args(["explain", "--help"])
@@ -82,7 +82,7 @@ impl Program {
     }
 }
 
-/// What a command prints, which must be JSON.
+/// Runs a command and parses its output, which must be JSON.
 fn json(command: &mut Command) -> Result<Value, Failure> {
     let Output {
         status,

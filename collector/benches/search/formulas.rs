@@ -1,13 +1,13 @@
-//! What is searched for: something rare, and a formula of each kind that the documentation has an example of.
+//! Formulas to search for: a rare event, and a formula of each kind that the documentation shows.
 
-/// A search as a user asks for it.
+/// A search with its arguments.
 pub(crate) struct LoadOmission {
-    /// For the first column.
+    /// Name in the first column.
     pub(crate) name: &'static str,
     pub(crate) formula: &'static str,
-    /// Beside the formula.
+    /// Arguments in addition to the formula.
     pub(crate) more: &'static [&'static str],
-    /// Hardly any request can have what it needs.
+    /// True if hardly any request has the spans that the formula needs.
     pub(crate) is_selective: bool,
 }
 

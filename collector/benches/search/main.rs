@@ -1,14 +1,15 @@
-//! A week of bursts, searched: ten million spans of six services on twelve hosts, in bursts of 16 ms every 16.384 s, and once
-//! in 100,000 requests something rare.
+//! Searches a week of bursts: ten million spans of six services on twelve hosts, in bursts of 16 ms
+//! every 16.384 s, with a rare event in one of 100,000 requests.
 //!
-//! `cargo bench -p stroboscope-collector --bench search` writes them into a store as a collector does, and cares for it as a
-//! collector does; and a tenth of them, at the same density, into another. Then it runs the binary's `search` over both as a
-//! user would, and prints of each formula the seconds without what an earlier search kept (`cache/`) and with it, peak
-//! memory, what was skipped, and matches; and how time and memory grow from the tenth to the whole. The files are in the page
-//! cache, as they were just written or read.
+//! `cargo bench -p stroboscope-collector --bench search` writes and compacts the spans as a
+//! collector does, and a tenth of them, at the same density, in another store. It then runs
+//! `search` over both as a user would. For each formula, it prints the seconds without and with the
+//! results of an earlier search (`cache/`), the peak memory, the skipped data, and the matches. It
+//! also prints the growth of time and memory from the tenth to the whole. All files are in the page
+//! cache, because they were just written or read.
 //!
-//! Arguments, after `--`: `--spans COUNT`, of the larger store; `--data DIR`, to keep the stores there and use those that are
-//! there; `--formulas NAME,NAME`, those of which the name begins so.
+//! Arguments, after `--`: `--spans COUNT` of the larger store; `--data DIR` keeps the stores there,
+//! and uses existing ones; `--formulas NAME,NAME` selects the formulas whose names begin so.
 
 #[path = "../million/verbs.rs"]
 #[allow(dead_code, reason = "the other bench has more use for it")]
@@ -33,14 +34,14 @@ use week::Size;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Spans of a week.
+/// Number of spans in a week.
 const WEEK_SPANS: u64 = 10_000_000;
-/// Flushes between two rounds of care: about a quarter of an hour's.
+/// Flushes between two rounds of compaction: about a quarter of an hour.
 const FLUSHES_PER_ROUND: u64 = 16;
-/// What it should take at most, on two cores.
+/// Maximum time of a search on two cores, in seconds.
 const SELECTIVE_MAX_S: f64 = 10.0;
 const ANY_MAX_S: f64 = 60.0;
-/// Ten times the spans may take so many times the memory, and the time.
+/// Maximum growth of memory and time for ten times the spans.
 const MEMORY_GROWTH_MAX: f64 = 1.5;
 const TIME_GROWTH_MAX: f64 = 13.0;
 
@@ -70,7 +71,8 @@ fn arguments() -> Result<Option<Arguments>, Failure> {
             other => return Err(format!("no such argument: {other}").into()),
         }
     }
-    // `cargo test --benches` runs this too, without `--bench`: there is nothing to test then.
+    // `cargo test --benches` also runs this program, without `--bench`. It has nothing to test
+    // then.
     Ok(is_bench.then_some(found))
 }
 
@@ -134,7 +136,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes the store, and cares for it, unless it is there.
+/// Writes and compacts the store, unless it exists.
 fn generate(directory: &Path, spans: u64) -> Result<(), Failure> {
     let marker = directory.join("generated");
     if marker.exists() {
@@ -149,7 +151,7 @@ fn generate(directory: &Path, spans: u64) -> Result<(), Failure> {
     let runtime = tokio::runtime::Runtime::new()?;
     let store = Store::local(directory, runtime.handle().clone())?;
     let settings = MaintenanceSettings {
-        // Nobody reads meanwhile.
+        // No reader needs the replaced files.
         replaced_bytes_max: 256 << 20,
         ..MaintenanceSettings::default()
     };
@@ -210,14 +212,14 @@ fn generate(directory: &Path, spans: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How one run went.
+/// Measurements of one run.
 struct Took {
     wall_s: f64,
     peak_bytes: u64,
     said: Value,
 }
 
-/// A formula, searched for without and with what is kept.
+/// A search for a formula, measured without and with the cache.
 struct Searched {
     asked: &'static LoadOmission,
     cold: Took,

@@ -1,23 +1,24 @@
-//! A week of bursts, as six services on twelve hosts record them. Everything follows from the burst's number.
+//! A week of bursts, as six services on twelve hosts record them. The number of a burst determines
+//! its content.
 
 use stroboscope_store::record::{BatchRow, Rows, SpanRow, StringId, WindowRow};
 
 /// 2026-01-02T03:00:00Z.
 pub(crate) const EPOCH_NS: u64 = 1_767_322_800_000_000_000;
-/// A burst opens so often,
+/// Time between the openings of two bursts.
 pub(crate) const PERIOD_NS: u64 = 16_384_000_000;
-/// and stays open for so long.
+/// Length of a burst.
 const BURST_NS: u64 = 16_000_000;
-/// Bursts that a collector puts into one file: those of about a minute.
+/// Number of bursts in one file: those of about a minute.
 pub(crate) const BURSTS_PER_FLUSH: u64 = 4;
-/// Once in so many requests, a block is thrown out of the cache.
+/// Number of requests per rare event: a block that the cache evicted.
 const RARE: u64 = 100_000;
-/// The first request that it happens to, so that every store has one.
+/// Number of the first request with the rare event, so that every store has one.
 const RARE_FIRST: u64 = 500;
 const WEEK_NS: u64 = 7 * 24 * 3_600_000_000_000;
-/// Requests that begin before a burst opens are seen from there on.
+/// Time before a burst opens from which requests reach into the burst.
 const BEFORE_NS: u64 = 1_000_000;
-/// A request has so many spans, less what the edges of a burst leave out; measured.
+/// Number of recorded spans of a request, without those outside the burst; measured.
 const SPANS_PER_REQUEST: u64 = 47;
 
 const SERVICES: [&str; 6] = ["edge", "web", "auth", "ranker", "store", "disk"];
@@ -28,14 +29,14 @@ const CUT_CLOSE: u32 = 2;
 const CLIENT: u32 = 64;
 const SERVER: u32 = 128;
 
-/// How many bursts a store of so many spans has, and requests in all of them.
+/// Number of bursts of a store, and of requests in all of them.
 pub(crate) struct Size {
     pub(crate) bursts: u64,
     pub(crate) requests: u64,
 }
 
 impl Size {
-    /// At the density of so many spans in a week.
+    /// Computes the size for `spans` spans, at the density of `week_spans` in a week.
     pub(crate) fn of(spans: u64, week_spans: u64) -> Self {
         let requests = (spans / SPANS_PER_REQUEST).max(RARE_FIRST + 1);
         let a_week = u128::from(WEEK_NS / PERIOD_NS);
@@ -50,7 +51,7 @@ impl Size {
         self.bursts.div_ceil(BURSTS_PER_FLUSH)
     }
 
-    /// The first request of a burst.
+    /// Returns the number of the first request of a burst.
     fn first(&self, burst: u64) -> u64 {
         let first = u128::from(burst) * u128::from(self.requests) / u128::from(self.bursts);
         u64::try_from(first).unwrap_or(u64::MAX)
@@ -73,7 +74,7 @@ impl Random {
     }
 }
 
-/// One request's spans; times are ns since the epoch.
+/// Spans of one request. Times are in ns since [`EPOCH_NS`].
 struct Request<'a> {
     random: Random,
     rows: &'a mut Rows,
@@ -84,11 +85,12 @@ struct Request<'a> {
     next_id: u64,
 }
 
-/// The edge's, for what is below it.
+/// Id of a span.
 type Id = u64;
 
 impl Request<'_> {
-    /// From half of to three halves of a mean, in µs; one in 128 takes eight times as long.
+    /// Returns a random time between half of the mean and three halves of it; one in 128 takes
+    /// eight times as long.
     fn took_ns(&mut self, mean_us: u64) -> u64 {
         let slow = if self.random.below(128) == 0 { 8 } else { 1 };
         slow * (mean_us * 500 + self.random.below(mean_us * 1_000) + 1)
@@ -99,7 +101,7 @@ impl Request<'_> {
         self.next_id
     }
 
-    /// What of a span is seen in the burst.
+    /// Records the part of a span that lies in the burst.
     fn record(
         &mut self,
         (id, parent_id): (Id, Id),
@@ -139,7 +141,7 @@ impl Request<'_> {
         });
     }
 
-    /// A call of one service by another; the result is when it ends.
+    /// Simulates a call between two services. Returns its end.
     fn call(
         &mut self,
         parent: Id,
@@ -169,7 +171,7 @@ impl Request<'_> {
         back_ns
     }
 
-    /// A piece of work without parts; the result is when it ends.
+    /// Simulates work without calls. Returns its end.
     fn work(
         &mut self,
         parent: Id,
@@ -190,7 +192,7 @@ impl Request<'_> {
         end_ns
     }
 
-    /// The store's part of a read: it waits for a shard, and reads a key.
+    /// Simulates the store's part of a read, which waits for a shard and reads a key.
     fn read(&mut self, parent: Id, at_ns: u64) -> (u64, Option<String>) {
         let (shard, key) = (self.random.below(16), self.random.below(20_000));
         let bytes = 1 << self.random.below(18);
@@ -201,7 +203,7 @@ impl Request<'_> {
         (done_ns + self.took_ns(5), Some(said))
     }
 
-    /// One of the seven things that a page is put together of.
+    /// Simulates one of the six parallel parts of a page.
     fn branch(&mut self, web: Id, start_ns: u64, is_rare: bool) -> u64 {
         self.call(
             web,
@@ -262,7 +264,7 @@ fn host(process: usize) -> String {
     format!("host-{process:02}")
 }
 
-/// The incarnation of a process.
+/// Returns the incarnation of a process.
 fn process(number: usize) -> u128 {
     (number as u128 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
 }
@@ -280,7 +282,7 @@ fn new_request(rows: &mut Rows, seed: u64, burst: (u64, u64)) -> Request<'_> {
     }
 }
 
-/// The rows of one flush, and when it ended.
+/// Returns the rows of one flush, and the end of the flush.
 pub(crate) fn rows(size: &Size, flush: u64) -> (Rows, u64) {
     let mut rows = Rows::default();
     let first = flush * BURSTS_PER_FLUSH;
@@ -290,7 +292,7 @@ pub(crate) fn rows(size: &Size, flush: u64) -> (Rows, u64) {
         let window = (open_ns, open_ns + BURST_NS);
         for number in size.first(burst)..size.first(burst + 1) {
             let mut request = new_request(&mut rows, number + 1, window);
-            // The rare thing is to be seen whole.
+            // The burst must contain the whole request with the rare event.
             let at_ns = match number % RARE == RARE_FIRST {
                 true => open_ns + BEFORE_NS,
                 false => open_ns - BEFORE_NS + request.random.below(BEFORE_NS + BURST_NS),

@@ -1,8 +1,9 @@
-//! Requests as request-flow graphs, in DOT as the authors' tool reads it.
+//! Writes requests as request-flow graphs, in the DOT that the authors' tool reads.
 //!
-//! A node is where a span begins or ends, an edge the time from one of them to the next. What overlaps with its neighbours
-//! is parallel: a fork before it, and a join after it. The tool takes requests for equal whose edges are written alike, so
-//! they are in an order that does not depend on times: in depth, parallel parts by what they are called and consist of.
+//! A node is the begin or the end of a span. An edge is the time from one node to the next.
+//! Siblings that overlap are parallel: a fork precedes them, and a join follows. The tool considers
+//! requests equal if their edges are written alike. The order of the edges therefore does not
+//! depend on times: it is depth-first, with parallel parts sorted by name and content.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -12,7 +13,7 @@ use stroboscope_analysis::record::{SpanRecord, TraceRecords};
 
 use crate::Failure;
 
-/// Begins (`false`) or ends an operation of a service: the name of a node.
+/// Returns the name of a node: the begin or the end of a service's operation.
 pub(crate) fn node_name(service: &str, operation: &str, is_end: bool) -> String {
     let word = |text: &str| -> String {
         let of = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
@@ -22,22 +23,23 @@ pub(crate) fn node_name(service: &str, operation: &str, is_end: bool) -> String 
     format!("{}__{}__{boundary}", word(service), word(operation))
 }
 
-/// What makes spans of one request into a graph.
+/// Spans of one request, and the graph made from them.
 struct Graph<'a> {
     spans: Vec<&'a SpanRecord>,
-    /// Of each span, those below it in stages: what is in one stage overlaps.
+    /// For each span, its children in stages. Children in one stage overlap.
     stages: Vec<Vec<Vec<usize>>>,
-    /// Of each span, what it and all below it are.
+    /// For each span, a hash of its subtree.
     digests: Vec<u64>,
-    /// Of each node, where its edges lead.
+    /// For each node, the targets of its edges.
     edges: Vec<Vec<usize>>,
 }
 
 impl<'a> Graph<'a> {
-    /// None of what has no root, or several.
+    /// Builds the graph. Returns `None` if the request has no root or several, or two spans with
+    /// one id.
     fn of(records: &'a TraceRecords) -> Option<(Self, usize)> {
         let mut spans: Vec<&SpanRecord> = records.spans.iter().collect();
-        // Parents before their children, where they begin together.
+        // If a parent and a child begin at the same time, the parent comes first.
         spans.sort_by_key(|span| (span.start_ns, std::cmp::Reverse(span.end_ns), span.span_id));
         let mut numbers = HashMap::new();
         for (number, span) in spans.iter().enumerate() {
@@ -70,7 +72,7 @@ impl<'a> Graph<'a> {
         Some((graph, root))
     }
 
-    /// Puts in the edges of a span and of all below it.
+    /// Adds the edges of a span and of its subtree.
     fn join(&mut self, span: usize) {
         let mut hasher = DefaultHasher::new();
         (&self.spans[span].service, &self.spans[span].name).hash(&mut hasher);
@@ -108,7 +110,7 @@ impl<'a> Graph<'a> {
         node_name(&span.service, &span.name, node % 2 == 1)
     }
 
-    /// All edges, in depth, each once.
+    /// Returns all edges in depth-first order, each once.
     fn in_depth(mut self, root: usize) -> (Vec<(usize, usize)>, Self) {
         let names: Vec<String> = (0..self.edges.len()).map(|node| self.name(node)).collect();
         let digests = &self.digests;
@@ -139,7 +141,8 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// Children in order of their starts, cut where all that began before have ended.
+/// Divides children into stages, in order of their starts. A stage begins when all earlier children
+/// have ended.
 fn stages(spans: &[&SpanRecord], children: Vec<usize>) -> Vec<Vec<usize>> {
     let mut stages: Vec<Vec<usize>> = Vec::new();
     let mut ends_ns = i64::MIN;
@@ -154,7 +157,8 @@ fn stages(spans: &[&SpanRecord], children: Vec<usize>) -> Vec<Vec<usize>> {
     stages
 }
 
-/// Writes a request by its number; what has no single root, or is one span, is left out.
+/// Writes a request with its number. Returns false, and writes nothing, if it has no single root or
+/// only one span.
 pub(crate) fn write(
     to: &mut impl Write,
     number: u64,
@@ -181,7 +185,8 @@ pub(crate) fn write(
     for (a, b) in edges {
         writeln!(to, "{a}.{a} -> {b}.{b} [label=\"R: {:.3} us\"]", us(a, b))?;
     }
-    // The tool finds a request by the end of the line before it, if that is not of a request.
+    // The tool finds a request by the end of the preceding line, which must not belong to a
+    // request.
     writeln!(to, "}}\n")?;
     Ok(true)
 }

@@ -1,30 +1,31 @@
-//! What changes between the periods, and what a right answer says of it.
+//! Injected changes, with the correct answers.
 
-/// What is injected into the later period.
+/// Change that is injected into the later period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
-    /// Nothing, but half as many requests more.
+    /// No change in the requests, but half as many again.
     MoreRequests,
     /// One operation takes 0.1 ms longer.
     SlightlySlow,
     /// One operation takes 0.5 ms longer.
     SlowOperation,
-    /// What one service sends to another one is under way for 1 ms longer.
+    /// Messages from one service to another take 1 ms longer.
     SlowLink,
-    /// One more remote call.
+    /// One additional remote call.
     ExtraCall,
-    /// A cache that misses: 60 % of lookups and not 5 %.
+    /// A cache misses 60 % of lookups instead of 5 %.
     CacheMiss,
-    /// A loop of 3 to 6 calls is one of 6 to 12.
+    /// A loop has 6 to 12 calls instead of 3 to 6.
     LongerLoop,
 }
 
-/// Where a fault is, as a right answer names it.
+/// Location of a fault, as a correct answer names it.
 pub(crate) struct Truth {
-    /// What may be called the cause: services and operations.
+    /// Services and operations that a correct answer may name as the cause.
     pub(crate) operations: &'static [(&'static str, &'static str)],
-    /// Of a time that is longer: the boundaries of the edge, as service, operation and whether it is an end.
+    /// Boundaries of the edge that takes longer, each as service, operation, and true for the end;
+    /// `None` if the structure changes.
     pub(crate) edge: Option<[(&'static str, &'static str, bool); 2]>,
 }
 

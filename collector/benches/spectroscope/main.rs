@@ -1,18 +1,22 @@
-//! `compare` beside the tool of the paper's authors (Spectroscope, <https://github.com/RS1999ent/spectroscope>), on the same
-//! requests: where both rank what was injected, and how long both take.
+//! Compares `compare` with the tool of the paper's authors (Spectroscope,
+//! <https://github.com/RS1999ent/spectroscope>) on equal requests: the rank of the injected change
+//! in both lists, and the time of both.
 //!
-//! `cargo bench -p stroboscope-collector --bench spectroscope -- --tool DIR` simulates requests of six kinds, a period without
-//! and for each fault one with it, writes them into stores by the function that the flusher writes with, compares them by
-//! `stroboscope compare`, makes request-flow graphs of what the stores hold, and gives those to the tool. DIR is a clone of
-//! its repository; it needs Perl with Statistics::Descriptive, and Octave in MATLAB's place (`shims/`). Without it, only
-//! ours is run.
+//! `cargo bench -p stroboscope-collector --bench spectroscope -- --tool DIR` simulates requests of
+//! six kinds: one period without a fault, and one for each fault. It writes them into stores by the
+//! function that the flusher uses, and compares the stores by `stroboscope compare`. It also makes
+//! request-flow graphs from the stores, and runs the tool on them. DIR is a clone of the tool's
+//! repository. The tool needs Perl with Statistics::Descriptive, and Octave in place of MATLAB
+//! (`shims/`). Without `--tool`, only `compare` runs. Comments and output call `compare` *ours*.
 //!
-//! `--scale` compares 210,669 requests of 60 segments (the paper's largest, SFS97) by ours, and a tenth of them by both.
+//! `--scale` compares 210,669 requests of 60 segments (the paper's largest comparison, SFS97) by
+//! `compare`, and a tenth of them by both.
 //!
-//! Arguments, after `--`: `--tool DIR`; `--requests COUNT`, of a period (20,000); `--only NAME,NAME`, of the faults; `--runs
-//! COUNT` of ours, of which the middle one counts (3); `--top COUNT` lines of each list (3); `--program FILE`, another build
-//! of ours; `--scale`; `--keep DIR`, which must be empty, for stores, graphs and the tool's output; `--stores BEFORE AFTER`,
-//! two data directories to compare instead.
+//! Arguments, after `--`: `--tool DIR`; `--requests COUNT` of a period (20,000); `--only NAME,NAME`
+//! selects faults; `--runs COUNT` of `compare`, of which the median counts (3); `--top COUNT` lines
+//! of each list (3); `--program FILE`, another build of `stroboscope`; `--scale`; `--keep DIR`,
+//! which must be empty, keeps stores, graphs and the tool's output; `--stores BEFORE AFTER`
+//! compares two existing data directories instead.
 
 mod dot;
 mod fault;
@@ -43,12 +47,12 @@ use tool::{Found, Ranked, Tool};
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const SEED: u64 = 20_110_330;
-/// The later period begins so long after the earlier one.
+/// Time from the beginning of the earlier period to that of the later one.
 const LATER_NS: u64 = 86_400_000_000_000;
-/// How many of a list are looked at by who reads it.
+/// Number of rows that a reader of a list is assumed to look at.
 const FIRST: usize = 10;
 
-/// What is asked for.
+/// Arguments of the bench.
 struct Arguments {
     tool: Option<PathBuf>,
     requests: u64,
@@ -93,7 +97,8 @@ fn arguments() -> Result<Option<Arguments>, Failure> {
             other => return Err(format!("no such argument: {other}").into()),
         }
     }
-    // `cargo test --benches` runs this too, without `--bench`: there is nothing to test then.
+    // `cargo test --benches` also runs this program, without `--bench`. It has nothing to test
+    // then.
     Ok(is_bench.then_some(found))
 }
 
@@ -104,7 +109,7 @@ fn main() -> Result<(), Failure> {
     let temporary = tempfile::tempdir()?;
     let directory = arguments.keep.as_deref().unwrap_or(temporary.path());
     std::fs::create_dir_all(directory)?;
-    // The tool runs in a directory of its own.
+    // The tool runs in a directory of its own, so the path must be absolute.
     let directory = directory.canonicalize()?;
     let runtime = Runtime::new()?;
     let tool = match &arguments.tool {
@@ -136,7 +141,8 @@ struct Bench {
     tool: Option<Tool>,
 }
 
-/// Where something is in a list, from 1, and how many of the first it is.
+/// Rank of the first correct row in a list, from 1, and the number of correct ones among the first
+/// rows.
 #[derive(Default)]
 struct Place {
     rank: Option<usize>,
@@ -230,7 +236,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Two stores that somebody has.
+    /// Compares two existing stores.
     fn given(&self, before: &Path, after: &Path) -> Result<(), Failure> {
         let ours = ours::compare(
             &self.arguments.program,
@@ -261,7 +267,8 @@ impl Bench {
         self.show_categories([before, after], &found)
     }
 
-    /// The graphs of a store's requests, beside it, and whose they are; none where nobody reads them.
+    /// Writes the graphs of a store's requests next to the store. Returns the file, and the ids of
+    /// the requests in order; `None` without the tool.
     fn graphs(&self, store: &Path) -> Result<Option<(PathBuf, Vec<u128>)>, Failure> {
         if self.tool.is_none() {
             return Ok(None);
@@ -294,7 +301,8 @@ impl Bench {
         }
     }
 
-    /// Whether both take the same requests for equal.
+    /// Prints the number of categories in both, which shows whether both consider the same requests
+    /// equal.
     fn show_categories(&self, stores: [&Path; 2], found: &Found) -> Result<(), Failure> {
         let ours = ours::categories(&self.arguments.program, stores)?;
         println!(
@@ -350,7 +358,8 @@ fn cells(took: &Took) -> String {
     )
 }
 
-/// Where ours has what was injected: among causes, and among mutations, of which those are right that have such a cause.
+/// Formats the ranks in the output of `compare`: of the first correct cause, and of the mutations
+/// that have a correct cause.
 fn judge_ours(ours: &Compared, truth: &Truth) -> String {
     let causes = rows(&ours.json, "causes");
     let right: Vec<&Value> = causes
@@ -379,7 +388,8 @@ fn judge_ours(ours: &Compared, truth: &Truth) -> String {
     )
 }
 
-/// Whether a category has what was injected in at least half of its requests, and is listed for that.
+/// Reports whether at least half of a category's requests have the injected change, and the
+/// category is listed for this change.
 fn is_right(ranked: &Ranked, truth: &Truth, ids: &[u128], touched: &HashSet<u128>) -> bool {
     let has = ranked
         .after

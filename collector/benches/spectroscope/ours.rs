@@ -9,13 +9,14 @@ use serde_json::Value;
 use crate::Failure;
 use crate::process::{Took, watch};
 
-/// What it says.
+/// Output of `compare`, with its cost.
 pub(crate) struct Compared {
     pub(crate) took: Took,
     pub(crate) json: Value,
 }
 
-/// Compares two stores, so many times; what the run in the middle by time took.
+/// Compares two stores `runs` times. Returns the output, and the cost of the run with the median
+/// time.
 pub(crate) fn compare(
     program: &Path,
     [before, after]: [&Path; 2],
@@ -25,7 +26,7 @@ pub(crate) fn compare(
     let (mut all, mut json) = (Vec::new(), Value::Null);
     for run in 0..runs {
         for directory in [before, after] {
-            // Nothing of what an earlier run kept.
+            // Removes the cache of an earlier run.
             let cache = directory.join("cache");
             if cache.exists() {
                 fs::remove_dir_all(cache)?;
@@ -53,7 +54,7 @@ fn command(program: &Path, [before, after]: [&Path; 2]) -> Command {
     command
 }
 
-/// How many categories there are in each period, where repetitions are counted exactly, as the paper does.
+/// Returns the number of categories in each period. Counts repetitions exactly, as the paper does.
 pub(crate) fn categories(program: &Path, stores: [&Path; 2]) -> Result<[u64; 2], Failure> {
     let ran = command(program, stores).args(["--fold", "none"]).output()?;
     if !ran.status.success() {
@@ -64,12 +65,12 @@ pub(crate) fn categories(program: &Path, stores: [&Path; 2]) -> Result<[u64; 2],
     Ok([of("before"), of("after")])
 }
 
-/// The rows of a list.
+/// Returns the rows of a list.
 pub(crate) fn rows<'a>(json: &'a Value, list: &str) -> &'a [Value] {
     json[list].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Whether a cause or an edge is of one of these operations.
+/// Reports whether a cause or an edge belongs to one of these operations.
 pub(crate) fn is_of(row: &Value, operations: &[(&str, &str)]) -> bool {
     operations
         .iter()

@@ -1,4 +1,4 @@
-//! Periods in stores: simulated requests on their way in, graphs on their way out.
+//! Writes simulated requests into the store of a period, and graphs from it.
 
 use std::collections::HashSet;
 use std::io::{BufWriter, Write as _};
@@ -12,12 +12,12 @@ use tokio::runtime::Runtime;
 use crate::requests::{FLUSH_NS, Workload};
 use crate::{Failure, dot};
 
-/// A period in its store.
+/// A period, with its store.
 pub(crate) struct Period {
     pub(crate) directory: PathBuf,
-    /// The ids of the requests that have what was injected in them.
+    /// Ids of the requests that have the injected change.
     pub(crate) touched: HashSet<u128>,
-    /// Of a request, in the mean.
+    /// Mean number of segments of a request.
     pub(crate) segments: f64,
 }
 
@@ -55,7 +55,8 @@ pub(crate) fn period(
     })
 }
 
-/// Writes the graphs of a store's requests: whose they are, in order, and how many have none.
+/// Writes the graphs of a store's requests. Returns their ids, in order, and the number of requests
+/// without a graph.
 pub(crate) fn graphs_of(
     store: &Path,
     file: &Path,

@@ -1,4 +1,4 @@
-//! Programs, run and measured.
+//! Runs and measures programs.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use crate::Failure;
 use crate::verbs::usage;
 
-/// What a program needed.
+/// Cost of a program.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Took {
     pub(crate) wall_s: f64,
-    /// Of all its processes.
+    /// CPU time of all its processes.
     pub(crate) cpu_s: f64,
-    /// Of the largest of its processes.
+    /// Peak memory of its largest process.
     pub(crate) peak_bytes: u64,
 }
 
-/// Waits for a program, and looks at all its processes meanwhile.
+/// Waits for a program, and measures all its processes meanwhile.
 pub(crate) fn watch(command: &mut Command) -> Result<Took, Failure> {
     let (started, before_s) = (Instant::now(), children_cpu_s()?);
     let mut child = command
@@ -44,7 +44,7 @@ pub(crate) fn watch(command: &mut Command) -> Result<Took, Failure> {
     })
 }
 
-/// A process, and all that it and its children have started.
+/// Returns the ids of a process and of all its descendants.
 fn processes(child: &Child) -> Vec<u32> {
     let mut found = vec![child.id()];
     let mut at = 0;
@@ -61,10 +61,10 @@ fn processes(child: &Child) -> Vec<u32> {
     found
 }
 
-/// User and system time of all children that have ended, and of theirs.
+/// Returns the user and system time of all children that have ended, and of their children.
 fn children_cpu_s() -> Result<f64, Failure> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // Behind the name, which may hold anything: fields 16 and 17, in ticks of 10 ms.
+    // Fields 16 and 17, in ticks of 10 ms. They follow the name, which may contain any character.
     let rest = stat.rsplit_once(')').ok_or("no name")?.1;
     let ticks = rest.split_whitespace().skip(13).take(2);
     let ticks: Vec<f64> = ticks.map(str::parse).collect::<Result<_, _>>()?;

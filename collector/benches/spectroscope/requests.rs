@@ -1,5 +1,5 @@
-//! Simulated requests of six kinds to a shop, with something injected into the later period. Everything follows from the
-//! seed and the request's number.
+//! Simulates requests of six kinds to a shop. The requests of the later period have an injected
+//! change. The seed and the request's number determine everything.
 
 use std::borrow::Cow;
 
@@ -13,13 +13,13 @@ const CLIENT: u32 = 64;
 const SERVER: u32 = 128;
 /// 2026-01-02T03:00:00Z.
 pub(crate) const EPOCH_NS: u64 = 1_767_322_800_000_000_000;
-/// A request begins every so often.
+/// Time between the starts of two requests.
 const INTERVAL_NS: u64 = 5_000_000;
-/// What arrives meanwhile becomes one file.
+/// Time whose requests are in one file.
 pub(crate) const FLUSH_NS: u64 = 10_000_000_000;
-/// Of a thousand lookups in the cache, so many find nothing; and so many where it misses.
+/// Lookups per thousand that miss the cache: usually, and with the fault `CacheMiss`.
 const MISSES: [usize; 2] = [50, 600];
-/// Of a thousand steps, so many are done in the other way.
+/// Steps per thousand that take the less usual form.
 const OTHER_WAY: usize = 20;
 
 /// Simulated requests of one period.
@@ -29,12 +29,12 @@ pub(crate) struct Workload {
     pub(crate) fault: Fault,
     pub(crate) requests: u64,
     pub(crate) epoch_ns: u64,
-    /// Every request gets steps of its own until it has so many segments, now and then in another way, so that there are
-    /// many categories.
+    /// Minimum number of segments: further steps are added to each request until it has this many.
+    /// Some steps take another form, so that there are many categories. `None` adds no steps.
     pub(crate) segments: Option<usize>,
 }
 
-/// One span, by itself: it may come in a later file than its request.
+/// One span. It may be in a later file than its request.
 struct Span {
     trace_id: u128,
     service: Service,
@@ -68,10 +68,10 @@ impl Span {
     }
 }
 
-/// What is known of a request beside its spans.
+/// Facts about a request that its spans do not show.
 pub(crate) struct Made {
     pub(crate) trace_id: u128,
-    /// Whether what is injected is in it.
+    /// True if the request has the injected change.
     pub(crate) is_touched: bool,
     pub(crate) segments: usize,
 }
@@ -100,7 +100,8 @@ impl Workload {
         (made, builder.spans)
     }
 
-    /// Hands each request to `see`, and the rows of each file, with its number and when it begins, to `write`.
+    /// Passes each request to `see`. Passes the rows of each file to `write`, with the file's
+    /// number and start.
     pub(crate) fn files<E>(
         &self,
         mut see: impl FnMut(&Made),
@@ -133,7 +134,7 @@ impl Workload {
 struct Builder {
     random: Random,
     trace_id: u128,
-    /// Which replica of each service.
+    /// Bits that select the replica of each service.
     replicas: u64,
     fault: Fault,
     is_touched: bool,
@@ -142,7 +143,8 @@ struct Builder {
 }
 
 impl Builder {
-    /// From half of to three halves of a mean, in µs; one in 64 takes eight times as long.
+    /// Returns a random time between half of the mean and three halves of it, in ns; one in 64
+    /// takes eight times as long.
     fn took_ns(&mut self, mean_us: u64) -> u64 {
         let slow = if self.random.below(64) == 0 { 8 } else { 1 };
         slow * (mean_us * 500 + self.random.next_u64() % (mean_us * 1_000) + 1)
@@ -167,17 +169,18 @@ impl Builder {
             start_ns,
             end_ns: start_ns,
         });
-        // Its own, and after a child that it waits for: see `joined`.
+        // Counts the span's own segment. A parent has another one after each child that it waits
+        // for: see `joined`.
         self.segments += 1;
         self.spans.len() - 1
     }
 
-    /// A parent goes on after children that were under way together.
+    /// Counts the segment of a parent after children that it waited for.
     fn joined(&mut self) {
         self.segments += 1;
     }
 
-    /// A piece of work without parts; the result is when it ends.
+    /// Simulates work without calls. Returns its end.
     fn work(
         &mut self,
         parent: usize,
@@ -192,7 +195,8 @@ impl Builder {
         self.spans[span].end_ns
     }
 
-    /// A call that others may be under way beside: the caller's span, and the server's, whose body says when it ends.
+    /// Simulates a call that may overlap with others: the spans of the caller and of the server.
+    /// `body` returns the end of the server's work. Returns the end of the caller's span.
     fn call_beside(
         &mut self,
         parent: usize,
@@ -215,7 +219,7 @@ impl Builder {
         self.spans[client].end_ns
     }
 
-    /// A call that is waited for.
+    /// Simulates a call that the caller waits for.
     fn call(
         &mut self,
         parent: usize,
@@ -229,7 +233,7 @@ impl Builder {
         ended_ns
     }
 
-    /// A call of a server that does one thing.
+    /// Simulates a call to a server that does one thing.
     fn simple_call(
         &mut self,
         parent: usize,
@@ -243,7 +247,7 @@ impl Builder {
         })
     }
 
-    /// What most services ask of the store.
+    /// Simulates a read from the store, which most services do.
     fn read(&mut self, parent: usize, from: Service, at_ns: u64) -> u64 {
         let ends = (from, Service::Store);
         self.call(parent, ends, "read", at_ns, |builder, _, at_ns| {

@@ -1,4 +1,4 @@
-//! As many requests as the paper compares.
+//! Compares as many requests as the paper's largest comparison.
 
 use crate::fault::Fault;
 use crate::ours::{self, rows};
@@ -11,7 +11,7 @@ use crate::{Bench, Failure, LATER_NS, SEED};
 const SFS97_REQUESTS: u64 = 210_669;
 const SFS97_SEGMENTS: usize = 60;
 
-/// Both on a tenth of the requests, ours on all of them as well.
+/// Runs both on a tenth of the requests, and `compare` also on all of them.
 pub(crate) fn scale(bench: &Bench) -> Result<(), Failure> {
     let arguments = &bench.arguments;
     let mut sizes = Vec::new();

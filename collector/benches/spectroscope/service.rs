@@ -20,7 +20,7 @@ pub(crate) enum Service {
 }
 
 impl Service {
-    /// What it is called, and what a call of it is.
+    /// Returns the service's name, and the name of a call to it.
     pub(crate) fn names(self) -> (&'static str, &'static str) {
         match self {
             Service::Gateway => ("gateway", "call gateway"),

@@ -1,5 +1,5 @@
-//! The authors' tool: Perl that calls MATLAB, for which Octave stands in. It is taken from where somebody has fetched it,
-//! copied, and made to run with what a system of today has.
+//! Runs the authors' tool, which is written in Perl and calls MATLAB; Octave takes MATLAB's place.
+//! The bench copies the user's clone of the tool, and adapts it to current systems.
 
 use std::collections::HashSet;
 use std::fs;
@@ -12,7 +12,8 @@ use regex::Regex;
 use crate::Failure;
 use crate::process::{Took, watch};
 
-/// What the tool calls and a system of today lacks: MATLAB by Octave, two of its functions, and three modules of Perl.
+/// Replacements for what the tool calls and current systems lack: MATLAB (by Octave), two of its
+/// functions, and three Perl modules.
 const SHIMS: [(&str, &str); 6] = [
     ("matlab", include_str!("shims/matlab")),
     ("kstest2.m", include_str!("shims/kstest2.m")),
@@ -34,32 +35,32 @@ pub(crate) struct Tool {
     directory: PathBuf,
 }
 
-/// What it found.
+/// Results of the tool.
 pub(crate) struct Found {
     pub(crate) took: Took,
     pub(crate) ranked: Vec<Ranked>,
-    /// Of both periods.
+    /// Number of categories in each period.
     pub(crate) categories: [u64; 2],
 }
 
-/// What it says of one category, in the order of its list.
+/// Result for one category, in the order of the tool's list.
 pub(crate) struct Ranked {
     pub(crate) is_structural: bool,
-    /// Microseconds of all requests together.
+    /// Sum over all requests, in microseconds.
     pub(crate) cost_us: f64,
-    /// Of both periods.
+    /// Number of requests in each period.
     pub(crate) requests: [u64; 2],
-    /// The root's node.
+    /// Node of the root.
     pub(crate) root: String,
     pub(crate) nodes: usize,
-    /// The edges that are held responsible.
+    /// Edges that the tool marks as changed.
     pub(crate) red: Vec<(String, String)>,
-    /// The later period's requests in it, by their place in its file.
+    /// Requests of the later period in this category, by their position in the period's file.
     pub(crate) after: Vec<usize>,
 }
 
 impl Tool {
-    /// Copies the tool's repository in `from` to `directory`, and prepares it to run.
+    /// Copies the tool's repository from `from` to `directory`, and prepares it to run.
     pub(crate) fn prepare(from: &Path, directory: &Path) -> Result<Self, Failure> {
         let source = from.join("source");
         if !source.join(PROGRAM).is_file() {
@@ -122,7 +123,7 @@ impl Tool {
             .env("PATH", format!("{}:{path}", shims.display()))
             .env("PERL5LIB", &shims)
             .env("PERL5OPT", "-MGD::Graph::boxplot")
-            // Categories are numbered in the order of a hash.
+            // The tool numbers categories in the order of a hash.
             .env("PERL_HASH_SEED", "0")
             .env("PERL_PERTURB_KEYS", "0")
             .arg("spectroscope.pl")
@@ -165,7 +166,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How many requests are in a file.
+/// Returns the number of requests in a file.
 fn count(file: &Path) -> Result<usize, Failure> {
     Ok(fs::read_to_string(file)?
         .lines()
@@ -173,10 +174,10 @@ fn count(file: &Path) -> Result<usize, Failure> {
         .count())
 }
 
-/// How many categories there are in each period.
+/// Returns the number of categories in each period.
 fn categories(output: &Path) -> Result<[u64; 2], Failure> {
     let mut found = [0; 2];
-    // A line for each category: its requests before and after, and its string.
+    // Each line describes a category: its requests before and after, and its string.
     for line in fs::read_to_string(output.join("convert_data/input_vector.dat"))?.lines() {
         for (count, said) in found.iter_mut().zip(line.split_whitespace()) {
             *count += u64::from(said != "0");
@@ -185,7 +186,7 @@ fn categories(output: &Path) -> Result<[u64; 2], Failure> {
     Ok(found)
 }
 
-/// The tool's list, weighted by likeness, as the paper ranks.
+/// Returns the tool's list in the paper's order, weighted by likeness.
 fn ranking(output: &Path, before: usize) -> Result<Vec<Ranked>, Failure> {
     let members = fs::read_to_string(output.join("convert_data/input_vec_to_global_ids.dat"))?;
     let members: Vec<Vec<usize>> = members
@@ -216,7 +217,7 @@ fn ranking(output: &Path, before: usize) -> Result<Vec<Ranked>, Failure> {
                 root: String::new(),
                 nodes: 0,
                 red: Vec::new(),
-                // Numbered from 1 through both files.
+                // The tool numbers requests from 1 through both files.
                 after: of_cluster
                     .iter()
                     .filter(|id| **id > before)
