@@ -1,14 +1,15 @@
-//! How the model of a growing system converges (The Mystery Machine, figure 3): the number of relations over 1.3 million
-//! simulated requests, while new segments keep appearing.
+//! Shows the convergence of the model of a growing system (The Mystery Machine, figure 3): the
+//! number of relations over 1.3 million simulated requests, while new segments appear.
 //!
-//! `cargo run --release -p stroboscope-collector --example figure3 [REQUESTS [FILE.svg]]` prints a table and writes the
-//! pictures of relations and of changes, FILE.svg and FILE-changes.svg. What is printed depends on nothing but REQUESTS.
+//! `cargo run --release -p stroboscope-collector --example figure3 [REQUESTS [FILE.svg]]` prints a
+//! table, and writes pictures of the relations and of their changes: FILE.svg and FILE-changes.svg.
+//! The output depends only on REQUESTS.
 //!
-//! The system is a random graph of segments: each waits for up to two earlier ones, which is what it really depends on,
-//! and takes a time that varies as an exponential distribution does. Some segments are in every request, others in one
-//! of a thousand. Half of them exist from the beginning; each later one is deployed at some time in the first two
-//! thirds of the run. No order that is really there may ever be taken for contradicted; the program ends with an error
-//! if one was.
+//! The system is a random graph of segments. Each waits for up to two earlier ones, and takes an
+//! exponentially distributed time. Some segments are in every request, others in one of a thousand.
+//! Half of them exist from the beginning; each later one appears in the first two thirds of the
+//! run. The model must never consider a real order contradicted; otherwise the program ends with an
+//! error.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,14 +24,14 @@ use stroboscope_render::findings::{changes, convergence};
 use stroboscope_render::picture::draw;
 use stroboscope_render::show::{Chart, Figure};
 
-/// Requests in figure 3.
+/// Number of requests in figure 3.
 const REQUESTS: u64 = 1_300_000;
-/// Segments at the end.
+/// Number of segments at the end.
 const SEGMENTS: usize = 120;
-/// Requests between two points of the pictures.
+/// Number of requests between two points of the pictures.
 const POINT_EVERY: u64 = 1_000;
 
-/// SplitMix64 (Steele, Lea, Flood, 2014): the same numbers everywhere.
+/// SplitMix64 (Steele, Lea, Flood, 2014), which yields equal numbers on every machine.
 struct Random(u64);
 
 impl Random {
@@ -42,7 +43,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Uniform in [0, 1).
+    /// Returns a uniform number in [0, 1).
     fn part(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -57,16 +58,16 @@ struct Kind {
     name: Arc<str>,
     waits_for: Vec<usize>,
     mean_ns: f64,
-    /// Part of the requests that it is in.
+    /// Fraction of the requests that have it.
     frequency: f64,
-    /// The first request that has it.
+    /// Number of the first request that has it.
     deployed: u64,
 }
 
 fn system(random: &mut Random, requests: u64) -> Vec<Kind> {
     let mut kinds: Vec<Kind> = Vec::new();
     for number in 0..SEGMENTS {
-        // Every second one is new, so that new segments lie between old ones.
+        // Every other segment is new, so that new segments lie between old ones.
         let deployed = if number % 2 == 1 {
             (random.part() * requests as f64 * 2.0 / 3.0) as u64
         } else {
@@ -93,7 +94,7 @@ fn system(random: &mut Random, requests: u64) -> Vec<Kind> {
     kinds
 }
 
-/// One request: which segments it has, and when they ran.
+/// Simulates one request. Its trace has the request's segments with their times.
 fn request(
     number: u64,
     kinds: &[Kind],
@@ -111,7 +112,7 @@ fn request(
             .unwrap_or(0);
         let here =
             number >= kind.deployed && (kind.frequency >= 1.0 || random.part() < kind.frequency);
-        // One that is not in the request passes on what it would have waited for.
+        // A segment that the request lacks passes on the waits of its predecessors.
         ends_ns[at] = ready_ns;
         if let Some(id) = ids[at].filter(|_| here) {
             let duration_ns = (-(1.0 - random.part()).ln() * kind.mean_ns) as i64 + 1;
@@ -122,7 +123,8 @@ fn request(
     SegmentedTrace::new(TraceId(number.into()), None, 0, 0, segments)
 }
 
-/// Whether a segment really waits for another one, at once or through others.
+/// Returns the pairs of segments of which the second waits for the first, directly or through
+/// others.
 fn real_orders(kinds: &[Kind]) -> Vec<(usize, usize)> {
     let mut before: Vec<Vec<bool>> = vec![vec![false; kinds.len()]; kinds.len()];
     for (at, kind) in kinds.iter().enumerate() {
@@ -145,7 +147,7 @@ fn real_orders(kinds: &[Kind]) -> Vec<(usize, usize)> {
     before.iter().enumerate().flat_map(pairs).collect()
 }
 
-/// The requests after which a row is printed.
+/// Reports whether a row is printed after this request.
 fn is_row(number: u64, requests: u64) -> bool {
     const EARLY: [u64; 7] = [100, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000];
     EARLY.contains(&number) || number.is_multiple_of(100_000) || number == requests

@@ -1,8 +1,10 @@
-//! How many traces a second one core can observe, beside the obvious double loop in the same run.
+//! Measures the traces per second that one core observes, compared with a naive double loop in the
+//! same run.
 //!
-//! Run: `cargo bench -p stroboscope-analysis --bench observe`. Each figure is the median of several rounds. The traces
-//! are random trees of nested intervals with jitter, so that pairs are ordered, overlapping and of either order. Two
-//! more steps are timed for scale: relations out of the counts, and critical path with slack of one trace.
+//! Run: `cargo bench -p stroboscope-analysis --bench observe`. Each figure is the median of several
+//! rounds. The traces are random trees of nested intervals with jitter, so some pairs are ordered,
+//! some overlap, and some occur in either order. The bench also times the steps after observing:
+//! the relations from the counts, and the critical path and slack of one trace.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -16,7 +18,8 @@ const ROUNDS: usize = 7;
 const TRACES: usize = 2000;
 
 fn main() {
-    // `cargo test --benches` runs this too, without `--bench`: there is nothing to test then.
+    // `cargo test --benches` also runs this program, without `--bench`. It has nothing to test
+    // then.
     if !std::env::args().any(|arg| arg == "--bench") {
         return;
     }
@@ -40,7 +43,8 @@ fn main() {
     }
 }
 
-/// Requests of stages, each of five segments side by side: almost half of all pairs are in order, as in a real page.
+/// Measures requests of stages, each with five parallel segments. As in a real page, almost half of
+/// all pairs are ordered.
 fn measure_ordered_paths(segments: usize) {
     let mut state = 88_172_645_463_325_252;
     let mut trace = || {
@@ -76,7 +80,7 @@ fn measure_ordered_paths(segments: usize) {
     );
 }
 
-/// A request of 40 spans, three levels deep, cut into segments again and again.
+/// Measures the segmentation of a request of 40 spans, three levels deep.
 fn measure_segmentation() {
     let span = |span_id: u64| SpanRecord {
         span_id,
@@ -155,7 +159,7 @@ fn measure(segments: usize, label_count: usize) {
     );
 }
 
-/// The same trace as two hosts with inexact clocks recorded it.
+/// Returns the trace as two hosts with inexact clocks would record it.
 fn with_two_clocks(trace: &SegmentedTrace) -> SegmentedTrace {
     let mut trace = trace.clone();
     for (index, segment) in trace.segments.iter_mut().enumerate() {
@@ -166,7 +170,7 @@ fn with_two_clocks(trace: &SegmentedTrace) -> SegmentedTrace {
     trace
 }
 
-/// The same trace as two hosts recorded it that tell time in whole microseconds.
+/// Returns the trace as two hosts with a resolution of one microsecond would record it.
 fn in_whole_microseconds(trace: &SegmentedTrace) -> SegmentedTrace {
     let mut trace = with_two_clocks(trace);
     for segment in &mut trace.segments {
@@ -211,8 +215,8 @@ fn model(label_count: usize) -> Model {
     model
 }
 
-/// A double loop with one counter per pair and kind, as anyone would write it first. Right only where no label
-/// repeats in a trace, which holds here.
+/// Naive double loop, with one counter per pair and kind. It is correct only if no label repeats
+/// within a trace, as here.
 struct Naive {
     labels: usize,
     counts: Vec<[u64; 3]>,
@@ -262,7 +266,7 @@ fn next(state: &mut u64) -> u64 {
     *state
 }
 
-/// A tree of nested intervals over `segments` of the labels, in random order.
+/// Returns a random tree of nested intervals over `segments` of the labels.
 fn random_trace(state: &mut u64, segments: usize, labels: usize) -> SegmentedTrace {
     let mut ids: Vec<u32> = (0..labels as u32).collect();
     for i in (1..labels).rev() {

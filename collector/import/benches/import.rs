@@ -1,10 +1,13 @@
-//! Lines imported per second, on one core: `cargo bench -p stroboscope-import --bench import`.
+//! Measures the lines that an import reads per second on one core: `cargo bench -p
+//! stroboscope-import --bench import`.
 //!
-//! Writes a log of 2,000,000 lines (or as many as the first argument says): requests of 20 events over five tasks on
-//! three hosts, with ids of 32 hex digits and two attributes; then imports it three times into fresh directories. The time
-//! is that of the whole import, from opening the file to durable Parquet. Then the same events as others would write them,
-//! a tenth as many: JSON with other names and RFC 3339 times, and plain text, both by mappings; and the log packed by
-//! zstd. An import works on one thread; what the kernel writes behind it is not counted (`taskset -c 0` pins both).
+//! The bench writes a log of 2,000,000 lines (or as many as the first argument states): requests of
+//! 20 events over five tasks on three hosts, with ids of 32 hex digits and two attributes. It
+//! imports the log three times, into fresh directories. The measured time is that of the whole
+//! import, from opening the file to durable Parquet. It then imports a tenth as many events in
+//! other forms, by mappings: JSON with other names and RFC 3339 times, and plain text. It also
+//! imports the log compressed by zstd. An import uses one thread, and the kernel's work in the
+//! background is not counted (`taskset -c 0` pins both).
 
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
@@ -18,7 +21,7 @@ const EVENTS_PER_TRACE: u64 = 20;
 const TASKS: [&str; 5] = ["server", "network", "page/header", "page/feed", "logger"];
 const EVENTS: [&str; 4] = ["begin", "flushed", "first byte", "end"];
 
-/// How a log is written.
+/// Form of a log.
 #[derive(Clone, Copy)]
 enum Layout {
     Plain,
@@ -48,13 +51,13 @@ fn write_log(path: &Path, lines: u64, layout: Layout) -> std::io::Result<()> {
     let mut log = BufWriter::new(std::fs::File::create(path)?);
     for line in 0..lines {
         let (trace, at) = (line / EVENTS_PER_TRACE, line % EVENTS_PER_TRACE);
-        // Spread over the whole range, as random ids are.
+        // The ids cover the whole range, as random ids do.
         let id = u128::from(trace + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
         let (host, user) = (trace % 3, trace % 10_007);
         let (event, task) = (EVENTS[(at % 4) as usize], TASKS[(at / 4) as usize]);
         let since_ns = trace * 1_000_000 + at * 43_211;
         let time_ns = 1_767_322_800_000_000_000 + since_ns;
-        // Within one hour, so that a date needs no calendar here.
+        // All times are within one hour, so that dates need no calendar.
         let (minute, second, ns) = (
             since_ns / 60_000_000_000 % 60,
             since_ns / 1_000_000_000 % 60,

@@ -1,10 +1,12 @@
-//! What recording costs one `getpid`, beside other tools and beside nothing: `cargo bench -p stroboscope-kernel`.
+//! Measures the cost of recording one `getpid`, and compares it with other tools and with no
+//! recording: `cargo bench -p stroboscope-kernel`.
 //!
-//! All cases in turn, round after round, in one run, each between two measurements of nothing: a machine whose speed drifts
-//! drifts for a case and for what it is compared with alike. Shown are the median of these differences and their quartiles.
-//! Virtual machines share processors with others: there, everything is slower by a third for a second or so, again and
-//! again. So the rounds in which nothing was as fast as ever, before and after, are also shown by themselves: "alone".
-//! Root is needed; tools that are not installed are left out aloud.
+//! Each round runs all cases in turn, and measures without recording before and after each case. So
+//! a drift of the machine's speed affects a case and its comparison alike. The output has the
+//! median and the quartiles of the differences. Virtual machines share processors with others, so
+//! at times everything is slower by a third for about a second. The column "alone" therefore covers
+//! only the rounds whose measurements without recording were as fast as the fastest. The bench
+//! needs root. It reports tools that are not installed, and skips them.
 
 #![allow(missing_docs, unsafe_code)]
 
@@ -16,17 +18,18 @@ use stroboscope::BurstConfig;
 use stroboscope_kernel::Recorder;
 use stroboscope_kernel_model::{Processes, Settings};
 
-/// One loop takes 0.03 to 0.1 ms, so that it lies in a window or outside.
+/// Number of calls per loop. One loop takes 0.03 to 0.1 ms, so that it usually lies entirely inside
+/// or outside a window.
 const CALLS: u32 = 200;
 const WARM_UP: Duration = Duration::from_millis(10);
 const MEASURED: Duration = Duration::from_millis(20);
 const MEASURED_BURSTS: Duration = Duration::from_millis(200);
 const ROUNDS: usize = 60;
-/// Comparisons of nothing with nothing, before and after a recorder, each round.
+/// Number of comparisons without recording, before and after a recorder, in each round.
 const PAIRS: usize = 3;
-/// Other tools take seconds to start.
+/// Number of rounds of the other tools, which take seconds to start.
 const ROUNDS_OF_TOOLS: usize = 5;
-/// As fast as ever: no slower than the fastest by this.
+/// Maximum ratio of a time to the fastest time that counts as equally fast.
 const ALONE: f64 = 1.06;
 const NS_PER_MS: u64 = 1_000_000;
 
@@ -45,18 +48,20 @@ fn getpid_ns() -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(CALLS)
 }
 
-/// When a loop began and ended, ns of wall time, and ns per call.
+/// Wall time of a loop's begin and end, in ns, and the time of one call in ns.
 struct Loop {
     from_ns: u64,
     to_ns: u64,
     call_ns: f64,
 }
 
-/// The measured loop runs in a process of its own, because the recorder does not record its own process.
+/// Runs the measured loop, in a process of its own, because the recorder does not record its own
+/// process.
 fn be_measured() {
     for line in std::io::stdin().lines() {
         let measured = Duration::from_millis(line.ok().and_then(|ms| ms.parse().ok()).unwrap_or(0));
-        // Some cases begin after a pause: without this, that of the processor would be measured, too.
+        // Some cases begin after a pause. This loop excludes the wake-up of the processor from the
+        // measurement.
         let start = Instant::now();
         while start.elapsed() < WARM_UP {
             getpid_ns();
@@ -76,7 +81,7 @@ fn main() {
         return be_measured();
     }
     let mut subject = Subject::start();
-    // Before anything was ever recorded by this program.
+    // Measures before this program has recorded anything.
     let first: Vec<f64> = (0..ROUNDS).map(|_| subject.nothing()).collect();
     let cases = cases(subject.child.id());
     let mut rows: BTreeMap<(usize, &str), Vec<Sample>> = BTreeMap::new();
@@ -108,7 +113,8 @@ fn main() {
             }
             before = after;
         }
-        // Nothing after a rest, at once after a recorder is gone, and after another rest.
+        // Measures without recording: after a pause, immediately after a recorder has stopped, and
+        // after another pause.
         let rest = || std::thread::sleep(Duration::from_millis(50));
         let mut untraced = before;
         for _ in 0..PAIRS {
@@ -130,7 +136,7 @@ fn main() {
     print(&first, &rows);
 }
 
-/// What a getpid took, and what it took with nothing before and after, ns.
+/// Time of a getpid in ns, and the times without recording before and after.
 struct Sample {
     ns: f64,
     nothing: [f64; 2],
@@ -196,7 +202,7 @@ struct Case {
     name: &'static str,
     rounds: usize,
     measured: Duration,
-    /// Its loops are told apart by where they lie between bursts.
+    /// Burst-config by which the loops are divided into phases; `None` for one phase.
     in_bursts: Option<BurstConfig>,
     start: Box<dyn Fn() -> Option<Running>>,
 }
@@ -275,8 +281,9 @@ impl Loops {
         quartile(&self.0.iter().map(|one| one.call_ns).collect::<Vec<_>>(), 2)
     }
 
-    /// Of loops that lie in a burst, between two, and in the last milliseconds before one, when the programs look at the
-    /// clock. Medians by millisecond of the period, averaged: each part of the pause counts as long as it takes.
+    /// Returns the time of a call in loops within a burst, between bursts, and in the last
+    /// milliseconds before one, when the programs read the clock. Each time is the mean of the
+    /// medians by millisecond of the period, so all parts of a pause have equal weight.
     fn by_phase(&self, config: BurstConfig) -> Vec<(&'static str, f64)> {
         let mut by_ms: BTreeMap<(bool, u64), Vec<f64>> = BTreeMap::new();
         for one in &self.0 {
@@ -349,7 +356,8 @@ fn tool(name: &str, arguments: &[&str]) -> Option<Running> {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Self::Tool(child) = self {
-            // SAFETY: a signal to a child that is not waited for yet, so its number is still its own.
+            // SAFETY: a signal to a child that has not been waited for, so its process id is still
+            // its own.
             unsafe { libc::kill(child.id().cast_signed(), libc::SIGINT) };
             let _ = child.wait();
         }

@@ -3,17 +3,17 @@
 use super::random::Random;
 use super::system::System;
 
-/// Longest time that drift is known of.
+/// Number of minutes for which drift is simulated.
 const MINUTES_MAX: usize = 80;
 
-/// Drift of each service and each machine, minute by minute: logarithms.
+/// Logarithms of the drift of each service and each machine, minute by minute.
 #[derive(Debug)]
 pub(crate) struct Drift {
     of_services: Vec<Vec<f64>>,
     of_machines: Vec<Vec<f64>>,
 }
 
-/// First-order autoregressive series.
+/// Returns a first-order autoregressive series.
 fn series(seed: &[u64], deviation: f64, persistence: f64) -> Vec<f64> {
     let mut random = Random::new(seed);
     let mut value = deviation * random.normal();
@@ -26,7 +26,7 @@ fn series(seed: &[u64], deviation: f64, persistence: f64) -> Vec<f64> {
         .collect()
 }
 
-/// Value of a series between its minutes.
+/// Returns the value of a series between its minutes.
 fn at(series: &[f64], minute: f64) -> f64 {
     let whole = (minute as usize).min(series.len() - 2);
     let part = (minute - whole as f64).clamp(0.0, 1.0);
@@ -56,12 +56,12 @@ impl Drift {
 pub(crate) struct Effects<'a> {
     pub(crate) drift: &'a Drift,
     pub(crate) minute: f64,
-    /// Seed of its burst.
+    /// Seed of the request's burst.
     pub(crate) burst: u64,
 }
 
 impl Effects<'_> {
-    /// By how much an operation of this service takes longer on this machine.
+    /// Returns the factor by which an operation of this service takes longer on this machine.
     pub(crate) fn factor(&self, system: &System, service: usize, machine: usize) -> f64 {
         let variation = &system.variation;
         let mut log = at(&self.drift.of_services[service], self.minute)

@@ -7,23 +7,24 @@ use super::system::{Call, System};
 pub(crate) enum FaultKind {
     /// An operation takes longer by a constant.
     Slower,
-    /// An operation takes so many times as long.
+    /// An operation takes a multiple of its time.
     Times,
     /// An operation takes longer in a part of the requests.
     Share,
-    /// An operation that few requests have takes longer.
+    /// An operation takes longer that is in few requests.
     Rare,
-    /// The way between two services takes longer.
+    /// Messages between two services take longer.
     Link,
-    /// An operation fails after one of its calls and leaves out the rest.
+    /// An operation fails after one of its calls and skips the rest.
     BreaksOff,
     /// A call is no longer made.
     Removed,
     /// A call is made twice.
     Doubled,
-    /// An optional call is made more often, as a cache in front of it misses.
+    /// An optional call becomes more frequent, because a cache before it misses more often.
     MissCalls,
-    /// Slow calls of an operation become more frequent, as a cache inside it misses.
+    /// Slow calls of an operation become more frequent, because a cache inside it misses more
+    /// often.
     MissTimes,
 }
 
@@ -64,7 +65,8 @@ impl FaultKind {
         )
     }
 
-    /// Sizes from undetectable to obvious: parts of the median latency, factors, or probabilities.
+    /// Returns sizes from undetectable to obvious: fractions of the median latency, factors, or
+    /// probabilities.
     pub(crate) fn sizes(self) -> [f64; LEVELS] {
         match self {
             FaultKind::Slower | FaultKind::Link => [0.005, 0.02, 0.07, 0.25, 0.8, 3.0],
@@ -92,13 +94,13 @@ pub(crate) struct Site {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     pub(crate) kind: FaultKind,
-    /// The operation that changes, and which of its calls does.
+    /// Operation that changes, and the changed one of its calls.
     pub(crate) site: Site,
     /// Services at both ends of the link that changes.
     pub(crate) link: (usize, usize),
     /// Nanoseconds, a factor, or a probability.
     pub(crate) size: f64,
-    /// Part of the requests that change.
+    /// Fraction of the requests that change.
     pub(crate) share: f64,
 }
 
@@ -108,7 +110,7 @@ impl Fault {
         self.kind == FaultKind::Link && self.link == (caller, callee)
     }
 
-    /// By how much the share of an operation's slow calls rises.
+    /// Returns the increase in the share of an operation's slow calls.
     pub(crate) fn more_misses(&self, operation: usize) -> f64 {
         if self.kind == FaultKind::MissTimes && self.site.operation == operation {
             self.size
@@ -117,7 +119,8 @@ impl Fault {
         }
     }
 
-    /// Own time of an operation that took `own_ns`, in a request with this seed.
+    /// Returns the changed own time of an operation that took `own_ns`, in a request with this
+    /// seed.
     pub(crate) fn own_ns(&self, operation: usize, own_ns: f64, request: u64) -> f64 {
         if self.site.operation != operation {
             return own_ns;
@@ -133,7 +136,7 @@ impl Fault {
     }
 }
 
-/// The call at a site, if the operation makes any.
+/// Returns the call at a site, if the operation makes any.
 pub(crate) fn call(system: &System, site: Site) -> Option<&Call> {
     let stage = system.operations[site.operation].stages.get(site.stage)?;
     stage.get(site.call)

@@ -2,16 +2,16 @@
 
 use super::random::Random;
 
-/// Part of the calls that leave the lognormal body.
+/// Calls whose times are not from the lognormal body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tail {
-    /// None do.
+    /// No calls.
     Absent,
     /// Multiplies this share of the calls by a Pareto variable.
     Pareto { share: f64, alpha: f64 },
-    /// Cache misses: this share of the calls takes so many times as long.
+    /// Cache misses: this share of the calls takes a multiple of its time.
     Misses { share: f64, factor: f64 },
-    /// Cold starts, collected garbage: few calls take many times as long.
+    /// Cold starts or garbage collection: few calls take many times as long.
     Stalls { share: f64, factor: f64 },
     /// This share of the calls waits for a timeout.
     Timeout { share: f64, timeout_ns: f64 },
@@ -20,14 +20,14 @@ pub(crate) enum Tail {
 /// Parameters that the operations of one system share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Habits {
-    /// Least and greatest spread of the bodies.
+    /// Minimum and maximum spread of the bodies.
     sigma: (f64, f64),
-    /// Part of the operations that have no tail.
+    /// Fraction of the operations that have no tail.
     without_tail: f64,
 }
 
 impl Habits {
-    /// Calm systems, whose few slow calls stand out, and restless ones.
+    /// Returns random habits: of calm systems, whose few slow calls stand out, or of restless ones.
     pub(crate) fn random(random: &mut Random) -> Habits {
         let least = random.log_between(0.08, 0.5);
         let greatest = (least * random.log_between(1.2, 6.0)).min(1.5);
@@ -48,7 +48,7 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    /// Random own time of an operation.
+    /// Returns a random distribution of an operation's own time.
     pub(crate) fn of_operation(random: &mut Random, habits: &Habits) -> Latency {
         let tail = match random.below(8) {
             _ if random.chance(habits.without_tail) => Tail::Absent,
@@ -76,7 +76,7 @@ impl Latency {
         }
     }
 
-    /// Random time on the way between two services, both directions together.
+    /// Returns a random distribution of the time between two services, both directions together.
     pub(crate) fn of_link(random: &mut Random, habits: &Habits) -> Latency {
         Latency {
             median_ns: random.log_between(5e4, 8e5),
@@ -85,7 +85,8 @@ impl Latency {
         }
     }
 
-    /// One time. `more_misses` adds to the share of misses. The number of values taken from the stream is constant.
+    /// Draws a time. `more_misses` adds to the share of misses. Each call takes the same number of
+    /// values from the stream.
     pub(crate) fn draw_ns(&self, random: &mut Random, more_misses: f64) -> f64 {
         let body_ns = self.median_ns * (self.sigma * random.normal()).exp();
         let (chosen, size) = (random.unit(), random.unit());

@@ -36,7 +36,8 @@ use table::Results;
 use verdict::Causes;
 
 fn main() -> ExitCode {
-    // `cargo test --benches` runs this too, without `--bench`: there is nothing to test then.
+    // `cargo test --benches` also runs this program, without `--bench`. It has nothing to test
+    // then.
     if !std::env::args().any(|argument| argument == "--bench") {
         return ExitCode::SUCCESS;
     }
@@ -99,7 +100,7 @@ fn of_system(seed: u64, options: &Options) -> Results {
     let mut random = Random::new(&[seed, 7]);
     let power = (0..faults)
         .filter_map(|number| {
-            // Kinds take turns.
+            // The kinds alternate.
             let kind = FaultKind::ALL[((seed * options.faults + number) % 10) as usize];
             let level = random.below(LEVELS);
             let fault = bench.fault(kind, level)?;

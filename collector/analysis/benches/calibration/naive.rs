@@ -1,4 +1,4 @@
-//! The obvious ranking: the operation whose median self time differs most comes first.
+//! Naive ranking: the operation whose median self time changes most comes first.
 
 use super::request::Simulated;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Service and name of an operation.
 pub(crate) type Named = (Arc<str>, Arc<str>);
 
-/// The first operation of the ranking.
+/// Returns the first operation of the ranking.
 pub(crate) fn first([before, after]: [&[Simulated]; 2]) -> Option<Named> {
     let (before, after) = (medians(before), medians(after));
     let differences = before.iter().filter_map(|(of, median_ns)| {

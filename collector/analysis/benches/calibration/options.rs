@@ -15,7 +15,7 @@ pub(crate) struct Options {
     pub(crate) power: bool,
     /// Planted changes per system.
     pub(crate) faults: u64,
-    /// Only this system, in detail.
+    /// Shows only the system with this seed, in detail.
     pub(crate) seed: Option<u64>,
     pub(crate) kind: Option<String>,
     pub(crate) level: Option<usize>,

@@ -1,4 +1,5 @@
-//! A test that knows which operation changed and in what respect: the best that a comparison can hope for.
+//! Test that knows the changed operation and the changed quantity: an upper bound for any
+//! comparison.
 
 use super::fault::{Fault, FaultKind};
 use super::request::Simulated;
@@ -6,7 +7,8 @@ use super::system::System;
 use std::collections::BTreeMap;
 use stroboscope_analysis::statistics::{Share, fisher_two_sided};
 
-/// The quantity that a fault changes, of one request; `None` where the request does not have the operation.
+/// Returns the quantity of a request that a fault changes; `None` if the request lacks the
+/// operation.
 fn quantity(system: &System, fault: &Fault, request: &Simulated) -> Option<f64> {
     let site = fault.site;
     let calls = request.calls_of(site.operation);
@@ -32,7 +34,7 @@ fn quantity(system: &System, fault: &Fault, request: &Simulated) -> Option<f64> 
     };
     match fault.kind {
         FaultKind::Link if system.has_client_spans => mean_of(&of_link),
-        // Without client spans the time on the way is the caller's.
+        // Without client spans, the time between services counts as the caller's.
         FaultKind::Slower
         | FaultKind::Times
         | FaultKind::Share
@@ -56,7 +58,7 @@ fn quantity(system: &System, fault: &Fault, request: &Simulated) -> Option<f64> 
     }
 }
 
-/// Probability of the observed difference without a change, by a test of the changed quantity alone.
+/// Returns the p-value of the observed difference, by a test of the changed quantity alone.
 pub(crate) fn p_value(system: &System, fault: &Fault, [before, after]: [&[Simulated]; 2]) -> f64 {
     let values = [before, after].map(|period| {
         let of_period = period.iter().filter_map(|request| {
@@ -67,7 +69,7 @@ pub(crate) fn p_value(system: &System, fault: &Fault, [before, after]: [&[Simula
     });
     let alone = |period: &[(u64, f64)]| period.iter().map(|(_, value)| *value).collect();
     if fault.kind.is_structural() {
-        // What a request does is independent of its burst.
+        // The structure of a request does not depend on its burst.
         let [before, after]: [Vec<f64>; 2] = [alone(&values[0]), alone(&values[1])];
         return match fault.kind {
             FaultKind::BreaksOff => {
@@ -85,7 +87,7 @@ pub(crate) fn p_value(system: &System, fault: &Fault, [before, after]: [&[Simula
     if !matches!(fault.kind, FaultKind::Share | FaultKind::MissTimes) {
         return ranks;
     }
-    // A change of a few is seen among the largest values.
+    // A change of few requests shows among the largest values.
     let mut sorted: Vec<f64> = by_burst[0].clone();
     sorted.sort_unstable_by(f64::total_cmp);
     let Some(&high) = sorted.get(sorted.len() * 9 / 10) else {
@@ -99,7 +101,7 @@ pub(crate) fn p_value(system: &System, fault: &Fault, [before, after]: [&[Simula
     (2.0 * ranks.min(share)).min(1.0)
 }
 
-/// Mean logarithm of each burst's values.
+/// Returns the mean logarithm of each burst's values.
 fn burst_means(values: &[(u64, f64)]) -> Vec<f64> {
     let mut bursts: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
     for (burst, value) in values {
@@ -110,7 +112,8 @@ fn burst_means(values: &[(u64, f64)]) -> Vec<f64> {
     bursts.values().map(|(sum, count)| sum / count).collect()
 }
 
-/// Two-sided p-value of the rank-sum test of Mann and Whitney, with ties (normal approximation).
+/// Returns the two-sided p-value of the rank-sum test of Mann and Whitney, with ties (normal
+/// approximation).
 pub(crate) fn rank_sum(before: &[f64], after: &[f64]) -> f64 {
     let (n, m) = (before.len() as f64, after.len() as f64);
     if n < 2.0 || m < 2.0 {

@@ -49,16 +49,17 @@ pub(crate) struct Bench {
     pub(crate) quiet: [Vec<Simulated>; 2],
 }
 
-/// A planted change and what became of it.
+/// A planted change and the results for it.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) fault: Fault,
-    /// By how much the mean latency of requests of this root changes, as a part of their trimmed mean.
+    /// Change of the mean latency of requests with the changed root operations, as a fraction of
+    /// their trimmed mean.
     pub(crate) effect: f64,
-    /// Probabilities by the test that knows the answer: with the change, and in quiet.
+    /// P-values of the oracle: with the change, and without it.
     pub(crate) oracle: f64,
     pub(crate) oracle_quiet: f64,
-    /// The first cause is the operation, or at least of its service.
+    /// True if the first cause names the changed operation, or at least its service.
     pub(crate) names_operation: bool,
     pub(crate) names_service: bool,
     pub(crate) naive_operation: bool,
@@ -96,7 +97,7 @@ impl Bench {
         }
     }
 
-    /// The longer window in two random parts.
+    /// Returns the longer window in two random parts.
     fn halves(&self) -> [Vec<&Simulated>; 2] {
         let longer = self.quiet.iter().max_by_key(|period| period.len());
         let mut one = longer.map_or(Vec::new(), |period| all(period));
@@ -105,7 +106,8 @@ impl Bench {
         [one, other]
     }
 
-    /// A change that is seen in latencies or structures; `None` where the system has no place for it.
+    /// Plants a change that affects latencies or structures. Returns `None` if the system has no
+    /// place for it.
     pub(crate) fn fault(&self, kind: FaultKind, level: usize) -> Option<Fault> {
         for attempt in 0..8 {
             let fault = |level| planted(&self.system, (kind, level), attempt, &self.quiet[1]);
@@ -117,13 +119,13 @@ impl Bench {
         None
     }
 
-    /// Name of the operation that is called where the fault is.
+    /// Returns the name of the operation that the call at the fault's site calls.
     pub(crate) fn called(&self, fault: &Fault) -> Option<&str> {
         let call = call(&self.system, fault.site)?;
         Some(&self.system.operations[call.callee].name)
     }
 
-    /// Whether requests wait for what a large change makes slower.
+    /// Reports whether a large change delays the requests, because they wait for the changed part.
     fn is_critical(&self, fault: &Fault) -> bool {
         let changed = self.simulate(fault);
         let (mut latency_ns, mut own_ns) = (0.0, 0.0);
@@ -135,7 +137,7 @@ impl Bench {
         latency_ns > 0.4 * own_ns && own_ns > 0.0
     }
 
-    /// The later period with a change.
+    /// Simulates the later period with a change.
     fn simulate(&self, fault: &Fault) -> Vec<Simulated> {
         self.windows[1].simulate(&self.system, &self.drift, Some(fault))
     }
@@ -170,7 +172,8 @@ impl Bench {
     }
 }
 
-/// Change of the mean latency of those root operations that change, as a part of their trimmed mean.
+/// Returns the change of the mean latency of the changed root operations, as a fraction of their
+/// trimmed mean.
 fn effect(quiet: &[Simulated], changed: &[Simulated]) -> f64 {
     let root = |request: &Simulated| request.records.root_name();
     let pairs = || quiet.iter().zip(changed);
@@ -191,7 +194,7 @@ fn effect(quiet: &[Simulated], changed: &[Simulated]) -> f64 {
     change_ns / latencies_ns.len().max(1) as f64 / trimmed_ns.max(1.0)
 }
 
-/// Right answers.
+/// Correct answers.
 struct Truth {
     operations: Vec<Named>,
 }

@@ -1,4 +1,4 @@
-//! The requests of a period.
+//! Requests of a period.
 
 use super::effects::{Drift, Effects};
 use super::fault::Fault;
@@ -10,7 +10,7 @@ use stroboscope_analysis::record::TraceRecords;
 /// Time and number of requests of a period.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
-    /// Tells the random numbers of periods apart.
+    /// Number that makes the random numbers of periods differ.
     pub(crate) number: u64,
     pub(crate) start_minute: f64,
     pub(crate) minutes: f64,
@@ -22,7 +22,7 @@ const MINUTE_NS: f64 = 60e9;
 const BURST_GAP_NS: f64 = 2e7;
 
 impl Window {
-    /// Two neighbouring periods of a system.
+    /// Returns two neighbouring periods of a system.
     pub(crate) fn pair(system: &System) -> [Window; 2] {
         let mut random = Random::new(&[system.seed, 4]);
         let ratio = random.log_between(0.5, 2.0);
@@ -41,7 +41,7 @@ impl Window {
         [before, after]
     }
 
-    /// Its requests. With a fault, all random numbers are as without it.
+    /// Simulates the requests. A fault does not change the random numbers.
     pub(crate) fn simulate(
         &self,
         system: &System,

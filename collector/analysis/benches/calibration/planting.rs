@@ -6,7 +6,7 @@ use super::random::Random;
 use super::request::Simulated;
 use super::system::System;
 
-/// A place where such a change is possible, of a size by level; `None` if there is none.
+/// Plants a change of this kind and level at a random site; returns `None` if no site allows it.
 pub(crate) fn planted(
     system: &System,
     (kind, level): (FaultKind, usize),
@@ -48,7 +48,8 @@ pub(crate) fn planted(
     })
 }
 
-/// Places where a change of this kind is possible and seen.
+/// Returns the sites where a change of this kind is possible, in operations that enough requests
+/// have.
 fn sites(system: &System, kind: FaultKind, requests: &[Simulated]) -> Vec<Site> {
     let mut seen = vec![0usize; system.operations.len()];
     for request in requests {

@@ -2,7 +2,7 @@
 
 use std::f64::consts::TAU;
 
-/// Stream of numbers that its seed determines.
+/// Stream of numbers that the seed determines.
 pub(crate) struct Random(u64);
 
 /// Spreads a number over all 64 bits.
@@ -13,7 +13,7 @@ fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// One seed out of several numbers; their order counts.
+/// Combines several numbers into one seed. Their order matters.
 pub(crate) fn seed_of(parts: &[u64]) -> u64 {
     parts
         .iter()
@@ -21,7 +21,7 @@ pub(crate) fn seed_of(parts: &[u64]) -> u64 {
 }
 
 impl Random {
-    /// Starts a stream at the seed that these numbers make.
+    /// Starts a stream with a seed made of these numbers.
     pub(crate) fn new(parts: &[u64]) -> Random {
         Random(seed_of(parts))
     }
@@ -32,12 +32,12 @@ impl Random {
         number
     }
 
-    /// Uniform in (0, 1).
+    /// Returns a uniform number in (0, 1).
     pub(crate) fn unit(&mut self) -> f64 {
         ((self.next() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
 
-    /// Uniform below `bound`, which is more than 0.
+    /// Returns a uniform number below `bound`, which must be above 0.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
@@ -46,7 +46,7 @@ impl Random {
         low + (high - low) * self.unit()
     }
 
-    /// Uniform on a logarithmic scale.
+    /// Returns a number that is uniform on a logarithmic scale.
     pub(crate) fn log_between(&mut self, low: f64, high: f64) -> f64 {
         self.between(low.ln(), high.ln()).exp()
     }
@@ -65,13 +65,13 @@ impl Random {
         }
     }
 
-    /// Standard normal (Box and Muller).
+    /// Returns a standard normal number (Box and Muller).
     pub(crate) fn normal(&mut self) -> f64 {
         let radius = (-2.0 * self.unit().ln()).sqrt();
         radius * (TAU * self.unit()).cos()
     }
 
-    /// Exponential with mean 1.
+    /// Returns an exponential number with mean 1.
     pub(crate) fn exponential(&mut self) -> f64 {
         -self.unit().ln()
     }

@@ -14,25 +14,25 @@ use stroboscope_analysis::record::{
 /// First instant of all simulations.
 pub(crate) const ORIGIN_NS: i64 = 1_700_000_000_000_000_000;
 
-/// Facts of a span that its record does not hold.
+/// Facts about a span that its record does not contain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Note {
     pub(crate) operation: usize,
-    /// The call that started it.
+    /// Site of the call that started it.
     pub(crate) site: Option<Site>,
-    /// Whether the span is its caller's, who waits.
+    /// True if it is a client span, in which the caller waits.
     pub(crate) is_client: bool,
-    /// True if it failed by itself.
+    /// True if the failure began here.
     pub(crate) is_origin: bool,
 }
 
-/// A request, and what only the simulator knows of it.
+/// A request, with facts that only the simulator knows.
 #[derive(Clone, Debug)]
 pub(crate) struct Simulated {
     pub(crate) records: TraceRecords,
-    /// One for each span.
+    /// Facts about each span.
     pub(crate) notes: Vec<Note>,
-    /// The burst it came in.
+    /// Number of the request's burst.
     pub(crate) burst: u64,
 }
 
@@ -42,7 +42,7 @@ impl Simulated {
         (root.end_ns - root.start_ns) as f64
     }
 
-    /// Operations of its spans, in any order, with repetitions.
+    /// Returns the operations of its spans, in any order, with repetitions.
     pub(crate) fn operations(&self) -> impl Iterator<Item = usize> {
         let served = self.notes.iter().filter(|note| !note.is_client);
         served.map(|note| note.operation)
@@ -52,7 +52,7 @@ impl Simulated {
         self.operations().filter(|of| *of == operation).count()
     }
 
-    /// Time of each span that none of its children covers.
+    /// Returns the part of each span's time that no child covers.
     pub(crate) fn self_ns(&self) -> Vec<f64> {
         let spans = &self.records.spans;
         let mut children: HashMap<u64, Vec<(i64, i64)>> = HashMap::new();
@@ -78,7 +78,7 @@ impl Simulated {
     }
 }
 
-/// A request under way.
+/// Simulation of one request.
 pub(crate) struct Running<'a> {
     pub(crate) system: &'a System,
     pub(crate) fault: Option<&'a Fault>,
@@ -92,7 +92,8 @@ pub(crate) struct Running<'a> {
 type Outcome = (f64, bool);
 
 impl Running<'_> {
-    /// Runs a request from its root operation on; the records' and notes' order is that of the spans' starts by parents.
+    /// Runs a request from its root operation. The order of records and notes is that of the spans'
+    /// starts, parents first.
     pub(crate) fn run(mut self, root: usize, start_ns: f64) -> (TraceRecords, Vec<Note>) {
         self.records.id = TraceId(u128::from(self.seed));
         let seed = self.seed;
@@ -228,7 +229,7 @@ impl Running<'_> {
         (now_ns, failed)
     }
 
-    /// Makes the calls of one site, one after the other.
+    /// Makes the calls of one site, sequentially.
     fn calls(
         &mut self,
         call: &Call,

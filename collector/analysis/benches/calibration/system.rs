@@ -12,7 +12,7 @@ pub(crate) const CLIENT: &str = "call ";
 pub(crate) struct Call {
     pub(crate) callee: usize,
     pub(crate) probability: f64,
-    /// Fewest and most calls in a row.
+    /// Minimum and maximum number of consecutive calls.
     pub(crate) repeats: (usize, usize),
     pub(crate) link: Latency,
 }
@@ -21,50 +21,50 @@ pub(crate) struct Call {
 pub(crate) struct Operation {
     pub(crate) service: usize,
     pub(crate) name: Arc<str>,
-    /// Name of the span in which another service waits for it.
+    /// Name of the span in which a caller in another service waits for it.
     pub(crate) client_name: Arc<str>,
     pub(crate) own: Latency,
-    /// Calls of one stage run in parallel, stages one after the other.
+    /// Calls by stage. The calls of one stage run in parallel, and stages run sequentially.
     pub(crate) stages: Vec<Vec<Call>>,
-    /// Parts of the own time before, between and after the stages.
+    /// Fractions of the own time before, between and after the stages.
     pub(crate) gaps: Vec<f64>,
-    /// Part of its calls that fail.
+    /// Fraction of its executions that fail.
     pub(crate) error_share: f64,
-    /// Expected number of spans below and including it.
+    /// Expected number of spans in its subtree, including itself.
     spans: f64,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
     pub(crate) name: Arc<str>,
-    /// Machines of its instances.
+    /// Machines of the service's instances.
     pub(crate) machines: Vec<usize>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
     pub(crate) name: Arc<str>,
-    /// Timestamps are whole multiples of this.
+    /// Resolution of timestamps.
     pub(crate) tick_ns: i64,
 }
 
-/// Standard deviations, of logarithms, of the effects that requests share.
+/// Standard deviations of the logarithms of effects that requests share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Variation {
-    /// Mean number of requests of a burst.
+    /// Mean number of requests in a burst.
     pub(crate) burst_size: f64,
     pub(crate) of_burst: f64,
     pub(crate) of_burst_and_service: f64,
     pub(crate) of_burst_and_machine: f64,
-    /// Part of the bursts and services in which a service is many times slower.
+    /// Fraction of the pairs of burst and service in which the service is many times slower.
     pub(crate) incidents: f64,
-    /// Drift from minute to minute, of each service and each machine.
+    /// Drift from minute to minute of each service and each machine.
     pub(crate) drift: f64,
-    /// Correlation of one minute's drift with the next one's.
+    /// Correlation of the drifts of neighbouring minutes.
     pub(crate) persistence: f64,
 }
 
-/// Services, their operations, and what users ask for.
+/// Services, their operations, and the root operations that users call.
 #[derive(Debug)]
 pub(crate) struct System {
     pub(crate) seed: u64,
@@ -77,7 +77,7 @@ pub(crate) struct System {
     pub(crate) has_client_spans: bool,
     pub(crate) variation: Variation,
     habits: Habits,
-    /// Requests and minutes of a period.
+    /// Number of requests and of minutes in a period.
     pub(crate) requests: usize,
     pub(crate) minutes: f64,
 }
@@ -89,7 +89,7 @@ pub(crate) struct Bounds {
     pub(crate) requests_max: usize,
 }
 
-/// A word of letters: digits would be taken for ids.
+/// Returns a word without digits, because digits would look like ids.
 fn word(number: usize) -> String {
     const SYLLABLES: [&str; 8] = ["ba", "do", "ke", "li", "mu", "ra", "so", "ti"];
     let mut word = String::new();
@@ -144,12 +144,12 @@ impl System {
         system
     }
 
-    /// Layer of a service; that of the front end is 0 as well.
+    /// Returns the layer of a service. The front end has layer 0, and so may others.
     fn layer(&self, service: usize, layers: usize) -> usize {
         service.saturating_sub(1) * layers / (self.services.len() - 1)
     }
 
-    /// Adds an operation that calls some of those there are.
+    /// Adds an operation that calls some of the existing ones.
     fn add_operation(
         &mut self,
         random: &mut Random,
@@ -217,7 +217,7 @@ impl System {
         self.operations.len() - 1
     }
 
-    /// Adds what users ask for. Behind a gateway all has one name, and the first calls differ.
+    /// Adds the root operations. Behind a gateway, all have one name, and their first calls differ.
     fn add_kinds(&mut self, random: &mut Random, layers: usize) {
         let has_gateway = random.chance(0.5);
         let kinds = random.log_between(1.0, 40.0) as usize;

@@ -9,7 +9,7 @@ use super::verdict::Causes;
 pub(crate) struct Results {
     pub(crate) seed: u64,
     pub(crate) quiet: Vec<(QuietKind, Causes)>,
-    /// By size of the change.
+    /// Outcomes, with the levels of their sizes.
     pub(crate) power: Vec<(usize, Outcome)>,
 }
 
@@ -17,7 +17,7 @@ fn percent(part: usize, whole: usize) -> f64 {
     100.0 * part as f64 / whole.max(1) as f64
 }
 
-/// Prints how many quiet pairs have a cause.
+/// Prints the number of quiet pairs with a cause.
 pub(crate) fn print_quiet(results: &[Results]) {
     println!("\nQuiet pairs: pairs with a cause, and with a cause of each sort");
     println!(
@@ -55,16 +55,17 @@ pub(crate) fn print_quiet(results: &[Results]) {
     }
 }
 
-/// Largest p-value at which the oracle is wrong in at most this part of the quiet pairs, and no larger than that.
+/// Returns the largest p-value, at most `rate`, at which the oracle finds a change in at most this
+/// fraction of the quiet pairs.
 fn cutoff(quiet: &mut [f64], rate: f64) -> f64 {
     quiet.sort_unstable_by(f64::total_cmp);
     let at = (quiet.len() as f64 * rate) as usize;
     quiet.get(at).map_or(rate, |p_value| p_value.min(rate))
 }
 
-/// Share of the quiet pairs that the oracle may be wrong in.
+/// Fraction of the quiet pairs in which the oracle may find a change.
 const FALSE_RATE: f64 = 0.05;
-/// A change of less of the mean latency is not material.
+/// Minimum material change, as a fraction of the mean latency.
 const EFFECT_MIN: f64 = 0.01;
 
 struct Cutoffs {
@@ -98,7 +99,7 @@ impl Cutoffs {
     }
 }
 
-/// Prints how many planted changes are found.
+/// Prints the number of planted changes that are found.
 pub(crate) fn print_power(results: &[Results]) {
     let usual = Cutoffs::of(results, FALSE_RATE);
     let strict = Cutoffs::of(results, FALSE_RATE / 10.0);

@@ -52,7 +52,7 @@ fn flows(periods: [&[&Simulated]; 2]) -> [PeriodFlows; 2] {
     })
 }
 
-/// Numbers of causes, by what they say.
+/// Number of causes by kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Causes {
     pub(crate) slower: usize,
@@ -78,7 +78,7 @@ impl Causes {
     }
 }
 
-/// One line about a cause.
+/// Formats a cause as one line.
 pub(crate) fn described(cause: &Cause) -> String {
     format!(
         "{} {:?} at {:?}: {:+.3} ms in {:.1} %, q {:.1e}",
