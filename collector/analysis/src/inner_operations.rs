@@ -2,7 +2,7 @@
 //!
 //! A thread that is in the middle of a request when a window opens records only the spans that it
 //! begins after the opening. Only in server layers and in futures with a span does the SDK remember
-//! a request between windows. Elsewhere, it cannot mark these spans as part of a request. A
+//! a request between windows. In other code, it cannot mark these spans as part of a request. A
 //! comparison of all traces reveals the partial traces: the root of each is an operation that runs
 //! inside another operation in other traces.
 

@@ -10,10 +10,10 @@
 //! | form of a record | recognised by |
 //! |---|---|
 //! | event | three of the keys `trace`, `host`, `ts_ns` or `ts`, `event`, `task` |
-//! | OTLP | the lists `resourceSpans`, `batches`, `resourceLogs`, `resourceMetrics`, also inside of `trace` and `result` |
-//! | Chrome trace events | the list `traceEvents`; the keys `ph` and `ts`, `pid` or `tid` |
+//! | OTLP | one of the lists `resourceSpans`, `batches`, `resourceLogs`, `resourceMetrics`, `resourceProfiles`; `resourceSpans` and `batches` also inside `trace` and `result` |
+//! | Chrome trace events | the list `traceEvents`; or the key `ph` with `ts`, `pid` or `tid` |
 //! | KUtrace | the list `events` and the key `tracebase` or `axisLabelX` |
-//! | Jaeger | the key `data`; `spanID`, `operationName`, or `spans`; inside of `_source` and `hits`, too |
+//! | Jaeger | one of the keys `data`, `spanID`, `operationName`, or `spans` together with `traceID` or `operationName`; also inside `_source` and `hits` |
 //! | Zipkin | the keys `traceId` and `id` |
 //!
 //! Only keys that begin within the first 64 KiB are considered.

@@ -200,10 +200,10 @@ impl PeriodArguments {
         })
     }
 
-    /// Returns the formulas of both periods. If only the later period has a formula, the earlier one
-    /// gets its negation, unless `--before` or `--before-data` defines the earlier one. If only the
-    /// earlier period has a formula, the later one gets its negation, unless one of these arguments
-    /// or `--after` is given.
+    /// Returns the formulas of both periods. If only the later period has a formula, the earlier
+    /// one gets its negation, unless `--before` or `--before-data` defines the earlier one. If only
+    /// the earlier period has a formula, the later one gets its negation, unless one of these
+    /// arguments or `--after` is given.
     fn formulas(&self) -> [Option<(String, Formula)>; 2] {
         let others = |of: &(String, Formula)| {
             let (text, formula) = of.clone();

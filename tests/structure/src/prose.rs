@@ -161,7 +161,7 @@ const REMAINING: &[(&str, [usize; 4])] = &[
     ("collector/web", [0, 4, 0, 0]),
     ("examples/newsfeed", [0, 0, 0, 0]),
     ("proto", [0, 0, 0, 0]),
-    ("sdk", [0, 10, 0, 37]),
+    ("sdk", [0, 9, 0, 37]),
     ("sdk/burst", [0, 0, 0, 0]),
     ("sdk/macros", [0, 0, 0, 0]),
     ("sdk/tradeoff", [0, 0, 0, 1]),

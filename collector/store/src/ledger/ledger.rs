@@ -149,9 +149,8 @@ impl Ledger {
     }
 
     /// Enters a batch that was stored earlier, from its row in the table. `said` holds the data of
-    /// the row, with the number of records of this batch alone. Does not use the process id, the
-    /// first arrival, the burst-config and the end in `said`, because they are not read from the
-    /// table.
+    /// the row, with the number of records of this batch alone. Ignores its process id, first
+    /// arrival, burst-config and end, because they are not read from the table.
     pub fn enter_stored(&mut self, incarnation: u128, sequence: u64, said: LedgerEntry) {
         let entry = self.entries.entry(incarnation).or_default();
         entry.service = said.service;
