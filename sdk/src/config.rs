@@ -34,8 +34,7 @@ pub const ENV_FORCE: &str = "STROBOSCOPE_FORCE";
 pub const ENV_PROPAGATE: &str = "STROBOSCOPE_PROPAGATE";
 /// `STROBOSCOPE_TRACING`: filter for spans and events of `tracing`, like `RUST_LOG`.
 pub const ENV_TRACING: &str = "STROBOSCOPE_TRACING";
-/// `STROBOSCOPE_REQUESTS`: comma-separated names of `tracing` spans that are requests wherever they
-/// begin.
+/// `STROBOSCOPE_REQUESTS`: names of `tracing` spans that are always requests, separated by commas.
 pub const ENV_REQUESTS: &str = "STROBOSCOPE_REQUESTS";
 /// `STROBOSCOPE_SERVICE`: name of the service.
 pub const ENV_SERVICE: &str = "STROBOSCOPE_SERVICE";

@@ -72,8 +72,7 @@ pub(crate) struct Drain {
     early_ends: Vec<End>,
     /// Fields by span id that this pass read before the span's begin.
     early_fields: FxHashMap<u64, Fields>,
-    /// Ends and fields that the last pass read without a begin. The begin may be in a ring that is
-    /// new to this pass.
+    /// Ends and fields that the last pass read without a begin, which may be in a newer ring.
     overdue_ends: Vec<End>,
     overdue_fields: FxHashMap<u64, Fields>,
     builder: BatchBuilder,
@@ -491,12 +490,10 @@ fn owned(callsite: &'static Callsite, fields: record::Fields<'_>) -> Fields {
     named.map(|(name, value)| (name, value.into())).collect()
 }
 
-/// Maximum number of turns in one pass, so that shipping is not delayed for long. Each turn
-/// processes the records that were read during the previous one.
+/// Maximum number of turns in one pass, so that shipping is not delayed for long.
 const TURNS_MAX: usize = 8;
 
-/// Maximum total size, in words, of the two buffers kept between passes (8 MiB); larger buffers are
-/// freed.
+/// Maximum words of the two buffers kept between passes (8 MiB); larger ones are freed.
 const RAW_WORDS_KEPT: usize = 1 << 20;
 
 /// Time in ns after a window's close during which the drain awaits the end of a span.

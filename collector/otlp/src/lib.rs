@@ -97,8 +97,7 @@ fn reason_of(error: &serde_json::Error) -> (u64, BadSpan) {
     )
 }
 
-/// Passes the spans of one JSON record, an element of `resourceSpans`, to `take`. The record begins
-/// on line `line`.
+/// Passes the spans of a JSON element of `resourceSpans`, which begins on line `line`, to `take`.
 ///
 /// # Errors
 /// Returns an error, with its line within the record, if the record is no such element.

@@ -1,7 +1,6 @@
 //! Background thread that publishes finished files to the object store.
 //!
-//! No other thread waits for this thread, except at the end of the collector. Each round has three
-//! steps:
+//! Other threads wait for this thread only at the end of the collector. Each round has three steps:
 //!
 //! 1. It uploads new files, each under a unique object name.
 //! 2. It writes a manifest that lists all of them, conditional on the previous manifest.
@@ -68,8 +67,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Starts the thread. `flushed` holds the counters of the collector that runs on the directory,
-    /// and `counters` receives those of publishing.
+    /// Starts the thread. `flushed` has the collector's counters, `counters` those of publishing.
     ///
     /// # Errors
     /// Returns an error if the data directory cannot be used or no thread can be created. An
@@ -89,8 +87,7 @@ impl Publisher {
         Ok(Self { stop, thread })
     }
 
-    /// Publishes the files that the collector stored at its end. Begins no upload after ten
-    /// seconds. Call it after the collector has ended.
+    /// Publishes the files that an ended collector left. Begins no upload after ten seconds.
     pub fn stop(self) {
         // Sending fails if the thread has already ended.
         let _ = self.stop.send(());
@@ -370,8 +367,7 @@ impl Rounds {
         Ok(true)
     }
 
-    /// Writes a manifest if the list of files has changed. Does nothing if the published manifest
-    /// is unknown.
+    /// Writes a manifest if the list of files has changed and the published manifest is known.
     fn write(&mut self, files: &[PublishedFile]) -> Result<(), RemoteError> {
         let Some(owned) = self.owned.clone() else {
             return Ok(());
