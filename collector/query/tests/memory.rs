@@ -1,4 +1,4 @@
-//! How much memory a search of bursts takes does not depend on how many bursts there are.
+//! The memory of a search over bursts does not depend on the number of bursts.
 #![allow(unsafe_code, reason = "an allocator that counts")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -110,7 +110,7 @@ fn store(bursts: u64, runtime: &tokio::runtime::Runtime) -> tempfile::TempDir {
     directory
 }
 
-/// What is found, and how many bytes were allocated meanwhile at most, beyond those before.
+/// Returns the results, and the peak number of bytes allocated during the search.
 fn search(
     directory: &std::path::Path,
     held_bytes_max: u64,

@@ -13,7 +13,8 @@ use stroboscope_store::limits::Limits;
 
 const REQUESTS: u64 = 100;
 
-/// Serves one request; says whether it was recorded (the gate opens a moment after the start).
+/// Serves one request. Returns whether it was recorded, because the gate opens a moment after the
+/// start.
 fn serve(number: u64) -> bool {
     let request = span!("request", number = number);
     let is_recorded = request.is_recorded();

@@ -189,7 +189,8 @@ fn python() -> Option<String> {
     has_them.then_some(python)
 }
 
-/// Other engines read the store's files by themselves, each with its own columns of attributes, and find what `sql` finds.
+/// Other engines read the store's files, whose attribute columns differ, and get the same results
+/// as `sql`.
 #[test]
 fn duckdb_and_pyarrow_agree() {
     let Some(python) = python() else {

@@ -1,4 +1,4 @@
-//! What is different about slow requests, and the statistics behind it.
+//! Tests of the differences of slow requests, and of the statistics behind them.
 
 use crate::generator::Random;
 use stroboscope_analysis::aggregate::PathAggregate;

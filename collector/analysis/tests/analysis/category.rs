@@ -1,4 +1,4 @@
-//! Categories of segments by what attributes say.
+//! Categories of segments by the values of attributes.
 
 use stroboscope_analysis::attribute::Attribute;
 use stroboscope_analysis::category::{OperationValues, VALUES_MAX};

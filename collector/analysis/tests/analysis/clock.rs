@@ -32,7 +32,7 @@ fn times(records: &TraceRecords) -> Vec<(String, i64)> {
 
 type Names = (String, String);
 
-/// What of these traces' relations is not contradicted, by their labels' text.
+/// Returns the uncontradicted relations of these traces, by the text of their labels.
 fn relations(traces: &[TraceRecords]) -> (BTreeSet<Names>, BTreeSet<Names>, BTreeSet<String>) {
     let mut model = Model::new();
     for records in traces {

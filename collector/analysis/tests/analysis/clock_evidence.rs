@@ -106,7 +106,8 @@ fn relations(traces: &[TraceRecords], alignment: Option<&Alignment>) -> BTreeSet
         .collect()
 }
 
-/// How many relations are found that are not true, and how many true ones are not found.
+/// Returns the number of relations that are found but not true, and of true ones that are not
+/// found.
 fn false_and_missed(found: &BTreeSet<Relation>, truth: &BTreeSet<Relation>) -> (usize, usize) {
     (
         found.difference(truth).count(),
@@ -151,7 +152,7 @@ fn the_order_of_lines_is_not_taken_for_the_order_of_control() {
     }
 }
 
-/// The same with clocks that are up to 100 ms off.
+/// Returns the traces as clocks that are up to 100 ms off would record them.
 fn skewed(traces: &[TraceRecords]) -> Vec<TraceRecords> {
     let mut skewed = traces.to_vec();
     for event in skewed.iter_mut().flat_map(|trace| &mut trace.events) {

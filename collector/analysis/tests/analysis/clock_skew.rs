@@ -14,7 +14,7 @@ const SKEWS_NS: [i64; 7] = [
     0, 50_000, 200_000, 500_000, 1_000_000, 5_000_000, 80_000_000,
 ];
 
-/// What a host does for a request: it may work, calls others, and answers.
+/// Part of a request on one host, which may work, calls others, and answers.
 struct Visit {
     host: usize,
     works: usize,
@@ -48,7 +48,7 @@ struct Request<'a> {
     random: &'a mut Random,
     now_ns: i64,
     events: Vec<EventRecord>,
-    /// Whether a host's worker has been woken.
+    /// True for each host whose worker has been woken.
     woken: [bool; 8],
 }
 
@@ -148,7 +148,7 @@ fn shuffle<T>(random: &mut Random, list: &mut [T]) {
     }
 }
 
-/// The same by clocks that are up to so far off, each by a constant.
+/// Returns the traces as clocks with constant offsets up to `skew_ns` would record them.
 fn skewed(traces: &[TraceRecords], seed: u64, skew_ns: i64) -> Vec<TraceRecords> {
     let random = &mut Random(seed + 77);
     let off_ns: Vec<i64> = (0..8)

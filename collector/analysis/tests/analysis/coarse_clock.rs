@@ -1,4 +1,5 @@
-//! Timestamps in whole microseconds and milliseconds: found, said, and respected.
+//! Timestamps in whole microseconds and milliseconds: the analysis detects, reports and respects
+//! their resolution.
 
 use crate::generator::Random;
 use stroboscope_analysis::clock::ClockEstimates;
@@ -68,7 +69,7 @@ fn request(random: &mut Random, number: i64) -> TraceRecords {
     }
 }
 
-/// The same with starts and durations cut to whole multiples of these.
+/// Returns the records with starts and durations truncated to whole multiples of these.
 fn coarse(records: &TraceRecords, starts_ns: i64, durations_ns: i64) -> TraceRecords {
     let mut coarse = records.clone();
     for span in &mut coarse.spans {
@@ -166,7 +167,8 @@ fn model_and_traces(traces: &[TraceRecords]) -> (Model, Vec<SegmentedTrace>) {
     (model, cut)
 }
 
-/// Calls that follow each other are in that order, whatever the clock shows; and have no slack.
+/// Checks that successive calls stay in order and have no slack, whatever the resolution of the
+/// clock.
 fn check_sequence(starts_ns: i64, durations_ns: i64, as_recorded_has_slack: bool) {
     let mut random = Random(5);
     let traces: Vec<_> = (0..300)
@@ -258,8 +260,9 @@ fn siblings_that_overlap_by_one_unit_are_not_concurrent() {
     assert_eq!(estimates(&traces).resolution("web").unit_ns, 1000);
 }
 
-/// A gateway's handler, of which nobody knows that it waits for the call beside it, ends between the answer and the end
-/// of the call; by the callee's clock, which may be off, it may have ended before the answer.
+/// A gateway's handler ends between the answer and the end of a parallel call, and the records do
+/// not show that it waits for the call. By the callee's inexact clock, the call may have ended
+/// before the answer.
 #[test]
 fn a_span_beside_a_call_does_not_hide_the_callee() {
     let mut random = Random(11);

@@ -1,4 +1,4 @@
-//! Which traces are complete, and why others are not.
+//! Complete traces, and the reasons why others are incomplete.
 
 use stroboscope_analysis::completeness::{ProcessLoss, completeness};
 use stroboscope_analysis::record::{EventRecord, SpanFlags, SpanRecord, TraceRecords};

@@ -33,8 +33,8 @@ fn graph(trace: &SegmentedTrace, relations: &Relations) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// When the last of the segments that `counts` ends, after the request's start, if segment `grown` takes `by` longer: each
-/// segment starts its wait after its predecessors.
+/// Returns the end of the last segment that `counts`, relative to the request's start, if segment
+/// `grown` takes `by` longer. The wait of each segment starts after its predecessors.
 fn replay(
     (trace, path, graph): (&SegmentedTrace, &TracePath, &[Vec<usize>]),
     (grown, by): (usize, u64),
@@ -122,7 +122,8 @@ fn check_invariants(trace: &SegmentedTrace, relations: &Relations) -> (TracePath
     (path, graph)
 }
 
-/// What goes on after the answer has a path of exactly that length, each step of it after its predecessor.
+/// Checks that work after the answer has a path of exactly its length, on which each step follows
+/// its predecessor.
 fn check_after_answer(trace: &SegmentedTrace, path: &TracePath) {
     let Some(after) = &path.after_answer else {
         assert_eq!(trace.answer_ns, trace.end_ns);
@@ -169,7 +170,7 @@ fn check_after_answer(trace: &SegmentedTrace, path: &TracePath) {
     );
 }
 
-/// The same trace, answered somewhere between its first event and its last.
+/// Returns the trace with an answer at this fraction between its first event and its last.
 fn answered(trace: SegmentedTrace, part: f64) -> SegmentedTrace {
     let answer_ns = trace.start_ns + ((trace.end_ns - trace.start_ns) as f64 * part).round() as i64;
     trace.answered_at(answer_ns)

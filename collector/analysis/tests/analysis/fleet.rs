@@ -14,7 +14,7 @@ pub(crate) struct SkewedClock {
 }
 
 impl SkewedClock {
-    /// What the clock shows at this true instant.
+    /// Returns the clock's time at a true instant.
     pub(crate) fn read(self, true_ns: i64) -> i64 {
         let gained = i128::from(true_ns - ORIGIN_NS) * i128::from(self.gain_ppb) / 1_000_000_000;
         true_ns + self.ahead_ns + gained as i64
@@ -125,7 +125,8 @@ impl Fleet {
         now_ns
     }
 
-    /// The same as an event log: a task for each branch of control, its lines in the order in which things happened.
+    /// Returns the records as an event log, with a task for each branch of control and lines in
+    /// order of time.
     pub(crate) fn as_event_log(records: &TraceRecords) -> TraceRecords {
         let mut events: Vec<EventRecord> = Vec::new();
         for span in &records.spans {

@@ -32,7 +32,7 @@ impl Random {
 /// Pairs of segment numbers.
 pub(crate) type Pairs = Vec<(usize, usize)>;
 
-/// What a request does: leaves are segments, some of which hold the one shared lock.
+/// Structure of a request. Leaves are segments, some of which hold the one shared lock.
 pub(crate) enum Structure {
     Leaf { segment: usize, locked: bool },
     Series(Vec<Structure>),

@@ -1,4 +1,5 @@
-//! Any records whatever: ids repeat, parents are missing or their own children, spans end before they start.
+//! Arbitrary records: ids repeat, parents are missing or are their own children, spans end before
+//! they start.
 
 use crate::generator::Random;
 use proptest::prelude::*;
@@ -65,7 +66,7 @@ fn any_tree() -> impl Strategy<Value = Vec<SpanRecord>> {
     })
 }
 
-/// Whether a span may have waited for one of its children. All are of one clock.
+/// Reports whether a span may have waited for one of its children. One clock took all times.
 fn is_waited_for(child: &SpanRecord, parent: &SpanRecord) -> bool {
     let is_call =
         parent.flags.contains(SpanFlags::CLIENT) || child.flags.contains(SpanFlags::SERVER);
@@ -75,7 +76,7 @@ fn is_waited_for(child: &SpanRecord, parent: &SpanRecord) -> bool {
     !outlives || (is_call && child.start_ns <= end_ns)
 }
 
-/// How many of the unit intervals of a span's time none of the children covers that it waits for.
+/// Returns the number of unit intervals of a span's time that no child covers for which it waits.
 fn own_time(spans: &[SpanRecord], span: &SpanRecord) -> u64 {
     let covers = |s: &SpanRecord, t: i64| s.start_ns <= t && t < s.end_ns;
     let is_child = |s: &&SpanRecord| s.parent_id == span.span_id && is_waited_for(s, span);

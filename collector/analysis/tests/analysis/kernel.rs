@@ -27,7 +27,7 @@ struct Sim {
     off_since: Option<(u64, Reason)>,
 }
 
-/// The machine, what it did, and what a recorder would have seen of it.
+/// Simulated machine: its state, its actions, and the events that a recorder would have seen.
 #[derive(Debug, Default)]
 struct Machine {
     now_ns: u64,
@@ -58,7 +58,8 @@ impl Machine {
             .position(|window| window.open_ns <= self.now_ns && self.now_ns < window.close_ns)
     }
 
-    /// As the programs in the kernel do: an introduction before the first event of a window.
+    /// Records an event as the eBPF programs do, with an introduction before the first event of a
+    /// window.
     fn see(&mut self, cpu: u16, tid: u32, others: &[u32], body: Body) {
         let Some(window) = self.window() else { return };
         for &of in [&[tid], others].concat().iter().filter(|&&of| of != 0) {
@@ -139,7 +140,7 @@ impl Machine {
         self.on[cpu as usize] = next;
     }
 
-    /// What the thread on a processor, or the processor itself, does next.
+    /// Simulates the next action of the thread on a processor, or of the idle processor.
     fn step(&mut self, cpu: u16, action: u8, number: u64) {
         self.now_ns += 10 + number % 7;
         let tid = self.on[cpu as usize];
@@ -378,7 +379,7 @@ fn waking(ts_ns: u64, by: u32, woken: u32) -> Event {
     }
 }
 
-/// What the timeline says of the one marked wait: each holder and the evidence.
+/// Checks the holders of the one marked wait in the timeline, and the evidence for them.
 fn check_wait(events: &[Event], expected: &[u64], evidence: Option<ReleaseEvidence>) {
     let timeline = attribute(events, &[Window::ALWAYS], Architecture::X86_64);
     let waits: Vec<_> = timeline

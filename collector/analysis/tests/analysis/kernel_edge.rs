@@ -34,7 +34,7 @@ fn enter(ts_ns: u64, call: u32, args: [u64; 6]) -> Event {
     event(ts_ns, Body::Enter { call, args })
 }
 
-/// The owner of a call within the window, after what came before it.
+/// Returns the owner of a call within the window, after the events `before`.
 fn owner(before: &[Event]) -> Option<u64> {
     let mut events = before.to_vec();
     events.push(enter(OPEN_NS + 5_000, READ, [0; 6]));

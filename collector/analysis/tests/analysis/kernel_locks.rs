@@ -1,4 +1,4 @@
-//! Waits at locks and futexes: found in events, and summed beside the obvious sum.
+//! Waits at locks and futexes, found in events, and their sums, compared with naive sums.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -48,7 +48,8 @@ fn mark(ts_ns: u64, tid: u32, kind: u64, trace: u64, lock: u64) -> Event {
     see(ts_ns, tid, Body::Enter { call: 39, args })
 }
 
-/// The thread leaves its processor to nobody, or nobody to the thread.
+/// A switch from a thread to the idle task, or from the idle task to a thread. Thread 0 is the idle
+/// task.
 fn switch(ts_ns: u64, cpu: u32, from: u32, to: u32) -> Event {
     let name = Name::new("t");
     let body = Body::Switch {
@@ -73,7 +74,7 @@ fn waking(ts_ns: u64, by: u32, woken: u32) -> Event {
     see(ts_ns, by, body)
 }
 
-/// (lock, marked, who waits, from, until, who was in the way, how that is known)
+/// Wait as (lock, marked, waiter, from, until, holder or waker, evidence).
 type Seen = (
     u64,
     bool,
@@ -176,7 +177,8 @@ fn a_marked_lock_is_not_counted_by_its_futex_again() {
     );
 }
 
-/// As strace and `perf record -e raw_syscalls:*` have it.
+/// Tests recordings without scheduling, such as those of strace and `perf record -e
+/// raw_syscalls:*`.
 #[test]
 fn without_switches_the_calls_are_the_waits() {
     let starts = [mark(1, 1, 1, 0xa, 0), mark(2, 2, 1, 0xb, 0)];
@@ -286,7 +288,7 @@ fn span_of(span: RequestId) -> LockSpan<'static> {
     }
 }
 
-/// Of all waits, those at the row's lock: each thread's number is its process, too.
+/// Returns the waits at the row's lock. The number of each thread is also that of its process.
 fn at<'a>(row: &LockSum, all: &'a [(usize, LockWait)]) -> Vec<&'a LockWait> {
     let key = &row.key;
     all.iter()

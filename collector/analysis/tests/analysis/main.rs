@@ -1,4 +1,5 @@
-//! Tests of the analyses through their public API, each fast algorithm beside the obvious one.
+//! Tests of the analyses through their public API. Each fast algorithm is compared with a naive
+//! one.
 
 mod aggregate;
 mod anomaly;

@@ -125,7 +125,8 @@ fn put_in_threads(trace: &mut SegmentedTrace, threads: &[usize]) {
     }
 }
 
-/// Any trace whose timestamps are of some of four clocks, of which one is right, and all of one resolution, or not.
+/// Generates traces whose timestamps are from up to four clocks, one of them exact, with equal or
+/// different resolutions.
 fn any_inexact_trace(labels: u32, most: usize) -> impl Strategy<Value = SegmentedTrace> {
     let clocks = proptest::collection::vec((0u16..4, 0u16..4), most);
     let error_ns = prop_oneof![Just(0u64), 0u64..12, Just(u64::MAX)];
@@ -221,7 +222,7 @@ proptest! {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
-    /// More than one word of labels, of which a trace uses few.
+    /// Tests more labels than one word has bits, of which a trace uses few.
     #[test]
     fn counts_equal_the_double_loop_across_words(traces in proptest::collection::vec(any_trace(200, 30), 0..8)) {
         check_against_naive(&traces, 200);

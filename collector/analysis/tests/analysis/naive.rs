@@ -41,8 +41,8 @@ pub(crate) fn pairs(traces: &[SegmentedTrace], labels: usize) -> Vec<PairCounts>
         .collect()
 }
 
-/// Whether `x` surely starts before `y` ends: the thread of both says so, or `x` has a timestamp that is surely before
-/// one of `y`'s, as its start is no later than that, and the end of `y` no earlier.
+/// Reports whether `x` certainly starts before `y` ends: because one thread recorded both in this
+/// order, or because a timestamp of `x` is certainly before one of `y`.
 fn starts_before_end(trace: &SegmentedTrace, x: &Segment, y: &Segment) -> bool {
     if x.step.is_with(y.step) {
         return x.step.is_before(y.step);

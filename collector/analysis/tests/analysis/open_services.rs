@@ -76,7 +76,7 @@ pub(crate) fn commit_lock() -> Service {
     })
 }
 
-/// The same, but the span of the commit begins when it asks for the lock.
+/// Like the previous service, but the span of the commit begins when it requests the lock.
 pub(crate) fn commit_waits() -> Service {
     shared(1, |run, room| async move {
         let (r, room) = (&run, &room);
@@ -134,7 +134,8 @@ pub(crate) fn mixed() -> Service {
     })
 }
 
-/// Three reads at once through four workers of all requests, and a call to another service beside them.
+/// Three parallel reads by four workers that all requests share, and a parallel call to another
+/// service.
 pub(crate) fn fan_out() -> Service {
     shared(4, |run, room| async move {
         let r = &run;
@@ -186,7 +187,7 @@ pub(crate) fn stages() -> Service {
     })
 }
 
-/// Nothing is shared: the clock of open arrivals alone.
+/// A service without shared resources, to test open arrivals alone.
 pub(crate) fn unshared() -> Service {
     Box::new(|run| {
         Box::pin(async move {

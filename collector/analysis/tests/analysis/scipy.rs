@@ -1,4 +1,4 @@
-//! Statistics beside scipy's, on the same random samples.
+//! Compares statistics with scipy's, on equal random samples.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 
 use stroboscope_analysis::statistics::kolmogorov_smirnov;
 
-/// Reads a line `method;a,a,…;b,b,…`, and says statistic and p-value.
+/// Python program that reads lines `method;a,a,…;b,b,…`, and prints the statistic and the p-value
+/// of each.
 const PROGRAM: &str = "
 import sys
 from scipy.stats import ks_2samp

@@ -1,4 +1,5 @@
-//! Segments of calls between hosts whose clocks are off: what is lost, and what still counts.
+//! Segments of calls between hosts whose clocks are off: which information is lost, and which still
+//! counts.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +11,8 @@ use stroboscope_analysis::segment::segment;
 use crate::generator::Random;
 use crate::segmentation::parse;
 
-/// What a call's server recorded counts by its own clock, wherever its caller's clock puts the call; and so does what the
-/// caller did after it, for which its clock leaves no time.
+/// The records of a call's server count by its own clock, wherever the caller's clock puts the
+/// call. The caller's records after the call also count, even if its clock leaves no time for them.
 #[test]
 fn what_a_wrong_clock_hides_counts_against_an_order() {
     // By a clock that is right, r's calls are 0..1010 and 940..1990; it is 80 behind, of 100 that are known.
@@ -86,8 +87,8 @@ fn calls(random: &mut Random) -> TraceRecords {
     parse(&format!("{root}\n{}", lines.join("\n")))
 }
 
-/// However far the caller's clock is off, within its bound, a call has the segments that right clocks give it, also where
-/// all of what the server recorded lies before its caller's call, or after it; and what contradicts an order still does.
+/// A caller's clock that is off within its bound changes no segments, even if all records of the
+/// server lie before or after the call. Contradictions to an order still count.
 #[test]
 fn a_clock_that_is_off_within_its_bound_loses_no_segment() {
     const ERROR_NS: i64 = 100;

@@ -27,7 +27,7 @@ pub(crate) async fn sequence(run: Run) {
     .await;
 }
 
-/// Three calls at once, then what is made of them.
+/// Three parallel calls, then work on their results.
 pub(crate) async fn fan_out(run: Run) {
     let r = &run;
     r.span(0, "web:page", |page| async move {
@@ -50,7 +50,7 @@ pub(crate) async fn fan_out(run: Run) {
     .await;
 }
 
-/// A call is started first and awaited last; other work goes on beside it.
+/// A call that is started first and awaited last, while other work continues.
 pub(crate) async fn awaited_late(run: Run) {
     let r = &run;
     r.span(0, "web:page", |page| async move {
@@ -77,7 +77,7 @@ pub(crate) async fn awaited_late(run: Run) {
     .await;
 }
 
-/// Two tasks, one span each; the one needs what the other one makes, and waits for it inside its span.
+/// Two tasks with one span each. One needs the other's result, and waits for it inside its span.
 pub(crate) async fn task_waits(run: Run) {
     let r = &run;
     r.span(0, "web:page", |page| async move {
@@ -106,7 +106,7 @@ pub(crate) async fn task_waits(run: Run) {
     .await;
 }
 
-/// A task waits, inside its span, for what two remote calls of others bring.
+/// A task that waits, inside its span, for the results of two remote calls of other tasks.
 pub(crate) async fn gather(run: Run) {
     let r = &run;
     r.span(0, "web:page", |page| async move {
@@ -171,7 +171,8 @@ pub(crate) async fn pool(run: Run) {
     pooled(run, false).await;
 }
 
-/// The same, but a call's span begins when it begins to wait for a connection.
+/// Like the previous service, but a call's span begins when the call begins to wait for a
+/// connection.
 pub(crate) async fn queue(run: Run) {
     pooled(run, true).await;
 }
@@ -278,7 +279,7 @@ pub(crate) async fn pipeline(run: Run) {
     .await;
 }
 
-/// What was collected is sent 8 ms after the request came, by a timer nobody logs.
+/// Collected data is sent 8 ms after the request's arrival, by a timer that is not recorded.
 pub(crate) async fn timer(run: Run) {
     let r = &run;
     r.span(0, "web:page", |page| async move {
@@ -320,7 +321,7 @@ pub(crate) async fn branches(run: Run) {
     .await;
 }
 
-/// The answer is sent while what it brought is still written down.
+/// The answer is sent while its data is still being written.
 pub(crate) async fn after_answer(run: Run) {
     let r = &run;
     r.span(0, "web:page", |page| async move {
@@ -367,7 +368,8 @@ pub(crate) async fn awaited_in_turn(run: Run) {
     .await;
 }
 
-/// Two branches call a store that lets one commit at a time; one of them ranks what it read.
+/// Two branches call a store that allows one commit at a time. One of them ranks the data that it
+/// read.
 pub(crate) async fn lock_in_calls(run: Run) {
     let r = &run;
     r.span(0, "web:page", |page| async move {

@@ -1,4 +1,4 @@
-//! Fisher's exact test against its definition, and what it makes of two halves of one period.
+//! Compares Fisher's exact test with its definition, and tests it on two halves of one period.
 
 use crate::generator::{Random, labels};
 use proptest::prelude::*;

@@ -17,7 +17,7 @@ use stroboscope_analysis::what_if::Change;
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// How lengths of work are distributed around the middle of the range that a service states.
+/// Distribution of the lengths of work around the middle of the range that a service states.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Law {
     Uniform,

@@ -33,13 +33,13 @@ pub(crate) struct RandomStore {
     is_cached: bool,
 }
 
-/// What becomes of a store as a whole.
+/// Properties of the whole store.
 struct Traits {
-    /// How far each host's clock is off.
+    /// Offset of each host's clock.
     skew_ns: [i64; 3],
-    /// Of a thousand bursts' edges, so many cut.
+    /// Number of cut spans per thousand.
     cut_per_mille: usize,
-    /// Of a thousand parents, so many were not recorded.
+    /// Number of parents per thousand that were not recorded.
     orphans_per_mille: usize,
     /// In this file, a process lost records.
     lossy_file: Option<u64>,
@@ -55,7 +55,7 @@ impl RandomStore {
         }
     }
 
-    /// Whose hosts' clocks are ahead by so much.
+    /// Creates a store whose hosts' clocks are ahead by these offsets.
     pub(crate) fn with_skew(seed: u64, skew_ns: [i64; 3]) -> Self {
         let store = Self {
             runtime: tokio::runtime::Runtime::new().expect("a runtime"),

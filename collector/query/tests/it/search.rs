@@ -1,4 +1,5 @@
-//! A search that skips, or that holds little at a time, finds what one finds that does neither.
+//! Searches that skip data, or that hold little data at a time, find the same as a search that does
+//! neither.
 
 use stroboscope_query::{
     LargeBurst, SearchMatch, SearchReport, SearchSettings, Selection, alignment, search_bursts,
@@ -132,7 +133,7 @@ fn settings(formula: &Formula, kept_max: usize) -> SearchSettings {
     }
 }
 
-/// All that was found, but for how.
+/// Results of a search, without the way in which it found them.
 type Answer = (u64, u64, u64, Vec<SearchMatch>, Vec<String>);
 
 fn answer(found: &SearchReport) -> Answer {
@@ -270,8 +271,8 @@ fn bursts_in_slices_are_what_they_are_at_once() {
     assert!(most_slices >= 5 && matched > 50 && left_out > 5);
 }
 
-/// A host whose clock is ahead by more than a burst is long: what its requests did is in the burst all the same, whichever clock
-/// the common time goes by.
+/// A host's clock is ahead by more than the length of a burst. The burst contains the host's
+/// records all the same, whichever clock sets the common time.
 #[test]
 fn bursts_hold_what_was_recorded_whatever_the_clocks_say() {
     let selection = Selection::default();

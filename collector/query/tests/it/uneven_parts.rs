@@ -1,4 +1,5 @@
-//! A store whose parts differ in weight is read to its end, and says what one part would have said.
+//! A store whose parts have different sizes is read completely, with the same results as in one
+//! part.
 
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use stroboscope_store::tables::{PartitionRule, Store, write_rows};
 const HEAVY: (u128, usize) = (30, 301);
 const LIGHT: (u128, usize) = (4_500, 2);
 const EPOCH_NS: i64 = 1_767_322_800_000_000_000;
-/// Longer than any run takes, however loaded the machine: whoever waits for so long waits for ever.
+/// Time limit, longer than any run on a loaded machine. A longer wait means a deadlock.
 const WATCHDOG: Duration = Duration::from_secs(300);
 
 /// A root span, and the others one after the other inside it.

@@ -227,7 +227,8 @@ impl http_body::Body for BoundedBody {
 mod tests {
     use super::*;
 
-    /// The begun part is always what follows the last complete message, however the bytes are cut.
+    /// The incomplete message always begins after the last complete one, however the bytes are
+    /// divided.
     #[test]
     fn messages_end_where_their_heads_say() {
         let mut stream = Vec::new();

@@ -270,7 +270,7 @@ fn a_failing_store_loses_nothing() {
     assert_eq!(stored(directory.path(), &runtime).0, [(1, 0), (1, 1)]);
 }
 
-/// A batch that says when its process recorded, and nothing else.
+/// Returns a batch that contains only the windows of its process.
 fn quiet(incarnation: u128, sequence: u64) -> CheckedBatch {
     let mut quiet = batch(incarnation, sequence, 0);
     (quiet.spans, quiet.events) = (None, None);
@@ -279,8 +279,8 @@ fn quiet(incarnation: u128, sequence: u64) -> CheckedBatch {
     CheckedBatch::check(quiet, &Limits::default()).unwrap()
 }
 
-/// However many services are idle, and however often they say so, it is about one sync a second, and no files; and what
-/// was acknowledged is durable as ever.
+/// However many services are idle, and however often they report, the collector syncs about once
+/// per second and writes no files. Acknowledged batches are durable all the same.
 #[test]
 fn an_idle_fleet_costs_next_to_nothing() {
     let (directory, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
@@ -370,7 +370,7 @@ fn an_idle_fleet_costs_next_to_nothing() {
     assert_eq!(stored(directory.path(), &runtime).0.len(), 3 + 300 + 2);
 }
 
-/// What waits for company when the collector stops is answered before the end.
+/// Batches whose sync is delayed are answered before the collector stops.
 #[test]
 fn quiet_batches_are_answered_at_the_end() {
     let (directory, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
@@ -391,7 +391,8 @@ fn quiet_batches_are_answered_at_the_end() {
     }
 }
 
-/// Whoever reads the store is told to come back for records, and not for the news that there are none.
+/// Readers are asked to retry for records, but not for batches that report only that nothing was
+/// recorded.
 #[test]
 fn nobody_waits_for_quiet_to_reach_the_store() {
     let (directory, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
@@ -417,7 +418,8 @@ fn nobody_waits_for_quiet_to_reach_the_store() {
     runtime.block_on(intake.stop(Stop::Now)).unwrap();
 }
 
-/// The store is compacted while batches come; what is merged is there once, and the thread ends with the intake.
+/// The store is compacted while batches arrive. Merged rows occur once, and the thread ends with
+/// the intake.
 #[test]
 fn a_running_intake_compacts_its_store() {
     let (directory, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());

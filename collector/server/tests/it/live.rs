@@ -1,4 +1,4 @@
-//! The live model equals what `infer` makes of the store, and counts what it leaves out.
+//! The live model equals the result of `infer` over the store, and counts omitted data.
 
 use std::collections::HashMap;
 

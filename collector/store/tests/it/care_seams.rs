@@ -1,5 +1,5 @@
-//! Care that ends in the midst of any of its operations on the disk, by a kill or a power cut: a reader sees each row once,
-//! and who takes over brings it to its end.
+//! Compaction that a kill or a power cut interrupts at any of its operations on the disk. A reader
+//! sees each row once, and the next process completes the compaction.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const SEGMENTS: u64 = 4;
 const HOUR_NS: i64 = 3_600_000_000_000;
 const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
 
-/// Seeds a seam; `STROBOSCOPE_SEAM_SEEDS` says otherwise.
+/// Returns the number of seeds per interruption; `STROBOSCOPE_SEAM_SEEDS` overrides it.
 fn seeds() -> u64 {
     let said = std::env::var("STROBOSCOPE_SEAM_SEEDS");
     said.ok().and_then(|text| text.parse().ok()).unwrap_or(2)
@@ -47,8 +47,8 @@ impl Seams {
         disk.store(Path::new(ROOT), self.runtime.handle().clone())
     }
 
-    /// Ends a round of this care at each operation, a number of times by a kill and by a power cut, and gives what is left to
-    /// `check`. Returns the number of operations.
+    /// Interrupts a round of compaction at each operation, repeatedly by a kill and by a power cut,
+    /// and passes the result to `check`. Returns the number of operations.
     fn at_each(
         &self,
         settings: &MaintenanceSettings,

@@ -1,4 +1,4 @@
-//! Every kind of damage is found, by its name, and what can be repaired is.
+//! `check` finds every kind of damage and repairs the repairable kinds.
 
 use std::fs;
 use std::path::PathBuf;
@@ -374,7 +374,7 @@ fn batches_that_are_missing_doubled_or_unknown_are_told() {
     assert_eq!(directory.check().findings, []);
 }
 
-/// What was deleted for its age is not missed.
+/// Hours that retention deleted are not reported as missing.
 #[test]
 fn deleted_hours_are_no_findings() {
     let directory = Directory::flushed(3);

@@ -132,7 +132,7 @@ fn without(batch: &RecordBatch, is_gone: impl Fn(&str) -> bool) -> RecordBatch {
         .unwrap()
 }
 
-/// As files of schema version 1 are: they know nothing of the kernel's clock, and are read all the same.
+/// Files of schema version 1, which lack the clock of the kernel, are still read.
 #[test]
 fn files_of_an_older_version_lack_what_came_later() {
     let fixture = Fixture::new();

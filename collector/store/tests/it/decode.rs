@@ -1,4 +1,5 @@
-//! Batches from the wire: what is good becomes rows, what is bad is named, nothing panics.
+//! Batches from the wire: valid ones become rows, invalid ones are rejected with a reason, and none
+//! causes a panic.
 
 use proptest::prelude::*;
 use prost::Message as _;
@@ -273,7 +274,7 @@ fn garbage_bytes_are_named() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever happens to the bytes: an error with a name, or a batch that becomes rows.
+    /// Mutated bytes either are rejected with a reason or become rows.
     #[test]
     fn mutated_bytes_never_panic(count in 0usize..6, flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), cut in prop::option::of(any::<prop::sample::Index>())) {
         let mut bytes = batch(5, 3, count).encode_to_vec();

@@ -80,7 +80,8 @@ fn of_otlp(span: u8) -> Payload {
     }
 }
 
-/// Its batches are duplicates by then: what is left of it must not replace its objects.
+/// The batches of a segment that could not be deleted are duplicates later. The remaining segment
+/// must not replace its objects.
 #[test]
 fn a_segment_that_could_not_be_deleted_keeps_its_objects() {
     let simulated = Simulated::new(1);
@@ -109,8 +110,8 @@ fn a_lost_checkpoint_lets_no_segment_replace_one_of_otlp() {
     assert_eq!(simulated.flusher().next_segment().unwrap(), 2);
 }
 
-/// A kill between the renaming of the checkpoint and the sync of its name, then a start, which deletes the segment by what
-/// it says, then a power cut: the checkpoint must be that one.
+/// A kill comes between the renaming of the checkpoint and the sync of its name. The next start
+/// deletes the segment by this checkpoint, and a power cut follows. The checkpoint must survive.
 #[test]
 fn a_start_makes_the_checkpoint_durable_before_it_deletes() {
     for seed in 0..100 {
@@ -136,7 +137,8 @@ fn a_start_makes_the_checkpoint_durable_before_it_deletes() {
     }
 }
 
-/// What a torn end had become before the power was cut goes, as its sender will come again.
+/// Rows of a torn end that a power cut removed leave the store, because the sender sends them
+/// again.
 #[test]
 fn what_is_not_in_the_segment_any_more_leaves_the_store() {
     let hour_ns = 3_600_000_000_000;

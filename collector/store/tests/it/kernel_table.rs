@@ -1,4 +1,4 @@
-//! The table `kernel`: what is written is read back; damage costs what is behind it and no more.
+//! The table `kernel`: written events are read back, and damage affects only the rows after it.
 
 use proptest::prelude::*;
 use stroboscope_analysis::kernel::call::Architecture;

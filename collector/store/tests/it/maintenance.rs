@@ -1,4 +1,5 @@
-//! Care of a store: whatever is merged, moved, interrupted or deleted, a reader sees each row once.
+//! Maintenance of a store: whatever is merged, moved, interrupted or deleted, a reader sees each
+//! row once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -18,7 +19,7 @@ use stroboscope_testkit::batches::{EPOCH_NS, batch};
 
 use crate::tables::{Fixture, rows, write};
 
-/// All rows of the store, as a reader sees them; there is no damage.
+/// Returns all rows of the store, as a reader sees them. Requires that there is no damage.
 pub(crate) fn seen(store: &Store) -> (Vec<TraceRecords>, Vec<(u128, u64)>) {
     let mut reader = TraceReader::open(store).unwrap();
     let traces: Vec<TraceRecords> = reader.by_ref().collect();
@@ -161,7 +162,7 @@ fn a_crash_between_any_two_steps_is_not_seen() {
     }
 }
 
-/// The flusher makes a segment's files anew after a crash: what another one covers stays covered.
+/// After a crash, the flusher writes a segment's files again. A merged file still covers them.
 #[test]
 fn a_segment_that_is_flushed_again_is_not_double() {
     let fixture = Fixture::new();
@@ -365,7 +366,8 @@ fn old_hours_go_and_the_current_one_stays() {
     assert_eq!(left(&store), 1);
 }
 
-/// What a reader sees of each hour: spans with their events, and no event without its span.
+/// Returns the number of hours that a reader sees whole: spans with their events, and no event
+/// without its span.
 fn whole_hours(store: &Store) -> usize {
     let mut reader = TraceReader::open(store).unwrap();
     let traces: Vec<TraceRecords> = reader.by_ref().collect();
@@ -406,7 +408,8 @@ fn keeping(keep: Duration) -> MaintenanceSettings {
     }
 }
 
-/// As long as nobody has looked, an hour may be unpublished; what is to make room goes all the same.
+/// Until the next check, an hour may be unpublished, so `--keep` does not delete it. The size limit
+/// deletes it all the same.
 #[test]
 fn an_hour_that_is_not_published_is_not_too_old() {
     let fixture = Fixture::new();

@@ -1,4 +1,4 @@
-//! Sorted files become one: the merge beside a sort of all rows, whatever columns the files have.
+//! Merging sorted files equals sorting all rows, whatever columns the files have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::tables::Fixture;
 
 type Key = (u8, i64, u8, u8);
 
-/// A span: its key, by few values so that keys are equal often, and what else is said of it by column.
+/// A span: its key, with few distinct values so that keys are often equal, and further columns.
 #[derive(Clone, Debug, PartialEq)]
 struct Span {
     key: Key,
@@ -41,7 +41,7 @@ fn span() -> impl Strategy<Value = Span> {
     (key, 0_u8..2, more).prop_map(|(key, name, more)| Span { key, name, more })
 }
 
-/// The columns that these rows have of those that not all files have, each of the type that its name says.
+/// Returns a column that not all files have. Its type follows from its name.
 fn more_column(name: &str, values: &[Option<i64>]) -> ArrayRef {
     match name.split_once(':').unwrap().0 {
         "text" => {
@@ -142,7 +142,7 @@ fn put(store: &Store, path: &Path, spans: &[Span]) {
     store.put(path, writer.into_inner().unwrap()).unwrap();
 }
 
-/// What a row says: its columns that are not null, as texts.
+/// Non-null columns of a row, as texts.
 type Said = BTreeMap<String, String>;
 
 fn said(column: &ArrayRef, row: usize) -> String {
@@ -197,7 +197,7 @@ fn path(name: &str) -> Path {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// All rows, sorted, and of equal imported ones the first.
+    /// A merge yields all rows, sorted, and only the first of equal imported rows.
     #[test]
     fn a_merge_is_a_sort_of_all_rows(files in proptest::collection::vec(proptest::collection::vec(span(), 1..30), 1..6)) {
         let fixture = Fixture::new();

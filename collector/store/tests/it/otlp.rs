@@ -138,7 +138,7 @@ fn request_of(all: &[ResourceSpans]) -> Vec<u8> {
     })
 }
 
-/// What is plain is taken as a whole by the slow path, too, and is as much.
+/// Checks that the slow path accepts a plain request as a whole, with the same number of records.
 fn check(bytes: &[u8]) -> Option<u64> {
     let plain = plain_records(bytes, limits().of_span());
     if let Some(records) = plain {
@@ -204,7 +204,8 @@ proptest! {
     }
 }
 
-/// The fast path is taken by what exporters send: an ordinary request, and one in which nothing but a root is.
+/// The requests of common exporters take the fast path: an ordinary request, and one with only a
+/// root span.
 #[test]
 fn what_exporters_send_is_plain() {
     let span = Span {

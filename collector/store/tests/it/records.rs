@@ -1,4 +1,4 @@
-//! A row is the same record whoever reads it: from files, as it arrives, or out of an engine's columns.
+//! A row yields the same record from a file, on arrival, and from the columns of an engine.
 
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ fn a_row_becomes_one_record_by_every_way() {
     assert_eq!(error, "it has no column parent_id");
 }
 
-/// What a process used is read as it was sent: with gaps where its system says nothing, and batches that say none.
+/// The usage of a process is read as it was sent, including gaps and batches without usage.
 #[test]
 fn loads_come_out_as_they_went_in() {
     let fixture = Fixture::new();

@@ -1,4 +1,4 @@
-//! Attributes in columns: what was said is read back, whatever columns each file has, and other readers find it there.
+//! Attributes in columns are read back whatever columns each file has, and other readers find them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ fn read(fixture: &Fixture, keys: &AttributeKeys) -> Read {
     read
 }
 
-/// The same of the texts themselves.
+/// Computes the expected result from the texts themselves.
 fn expected(texts: &[Option<String>], keys: &AttributeKeys) -> Read {
     let said = |text: &Option<String>| {
         let text = text.as_deref().unwrap_or("{}");
@@ -206,7 +206,7 @@ fn columns_are_bounded_and_the_most_frequent_have_one() {
     assert_eq!(read(&fixture, &all), expected(&texts, &all));
 }
 
-/// Files of version 2 have all attributes as JSON; they are read beside those of today.
+/// Files of version 2, which have all attributes as JSON, are read together with current files.
 #[test]
 fn files_without_columns_of_attributes_are_read() {
     let fixture = Fixture::new();
@@ -249,7 +249,7 @@ fn files_without_columns_of_attributes_are_read() {
     );
 }
 
-/// Merged files have the columns of all their inputs, up to a bound, and what is beyond is JSON again.
+/// Merged files have the columns of all inputs up to a limit; further attributes become JSON again.
 #[test]
 fn merged_files_have_no_more_columns_than_a_bound() {
     let fixture = Fixture::new();

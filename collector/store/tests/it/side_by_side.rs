@@ -1,4 +1,4 @@
-//! Many files are read as few: what is merged first is what the same rows in one file are.
+//! Many files, of which readers merge the smallest first, yield the same rows as one file.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::tables::{Fixture, rows, write};
 
 const ALWAYS: std::ops::RangeInclusive<i64> = i64::MIN..=i64::MAX;
 
-/// What each file has: two processes of which spans are in the same traces, and files of very different sizes.
+/// Content of the files: two processes with spans in the same traces, and very different sizes.
 fn batches(count: u64) -> Vec<stroboscope_proto::v1::Batch> {
     (0..count)
         .map(|n| {
@@ -124,7 +124,7 @@ fn files_of_another_time_are_not_merged() {
     assert_eq!(read(&bounded, &IdRange::ALL), read(&whole, &IdRange::ALL));
 }
 
-/// The damage of one file is that of no other, and said as it is where nothing is merged.
+/// Damage affects only its own file, and is reported as without merging.
 #[test]
 fn damage_costs_its_own_file() {
     let (many, _) = many_and_one(41, 5);
@@ -151,7 +151,7 @@ fn damage_costs_its_own_file() {
     }
 }
 
-/// More than are read side by side unless told otherwise, of all tables.
+/// Reads more files than the default limit of files that are read together, in all tables.
 #[test]
 fn some_hundred_files_are_read_without_being_told() {
     let (many, one) = many_and_one(300, 1);

@@ -1,4 +1,4 @@
-//! The store: what is written is read back in order, and a damaged file costs only itself.
+//! The store returns written rows in order, and a damaged file affects only itself.
 
 use std::sync::Arc;
 

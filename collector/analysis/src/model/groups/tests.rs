@@ -45,7 +45,8 @@ fn naive(traces: &[Vec<Segment>], a: u32, b: u32) -> PerKind {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
-    /// Groups count what a double loop counts, however often they are read, emptied or made anew.
+    /// Checks that groups count like a double loop, however often they are read, emptied or
+    /// rebuilt.
     #[test]
     fn groups_equal_the_double_loop(
         seed in any::<u64>(),
