@@ -1,6 +1,7 @@
-//! The committed code in `src/generated` is what `protox` and `tonic-prost-build` make of `proto/`.
+//! The committed code in `src/generated` equals the output of `protox` and `tonic-prost-build` for
+//! `proto/`.
 //!
-//! `STROBOSCOPE_BLESS=1 cargo test -p stroboscope-proto` writes it anew.
+//! `STROBOSCOPE_BLESS=1 cargo test -p stroboscope-proto` writes it.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! Every target for a moment, always the same: the seeds, what was ever found, and mutations of both.
-//! `STROBOSCOPE_MUTATIONS=100000` tries so many of each.
+//! Runs every target for a moment, always with the same input: the seeds, all earlier findings, and
+//! mutations of both. `STROBOSCOPE_MUTATIONS=100000` sets the number of mutations of each.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use stroboscope_fuzz::{TARGETS, seeds};
 use stroboscope_testkit::mutation::mutate;
 use stroboscope_testkit::random::Random;
 
-/// What readers look at closely.
+/// Tokens that parsers treat specially.
 const TOKENS: [&[u8]; 16] = [
     b"\0",
     b"\"",

@@ -1,4 +1,4 @@
-//! The verbs that say what a model means: what they print for requests whose answer is known.
+//! Subcommands that interpret a model, on requests with known answers.
 
 use serde_json::Value;
 
@@ -15,8 +15,8 @@ fn segment<'a>(found: &'a Value, task: &str) -> &'a Value {
         .unwrap()
 }
 
-/// Requests of a server (1000 to 1099 µs), then a page (500 µs) with a logger (300 µs) beside it. In the last five of
-/// them the page takes 5000 µs.
+/// Requests of a server (1000 to 1099 µs), then a page (500 µs) with a parallel logger (300 µs). In
+/// the last five requests, the page takes 5000 µs.
 fn imported() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let mut log = String::new();
@@ -211,8 +211,8 @@ fn infer_shows_how_the_model_converged() {
     assert_eq!(points("0").1.len(), 0);
 }
 
-/// One request of a sender and a shower that work on the same four items in the same order; events are called by the
-/// item where `named` says so.
+/// One request of a sender and a shower that process the same four items in the same order. If
+/// `named`, the names of events contain the item.
 fn pipeline(named: bool) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let mut log = String::new();

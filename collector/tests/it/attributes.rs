@@ -1,4 +1,4 @@
-//! What attributes are good for: strata, categories, and keys that foretell slack.
+//! Uses of attributes: strata, categories, and keys that predict slack.
 
 use serde_json::{Value, json};
 use stroboscope_query::{
@@ -10,9 +10,9 @@ use crate::common::{check, json_of};
 
 const REQUESTS: u64 = 400;
 
-/// A server (1000 to 1999 µs) and a script (500 µs, or 4000 µs of users of slow devices), then a page (200 µs) that
-/// needs both. So users of slow devices have slack, and no others. A request says its user, its browser (which tells
-/// nothing), its size (as long as the server takes) and its own number.
+/// A server (1000 to 1999 µs) and a script (500 µs, or 4000 µs for users of slow devices), then a
+/// page (200 µs) that needs both. So only users of slow devices have slack. A request records its
+/// user, its browser (which is uninformative), its size (the server's time) and its own number.
 pub(crate) fn imported() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let mut log = String::new();
@@ -318,8 +318,8 @@ fn categories_can_be_changed_as_a_whole() {
     );
 }
 
-/// Half of the requests come through a web server on one host, half through an app's on another; both ask a database.
-/// A span of the web server's says another service, and which one.
+/// Half of the requests come through a web server on one host, and half through an app's on
+/// another; both call a database. A span of the web server names another service in an attribute.
 fn spans_imported() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let mut log = String::new();

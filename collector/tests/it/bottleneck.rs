@@ -1,4 +1,5 @@
-//! The bottleneck by time, and the requests that failed: what the verbs say of a gateway with many short and few long requests.
+//! Bottlenecks and failed requests in the output of subcommands, for a gateway with many short and
+//! few long requests.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The command as people and scripts use it: what it prints, and how it exits.
+//! The command line: output and exit status.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -39,7 +39,8 @@ fn json_of(directory: &Path, arguments: &[&str]) -> Value {
     serde_json::from_str(&check(directory, arguments, 0, "", "")).unwrap()
 }
 
-/// Two requests: a server sends, then a page shows, while a logger writes beside; the second is slower to show.
+/// Two requests: a server sends, then a page shows, and a logger writes in parallel. The page of
+/// the second is slower.
 fn log() -> String {
     let event = |trace: &str, ts_ns: u64, task: &str, event: &str| {
         format!(
@@ -423,7 +424,7 @@ struct Collecting {
     address: String,
 }
 
-/// Starts `collect` on free ports and waits until it says where.
+/// Starts `collect` on free ports, and waits until it prints them.
 fn collect(directory: &PathBuf) -> Collecting {
     let mut child = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
         .args([

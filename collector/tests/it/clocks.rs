@@ -1,4 +1,4 @@
-//! `clocks`: what the command says about hosts whose clocks are wrong, and by how much it may be off.
+//! `clocks`: its output for hosts whose clocks are wrong, and the stated errors.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ use crate::common::json_of;
 
 const ORIGIN_NS: i64 = 1_767_322_800_000_000_000;
 
-/// What a host's clock shows at a true instant.
+/// Returns the time of a host's clock at a true instant.
 fn clock(host: &str, true_ns: i64) -> i64 {
     let elapsed_ns = true_ns - ORIGIN_NS;
     match host {
@@ -19,7 +19,8 @@ fn clock(host: &str, true_ns: i64) -> i64 {
     }
 }
 
-/// Requests over 20 minutes: web asks db, db asks cache; each way takes 150 to 250 us. `alone` asks nobody.
+/// Requests over 20 minutes: web calls db, and db calls cache, with 150 to 250 µs in each
+/// direction. `alone` calls no service.
 fn log() -> String {
     let mut log = String::new();
     let mut write = |trace: i64, host: &str, task: &str, event: &str, true_ns: i64| {

@@ -1,4 +1,4 @@
-//! What tests of the program share: running it, and reading what it says.
+//! Helpers to run the program and to read its output.
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub(crate) fn json_of(directory: &Path, arguments: &[&str]) -> Value {
     serde_json::from_str(&check(directory, arguments, 0).0).unwrap()
 }
 
-/// Returns a file of data that others recorded, if it lies beside the project.
+/// Returns a file of other systems' data, if it is next to the project.
 pub(crate) fn others(name: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
     let path = std::env::var_os("STROBOSCOPE_OTHERS_DATA")

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::common::{check, json_of, others};
 
-/// When the periods begin, in ns since the epoch: 2026-11-21T10:00 and 11:00, UTC.
+/// Beginnings of the periods, in ns since the Unix epoch: 2026-11-21T10:00 and 11:00, UTC.
 const BEFORE_NS: u64 = 1_795_255_200_000_000_000;
 const AFTER_NS: u64 = BEFORE_NS + 3_600_000_000_000;
 
@@ -217,7 +217,7 @@ fn what_cannot_be_compared_is_refused() {
     refused(&["--before-data", "nowhere"], "nowhere");
 }
 
-/// Half of the earlier period's files cannot be read: what is left is compared, and what is not is said.
+/// Half of the earlier period's files are damaged. `compare` uses the rest, and reports the damage.
 #[test]
 fn half_of_a_store_is_damaged() {
     let directory = tempfile::tempdir().unwrap();
@@ -303,7 +303,8 @@ fn others_compared(before: &str, after: &str) -> Option<Value> {
     Some(compared(directory.path(), &periods))
 }
 
-/// Logins behind a gateway whose handler runs beside the call: all of one kind take a second longer to be verified.
+/// Logins behind a gateway, whose handler runs in parallel with the call. The verification of one
+/// kind of login takes a second longer.
 #[test]
 fn a_slow_call_behind_a_gateway_is_named() {
     let cases = [

@@ -15,7 +15,7 @@ use crate::{attributes, clocks, failures, requests};
 
 const WIDTHS: [Option<usize>; 4] = [None, Some(160), Some(110), Some(80)];
 
-/// Stores of the tests, by the names that [`SAID`] has for them, and of others.
+/// Stores of the tests, by the names that [`SAID`] uses, and further ones.
 fn stores() -> Vec<(&'static str, tempfile::TempDir)> {
     let mut stores = vec![
         ("shop", requests::imported()),

@@ -1,4 +1,4 @@
-//! What others wrote into names never commands a terminal, whatever verb shows it.
+//! Untrusted names never control a terminal, in the output of any subcommand.
 
 use std::path::Path;
 use std::process::{Command, Output};

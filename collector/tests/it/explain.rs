@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::common::{check, json_of};
 
-/// When the periods begin, in ns since the epoch: 2026-11-21T10:00 and 11:00, UTC.
+/// Beginnings of the periods, in ns since the Unix epoch: 2026-11-21T10:00 and 11:00, UTC.
 pub(crate) const BEFORE_NS: u64 = 1_795_255_200_000_000_000;
 pub(crate) const AFTER_NS: u64 = BEFORE_NS + 3_600_000_000_000;
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::common::{check, json_of};
 
-/// When the periods begin, in ns since the epoch: 2026-11-21T10:00 and 11:00, UTC.
+/// Beginnings of the periods, in ns since the Unix epoch: 2026-11-21T10:00 and 11:00, UTC.
 const BEGIN_NS: [u64; 2] = [1_795_255_200_000_000_000, 1_795_258_800_000_000_000];
 
 const PERIODS: [&str; 4] = [
@@ -47,8 +47,8 @@ fn line(log: &mut String, trace: &str, ts_ns: u64, event: &str, attributes: &str
     );
 }
 
-/// A few of the later requests go another way: most of those with a count up to a threshold. Either category that they are told
-/// from has more requests than are kept of one.
+/// A few later requests take another path: most of those with a count up to a threshold. Both
+/// categories that the explanation separates have more requests than its sample keeps.
 #[test]
 fn precision_and_threshold_are_those_of_the_store() {
     let mut log = String::new();
@@ -103,8 +103,8 @@ fn precision_and_threshold_are_those_of_the_store() {
     assert!(such > 300 && others.len() > 5_000, "{explained}");
 }
 
-/// All later requests are slower, as a cache was switched off; and since a deploy restarted all processes, what names one tells
-/// the periods apart as well.
+/// All later requests are slower, because a cache was switched off. A deploy restarted all
+/// processes, so attributes that name a process also separate the periods.
 #[test]
 fn what_names_a_process_explains_nothing() {
     let mut log = String::new();

@@ -1,5 +1,5 @@
-//! What fails, since when, where it starts, and for whom: `failures` of a shop whose bank has no room for one tenant after a
-//! while.
+//! `failures` of a shop whose bank rejects one tenant after some time: the failing requests, their
+//! beginning, their origin, and their tenant.
 
 use serde_json::{Value, json};
 
@@ -53,8 +53,9 @@ fn is_bad(request: u64) -> bool {
     request >= FIRST_BAD && request.is_multiple_of(TENANTS)
 }
 
-/// A checkout takes 10 ms, and one that fails 1 ms: the bank says 503, which travels up through a function that is not marked. Of
-/// one of them the root was not recorded. Seven carts recover.
+/// A checkout takes 10 ms, and 1 ms if it fails. The bank returns 503, and the failure passes
+/// through a function that is not marked as failed. The root of one such request was not recorded.
+/// Seven carts recover.
 pub(crate) fn imported() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let mut spans = Vec::new();

@@ -160,7 +160,8 @@ fn one_category_is_shown_and_drawn() {
     );
 }
 
-/// Of large categories the density is of a sample, and says so; what is summed is of all.
+/// The density of a large category comes from a sample, and the output says so. Sums include all
+/// requests.
 #[test]
 fn a_sample_is_called_one() {
     let directory = imported(4_000);
@@ -207,7 +208,7 @@ fn what_is_not_there_is_said() {
     refused(&["--dot", "x"], "--category");
 }
 
-/// What others recorded: every request is of a category, and every category can be shown.
+/// Every request that another system recorded has a category, and every category can be shown.
 #[test]
 fn others_requests_are_shown() {
     for (file, requests) in [

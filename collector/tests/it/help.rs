@@ -1,7 +1,8 @@
-//! The long help of every verb is what `tests/help/` holds, so that a change of it is seen where it is reviewed; and
-//! `docs/cli.md` is made of it.
+//! Compares the long help of every subcommand with `tests/help/`, so that changes are reviewed.
+//! `docs/cli.md` is generated from it.
 //!
-//! `STROBOSCOPE_BLESS=1 cargo test -p stroboscope-collector --test it -- help::` writes the files anew.
+//! `STROBOSCOPE_BLESS=1 cargo test -p stroboscope-collector --test it -- help::` writes these
+//! files.
 
 #![cfg(feature = "demo")] // Without it a verb is missing.
 
@@ -61,7 +62,7 @@ impl Page {
             .join(" ")
     }
 
-    /// What it does, in a line.
+    /// Returns the first line, which describes the subcommand.
     fn about(&self) -> &str {
         self.text.lines().next().unwrap_or_default()
     }
@@ -98,8 +99,8 @@ fn is_blessing() -> bool {
 /// Longest line of the reference, in characters: browsers do not break lines of code.
 const WIDTH: usize = 100;
 
-/// The line, broken at spaces where it is too long. What follows stands below its text: in a list of two columns,
-/// below the second.
+/// Breaks a long line at spaces. Continuation lines align with the text, or with the second column
+/// of a list.
 fn wrapped(line: &str) -> String {
     let indented = line.len() - line.trim_start().len();
     let second = line[indented..].find("  ").map(|gap| {
@@ -149,7 +150,7 @@ fn long_lines_are_broken_below_their_text() {
     );
 }
 
-/// All help as one page.
+/// Returns all help as one page.
 fn reference(pages: &[Page]) -> String {
     let mut page = "# The command line\n\n\
         Made of the program's own help by `collector/tests/it/help.rs`; change that, and run\n\

@@ -1,4 +1,4 @@
-//! What an import says of what it has no place for.
+//! Reports of an import about content that has no place in the store.
 
 use std::process::{Command, Output};
 

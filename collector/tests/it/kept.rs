@@ -1,4 +1,4 @@
-//! What one verb has found out is found again by the next, and only while it is so.
+//! Subcommands reuse cached results of earlier ones while these are valid.
 
 use std::path::Path;
 
@@ -11,7 +11,8 @@ use crate::common::{check, json_of};
 
 const DATA: &str = "stroboscope-data";
 
-/// Requests of a server, then a page, of which users of every third say so; so many from this second on.
+/// Imports `requests` requests of a server, then a page, from second `from` on. The requests have
+/// one of a few users.
 fn import(directory: &Path, name: &str, from: u64, requests: u64) {
     let mut log = String::new();
     for request in from..from + requests {

@@ -319,7 +319,7 @@ fn a_burst_without_an_end_says_which_part_is_shown() {
     );
 }
 
-/// Services of two hosts were told another burst-config in the recording's fifth second.
+/// Services of two hosts get another burst-config in the fifth second of the recording.
 #[test]
 fn services_that_changed_their_burst_config_are_named() {
     let directory = record(&[]);
@@ -371,7 +371,7 @@ fn services_that_changed_their_burst_config_are_named() {
     }
 }
 
-/// The one lock of the recording: a row with its sums, and what `--lock` says of it.
+/// The recording has one lock: a row with its sums, and the output of `--lock`.
 #[test]
 fn a_lock_has_a_row_and_is_seen_from_near() {
     let whole = sums(&[]);
@@ -431,7 +431,7 @@ fn a_lock_has_a_row_and_is_seen_from_near() {
     );
 }
 
-/// Formulas about what the kernel did for requests: of one that it was not recorded for, nothing is known.
+/// Formulas about kernel events. For a request without a kernel recording, the result is unknown.
 #[test]
 fn what_the_kernel_did_is_searched() {
     let directory = record(&[1_020_000_000]);

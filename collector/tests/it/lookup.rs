@@ -1,4 +1,4 @@
-//! A trace that is asked for by its id is looked up: what cannot hold it is not read.
+//! A search for a trace by id skips files that cannot contain it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! `compact` and `check`, as people use them: what verbs say is the same before and after.
+//! `compact` and `check` do not change the output of other subcommands.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -135,7 +135,7 @@ fn what_is_in_use_is_not_compacted() {
     assert_eq!(found["is_in_use"], true);
 }
 
-/// Directories that are none of ours: what is there is left as it is, also a lock that was not.
+/// Directories of other programs stay unchanged, without a new lock file.
 #[test]
 fn directories_of_others_are_refused_and_left_alone() {
     let temporary = tempfile::tempdir().unwrap();
@@ -203,7 +203,7 @@ fn directories_of_others_are_refused_and_left_alone() {
     }
 }
 
-/// What a fresh volume comes with is nobody's.
+/// The directories in a fresh volume do not prevent its use.
 #[test]
 fn a_fresh_volume_becomes_a_data_directory() {
     let temporary = tempfile::tempdir().unwrap();

@@ -16,7 +16,7 @@ const PARSERS_WORDS: [&str; 8] = [
     "Error {",
 ];
 
-/// A command, and what its error must say.
+/// Commands, each with a part of the expected error.
 const MISTAKES: [(&str, &str); 33] = [
     ("requests --top x", "a whole number"),
     (

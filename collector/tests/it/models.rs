@@ -35,7 +35,7 @@ fn imported() -> tempfile::TempDir {
     directory
 }
 
-/// The keys that say what a model is, whatever was noticed while it was made.
+/// Keeps the keys that define a model, without notes about its computation.
 fn essence(mut model: Value) -> Value {
     let keys = model.as_object_mut().unwrap();
     keys.retain(|key, _| {

@@ -1,6 +1,7 @@
-//! A store that somebody has made hard to read: each verb and each page answers, or refuses clearly, within its memory.
+//! A store that an attacker has made hard to read: each subcommand and each page answers within its
+//! memory, or rejects the request clearly.
 //!
-//! `STROBOSCOPE_POISON=whole` makes it as large as somebody who means harm would.
+//! `STROBOSCOPE_POISON=whole` makes the store as large as an attacker would.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -13,7 +14,7 @@ use super::viewing::Viewing;
 
 /// Less than the large request takes.
 const LIMIT: &str = "64MiB";
-/// More nobody reads of a page.
+/// Maximum acceptable length of a page.
 const PAGE_BYTES_MAX: usize = 4 << 20;
 
 fn poison() -> Poison {
@@ -40,7 +41,7 @@ fn run(directory: &Path, arguments: &[&str]) -> Output {
     asked.current_dir(directory).output().unwrap()
 }
 
-/// It ended by itself, and said why if there is no answer.
+/// Checks that the program ended by itself, and gave a reason if it has no answer.
 #[track_caller]
 fn check(directory: &Path, arguments: &[&str]) -> (String, bool) {
     let output = run(directory, arguments);

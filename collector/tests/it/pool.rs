@@ -1,4 +1,4 @@
-//! `pool` over samples of a file, and what it says where there are none.
+//! `pool` over samples from a file, and its output without samples.
 
 use crate::common::{check, json_of};
 

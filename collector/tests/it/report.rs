@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use roxmltree::{Document, Node, ParsingOptions};
 
-/// What a browser would run, or show wrongly, if it were not escaped.
+/// Text that a browser would execute, or display wrongly, if it were not escaped.
 const HOSTILE: &str = "</svg><script>alert('x')</script> & \"quoted\" \u{1b}[2J";
 
 fn stroboscope(directory: &Path, arguments: &[&str]) -> Output {
@@ -29,7 +29,7 @@ fn check(directory: &Path, arguments: &[&str], status: i32) -> String {
     text(&output.stdout) + &text(&output.stderr)
 }
 
-/// Requests of a server, a page after it and a hostile logger beside both.
+/// Requests of a server, a page after it, and a parallel logger with a hostile name.
 fn imported() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let mut log = String::new();
@@ -64,7 +64,7 @@ fn text_of(node: Node<'_, '_>) -> String {
         .collect()
 }
 
-/// As strict as XML, and without a way out to the network.
+/// Parses a page as strictly as XML, and checks that it does not access the network.
 fn parsed(page: &str) -> Document<'_> {
     let options = ParsingOptions {
         allow_dtd: true,

@@ -1,5 +1,5 @@
-//! Requests of one kind, and what goes on after their answer: what the verbs say of a shop whose checkouts leave work
-//! behind, and whose job sweeps now and then.
+//! Requests of one kind, and work after their answer, for a shop whose checkouts leave work behind
+//! and whose job sweeps occasionally.
 
 use serde_json::{Value, json};
 
@@ -34,8 +34,8 @@ fn spans_of(trace: u64, start_us: u64, spans: &[Span<'_>]) -> Vec<Value> {
     spans.iter().map(span).collect()
 }
 
-/// A checkout answers after 1.92 ms; its mail goes on to 3.72 ms, and an index is made meanwhile. A cart takes 0.5 ms; of
-/// the last one, a parent is missing. A sweep takes 400 ms, and is nobody's request.
+/// A checkout answers after 1.92 ms; its mail continues to 3.72 ms, with an index in parallel. A
+/// cart takes 0.5 ms; the last one lacks a parent. A sweep takes 400 ms, and belongs to no request.
 pub(crate) fn imported() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let mut spans = Vec::new();

@@ -1,5 +1,5 @@
-//! What people's data can be like at its worst, through the whole command: nothing hangs or fails, memory stays bounded,
-//! and what is wrong is said by name.
+//! Adverse data through the whole program: nothing hangs or fails, memory stays bounded, and flaws
+//! are reported by name.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -65,7 +65,8 @@ fn run(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     (status.code(), out, errors)
 }
 
-/// Imports a file and runs the reading verbs; what `infer` says, after the flaws it named are found to be these.
+/// Imports a file and runs the reading subcommands. Checks that `infer` reports these flaws, and
+/// returns its output.
 fn check(name: &str, content: &str, import_status: i32, flaws: &[&str]) -> Value {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join(name), content).unwrap();

@@ -39,7 +39,7 @@ fn imported(requests: &[Request]) -> TempDir {
     imported_with(requests, 0)
 }
 
-/// The same; each span has so many attributes besides.
+/// Imports requests whose spans have this number of additional attributes.
 fn imported_with(requests: &[Request], attributes: usize) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let attribute = |number| json!({"key": format!("a{number}"), "value": {"intValue": "1"}});
@@ -282,7 +282,7 @@ fn weights_without_a_column_are_read() {
     assert_eq!(said(directory.path(), &["critical-path"])["used_traces"], 3);
 }
 
-/// Whatever `tracestate` says of sampling at a rate of 1, or of other things, changes nothing.
+/// A `tracestate` with a sampling rate of 1, or without one, changes nothing.
 #[test]
 fn without_weights_all_is_as_it_was() {
     let with = |state: &'static str| -> Vec<Request> {

@@ -142,7 +142,8 @@ fn what_cannot_be_searched_for_is_said() {
     assert!(said.contains("without --bursts"), "{said}");
 }
 
-/// The same with and without what is skipped, of formulas that need something, and of some that need nothing.
+/// Searches return the same with and without skipping, for formulas with and without necessary
+/// conditions.
 #[test]
 fn what_is_skipped_changes_no_answer() {
     let directory = tempfile::tempdir().expect("a directory");

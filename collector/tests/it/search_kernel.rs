@@ -1,4 +1,5 @@
-//! What the kernel did is found as often as the recording says it: strace's own, of a program that runs here and now.
+//! Searches find kernel events as often as the recording has them: one by strace, of a program that
+//! runs during the test.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +14,7 @@ struct Call {
     took_s: f64,
 }
 
-/// What one request did, as the text says.
+/// Calls of one request, as in the text.
 #[derive(Default)]
 struct Requested {
     calls: Vec<Call>,
@@ -81,7 +82,7 @@ fn requests(text: &str) -> BTreeMap<String, Requested> {
     requests
 }
 
-/// A formula, and what it says of a request.
+/// A formula, and its expected result for a request.
 type Said = (&'static str, fn(&Requested) -> bool);
 
 #[test]

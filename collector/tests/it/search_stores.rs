@@ -36,7 +36,7 @@ const RARE: [&str; 6] = [
     "data",
 ];
 
-/// What was found, and by which plan.
+/// Separates the results from the plan.
 fn taken(mut found: Value) -> (Value, Value) {
     let plan = found["plan"].take();
     (found, plan)

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{attributes, clocks, failures, requests};
 
-/// Which store, what the file is called, and the verb. With `--json` it is asked again.
+/// Store, file name, and arguments of each snapshot. The test also runs each with `--json`.
 pub(crate) const SAID: [(&str, &str, &str); 33] = [
     ("shop", "overview", "overview"),
     ("shop", "requests", "requests --top 5 --min 1us"),
@@ -84,7 +84,7 @@ fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots")
 }
 
-/// What the program says when it is called by its name, in a directory.
+/// Returns the output of the program in a directory.
 fn say(directory: &Path, arguments: &str) -> (String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
         .arg0("stroboscope")
@@ -97,7 +97,7 @@ fn say(directory: &Path, arguments: &str) -> (String, String) {
     (text(output.stdout), text(output.stderr))
 }
 
-/// What a verb says is what its schema promises: `collector/docs/schemas/`.
+/// Checks that the JSON of a subcommand satisfies its schema in `collector/docs/schemas/`.
 #[track_caller]
 fn check_schema(arguments: &str, json: &Value) {
     let verb = arguments.split(' ').next().unwrap();

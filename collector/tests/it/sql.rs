@@ -1,4 +1,4 @@
-//! What verbs say, asked for in SQL. Only with the `sql` feature.
+//! Results of subcommands in SQL. Only with the feature `sql`.
 
 use serde_json::Value;
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
@@ -28,7 +28,7 @@ fn directory() -> tempfile::TempDir {
     directory
 }
 
-/// What verbs say without arguments can be asked for in SQL, and is what they say in JSON.
+/// The results of subcommands without arguments are tables in SQL, equal to their JSON.
 #[test]
 fn what_verbs_say_is_a_table() {
     let directory = directory();

@@ -1,4 +1,5 @@
-//! Pages that lead from a change to those it hits: what `explain` says first, where its links lead, and what links carry along.
+//! Pages that lead from a change to the affected requests: the first sentences of `explain`, the
+//! targets of links, and the parameters that links keep.
 
 use crate::common::{check, json_of};
 use crate::explain::{AFTER_NS, BEFORE_NS, import, users};

@@ -1,4 +1,4 @@
-//! `tradeoffs` over a store: models learned from what services recorded, and what was given up.
+//! `tradeoffs` over a store: models learned from recorded data, and logged omissions.
 
 use std::path::Path;
 
@@ -54,7 +54,7 @@ fn tradeoff(load: f64, omitted: u64, is_explored: bool) -> Value {
     ])})
 }
 
-/// Twenty items, of which friends have the first place in nine of ten answers.
+/// Twenty items. Friends have the first place in nine of ten answers.
 fn items(number: u64) -> Value {
     let first = if number.is_multiple_of(10) {
         15

@@ -58,7 +58,7 @@ pub(crate) struct Simulation {
     spawned: RefCell<Vec<Task>>,
 }
 
-/// What one request leaves.
+/// Records of one simulated request.
 struct Request {
     seed: u64,
     start_ns: u64,
@@ -84,7 +84,7 @@ pub(crate) fn run<F: Future<Output = ()> + 'static>(
         .expect("one request ran")
 }
 
-/// Runs requests, by their seeds, that come at these instants, in order, whatever becomes of those before.
+/// Runs requests with these seeds, which arrive at these instants whatever becomes of earlier ones.
 pub(crate) fn run_open<F: Future<Output = ()> + 'static>(
     arrivals: &[(u64, u64)],
     law: Law,
@@ -206,12 +206,12 @@ impl Run {
             .await;
     }
 
-    /// Whether a draw of the request, by number, is below this part of 100.
+    /// Reports whether the request's draw with this number is below `percent` of 100.
     pub(crate) fn chance(&self, number: u64, percent: u64) -> bool {
         Random(self.1.seed ^ number.wrapping_mul(0xabcd_1234)).next() % 100 < percent
     }
 
-    /// Runs `inside` in a span of `service:name`; what it gives.
+    /// Runs `inside` in a span of `service:name`, and returns its result.
     pub(crate) async fn span<T, F: Future<Output = T>>(
         &self,
         parent_id: u64,
@@ -255,7 +255,7 @@ impl Run {
         result
     }
 
-    /// Says that a span is about a data element.
+    /// Records that a span processes a data element.
     pub(crate) fn about(&self, span_id: u64, element: u64) {
         let element = format!("e{element}").into();
         self.1.elements.borrow_mut().push(ElementRecord {
@@ -348,7 +348,7 @@ impl Signal {
     }
 }
 
-/// So many may be inside at once; whoever comes first is let in first. With one, a lock.
+/// Limit on concurrent tasks, which admits them in order of arrival. With one place, it is a lock.
 #[derive(Clone)]
 pub(crate) struct Room(Rc<RefCell<(u64, VecDeque<u64>)>>);
 

@@ -1,4 +1,4 @@
-//! Exclusion of segments, convergence of a model, and what changed between two models.
+//! Exclusion of segments, convergence of a model, and changes between two models.
 
 use crate::generator::{Random, Structure, labels};
 use stroboscope_analysis::convergence::{Convergence, POINTS_MAX};

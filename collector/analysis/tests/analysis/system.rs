@@ -1,6 +1,7 @@
-//! A small system with everything in it: a fork and a join, a pipeline over data elements, a lock, and hosts whose clocks
-//! are wrong. What is inferred of its requests is held against what the system is, and slack and replays against the
-//! system itself, run again with one segment longer.
+//! A small system with all structures: a fork and a join, a pipeline over data elements, a lock,
+//! and hosts whose clocks are wrong. The tests compare the inferred relations with those of the
+//! system. They compare slack and replays with the system itself, run again with one segment
+//! longer.
 
 use crate::fleet::{Fleet, ORIGIN_NS};
 use crate::generator::Random;
@@ -17,16 +18,16 @@ use stroboscope_analysis::record::{
 use stroboscope_analysis::segment::{ElementId, Segment, SegmentedTrace, segment};
 use stroboscope_analysis::what_if::{Change, WaitModel, WhatIf, replay};
 
-/// How long the parts of one request take, and who gets the lock first.
+/// Durations of the parts of one request, and the order in which the lock is taken.
 #[derive(Clone, Debug)]
 struct Request {
     begin_ns: u64,
     /// Per element: making it, showing it.
     elements: Vec<[u64; 2]>,
-    /// How long each of the two that share the lock holds it.
+    /// Time for which each of the two holders keeps the lock.
     locked: [u64; 2],
     first: usize,
-    /// A branch beside.
+    /// Duration of a parallel branch.
     aside_ns: u64,
     end_ns: u64,
 }
@@ -34,7 +35,7 @@ struct Request {
 /// Labels, in the order of their numbers.
 const TASKS: [&str; 7] = ["begin", "make", "show", "lock a", "lock b", "aside", "end"];
 
-/// What a request's segments are: label, element, and when.
+/// Segments of a request: label, element, start and end.
 type Parts = Vec<(u32, Option<u32>, u64, u64)>;
 
 impl Request {
@@ -174,7 +175,8 @@ proptest! {
     }
 }
 
-/// The same system as an event log, its tasks on three hosts; in true time, in the order in which things happened.
+/// Returns the request as an event log with tasks on three hosts, in true time, with lines in order
+/// of time.
 fn as_log(request: &Request, random: &mut Random, second: i64) -> TraceRecords {
     let start_ns = ORIGIN_NS + second * 1_000_000_000;
     let scale = |ns: u64| ns as i64 * 20_000;
@@ -254,7 +256,7 @@ fn as_log(request: &Request, random: &mut Random, second: i64) -> TraceRecords {
     records
 }
 
-/// What is believed, by the labels' text.
+/// Believed relations, by the text of labels.
 struct Beliefs {
     before: BTreeSet<(String, String)>,
     apart: BTreeSet<(String, String)>,
@@ -294,8 +296,9 @@ fn beliefs(all: &[TraceRecords]) -> (Beliefs, Vec<SegmentedTrace>, Model) {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(6))]
-    /// Clocks up to 100 ms off and drifting: what is true is still believed, and nothing is believed that the truth, known
-    /// as vaguely as the clocks' bounds allow, would contradict.
+    /// Clocks are up to 100 ms off and drift. The model still believes all true relations. It
+    /// believes none that the truth would contradict even if it were known only within the clocks'
+    /// error bounds.
     #[test]
     fn wrong_clocks_hide_no_lock_no_pipeline_and_no_order(seed in any::<u64>(), elements in 2usize..5) {
         let mut random = Random(seed);

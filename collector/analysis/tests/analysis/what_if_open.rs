@@ -41,17 +41,19 @@ struct Case {
     operation: &'static str,
 }
 
-/// How the prediction compares with the service run again.
+/// Comparison of the prediction with a second run of the service.
 struct Tried {
     queues: usize,
-    /// Of the mean and of quantiles, in percent.
+    /// Errors of the mean and of quantiles, in percent.
     off: [f64; 4],
-    /// Whether the change really lies in its range, and how wide that is, in percent of the latency after it.
+    /// For each, true if the real change is in the predicted range, and the width of the range in
+    /// percent of the latency after the change.
     ranges: [(bool, f64); 4],
 }
 
 impl Case {
-    /// Records requests, asks what-if, and lets the same requests come again with the operation changed.
+    /// Records requests, predicts the change, and simulates the same requests with the changed
+    /// operation.
     fn try_with(&self, requests: usize, law: Law, factor: f64) -> Tried {
         let arrivals = arrivals(requests, self.mean_us);
         let recorded = run_open(&arrivals, law, None, (self.service)());

@@ -10,7 +10,7 @@ use stroboscope_analysis::what_if::{Change, LatencyChange, WaitModel, WaitingSam
 
 const REQUESTS: u64 = 400;
 
-/// How far from the truth a latency is, in percent.
+/// Returns the error of a latency, in percent.
 fn off_percent(
     found: &stroboscope_analysis::distribution::Distribution,
     truth: &stroboscope_analysis::distribution::Distribution,
@@ -18,7 +18,8 @@ fn off_percent(
     (found.mean_ns() / truth.mean_ns() - 1.0) * 100.0
 }
 
-/// Records a service's requests, asks what-if of one operation, and runs the service again with it changed.
+/// Records a service's requests, predicts a change of one operation, and runs the service again
+/// with the change.
 fn try_case<F: Future<Output = ()> + 'static>(
     name: &str,
     law: Law,

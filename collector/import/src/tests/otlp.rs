@@ -240,7 +240,7 @@ fn protobuf_is_as_others_write_it() {
     assert_eq!(messages.not_taken(), ["field 99 beside the spans"]);
 }
 
-/// The same spans in all forms that keys, ids and numbers are written in.
+/// The same spans, with every notation of keys, ids and numbers.
 #[test]
 fn forms_of_otlp_say_the_same() {
     let expected = otlp(REQUEST);

@@ -1,4 +1,5 @@
-//! Event logs from files: what is bad is named by line, the rest is kept, and nothing twice.
+//! Event logs from files: bad lines are reported by number, the others are stored, and nothing is
+//! stored twice.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -407,7 +408,7 @@ fn what_holds_no_traces_is_named() {
     assert_eq!((summary.spans, summary.bad_lines), (0, 0));
 }
 
-/// What the general parser makes of a line, as the plain one would say it.
+/// Returns the result of the general parser for a line, in the form of the plain parser's.
 fn general(line: &[u8]) -> Option<(String, String, i64, String, String, Option<String>)> {
     let parsed = parse(line, &Limits::default()).ok()?;
     let mut json = String::new();
@@ -423,7 +424,8 @@ fn general(line: &[u8]) -> Option<(String, String, i64, String, String, Option<S
     ))
 }
 
-/// The plain parser says the same as the general one, or nothing. Whether it said anything.
+/// Checks that the plain parser returns the result of the general one, or nothing. Returns whether
+/// it returned any.
 fn check_plain(line: &[u8]) -> bool {
     let mut json = "left over".to_owned();
     let text = ToString::to_string;
@@ -512,7 +514,7 @@ fn plain_lines_are_read_in_place() {
 }
 
 proptest::proptest! {
-    /// Whatever is done to a line: both parsers agree, or the plain one leaves it alone.
+    /// However a line is mutated, both parsers agree, or the plain one returns nothing.
     #[test]
     fn plain_and_general_parsers_agree(
         order in proptest::sample::subsequence(vec![0usize, 1, 2, 3, 4, 5], 0..=6),

@@ -1,4 +1,5 @@
-//! Files in the forms that are out there: what is taken of each, and what is not, by name.
+//! Files in common formats: the imported content, and the names of the content that is not
+//! imported.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ struct Fixture {
     directory: tempfile::TempDir,
 }
 
-/// What was made of a source: the summary, what is wrong by line, and the traces.
+/// Result of an import: the summary, bad lines, and the traces.
 struct TradeoffInstance {
     summary: ImportSummary,
     bad: Vec<(u64, String)>,
@@ -22,7 +23,7 @@ struct TradeoffInstance {
 }
 
 impl TradeoffInstance {
-    /// What is not taken, by name.
+    /// Returns the names and numbers of records that were not imported.
     fn not_taken(&self) -> Vec<(&str, u64)> {
         let mut names: Vec<_> = self
             .summary
@@ -203,7 +204,7 @@ fn answers_of_elasticsearch_hold_spans_of_jaeger() {
     );
 }
 
-/// Nothing of a known form: one sentence, whatever it is and however long.
+/// A file of no known format causes one short message, whatever its content and length.
 #[test]
 fn unknown_files_get_one_sentence() {
     let json = "{\"level\":\"info\",\"msg\":\"hello\"}\n".repeat(500);

@@ -1,5 +1,6 @@
-//! Damaged files of every format: no panic, no hang, every record that is left out is told, and what is kept is in the
-//! store. `STROBOSCOPE_MUTATIONS=100000 cargo test --release -p stroboscope-collector --test it -- import_mutated::` tries more.
+//! Imports damaged files of every format. No import panics or hangs, every omitted record is
+//! reported, and all other records are in the store. `STROBOSCOPE_MUTATIONS=100000 cargo test
+//! --release -p stroboscope-collector --test it -- import_mutated::` tries more mutations.
 
 use std::io::Write as _;
 use std::path::Path;

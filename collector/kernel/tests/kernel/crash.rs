@@ -24,7 +24,7 @@ fn programs_of(process: u32) -> BTreeSet<u32> {
     .collect()
 }
 
-/// Which of these programs are still there after a while: the kernel frees them a little later.
+/// Returns the programs that still exist after a while, because the kernel frees them with a delay.
 fn left_of(programs: &BTreeSet<u32>) -> BTreeSet<u32> {
     let until = Instant::now() + Duration::from_secs(60);
     loop {

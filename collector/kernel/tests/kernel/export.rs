@@ -1,4 +1,4 @@
-//! What is written is read back by others, with the same counts.
+//! Other tools read exported recordings, with equal counts.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ use crate::ground_truth::record;
 use crate::machine;
 use crate::workload::{Plan, What};
 
-/// Counts what is in a trace, by the official package's protobufs.
+/// Python program that counts the content of a trace, by the official package's protobufs.
 const READER: &str = r#"
 import sys, collections
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace

@@ -1,4 +1,4 @@
-//! Whose events are recorded.
+//! Selection of the processes whose events are recorded.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};

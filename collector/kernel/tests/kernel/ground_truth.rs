@@ -1,4 +1,4 @@
-//! What the timeline says, against what the program says it did.
+//! Compares the timeline with the program's own log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl Score {
         score
     }
 
-    /// What must hold of any recording.
+    /// Checks requirements that hold for any recording.
     pub(crate) fn check(&self) {
         assert!(self.calls_right * 1_000 >= self.calls * 999, "{self:#?}");
         assert_eq!(self.outside_right, self.outside, "{self:#?}");
@@ -107,7 +107,7 @@ fn score_calls(timeline: &Timeline, truth: &[Line], score: &mut Score) {
     }
 }
 
-/// Who held the lock while somebody waited: those who gave it up meanwhile.
+/// Returns the holders of the lock during a wait: the requests that released it meanwhile.
 fn holders(wait: &Line, releases: &[&Line]) -> BTreeSet<u64> {
     releases
         .iter()

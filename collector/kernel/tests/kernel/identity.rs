@@ -1,5 +1,5 @@
-//! Who makes a call, where the programs could take one thread for another: threads that get the stack of one that ended,
-//! and a thread that takes its process's number because it executes a program.
+//! Attribution of calls if the programs could confuse two threads: threads that reuse the stack of
+//! one that ended, and a thread that gets its process's id because it executes a program.
 
 #![allow(unsafe_code)]
 
@@ -14,7 +14,7 @@ use stroboscope_kernel_model::{Processes, Settings};
 use crate::machine;
 
 const STAGE: &str = "STROBOSCOPE_IDENTITY_STAGE";
-/// First argument of the calls that count; the second is who makes them.
+/// First argument of the calls that count. The second argument identifies the caller.
 const SIGN: u64 = 0x1dea;
 const THREADS: usize = 2000;
 const CALLS: usize = 5;

@@ -1,4 +1,5 @@
-//! Buffers too small on purpose: what was captured and what was counted as lost make up the truth.
+//! Recordings with buffers that are too small: captured events and counted losses add up to all
+//! events.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! What the machine allows, and one recorder of this binary at a time. Other recorders may run on the machine.
+//! Checks the machine's capabilities, and allows one recorder of this binary at a time. Other
+//! recorders may run on the machine.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,7 +20,8 @@ pub(crate) fn announced_by() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("recorder-{}", std::process::id()))
 }
 
-/// A recorder, or the test is skipped aloud. A kernel that could be recorded and is not fails the test.
+/// Starts a recorder, or reports that the test is skipped. Fails on a machine that should support
+/// recording.
 pub(crate) fn start(test: &str, settings: &Settings) -> Option<Recorder> {
     let settings = Settings {
         announced_by: announced_by(),

@@ -1,4 +1,4 @@
-//! The committed objects are what their source makes.
+//! The committed objects equal those compiled from their source.
 
 use std::path::Path;
 use std::process::Command;

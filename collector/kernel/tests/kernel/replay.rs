@@ -159,7 +159,7 @@ fn event(value: &Value) -> Event {
     }
 }
 
-/// Not a test: records anew what the test below reads.
+/// Not a test: records the input of the test below again.
 #[test]
 #[ignore = "writes into the source tree"]
 fn record_again() {

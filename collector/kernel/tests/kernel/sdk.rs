@@ -21,7 +21,7 @@ type Truth = Mutex<Vec<String>>;
 
 const LOCK_WAITS: usize = 100;
 
-/// One system call that says for whom it is.
+/// Makes a system call, and logs the request that it serves.
 fn call(truth: &Truth, context: stroboscope::SpanContext) {
     let from_ns = now_ns();
     // SAFETY: both have no arguments.

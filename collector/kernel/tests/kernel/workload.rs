@@ -1,5 +1,6 @@
-//! A program of several threads that works for requests, and logs for itself which request made each of its system
-//! calls and who held each lock. It runs as a process of its own: this test binary, started again.
+//! A program of several threads that work for requests. It logs the request of each of its system
+//! calls, and the holders of each lock. It runs as a process of its own: this test binary, started
+//! again.
 
 #![allow(unsafe_code)]
 
@@ -30,8 +31,9 @@ pub(crate) enum What {
     Call(u32),
     /// Waited for the lock; did it sleep and get woken?
     Wait(bool),
-    /// Gave up the lock and woke who waited for it, some time between the two times. The two are one: the kernel sees the
-    /// second only, and a thread that is held up between them wakes one that began to wait after the first.
+    /// Released the lock and woke a waiter, at some time between the two times. One entry covers
+    /// both, because the kernel sees only the wake-up. A thread that is preempted between both
+    /// steps wakes a waiter that began to wait after the release.
     Release,
     Request,
 }
@@ -39,7 +41,7 @@ pub(crate) enum What {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) threads: u64,
-    /// How long a request takes at least.
+    /// Minimum duration of a request.
     pub(crate) request_us: u64,
     pub(crate) run_ms: u64,
     /// By the paper's pair of calls instead of the one marker.
@@ -103,7 +105,7 @@ impl Workload {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// What the program says it did.
+    /// Returns the program's own log.
     pub(crate) fn truth(&mut self) -> Vec<Line> {
         assert!(self.child.wait().unwrap().success());
         let lines = BufReader::new(File::open(&self.log).unwrap()).lines();
@@ -241,7 +243,7 @@ fn spin(us: u64) {
     }
 }
 
-/// 0: free, 1: held, 2: held and somebody may sleep.
+/// 0: free; 1: held; 2: held, with possible waiters.
 static LOCK: AtomicU32 = AtomicU32::new(0);
 
 fn lock() {

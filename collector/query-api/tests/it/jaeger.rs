@@ -43,7 +43,7 @@ fn request(service: &str, spans: &[Value]) -> Value {
     }]})
 }
 
-/// Two shops' requests, of which the second failed, and one of another service.
+/// Two requests to a shop, the second of which failed, and one to another service.
 pub(crate) fn shops() -> Served {
     let served = Served::new();
     for (trace, at_ms, took_ms) in [(1, 0, 50), (2, 1_000, 200)] {

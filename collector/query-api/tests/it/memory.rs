@@ -9,7 +9,7 @@ const SPANS: usize = 20_000;
 const LARGE: u128 = 7;
 const T0_NS: u64 = 1_767_225_600_000_000_000;
 
-/// A trace of many spans, of which a later file holds those that begin first; and a small one.
+/// A trace of many spans, the first of which are in a later file, and a small trace.
 fn served(memory: &QueryMemory) -> Served {
     let served = Served::within(memory.clone());
     let span = |trace: u128, number: usize| {

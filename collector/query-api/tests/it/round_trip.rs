@@ -1,4 +1,4 @@
-//! What comes in as OTLP comes out again as it was: through a store, and over a socket.
+//! OTLP that is stored, or sent over a socket, is returned unchanged.
 
 use proptest::prelude::*;
 use prost::Message as _;
@@ -10,8 +10,8 @@ use stroboscope_otlp::{resource_spans, resource_spans_json};
 
 use crate::served::Served;
 
-/// A request with all that OTLP has an order of: each span with its resource and scope, attributes by key. What says nothing
-/// is as what is not there.
+/// Returns a normal form of requests without the orders that OTLP leaves open: each span with its
+/// resource and scope, and attributes by key. Empty fields count as absent.
 pub(crate) fn normal(messages: &[ResourceSpans]) -> Vec<String> {
     let mut spans = Vec::new();
     for message in messages {
@@ -246,7 +246,7 @@ fn request() -> impl Strategy<Value = Vec<ResourceSpans>> {
     })
 }
 
-/// As the requests of an exporter are framed.
+/// Returns the bytes of a request, as an exporter encodes it.
 fn framed(request: &[ResourceSpans]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for message in request {
@@ -255,7 +255,7 @@ fn framed(request: &[ResourceSpans]) -> Vec<u8> {
     bytes
 }
 
-/// What is not a number is not equal to itself; its text is.
+/// Compares the texts of the spans, because NaN is not equal to itself.
 fn check(request: &[ResourceSpans], served: &Served) {
     let mut found = Vec::new();
     for id in 1..4_u8 {
@@ -303,7 +303,7 @@ proptest! {
     }
 }
 
-/// The same of many columns: more attributes than have columns of their own.
+/// Checks more attributes than have columns of their own.
 #[test]
 fn attributes_without_columns_come_out_too() {
     let attributes = (0..120).map(|number| KeyValue {

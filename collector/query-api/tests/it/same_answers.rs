@@ -36,7 +36,8 @@ fn int(key: &str, value: u64) -> Value {
     json!({"key": key, "value": {"intValue": value.to_string()}})
 }
 
-/// A span with whatever OTLP has, and with attributes of names that the store makes of other fields.
+/// Returns a span with every kind of OTLP field, and with attributes whose names the store uses for
+/// other fields.
 fn span(numbers: &mut Numbers, trace: u64, number: u64, parent: Option<u64>) -> Value {
     // Clocks are as fine as their times look.
     let start_ns = T0_NS + trace * 1_000_000_000 + number * 1_000_000 + numbers.below(1_000);
@@ -130,7 +131,7 @@ fn messages() -> Vec<Value> {
     (0..4).map(&mut message).collect()
 }
 
-/// A span with what its resource and its scope say.
+/// A span with its resource and scope.
 struct Read<'a> {
     resource: &'a Value,
     scope: &'a Value,

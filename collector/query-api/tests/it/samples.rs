@@ -1,4 +1,4 @@
-//! Jaeger's own samples: what it makes of OTLP, and traces that its storages are tested with.
+//! Jaeger's own samples: its conversion of OTLP, and the traces with which it tests its storages.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// What OTLP becomes in Jaeger's UI, by Jaeger itself.
+/// Compares the conversion of OTLP for Jaeger's UI with Jaeger's own.
 #[test]
 fn otlp_becomes_what_jaeger_makes_of_it() {
     let (Some(given), Some(expected)) = (

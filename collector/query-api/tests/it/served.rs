@@ -168,7 +168,7 @@ impl Served {
         }
     }
 
-    /// What a path answers, which it must.
+    /// Returns the JSON at a path. Fails if the status is not 200.
     pub(crate) fn json(&self, target: &str) -> Value {
         let answer = self.ask(target);
         assert_eq!(answer.status, 200, "{target}: {}", answer.text());

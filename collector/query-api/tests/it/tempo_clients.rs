@@ -59,7 +59,8 @@ fn perses_reads_by_its_own_client() {
     );
 }
 
-/// What Explore writes is taken by both; what is no TraceQL, by neither.
+/// Grafana's grammar and ours both accept the queries that Explore writes, and both reject invalid
+/// TraceQL.
 #[test]
 fn traceql_is_taken_as_by_grafanas_grammar() {
     let Some(mut node) = node("traceql.cjs", "@grafana/lezer-traceql") else {

@@ -1,4 +1,5 @@
-//! What readers are told of a span's times: that a burst's edge cut it, and that a clock was corrected.
+//! Warnings about a span's times: that the edge of a burst cut it, and that its clock was
+//! corrected.
 
 use stroboscope_proto::v1::SpanFlag;
 use stroboscope_store::record::{BatchRow, Rows, SpanRow};

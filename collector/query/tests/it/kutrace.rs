@@ -1,4 +1,4 @@
-//! Two recordings of KUtrace, between which the waits in a queue became shorter, and what `compare` says of them.
+//! `compare` on two recordings of KUtrace, between which the waits in a queue became shorter.
 
 use std::sync::Arc;
 

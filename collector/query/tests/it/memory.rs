@@ -1,4 +1,4 @@
-//! Readings stay within the memory that they are given, whatever the store holds.
+//! Readers stay within their memory limit, whatever the store contains.
 
 use std::path::Path;
 

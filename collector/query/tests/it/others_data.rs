@@ -1,7 +1,7 @@
-//! Traces that others recorded, and the critical paths that others find in them.
+//! Traces that other systems recorded, and the critical paths that other tools find in them.
 //!
-//! The data lies beside the project (or in the directory that `STROBOSCOPE_OTHERS_DATA` names) and is not part of it;
-//! without it these tests say so and pass.
+//! The data is next to the project, or in the directory that `STROBOSCOPE_OTHERS_DATA` names. It is
+//! not part of the project. Without the data, these tests print this and pass.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -300,10 +300,11 @@ fn train_tickets_trace_keeps_both_sides_of_each_call() {
     assert_eq!(names(trace).len(), 157);
 }
 
-/// Jaeger's UI walks a request's spans backwards from the end of the *root*, and cuts them to it. Our path ends there, too,
-/// but starts with the first event; what nobody logged is a wait; and a child that outlives its parent, and is no call, is
-/// not what the parent waited for: it did not wait for its end. Hence, for each of their cases: our path as (span, from,
-/// to) in us; how many us are given to the same span by both, of how many of theirs; and why not more.
+/// Jaeger's UI follows a request's spans backwards from the end of the *root*, and cuts spans
+/// there. Our path ends there, too, but starts with the first event. Unrecorded time is a wait. A
+/// child that outlives its parent, and is not a call, did not delay the parent. So each case has
+/// our path as (span, from, to) in µs; the time in µs that both give to the same span; the length
+/// of their path; and the reason for the difference.
 #[test]
 fn critical_paths_of_jaegers_ui() {
     type Case = (&'static str, &'static [(&'static str, i64, i64)], i64, i64);
@@ -415,8 +416,8 @@ fn critical_paths_of_jaegers_ui() {
     }
 }
 
-/// Whether the end of the call for user mentions comes before the begin of the creator's call in any trace, and after
-/// it in any; they overlap in none.
+/// Reports whether, in any trace, the call for user mentions ends before the creator's call begins,
+/// and whether it begins after that call ends. Requires that they overlap in no trace.
 fn orders_of_mentions_and_creator(traces: &[TraceRecords]) -> [bool; 2] {
     let mut orders = [false; 2];
     for trace in traces {

@@ -1,4 +1,4 @@
-//! What several threads make of parts of a store is what one makes of the whole.
+//! Several threads over parts of a store produce the same results as one thread over the whole.
 
 use stroboscope_analysis::aggregate::PathAggregate;
 use stroboscope_analysis::convergence::LineLimit;
@@ -20,7 +20,7 @@ use stroboscope_testkit::workload;
 
 const REQUESTS: u64 = 700;
 const SEED: u64 = 7;
-/// Each request says in its first span whose it is.
+/// Number of users. The first span of each request names its user.
 const USERS: u128 = 5;
 
 struct Fixture {
@@ -137,8 +137,8 @@ fn ranges_hold_every_trace_once() {
     assert!(files.ranges(8, 10_000).len() < 8 && files.ranges(8, u64::MAX).len() == 1);
 }
 
-/// What there is to compare: the model, traces, segments and relations of each point of its convergence, traces and
-/// complete ones, and everything else.
+/// Compared results: the model; traces, segments and relations at each point of the convergence;
+/// the numbers of all and of complete traces; and everything else as text.
 type Inferred = (ModelParts, Vec<(u64, usize, usize)>, (u64, u64), String);
 
 fn inferred(inference: &Inference) -> Inferred {

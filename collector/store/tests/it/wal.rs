@@ -27,7 +27,7 @@ fn payload(seed: u64, length: usize) -> Payload {
     }
 }
 
-/// Everything in the log, in order.
+/// Returns all payloads of the log, in order, and the notes of the scans.
 fn read_all(directory: &Path) -> (Vec<Payload>, Vec<ScanNote>) {
     let (mut payloads, mut notes) = (Vec::new(), Vec::new());
     for number in list_segments(directory).unwrap() {
@@ -284,7 +284,8 @@ fn a_segment_of_version_1_is_read() {
     assert_eq!(scan.payloads, [expected]);
 }
 
-/// What is gone from under the log is not acknowledged, and the log goes on when its directory is there again.
+/// Appends to a deleted segment are not acknowledged. The log continues when its directory exists
+/// again.
 #[test]
 fn a_deleted_segment_is_noticed_at_once() {
     let above = tempfile::tempdir().unwrap();

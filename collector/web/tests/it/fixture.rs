@@ -1,4 +1,4 @@
-//! Stores in directories that vanish, verbs that say what they are told, and requests without a socket.
+//! Temporary stores, subcommands that echo their arguments, and requests without a socket.
 
 use std::sync::{Arc, Mutex, mpsc};
 
@@ -37,7 +37,7 @@ pub(crate) struct Got {
 }
 
 impl Fixture {
-    /// Of an empty directory.
+    /// Creates a site over an empty directory.
     pub(crate) fn empty() -> Self {
         Self::with(SayingVerbs::default())
     }
@@ -51,14 +51,14 @@ impl Fixture {
         Self { directory, router }
     }
 
-    /// Of some hundred simulated requests, whose texts `change` changes.
+    /// Creates a site over some hundred simulated requests, whose texts `change` changes.
     pub(crate) async fn of_requests(change: fn(&mut Rows)) -> Self {
         let fixture = Self::empty();
         fixture.write("seg-0000000001", change).await;
         fixture
     }
 
-    /// The same, with the pages of all reports.
+    /// Creates such a site with the pages of all reports.
     pub(crate) async fn of_reports(change: fn(&mut Rows)) -> Self {
         let (directory, memory) = (tempfile::tempdir().unwrap(), QueryMemory::unbounded());
         let reports = StoreVerbs::of(directory.path(), pages(), Handle::current(), &memory);
@@ -99,7 +99,7 @@ impl Fixture {
     }
 }
 
-/// Verbs that say what they were asked, and wait where they are told to.
+/// Subcommands that echo their arguments, and wait when requested.
 #[derive(Debug, Default)]
 pub(crate) struct SayingVerbs {
     /// `slow` waits until something comes.

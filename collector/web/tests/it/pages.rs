@@ -1,4 +1,4 @@
-//! What pages say, and what they never do.
+//! Content of pages, and what pages must not contain.
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
@@ -8,7 +8,8 @@ use stroboscope_testkit::workload;
 
 use crate::fixture::{Fixture, Got, HOSTILE};
 
-/// Nothing of anybody's is markup, nothing is inline but the stylesheet, nothing is from elsewhere.
+/// Checks that a page escapes untrusted text, has no inline code except the stylesheet, and loads
+/// nothing from other sites.
 fn check_page(path: &str, got: &Got) {
     let page = &got.text;
     assert!(!page.contains("<script>"), "{path}: {page}");
@@ -87,7 +88,7 @@ async fn the_overview_says_what_requests_wait_for() {
     assert!(got.text.contains(&fragment.text));
 }
 
-/// Requests that take longer from one moment on are said to, with the ways to why.
+/// The overview reports a latency change first, with links to its causes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_step_of_latency_is_said_first() {
     let late = |rows: &mut Rows| {
@@ -148,7 +149,7 @@ async fn long_tables_lead_to_more_rows_of_the_same() {
     assert!(overview.text.contains(live), "{}", overview.text);
 }
 
-/// What a field may be filled with comes with the answer, where there is such a field.
+/// The answer has suggestions for a field, if the page has such a field.
 #[tokio::test(flavor = "multi_thread")]
 async fn fields_for_attributes_offer_those_that_there_are() {
     let with_attribute = |rows: &mut Rows| {
@@ -426,7 +427,7 @@ async fn a_time_ago_needs_a_request() {
     }
 }
 
-/// A period is compared as it was asked for, whatever range the link to the page carried.
+/// Periods are compared as requested, whatever range the link to the page had.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_range_does_not_narrow_periods() {
     let fixture = Fixture::of_reports(|_| {}).await;

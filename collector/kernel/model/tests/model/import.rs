@@ -5,7 +5,7 @@ use std::process::Command;
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_kernel_model::import::{self, ImportedEvents};
 
-/// Builds the example, or says why the test is skipped.
+/// Builds the example, or prints why the test is skipped.
 fn example(test: &str, directory: &std::path::Path) -> Option<std::path::PathBuf> {
     let source =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples/markers/marker.c");

@@ -1,3 +1,4 @@
-//! The text of other tools, as those of this machine write it. What is missing says so by name and passes.
+//! Imports the output of other tools on this machine. A test whose tool is missing prints this and
+//! passes.
 
 mod import;
