@@ -22,7 +22,7 @@ const BACK: &str = "STROBOSCOPE_TEST_BACK";
 const LAYERS: &str = "STROBOSCOPE_TEST_LAYERS";
 
 const REQUESTS: usize = 300;
-/// What the back service does not have.
+/// Number of an item that the back service lacks.
 const MISSING: u32 = 13;
 
 #[tracing::instrument]
@@ -45,7 +45,7 @@ struct Front {
     layers: Layers,
 }
 
-/// Which layers are around the client in front and around both servers.
+/// Layers around the client of the front service and around both servers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Layers {
     None,
@@ -54,7 +54,7 @@ enum Layers {
 }
 
 impl Layers {
-    /// What the services are told.
+    /// Returns the value of the services' environment variable.
     fn variable(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -170,8 +170,8 @@ fn start_service(role: &str, collector: &str, back: &str, layers: Layers) -> (Se
     (server, address)
 }
 
-/// Records 300 requests of the pair, 30 of which fail; what `operations` and `requests` say of them, and the
-/// sentences of `overview`.
+/// Records 300 requests of the pair, 30 of which fail. Returns the output of `operations` and
+/// `requests`, and the sentences of `overview`.
 fn record(layers: Layers) -> [Value; 3] {
     let program = Program::new();
     let mut collect = program.command(&["collect", "--listen", "127.0.0.1:0"]);

@@ -1,8 +1,9 @@
-//! The pages of a store in a real browser: `tests/browser/pages.mjs` says what must hold, and prints what it measures.
+//! The pages of a store in a real browser. `tests/browser/pages.mjs` contains the checks, and
+//! prints measurements.
 //!
-//! Wants Debian's `chromium`, and the packages `playwright-core`, `axe-core` and `typescript` of npm in the directory that
-//! `STROBOSCOPE_TEST_NODE_MODULES` names. Pictures for people are written to the directory that `STROBOSCOPE_TEST_PICTURES`
-//! names, or to `target/tmp/pictures`.
+//! The tests need Debian's `chromium`, and the npm packages `playwright-core`, `axe-core` and
+//! `typescript` in the directory that `STROBOSCOPE_TEST_NODE_MODULES` names. They write pictures
+//! for people to the directory that `STROBOSCOPE_TEST_PICTURES` names, or to `target/tmp/pictures`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,7 +17,8 @@ fn repository() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// The directory with these packages; none, and why is said, where they are not.
+/// Returns the directory with these packages. If they are missing, prints the reason and returns
+/// `None`.
 fn node_modules(test: &str, packages: &[&str]) -> Option<PathBuf> {
     let directory = std::env::var("STROBOSCOPE_TEST_NODE_MODULES").unwrap_or_default();
     let directory = PathBuf::from(directory);
@@ -49,7 +51,7 @@ fn chromium(test: &str) -> Option<&'static str> {
     found.map(|_| "/usr/bin/chromium")
 }
 
-/// A store of what `recorded.mjs` writes, served by the program.
+/// Serves a store with the output of `recorded.mjs`.
 fn served(program: &Program, arguments: &[&str]) -> (Server, String) {
     let file = program.file("recorded.json", "");
     let script = repository().join("tests/browser/recorded.mjs");
@@ -144,7 +146,7 @@ fn modules_are_typed() {
     assert!(checked.status.success(), "{said}");
 }
 
-/// All scripts together stay small: pages load at once, and people can read them.
+/// All scripts together stay small, so that pages load fast and people can read the scripts.
 #[test]
 fn scripts_are_small() {
     use flate2::{Compression, write::GzEncoder};

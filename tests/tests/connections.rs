@@ -13,7 +13,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 const ROLE: &str = "STROBOSCOPE_TEST_ROLE";
 const CLIENTS: usize = 4;
-/// Of each client, in more than ten seconds: what lasts so long is a connection without further evidence.
+/// Number of commands of each client. They take more than ten seconds, from which a span is a
+/// connection without further evidence.
 const COMMANDS: usize = 24;
 const PAUSE: Duration = Duration::from_millis(430);
 

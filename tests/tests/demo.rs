@@ -1,4 +1,5 @@
-//! The demo names the bottleneck, also when it is moved, whatever else the machine does meanwhile; nothing stays behind.
+//! The demo names the bottleneck, also after it moves, whatever load the machine has, and leaves
+//! nothing running.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ fn demo(program: &Program, args: &[&str]) -> Value {
     program.run(&all).succeeds().json()
 }
 
-/// What must hold of any run, however little of the processors it gets: nothing here is a matter of speed.
+/// Checks requirements of every run, however little CPU time it gets. None depends on speed.
 fn check_whole(report: &Value) {
     assert_eq!(report["processes"], 5, "{report:#}");
     assert_eq!(
@@ -52,7 +53,7 @@ fn failed(report: &Value) -> Option<u64> {
 struct Operation {
     name: String,
     share: f64,
-    /// On the critical path, per request.
+    /// Mean time on the critical path, per request.
     mean_ns: u64,
 }
 
@@ -103,7 +104,7 @@ fn check_named(report: &Value, name: &str, pause_ns: u64) {
     }
 }
 
-/// The web server reads so many properties one after the other, so that no read is beside another one.
+/// Number of properties that the web server reads sequentially, so that no two reads overlap.
 const READS_IN_A_ROW: u64 = 5;
 
 #[test]

@@ -1,4 +1,5 @@
-//! The files of `examples/deploy/`, by the tools that know such files; and what a service manager is told.
+//! Checks the files of `examples/deploy/` by the tools that read such files, and the notifications
+//! to a service manager.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -15,7 +16,8 @@ fn deploy(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// A tool that comes as a package of Python, beside its interpreter, or is found by its name.
+/// Returns a tool from a Python package next to the interpreter, or else its name for a search in
+/// `PATH`.
 fn tool(name: &str) -> PathBuf {
     let python = std::env::var("STROBOSCOPE_TEST_PYTHON").unwrap_or_default();
     let beside = Path::new(&python).with_file_name(name);
@@ -25,7 +27,7 @@ fn tool(name: &str) -> PathBuf {
     name.into()
 }
 
-/// What the tool says; none, aloud, where there is none.
+/// Runs the tool. If it is missing, prints this and returns `None`.
 fn checked(test: &str, name: &str, arguments: &[&str], install: &str) -> Option<Output> {
     match Command::new(tool(name)).args(arguments).output() {
         Ok(output) => Some(output),

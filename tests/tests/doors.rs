@@ -1,4 +1,5 @@
-//! Bad input at every door: a clear complaint that says what and where, no panic, and nothing else lost.
+//! Invalid input at every port: the error states what is wrong and where, nothing panics, and no
+//! other data is lost.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -168,7 +169,7 @@ fn a_burst_config_that_is_rounded_says_so() {
     assert!(!server.said().contains("rounded"), "{}", server.said());
 }
 
-/// However a service ends, the collector says who it was, and that it is no error.
+/// However a service ends, the collector logs its name, and not as an error.
 #[test]
 fn the_end_of_a_service_is_said_with_its_name() {
     let program = Program::new();
@@ -264,7 +265,7 @@ fn a_service_at_the_wrong_port_is_told_the_right_one() {
     );
 }
 
-/// Calls a gRPC method with an empty message, whatever it is.
+/// Calls any gRPC method with an empty message.
 async fn call(address: &str, path: &str) -> tonic::Status {
     call_with(address, path, &[0; 5]).await
 }
@@ -304,7 +305,8 @@ async fn call_with(address: &str, path: &str, message: &'static [u8]) -> tonic::
     tonic::Status::from_header_map(&trailers).expect("a status")
 }
 
-/// An OpenTelemetry exporter of what is not taken is told what this is, and the collector's log says once who it was.
+/// An OpenTelemetry exporter of unsupported data gets an explanation, and the collector logs the
+/// exporter once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn otlp_clients_are_told_what_is_taken() {
     let program = Program::new();

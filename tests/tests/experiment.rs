@@ -4,12 +4,13 @@ use serde_json::Value;
 use stroboscope_newsfeed::{Fleet, FleetOptions};
 use stroboscope_tests::{Program, Server};
 
-/// What the code of partition 1 takes longer, once in each page: large beside what pages differ by on a busy machine.
+/// Additional time of the code of partition 1, once per page. It is large compared with the
+/// variation of pages on a busy machine.
 const SLOWER_NS: f64 = 150e6;
 /// A timer is late, at worst by so much where others want the processors, too.
 const LATE_NS: f64 = 30e6;
 
-/// Some 200 pages, each of them recorded whole.
+/// Records about 200 whole pages.
 async fn record(program: &Program) {
     let mut command = program.command(&["collect"]);
     command.args([
@@ -52,7 +53,7 @@ fn experiment(program: &Program, sides: &[&str]) -> Value {
     program.run(&all).succeeds().json()
 }
 
-/// Of pages, whoever asks for other things besides.
+/// Returns the row of pages, or else the only row.
 fn of_pages<'a>(found: &'a Value, metric: &str) -> &'a Value {
     let rows = found["metrics"].as_array().expect("metrics");
     let of = |root: bool| {

@@ -1,10 +1,11 @@
-//! The newsfeed with one process whose clock is 30 ms ahead, and one whose clock gains besides: the model is the one that
-//! true clocks give, as far as the bounds of the correction go.
+//! The newsfeed with one process whose clock is 30 ms ahead, and one whose clock also gains time.
+//! The model must equal that of true clocks, within the bounds of the correction.
 //!
-//! libfaketime says by how much the clock is wrong, so the truth is known of the very requests that were recorded: nothing
-//! is compared with another run, of which sampling and load would make another model. For each pair of segments the least
-//! gap between them is found in all requests, by brute force, on true clocks; the program, which has only the recorded
-//! ones, must believe every order whose gap is longer than its bounds, and none that is contradicted by more.
+//! libfaketime sets the error of a clock, so the truth about the recorded requests is known. A
+//! comparison with another run would differ by sampling and load. The test computes the smallest
+//! gap between each pair of segments over all requests, by brute force on true clocks. The program
+//! knows only the recorded times. It must believe every order whose gap exceeds its bounds, and
+//! none that is contradicted by more than them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -34,7 +35,8 @@ fn library() -> Option<PathBuf> {
         .find(|path| path.exists())
 }
 
-/// Runs roles, each as a host of its own. Timers go by the true clock: what is wrong is the time of day only.
+/// Returns the command that runs roles, each as a host of its own. Timers follow the true clock;
+/// only the time of day is wrong.
 fn roles(library: &std::path::Path, faketime: &str) -> Vec<String> {
     let script = format!(
         "export STROBOSCOPE_HOST=\"host-$1\"\n\
@@ -93,7 +95,7 @@ async fn record(program: &Program, library: &std::path::Path, faketime: &str) ->
     started_ns
 }
 
-/// What is known of the wrong clock: `true = origin + (shown - origin - ahead) / rate`.
+/// Error of the wrong clock: `true = origin + (shown - origin - ahead) / rate`.
 struct Clock {
     origin_ns: i64,
     rate: f64,
@@ -122,15 +124,15 @@ impl Clock {
 
 type Label = (String, String, String);
 
-/// What is true of the requests that were recorded.
+/// Truth about the recorded requests.
 struct Truth {
     /// The least of `start(b) - end(a)` over all requests that have both, on true clocks.
     gaps: HashMap<(Label, Label), i64>,
-    /// How far the times of each host's clock may be off after the correction: the greatest bound of any request.
+    /// Maximum error of each host's times after the correction: the greatest bound of any request.
     errors_ns: BTreeMap<String, i64>,
 }
 
-/// Finds the truth, and that no time is farther from it than its request's own bound says.
+/// Computes the truth. Checks that no time is farther from it than the bound of its request.
 fn truth(
     program: &Program,
     clock: &Clock,
@@ -208,8 +210,8 @@ fn number<Id: PartialEq + Copy>(ids: &mut Vec<Id>, id: Id) -> u32 {
     at as u32
 }
 
-/// How a model differs from the truth: orders it believes that are contradicted by more than the bounds, and orders longer
-/// than the bounds that it does not believe.
+/// Differences between a model and the truth: believed orders that are contradicted by more than
+/// the bounds, and orders longer than the bounds that the model does not believe.
 #[derive(Debug, Default)]
 struct Difference {
     compared: usize,
@@ -218,27 +220,29 @@ struct Difference {
     missed_orders: Vec<(Label, Label, i64)>,
 }
 
-/// How far apart two times must be for the program to know their order.
+/// Minimum distance of two times at which the program knows their order.
 struct Bounds {
     errors_ns: BTreeMap<String, i64>,
     unsure_ns: i64,
 }
 
 impl Bounds {
-    /// By how much the gap from the end of one segment to the start of another must differ from nothing, if the program is
-    /// to be sure of its sign. It knows each of the two times to its bound, and believes only what is beyond both.
+    /// Returns the minimum gap from the end of one segment to the start of another at which the
+    /// program knows its sign. It knows each of the two times within its bound, and believes only
+    /// gaps beyond both.
     fn between(&self, a: &Label, b: &Label) -> i64 {
         let apart_ns = 2 * (self.error_ns(a, &a.2) + self.error_ns(b, &b.1));
         apart_ns + self.unsure_ns + 1_000
     }
 
-    /// How far off the time of a boundary may be, by the clock that took it.
+    /// Returns the maximum error of a boundary's time, by the clock that took it.
     fn error_ns(&self, label: &Label, boundary: &str) -> i64 {
         self.error_of(&host(&label.0, boundary))
     }
 
-    /// By how much a segment may end later for the program than in truth: where a call ends after its caller does, within
-    /// the clocks' errors, it has the whole call, and the truth what came before its caller's end.
+    /// Returns the maximum time by which a segment may end later for the program than in truth. If
+    /// a call ends after its caller within the clocks' errors, the program keeps the whole call,
+    /// and the truth cuts it at its caller's end.
     fn uncut_ns(&self, label: &Label) -> i64 {
         let (of_task, of_caller) = (
             host(&label.0, ""),
@@ -260,7 +264,8 @@ impl Bounds {
     }
 }
 
-/// Whose clock the boundary of a segment is of: that of its task, or of the call that begins or ends there.
+/// Returns the host whose clock took a boundary of a segment: that of its task, or of the call that
+/// begins or ends there.
 fn host(task: &str, boundary: &str) -> String {
     let task = task.rsplit(" > ").next().unwrap_or_default();
     let owner = boundary.strip_prefix(['→', '←']).unwrap_or(task);

@@ -10,7 +10,7 @@ use stroboscope_tests::{Line, Program, Random, event_lines, shuffled};
 
 type Label = (String, String, String);
 
-/// What a model says, in terms of labels.
+/// Content of a model, in terms of labels.
 #[derive(Debug, PartialEq, Eq)]
 struct Inferred {
     traces: u64,

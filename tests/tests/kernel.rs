@@ -1,4 +1,5 @@
-//! The kernel beside services, recorded by the verbs. What this machine does not allow is skipped aloud.
+//! Recordings of the kernel and services, by the subcommands. Tests that this machine does not
+//! allow are skipped with a message.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -6,7 +7,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use stroboscope_tests::{Program, Server};
 
-/// Can the kernel be recorded here? A kernel that could be and is not fails the test.
+/// Reports whether the kernel can be recorded here. Fails on a machine that should support it.
 fn is_allowed(test: &str) -> bool {
     let tried = Program::new().run(&["kernel", "record", "--seconds", "0.05"]);
     if tried.status.success() {
@@ -348,7 +349,7 @@ fn check_capabilities(server: &Server, recorder: u64) {
     }
 }
 
-/// A collector on free ports, which has said this.
+/// Starts a collector on free ports, which must print `said`.
 fn collector(program: &Program, more: &[&str], said: &str) -> Server {
     let mut command = program.command(&["collect", "--listen", "127.0.0.1:0"]);
     command.args(["--http", "127.0.0.1:0", "--otlp-http", "none"]);

@@ -1,4 +1,5 @@
-//! SIGKILL to the collector under load: what it acknowledged is in the store, once; the services never notice.
+//! SIGKILL to the collector under load: acknowledged data is in the store once, and the services
+//! continue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -77,7 +78,8 @@ impl Sender {
         }
     }
 
-    /// Sends until told to stop; after each reconnect it goes on with the first batch that was not acknowledged.
+    /// Sends until `stop` is set. After each reconnect, continues with the first unacknowledged
+    /// batch.
     async fn run(mut self, address: SocketAddr, stop: Arc<AtomicBool>) -> Self {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
         while !stop.load(Relaxed) {

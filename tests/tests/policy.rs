@@ -18,7 +18,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// A page of two requests of user 7: a quick call, and a slow one beside it.
+/// A page of two requests of user 7: a fast call, and a slow one in parallel.
 fn recorded() -> String {
     let span = |trace: u64, id: u64, parent: u64, name: &str, (from, to): (u64, u64)| {
         let start_ns = 1_700_000_000_000_000_000 + trace * 1_000_000_000;

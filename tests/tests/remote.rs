@@ -13,7 +13,7 @@ use stroboscope_tests::{Program, Server};
 const SECRET: &str = "not-for-logs-7391";
 const BUCKET: &str = "bursts";
 
-/// Where is published.
+/// Destination of publishing.
 struct Target {
     url: String,
     variables: Vec<(&'static str, String)>,
@@ -140,7 +140,7 @@ impl Target {
         }
     }
 
-    /// What a verb says of a store.
+    /// Returns the output of a subcommand on a store.
     fn says(&self, verb: &str, data: &str) -> Value {
         let output = self
             .command()
@@ -189,7 +189,7 @@ impl Collector {
         value.unwrap_or_else(|| panic!("no {name} in {metrics}"))
     }
 
-    /// Ends it in order; what it said.
+    /// Stops it by SIGTERM, and returns its output.
     fn stop(mut self) -> String {
         assert!(self.server.stop(15).success(), "{}", self.server.said());
         self.server.said()
@@ -282,7 +282,7 @@ fn one_collector(target: &Target) {
     target.assert_same(&copy);
 }
 
-/// Each has some spans of every request.
+/// Two collectors, each with some spans of every request.
 fn two_collectors(target: &Target) {
     let directory = tempfile::tempdir().expect("a directory");
     let [one, two, whole] = ["one", "two", "whole"].map(|name| directory.path().join(name));
@@ -305,7 +305,7 @@ fn two_collectors(target: &Target) {
     target.assert_same(&whole);
 }
 
-/// Those beside it are read, and it is told which one is not.
+/// The other manifests are read, and the reader learns which one is damaged.
 #[test]
 fn a_damaged_manifest_costs_what_is_its_own() {
     let target = Target::file();

@@ -1,4 +1,4 @@
-//! Searching what services really recorded: two requests that meet, in one burst.
+//! Searches the records of real services: two requests that meet in one burst.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -96,7 +96,7 @@ const MYSTERIES: [(&str, bool); 5] = [
     ),
 ];
 
-/// How often each formula holds of what the newsfeed did with these faults.
+/// Returns the number of matches of each formula in a run of the newsfeed with these faults.
 fn newsfeed(rate: &str, faults: &[&str]) -> Vec<u64> {
     let program = Program::new();
     let mut demo = vec!["demo", "--json", "--seconds", "3", "--rate", rate];

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use crate::common::{check, json_of};
 
 const CHECKOUTS: u64 = 600;
-/// From this one on, requests of the tenant fail.
+/// Number of the first checkout at which the tenant's requests fail.
 const FIRST_BAD: u64 = 360;
-/// Each fourth is of the tenant.
+/// Number of tenants; every fourth checkout belongs to the failing one.
 const TENANTS: u64 = 4;
 /// Carts whose first price failed, and that asked again.
 const RECOVERED: u64 = 7;

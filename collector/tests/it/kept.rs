@@ -12,7 +12,7 @@ use crate::common::{check, json_of};
 const DATA: &str = "stroboscope-data";
 
 /// Imports `requests` requests of a server, then a page, from second `from` on. The requests have
-/// one of a few users.
+/// one of three users.
 fn import(directory: &Path, name: &str, from: u64, requests: u64) {
     let mut log = String::new();
     for request in from..from + requests {

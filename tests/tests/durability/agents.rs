@@ -1,5 +1,5 @@
-//! Agents between services and a gateway: kills of both under load, a gateway that is away, a full buffer, and chains that
-//! lead back. `STROBOSCOPE_KILL_ROUNDS` says how often processes are killed.
+//! Agents between services and a gateway: kills of both under load, a gateway that is unreachable,
+//! a full buffer, and chains that form a loop. `STROBOSCOPE_KILL_ROUNDS` sets the number of kills.
 
 use std::path::Path;
 use std::time::Duration;

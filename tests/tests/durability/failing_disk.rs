@@ -1,5 +1,6 @@
-//! A disk that is full, or turns read-only: senders are pushed back and told so, nothing acknowledged is lost, and all
-//! goes on when the disk does. On file systems of their own, which takes root.
+//! A disk that is full, or becomes read-only: the collector rejects data for now, loses no
+//! acknowledged data, and continues when the disk works again. The tests use file systems of their
+//! own, which takes root.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ fn run(program: &str, args: &[&str]) -> Result<(), String> {
 }
 
 impl FileSystem {
-    /// None, aloud, where there can be none.
+    /// Mounts a file system. If this is impossible, prints the reason and returns `None`.
     fn new(test: &str, mebibytes: u64) -> Option<Self> {
         let made = Self {
             directory: tempfile::tempdir().expect("a temporary directory"),
@@ -120,14 +121,14 @@ struct Requests {
     stored_batches: Vec<u64>,
 }
 
-/// Who sends those batches.
+/// Incarnation of the sender of these batches.
 const SHIPPER: u128 = 0xf011;
 
 const TRACE: u128 = 0xfeed;
 const START_NS: i64 = 1_700_000_000_000_000_000;
 
 impl Requests {
-    /// Sends one; whether it was taken. If not, it is told to come again, and when.
+    /// Sends one request. Returns whether it was accepted. A rejection must contain a retry delay.
     fn send(&mut self, doors: &Ports, id: u64) -> bool {
         let padding = "p".repeat(20_000);
         let request = format!(
@@ -161,7 +162,7 @@ impl Requests {
         }
     }
 
-    /// Those that wait are taken now.
+    /// Sends the waiting requests again. All of them must be accepted.
     fn send_again(&mut self, doors: &Ports) {
         for id in std::mem::take(&mut self.waiting) {
             assert!(self.send(doors, id), "{id} is not taken");
@@ -169,8 +170,8 @@ impl Requests {
     }
 }
 
-/// How batches of our protocol are pushed back. What is left of a full disk may hold the first of them: what was flushed
-/// is deleted from the log.
+/// Sends batches of our protocol until one is rejected for now, and returns the status. The first
+/// ones may fit, because flushes delete parts of the log.
 fn ship_until_pushed_back(doors: &Ports, requests: &mut Requests) -> Code {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {

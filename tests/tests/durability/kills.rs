@@ -1,4 +1,5 @@
-//! SIGKILL under load, to the collector and to those who send. `STROBOSCOPE_KILL_ROUNDS` says how often (200, say).
+//! SIGKILL under load, to the collector and to senders. `STROBOSCOPE_KILL_ROUNDS` sets the number
+//! of kills, such as 200.
 
 use std::time::Duration;
 

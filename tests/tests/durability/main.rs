@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use stroboscope_tests::{Program, Server};
 
-/// Where a collector listens; the same after each restart.
+/// Addresses of a collector, which stay the same after each restart.
 #[derive(Clone, Copy, Debug)]
 struct Ports {
     grpc: SocketAddr,
@@ -66,7 +66,7 @@ impl Ports {
         (head.split(' ').nth(1).unwrap_or_default().to_owned(), body)
     }
 
-    /// Waits until `/healthz` has this status; what it says then.
+    /// Waits until `/healthz` has this status, and returns its text.
     fn wait_for_health(&self, status: &str) -> String {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {

@@ -1,4 +1,4 @@
-//! When nothing comes, nothing is written.
+//! Without input, a collector writes nothing.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::{Ports, ask};
 /// Calls that write or create.
 const CALLS: &str = "trace=fsync,fdatasync,sync_file_range,write,pwrite64,writev,openat,creat,rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,ftruncate";
 
-/// A collector that is left alone, over some flushes, by what it writes and what it asks the system for.
+/// Observes an idle collector over several flush intervals: its writes and its system calls.
 #[test]
 fn an_idle_collector_writes_nothing() {
     let program = Program::new();

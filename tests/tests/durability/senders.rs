@@ -1,7 +1,7 @@
-//! Senders that say what was acknowledged: processes, so that they can be killed as well.
+//! Senders that report acknowledgements. They are processes, so that tests can kill them, too.
 //!
-//! Those in Rust are this very program, run for one of its ignored tests. Each line they print is a fact: `sent` before
-//! it goes out, `acknowledged` after the answer.
+//! Senders in Rust are this test program, run for one of its ignored tests. They print `sent`
+//! before a message goes out, and `acknowledged` after the answer.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -73,7 +73,7 @@ pub(crate) enum Role {
     Otlp(&'static str),
 }
 
-/// All senders that ever ran.
+/// All senders, including ended ones.
 #[derive(Default)]
 pub(crate) struct Fleet {
     pub(crate) running: Vec<(Role, Server)>,
@@ -101,7 +101,8 @@ impl Fleet {
         }
     }
 
-    /// Waits until all of them were acknowledged a dozen more: what is told at the end shall be of more than a few.
+    /// Waits until each of them has received a dozen more acknowledgements, so that the check
+    /// covers enough messages.
     pub(crate) fn wait_for_acknowledgements(&mut self) {
         let count = |said: &str| {
             let is_one = |line: &&str| line.starts_with(['{']) || line.starts_with("acknowledged ");
@@ -228,7 +229,7 @@ async fn session(
     }
 }
 
-/// The SDK: what it had recorded when a flush came back whole was acknowledged.
+/// The SDK. Everything that it recorded before a successful flush counts as acknowledged.
 #[test]
 #[ignore = "a process of the tests beside this one"]
 fn sdk() {

@@ -1,4 +1,4 @@
-//! What is in the store, as others read it.
+//! Content of the store, as a reader sees it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use stroboscope_store::tables::{Store, StoreTable};
 /// A span as OTLP tells retries apart.
 pub(crate) type SpanKey = (u128, u64, i64, i64);
 
-/// How often each is there.
+/// Numbers of copies of each span and record.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
     pub(crate) spans: BTreeMap<SpanKey, usize>,
-    /// By service and the attribute `n`.
+    /// Copies by service and attribute `n`.
     pub(crate) numbered: BTreeMap<(String, u64), usize>,
     pub(crate) batches: BTreeMap<(u128, u64), usize>,
     /// Spans by process.
@@ -54,7 +54,7 @@ impl Stored {
     }
 }
 
-/// All files below a directory, with their paths in it.
+/// Returns the paths of all files below a directory.
 pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -68,7 +68,8 @@ pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Of the files that count: a kill may have left some that a compacted one covers.
+/// Reads each row of the current files. After a kill, there may be other files that a compacted one
+/// covers.
 fn each_row(
     data: &Path,
     table: StoreTable,

@@ -1,4 +1,4 @@
-//! What senders were told, against what is stored.
+//! Compares the acknowledgements that senders received with the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,12 +7,13 @@ use serde_json::Value;
 use crate::senders::{Role, SPANS_PER_BATCH};
 use crate::stored::{SpanKey, Stored};
 
-/// What senders know, by what tells messages apart: sent, or acknowledged.
+/// Messages of the senders by their keys, each with true if it was acknowledged and false if it was
+/// only sent.
 #[derive(Default)]
 pub(crate) struct Told {
-    /// By incarnation and sequence.
+    /// Batches by incarnation and sequence number.
     pub(crate) batches: BTreeMap<(u128, u64), bool>,
-    /// By service and number.
+    /// Spans by service and number.
     pub(crate) numbered: BTreeMap<(String, u64), bool>,
     pub(crate) otlp: Vec<SpanKey>,
 }
@@ -114,7 +115,7 @@ pub(crate) fn check(told: &Told, stored: &Stored, otlp_least: usize) {
     assert_eq!(ours.count(), 0, "spans of the protocol stored twice");
 }
 
-/// What was acknowledged is stored once, and nothing twice.
+/// Checks that each acknowledged message is stored, and none twice.
 fn check_once<K: Ord + std::fmt::Debug>(
     what: &str,
     told: &BTreeMap<K, bool>,

@@ -1,4 +1,4 @@
-//! The load generator, which counts what it sees.
+//! Load generator that counts the outcomes of its requests.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ const EACH: u64 = 60;
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) requests: u64,
-    /// By how they failed: the status, or `None` without an answer.
+    /// Number of failures by status; `None` means no answer.
     pub(crate) failed: BTreeMap<Option<u16>, u64>,
 }
 

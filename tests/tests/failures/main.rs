@@ -1,4 +1,5 @@
-//! Services of which one request in twenty fails, in three ways: what each reader says of them is what the load generator saw.
+//! Services in which one request in twenty fails, in three ways. Every reader must report the
+//! failures that the load generator saw.
 
 mod load;
 mod python;

@@ -47,7 +47,7 @@ impl Collector {
         }
     }
 
-    /// Compares what each reader says with what the client saw.
+    /// Compares the output of each reader with the client's counts.
     pub(crate) fn check(mut self, seen: &Seen, starts: &[Start<'_>]) {
         self.check_top(seen);
         assert!(self.server.stop(libc::SIGTERM).success());

@@ -27,7 +27,7 @@ use crate::readers::Collector;
 const ROLE: &str = "STROBOSCOPE_TEST_ROLE";
 const BACK: &str = "STROBOSCOPE_TEST_BACK";
 
-/// A service that others have the code of; what it is asked does not matter.
+/// A third-party service. The content of requests does not matter.
 struct Bank;
 
 #[tonic::async_trait]

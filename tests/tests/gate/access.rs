@@ -480,7 +480,7 @@ async fn certificates_are_shown_and_asked_for() {
     );
 }
 
-/// A page of somebody else's, in a browser on the same machine.
+/// A page of another site, in a browser on the same machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_peoples_pages_get_nothing() {
     let program = Program::new();

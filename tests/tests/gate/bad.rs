@@ -1,5 +1,5 @@
-//! Clients that are up to no good, each kind of them, beside one that is good: each of its requests is acknowledged, and each
-//! kind of the others is turned away under its name.
+//! Every kind of malicious client, next to a well-behaved one. All requests of the latter are
+//! acknowledged, and each kind of malicious client is rejected for its own cause.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ pub(crate) async fn from_elsewhere(address: &str) -> std::io::Result<TcpStream> 
     socket.connect(address.parse().expect("an address")).await
 }
 
-/// How long requests of the good client took, since they were last looked at.
+/// Durations of the well-behaved client's requests since they were last read.
 #[derive(Clone, Default)]
 struct Good {
     took: Arc<Mutex<Vec<Duration>>>,
@@ -65,7 +65,7 @@ impl Good {
         sent
     }
 
-    /// Waits for some more requests, and says how long they took beside this.
+    /// Waits for some more requests, and prints their durations next to this kind of client.
     async fn beside(&self, what: &str) {
         while self.took.lock().expect("no panic").len() < 20 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -119,7 +119,8 @@ async fn export(grpc: &str, headers: &[(&str, &str)], message: &[u8]) -> tonic::
         .expect("an answer")
 }
 
-/// A call whose message is never whole: as many bytes of it as are given, after a head that says how long it is.
+/// Makes a call with an incomplete message: `bytes` bytes after a head that announces `claim`
+/// bytes.
 async fn half_call(grpc: &str, path: &str, claim: u32, bytes: usize) -> tonic::Status {
     let stream = from_elsewhere(grpc).await.expect("it listens");
     let (client, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
@@ -274,7 +275,7 @@ async fn claims([grpc, otlp, pages]: [&str; 3]) {
     assert_eq!(refused(&metrics, "broken_stream"), 2, "{metrics}");
 }
 
-/// As many connections as the doors and this process's limit allow, and more.
+/// Opens more connections than the ports and this process's limit allow.
 async fn crowds([grpc, otlp, pages]: [&str; 3]) {
     for (door, address) in [("grpc", grpc), ("otlp_http", otlp), ("pages", pages)] {
         let mut open = Vec::new();
@@ -396,7 +397,8 @@ async fn hoarders([grpc, otlp, pages]: [&str; 3]) {
     open.shutdown().await;
 }
 
-/// Whether this process may have so many files open as the crowd needs, which a user's processes may only when they ask.
+/// Raises the limit of open files, and reports whether it suffices for the crowd. User processes
+/// get the higher limit only on request.
 fn is_room_for_a_crowd() -> bool {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -412,7 +414,8 @@ fn is_room_for_a_crowd() -> bool {
     files >= FILES_NEEDED
 }
 
-/// The crowd's connections, and what else the tests of this program have open.
+/// Number of files for the crowd's connections and everything else that the tests of this program
+/// open.
 const FILES_NEEDED: u64 = 4_096;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -464,7 +467,7 @@ async fn a_good_client_is_served_beside_all_kinds_of_bad_ones() {
     end(&mut server, &pages, sent).await;
 }
 
-/// Nothing is left behind, and all that was acknowledged is stored.
+/// Checks that no memory stays reserved, and that all acknowledged data is stored.
 async fn end(server: &mut Server, pages: &str, sent: u64) {
     while !metrics(pages)
         .await
@@ -485,7 +488,7 @@ async fn end(server: &mut Server, pages: &str, sent: u64) {
     assert!(!server.said().contains("panicked"), "{}", server.said());
 }
 
-/// The same over TLS, where some do not even come in.
+/// The same clients over TLS, where some cannot even connect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_good_client_is_served_beside_those_without_a_certificate() {
     if !is_elsewhere_possible() {

@@ -43,7 +43,7 @@ fn packed() -> [(&'static str, Vec<u8>); 2] {
     ]
 }
 
-/// All of them at the same time; how many were told to come again.
+/// Sends all decompression bombs at once. Returns the number that were rejected for now.
 async fn thrown(at: &Collector) -> usize {
     let mut bombs = JoinSet::new();
     let [of_http, of_grpc] = [(); 2].map(|()| Arc::new(Semaphore::new(AT_A_TIME)));

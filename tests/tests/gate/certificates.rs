@@ -1,4 +1,5 @@
-//! Certificates for tests: an authority, what it signed, and clients that have or lack them.
+//! Certificates for tests: an authority, certificates that it signed, and clients with and without
+//! one.
 
 use std::sync::Arc;
 

@@ -35,7 +35,7 @@ pub(crate) async fn ask_over(
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// The same, without TLS.
+/// Like `ask_over`, over a new connection without TLS.
 pub(crate) async fn ask(address: &str, first_line: &str, headers: &[&str], body: &[u8]) -> String {
     let stream = TcpStream::connect(address).await.expect("it listens");
     ask_over(stream, first_line, headers, body).await
@@ -91,7 +91,7 @@ pub(crate) async fn call_over(
     Ok(status)
 }
 
-/// The same, without TLS.
+/// Makes such a call without TLS.
 pub(crate) async fn call(
     address: &str,
     path: &str,

@@ -1,4 +1,4 @@
-//! Who comes in by the collector's doors, and who does not: certificates, tokens, names, and clients that are up to no good.
+//! Access to the collector's ports: certificates, tokens, host names, and malicious clients.
 
 mod access;
 mod bad;
@@ -43,7 +43,7 @@ fn collect(program: &Program, more: &[&str]) -> Collector {
     }
 }
 
-/// What a metric of what is turned away says.
+/// Returns the value of a metric of rejections.
 fn turned_away(metrics: &str, door: &str, cause: &str) -> u64 {
     let line = format!("stroboscope_turned_away_total{{door=\"{door}\",cause=\"{cause}\"}} ");
     let value = metrics.lines().find_map(|text| text.strip_prefix(&line));

@@ -1,4 +1,4 @@
-//! What is redacted is nowhere: not in the log, and not in the store.
+//! Redacted values are nowhere: neither in the log nor in the store.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -44,10 +44,10 @@ enum Told {
     Map(Vec<(String, Told)>),
 }
 
-/// Whether an attribute is redacted; none: that is up to what is inside of it.
+/// True if an attribute is redacted; `None` if this depends on its content.
 type Fate = Option<bool>;
 
-/// Makes attributes, and remembers what is to be found of them.
+/// Generates attributes, and remembers the values that must and must not be found.
 struct Teller {
     random: Random,
     number: u64,
@@ -331,7 +331,7 @@ fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// All bytes of a data directory, and all of what is in its tables, which are packed.
+/// Returns all bytes of a data directory, and the decompressed content of its tables.
 fn everything(data: &Path) -> Vec<u8> {
     let mut paths = Vec::new();
     files(data, &mut paths);
@@ -351,7 +351,7 @@ fn everything(data: &Path) -> Vec<u8> {
     all
 }
 
-/// Which of these are in all of that: texts, and ints as texts and as varints.
+/// Returns the values that occur in these bytes: texts, and integers as texts and as varints.
 fn found<'a>(all: &[u8], values: &'a [String]) -> Vec<&'a String> {
     // Values are looked up by their first eight bytes, which are random.
     let mut places: HashMap<&[u8], Vec<usize>> = HashMap::new();
@@ -486,7 +486,7 @@ async fn what_is_redacted_is_nowhere() {
     check("in the store");
 }
 
-/// The same value has the same hash however it came, and after a restart.
+/// A value has the same hash in every form, and after a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hashes_are_the_same_in_every_form() {
     let program = Program::new();
@@ -542,7 +542,7 @@ async fn hashes_are_the_same_in_every_form() {
     assert!(!all.contains("alice"));
 }
 
-/// An error about a malformed request quotes it to its sender, and to nobody else.
+/// The answer to a malformed request quotes it, but the log does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_malformed_is_not_quoted_in_the_log() {
     let json = ["Content-Type: application/json"];

@@ -1,5 +1,5 @@
-//! OpenTelemetry's own SDKs and exporters, and an agent in between, as processes: what they were told is acknowledged is
-//! what is stored, field by field, and what the analysis sees.
+//! OpenTelemetry's own SDKs and exporters, and an agent between them and the collector, as
+//! processes. Acknowledged data is stored field by field, and the analysis sees it.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -64,7 +64,7 @@ fn succeeds(command: &mut Command) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// What a client was told is acknowledged.
+/// Runs a client, and returns the data that was acknowledged to it.
 fn send(client: &mut Command) -> Vec<Value> {
     let sent = client.output().expect("it starts");
     let errors = String::from_utf8_lossy(&sent.stderr);
@@ -95,7 +95,7 @@ pub(crate) fn has_id(row: &Row, told: &Value) -> bool {
     number(&row["span_id"]) as u64 == number(&told["span_id"]) as u64
 }
 
-/// Compares what is stored with what its senders said of it.
+/// Compares the store with the senders' reports.
 fn check(program: &Program, told: &[Value]) {
     let of_signal = |signal: &str| -> Vec<&Value> {
         told.iter()

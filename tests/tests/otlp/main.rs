@@ -1,4 +1,4 @@
-//! OTLP as it comes over the network: what is said, what is stored, what others' programs send.
+//! OTLP over the network: answers, stored data, and the data of other programs.
 
 mod clients;
 mod logs;

@@ -1,4 +1,4 @@
-//! What was sent as OTLP, read from the running collector by the doors that Jaeger's and Tempo's readers know.
+//! Reads OTLP data from the running collector through the APIs of Jaeger and Tempo.
 
 use serde_json::{Value, json};
 use stroboscope_tests::Program;
@@ -89,7 +89,7 @@ fn readers_find_a_running_collectors_traces() {
     assert!(server.stop(libc::SIGTERM).success(), "{}", server.said());
 }
 
-/// Who reads needs a token with that role, where tokens are asked for.
+/// Readers need a token with the role `read` if the collector requires tokens.
 #[test]
 fn readers_need_a_token_where_there_are_some() {
     let program = Program::new();

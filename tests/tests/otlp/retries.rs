@@ -1,5 +1,5 @@
-//! OTLP has no numbers by which a retry could be known: what is sent twice is stored twice, and everybody who reads it
-//! takes one.
+//! OTLP has no numbers that identify a retry. Repeated data is stored twice, and every reader uses
+//! one copy.
 
 use serde_json::Value;
 use stroboscope_tests::Program;
@@ -8,7 +8,7 @@ use crate::store::{ask, collect_with, rows};
 
 const TRACES: usize = 20;
 
-/// Spans with events and an element, and lines of a log in a span and beside it.
+/// Requests with spans with events and an element, and with log lines inside and outside of a span.
 fn requests(trace: usize) -> [(&'static str, String); 2] {
     let at = |ms: usize| format!("\"{}000000\"", 1_544_712_660_000 + 100 * trace + ms);
     let id = format!("5b8efff798038103d269b633813f{trace:04x}");
@@ -51,7 +51,8 @@ fn requests(trace: usize) -> [(&'static str, String); 2] {
     [("/v1/traces", spans), ("/v1/logs", logs)]
 }
 
-/// What readers say of a store to which each request was sent so many times.
+/// Returns the number of stored rows and the output of readers, for a store to which each request
+/// was sent `times` times.
 fn told(times: usize) -> (usize, Vec<Value>) {
     let program = Program::new();
     let (mut server, _, http, pages) = collect_with(&program, &["--live-quiet", "5s"]);
@@ -99,7 +100,7 @@ fn told(times: usize) -> (usize, Vec<Value>) {
     (stored, said)
 }
 
-/// Leaves out what tells that there were more rows than spans.
+/// Removes the keys in [`NOT_COMPARED`].
 fn without_counts(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -111,7 +112,7 @@ fn without_counts(value: &mut Value) {
     }
 }
 
-/// Spans of one id are told, and timestamps that were read are counted.
+/// Keys that count rows: of spans with one id, and of timestamps.
 const NOT_COMPARED: [&str; 2] = ["diagnostics", "timestamps"];
 
 #[test]

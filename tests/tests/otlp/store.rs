@@ -17,7 +17,7 @@ pub(crate) fn collect(program: &Program) -> (Server, String, String, String) {
     collect_with(program, &[])
 }
 
-/// The same with further options.
+/// Starts a collector with further options.
 pub(crate) fn collect_with(
     program: &Program,
     options: &[&str],
@@ -113,7 +113,7 @@ pub(crate) fn number(value: &Value) -> i128 {
     found.unwrap_or_else(|| panic!("{value} is no integer"))
 }
 
-/// Those in columns, and those that have none.
+/// Returns all attributes of a row, from its columns and its JSON.
 pub(crate) fn attributes(row: &Row) -> Value {
     let mut found = match &row["attributes"] {
         Value::Null => json!({}),

@@ -1,4 +1,4 @@
-//! The protocol: what is wrong is said as it has it, and what is acknowledged lasts.
+//! The protocol: errors have its form, and acknowledged data is durable.
 
 use std::process::Command;
 
@@ -145,7 +145,7 @@ fn what_is_wrong_is_said_as_the_protocol_has_it() {
     assert_eq!(spans.len(), 1, "{spans:#?}");
 }
 
-/// What was acknowledged before the collector was killed is there when it comes back.
+/// Data that was acknowledged before a kill is there after the restart.
 #[test]
 fn acknowledged_requests_outlive_a_kill() {
     let program = Program::new();

@@ -2,7 +2,7 @@
 
 use stroboscope_tests::{Line, Random};
 
-/// How steps depend on each other.
+/// Dependencies between steps.
 enum Shape {
     Step(usize),
     Sequence(Vec<Shape>),
@@ -12,7 +12,7 @@ enum Shape {
 /// A kind of request.
 pub(crate) struct Structure {
     shape: Shape,
-    /// Whether step `i` holds the lock while it works.
+    /// True for each step that holds the lock while it works.
     locked: Vec<bool>,
     seed: u64,
 }

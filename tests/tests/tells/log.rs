@@ -12,7 +12,7 @@ use crate::{collect, get, metric, ship};
 
 const READ: &str = "tOken-of-those-who-read";
 
-/// All lines, each of which is an object.
+/// Parses all lines, each of which must be a JSON object.
 fn lines(said: &str) -> Vec<Value> {
     let parse = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     said.lines().map(parse).collect()
@@ -110,7 +110,7 @@ fn lines_of_failure(said: &str) -> Value {
     lines(said).pop().expect("a line")
 }
 
-/// Who sends garbage all day does not fill it, and what a value was is not in it, whoever was refused for it.
+/// Continuous garbage does not fill the log, and the log contains no value of a rejected request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_is_cut_and_no_value_is_told() {
     let program = Program::new();
@@ -148,7 +148,7 @@ async fn a_flood_is_cut_and_no_value_is_told() {
     );
 }
 
-/// Where systemd's journal reads standard error, a line begins with a priority, and the time is left to the journal.
+/// If standard error is read by systemd's journal, lines begin with a priority and have no time.
 #[test]
 fn the_journal_gets_priorities() {
     let program = Program::new();
@@ -182,7 +182,8 @@ fn the_journal_gets_priorities() {
     assert!(said.lines().any(|line| line == "<6>stopping"), "{said}");
 }
 
-/// A collector without its checkpoint would store what is sent again twice: it says so, and what to do.
+/// A collector without its checkpoint would store repeated data twice, so it logs this with the
+/// remedy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_checkpoint_is_told_with_its_remedy() {
     const REMEDY: &str = "stroboscope store check --repair --data ";

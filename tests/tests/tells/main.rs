@@ -1,4 +1,4 @@
-//! What a running collector tells of itself: its log, its traces, its page.
+//! Information of a running collector about itself: its log, its traces, its page.
 
 mod log;
 mod page;
@@ -20,7 +20,7 @@ struct Collector {
     pages: String,
 }
 
-/// A collector on free ports of loopback, which says so in text.
+/// Starts a collector on free ports of loopback, with its log as text.
 fn collect(program: &Program, more: &[&str], environment: &[(&str, &str)]) -> Collector {
     let mut command = program.command(&["collect", "--listen", "127.0.0.1:0"]);
     command.args(["--otlp-http", "none", "--http", "127.0.0.1:0"]);

@@ -1,4 +1,4 @@
-//! The page: what requests wait for now, who ships, and who was turned away.
+//! The page of the live model, of connected processes, and of rejections.
 
 use serde_json::Value;
 use stroboscope_proto::v1::Batch;
@@ -8,10 +8,10 @@ use stroboscope_tests::Program;
 use crate::{collect, get, ship, wait_for};
 
 const REQUESTS: u64 = 8;
-/// Of a hostile service.
+/// Name of a hostile service.
 const NAME: &str = "<script>alert('web')</script>";
 
-/// A request of 1 ms, of which the first call takes 300 us and the second 400 us, one after the other.
+/// A request of 1 ms, whose first call takes 300 µs. The second call follows and takes 400 µs.
 fn request(sequence: u64) -> Batch {
     let mut request = batch(5, sequence, 3);
     request.process.as_mut().expect("a process").service = NAME.to_owned();

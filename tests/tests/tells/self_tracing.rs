@@ -8,7 +8,7 @@ use stroboscope_tests::Program;
 use crate::{Collector, collect, get, metric, ship, wait_for};
 
 const ALWAYS: (&str, &str) = ("STROBOSCOPE_BURST_CONFIG", "always");
-/// Everything that grows when something is taken and stored.
+/// Metrics that increase when data is accepted and stored.
 const GROWING: [&str; 4] = [
     "records_total",
     "wal_written_bytes_total",
@@ -32,7 +32,7 @@ fn stays_idle(collector: &Collector) {
     assert_eq!(growth(collector), idle, "{GROWING:?} of an idle collector");
 }
 
-/// Waits until so many processes, the collector that traces itself among them, have said that they are there.
+/// Waits until this many processes have reported, including the collector that traces itself.
 fn are_known_to(collector: &Collector, count: f64) {
     wait_for("the processes", || {
         metric(&collector.pages, "processes") >= count

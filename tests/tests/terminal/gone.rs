@@ -56,7 +56,8 @@ const SUBCOMMANDS: &[(&str, &str)] = &[
     ("sql", "--data DATA SELECT(1)"),
 ];
 
-/// Those that serve until they are told to stop, and what they say when they do.
+/// Subcommands that serve until they are stopped, with the text that they print when they are
+/// ready.
 const SERVING: &[(&str, &str, &str)] = &[
     (
         "collect",
@@ -68,10 +69,10 @@ const SERVING: &[(&str, &str, &str)] = &[
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What nobody is at the other end of; the rest of it leads nowhere, or into a file.
+/// Closed end of the program's streams. The other streams lead to /dev/null or to a file.
 #[derive(Clone, Copy, Debug)]
 enum Gone {
-    /// The reader of what it prints: `| head`.
+    /// The reader of standard output is gone: `| head`.
     Output,
     /// `2>&1 | head`.
     OutputAndErrors,
@@ -155,7 +156,7 @@ fn read(errors: &mut File) -> String {
     said
 }
 
-/// A panic has the status 101; whatever else becomes of it has one that the documents name.
+/// Checks the exit status: one that the documents name, and not 101, which means a panic.
 fn check_end(status: ExitStatus, errors: &mut File, what: &str) {
     let said = read(errors);
     assert!(!said.contains("panicked"), "{what}: {said}");
@@ -256,7 +257,7 @@ fn without_a_terminal_servers_serve_and_end() {
     }
 }
 
-/// Whether a process that is no child of this one runs.
+/// Reports whether a process runs that is not a child of this one.
 fn is_running(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // One that ended may be left for a parent that never asks.

@@ -1,4 +1,4 @@
-//! What people and scripts run in terminals and pipes, and what becomes of it when these are gone.
+//! The program in terminals and pipes, and its behaviour when these disappear.
 
 mod gone;
 mod pty;

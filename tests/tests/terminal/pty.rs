@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use stroboscope_tests::Program;
 
-/// A pseudo-terminal: the side of whoever looks at it, and that of programs.
+/// Opens a pseudo-terminal: the side of its user, and that of programs.
 pub(crate) fn open() -> (File, File) {
     // No other program may inherit it: it would keep a terminal alive that is hung up.
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
@@ -37,7 +37,7 @@ pub(crate) struct Terminal {
     /// Kept open, so that its modes can be read when the program is gone.
     slave: File,
     shown: Arc<Mutex<String>>,
-    /// Whether what it shows is read no longer, by the thread that does.
+    /// True if the thread no longer reads the terminal's output.
     is_left: Arc<AtomicBool>,
     reader: Option<JoinHandle<()>>,
 }

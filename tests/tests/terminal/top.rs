@@ -1,4 +1,4 @@
-//! `top` in a terminal, beside a real collector that a real process ships to.
+//! `top` in a terminal, with a real collector to which a real process ships.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -87,7 +87,7 @@ fn a_signal_puts_the_terminal_back() {
     assert_eq!(top.modes(), before);
 }
 
-/// Whether the loss of the terminal is a signal or not, and whatever reads keys does at its end.
+/// `top` ends if its terminal is gone, with or without a signal.
 #[test]
 fn a_terminal_that_is_gone_ends_it() {
     for is_own in [true, false] {

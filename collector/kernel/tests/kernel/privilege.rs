@@ -1,4 +1,4 @@
-//! Without rights: a clear message.
+//! Without the necessary rights, the recorder fails with a clear message.
 
 use std::process::Command;
 

@@ -33,7 +33,7 @@ pub(crate) fn seen(store: &Store) -> (Vec<TraceRecords>, Vec<(u128, u64)>) {
     (traces, batches)
 }
 
-/// So many flushes of one hour.
+/// Writes the files of these segments, all in one hour.
 pub(crate) fn flush(store: &Store, segments: std::ops::Range<u64>) {
     for segment in segments {
         let of = rows([batch(1, segment, 7), batch(2, segment, 3)]);
