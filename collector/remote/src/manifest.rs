@@ -47,7 +47,7 @@ pub(crate) struct Manifest {
     pub version: u32,
     /// Number of times the manifest was written.
     pub generation: u64,
-    /// Random number by which the writer recognizes the manifest as its own.
+    /// Random number by which the writer recognises the manifest as its own.
     pub nonce: String,
     pub files: Vec<PublishedFile>,
     pub unnamed: Vec<UnnamedObject>,

@@ -1,6 +1,6 @@
 //! Naming conventions for fields of `tracing`'s spans and events. The SDK reads names, kinds and
 //! failures like tracing-opentelemetry (`otel.name`, `otel.kind`, `otel.status_code`,
-//! `otel.status_message`). It also recognizes the request spans of web frameworks, such as
+//! `otel.status_message`). It also recognises the request spans of web frameworks, such as
 //! tower-http and tracing-actix-web, by their method and path.
 //!
 //! A recording thread runs this code only to classify each callsite once; the drain reads the

@@ -370,7 +370,7 @@ mod tests {
         known::of(metadata(u32::MAX))
     }
 
-    /// Creates a context whose words are recognizable as a unit.
+    /// Creates a context whose words are recognisable as a unit.
     fn context_of(n: u64) -> SpanContext {
         SpanContext::new(
             u128::from(n) << 64 | u128::from(!n),

@@ -35,7 +35,7 @@ const LONG_AWAY: Duration = Duration::from_secs(60);
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// Deadline for the reply to a batch. Durable storage takes a collector milliseconds, and seconds
 /// on an overloaded disk. Sending a batch again to a slow collector is harmless, because the
-/// collector recognizes batches.
+/// collector recognises batches.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
 /// Maximum size of a reply in bytes: an acknowledgement is a few bytes, a rejection a sentence.
 const REPLY_BYTES_MAX: usize = 16 << 10;

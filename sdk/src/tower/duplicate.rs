@@ -92,7 +92,7 @@ type OnAnswer = dyn Fn(DuplicateAnswer) + Send + Sync;
 /// Layer that sends copies of sampled requests to a pipeline: another service that is [`Clone`],
 /// such as a channel of tonic or a client of hyper.
 ///
-/// Copies carry [`DUPLICATE`] in their baggage, so that all components on their way can recognize
+/// Copies carry [`DUPLICATE`] in their baggage, so that all components on their way can recognise
 /// them ([`baggage::is_duplicate`](crate::baggage::is_duplicate)). Components must not write a
 /// copy's results to data that production reads. Copies answer no user, are not copied again, and
 /// have their own trace. The original waits for nothing. While the service reads its body, the

@@ -9,7 +9,7 @@ use stroboscope_store::tables::{EventAttacher, EventRead, LeftOut};
 
 /// Maximum records in all open traces together.
 pub const RECORDS_OPEN_MAX: usize = 1_000_000;
-/// Minimum time for which observed traces are remembered, to recognize late records; shorter only
+/// Minimum time for which observed traces are remembered, to recognise late records; shorter only
 /// if there are too many.
 const CLOSED_NS: i64 = 300 * 1_000_000_000;
 /// Maximum observed traces in one generation.

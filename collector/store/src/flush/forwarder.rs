@@ -5,8 +5,8 @@
 //! 2. The checkpoint records this, with the ledger of exactly these segments.
 //! 3. The segment is deleted.
 //!
-//! A repetition delivers payloads twice. The other collector recognizes batches by their number;
-//! readers recognize OTLP spans by their ids.
+//! A repetition delivers payloads twice. The other collector recognises batches by their number;
+//! readers recognise OTLP spans by their ids.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -144,7 +144,7 @@ impl Forwarder {
                 // The disk is full, so the segment is deleted first to make room for the
                 // checkpoint. Otherwise, a log that filled the disk would never shrink. After a
                 // crash in between, the ledger lacks only these batches. Their senders have their
-                // acknowledgements, and the gateway recognizes them.
+                // acknowledgements, and the gateway recognises them.
                 self.remove(segment)?;
                 self.checkpoint.save(&**self.data.disk(), &self.directory)?;
             }

@@ -126,7 +126,7 @@ pub(super) struct Schedule {
     real: tempfile::TempDir,
     pool: Pool,
     now_ns: u64,
-    /// True if the checkpoint was moved away, as its errors advise. Retries are then not recognized
+    /// True if the checkpoint was moved away, as its errors advise. Retries are then not recognised
     /// any more.
     has_lost_checkpoint: bool,
     seen: ScheduleTotals,
