@@ -13,7 +13,7 @@ use crate::stored::{SpanKey, Stored};
 pub(crate) struct Told {
     /// Batches by incarnation and sequence number.
     pub(crate) batches: BTreeMap<(u128, u64), bool>,
-    /// Spans by service and number.
+    /// Numbered records by service and number.
     pub(crate) numbered: BTreeMap<(String, u64), bool>,
     pub(crate) otlp: Vec<SpanKey>,
 }

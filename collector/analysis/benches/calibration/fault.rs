@@ -11,7 +11,7 @@ pub(crate) enum FaultKind {
     Times,
     /// An operation takes longer in a part of the requests.
     Share,
-    /// An operation takes longer that is in few requests.
+    /// An operation in few requests takes longer.
     Rare,
     /// Messages between two services take longer.
     Link,
