@@ -43,37 +43,88 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(out).into_owned() + &String::from_utf8_lossy(err)
 }
 
+/// Each unit with one of its drop-ins.
+const UNITS: [(&str, Option<&str>); 4] = [
+    ("stroboscope.service", None),
+    ("stroboscope.service", Some("gateway.conf")),
+    ("stroboscope.service", Some("agent.conf")),
+    ("stroboscope-kernel.service", None),
+];
+
 #[test]
-fn the_unit_of_systemd_is_one_and_lets_little_through() {
-    let program = Program::new();
-    let unit = std::fs::read_to_string(deploy("stroboscope.service")).unwrap();
-    // systemd looks whether the program is there.
-    let path = Program::path().display().to_string();
-    let unit = program.file(
-        "stroboscope.service",
-        unit.replace("/usr/bin/stroboscope", &path),
-    );
-    let test = "the_unit_of_systemd_is_one_and_lets_little_through";
-    let install = "apt-get install systemd";
-    let verify = ["verify", "--man=no", &unit];
-    let Some(verified) = checked(test, "systemd-analyze", &verify, install) else {
-        return;
-    };
-    assert!(
-        verified.status.success() && said(&verified).is_empty(),
-        "{}",
-        said(&verified)
-    );
-    // Of 100: from 20 on it would say MEDIUM or worse of far fewer rules.
-    let security = [
-        "security",
-        "--offline=true",
-        "--threshold=20",
-        "--no-pager",
-        &unit,
-    ];
-    let security = checked(test, "systemd-analyze", &security, install).unwrap();
-    assert!(security.status.success(), "{}", said(&security));
+fn the_units_of_systemd_are_valid_and_let_little_through() {
+    for (unit, drop_in) in UNITS {
+        let directory = tempfile::tempdir().expect("a directory");
+        let text = std::fs::read_to_string(deploy(unit)).unwrap();
+        // systemd looks whether the program is there.
+        let text = text.replace("/usr/bin/stroboscope", &Program::path().to_string_lossy());
+        let path = directory.path().join(unit);
+        std::fs::write(&path, text).unwrap();
+        if let Some(drop_in) = drop_in {
+            let drop_ins = directory.path().join(format!("{unit}.d"));
+            std::fs::create_dir(&drop_ins).unwrap();
+            std::fs::write(drop_ins.join(drop_in), with_options(&deploy(drop_in))).unwrap();
+        }
+        let path = path.to_string_lossy();
+        let test = "the_units_of_systemd_are_valid_and_let_little_through";
+        let install = "apt-get install systemd";
+        let verify = ["verify", "--man=no", &path];
+        let Some(verified) = checked(test, "systemd-analyze", &verify, install) else {
+            return;
+        };
+        assert!(
+            verified.status.success() && said(&verified).is_empty(),
+            "{unit} {drop_in:?}: {}",
+            said(&verified)
+        );
+        // Of 100: from 20 on it would say MEDIUM or worse of far fewer rules.
+        let security = [
+            "security",
+            "--offline=true",
+            "--threshold=20",
+            "--no-pager",
+            &path,
+        ];
+        let security = checked(test, "systemd-analyze", &security, install).unwrap();
+        assert!(security.status.success(), "{unit}: {}", said(&security));
+    }
+}
+
+/// Returns a drop-in with its optional lines, which are comments in the file.
+fn with_options(drop_in: &Path) -> String {
+    let text = std::fs::read_to_string(drop_in).unwrap();
+    text.replace("\n#LoadCredential", "\nLoadCredential")
+        .replace("\n#Environment", "\nEnvironment")
+}
+
+#[test]
+fn the_drop_ins_set_settings_and_load_the_files_that_these_name() {
+    for name in ["gateway.conf", "agent.conf"] {
+        let text = with_options(&deploy(name));
+        let lines = |prefix| {
+            text.lines()
+                .filter_map(move |line| line.strip_prefix(prefix))
+        };
+        let settings: Vec<(&str, &str)> = lines("Environment=")
+            .map(|setting| setting.split_once('=').unwrap())
+            .collect();
+        let mut command = Command::new(Program::path());
+        command.args(["collect", "config"]).envs(settings.clone());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{name}: {}", said(&output));
+        for (variable, _) in &settings {
+            let origin = format!("  # {variable}\n");
+            assert!(said(&output).contains(&origin), "{name}: {variable}");
+        }
+        let loaded: Vec<&str> = lines("LoadCredential=")
+            .map(|credential| credential.split_once(':').unwrap().0)
+            .collect();
+        let named: Vec<&str> = settings
+            .iter()
+            .filter_map(|(_, value)| value.strip_prefix("/run/credentials/stroboscope.service/"))
+            .collect();
+        assert_eq!(loaded, named, "{name}");
+    }
 }
 
 #[test]
