@@ -1,7 +1,7 @@
 //! Sends one request to a collector's HTTP port and reads the response.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
 /// HTTP response of a collector.
@@ -18,6 +18,16 @@ pub(super) enum NoResponse {
     Silent(SocketAddr, io::Error),
     #[error("the server at {0} is not a collector, or requires TLS")]
     Foreign(SocketAddr),
+}
+
+/// Parses `HOST:PORT`, and looks up the host. Of several addresses, returns the first.
+pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let mut found = text
+        .to_socket_addrs()
+        .map_err(|error| format!("{error}; expected HOST:PORT, such as 127.0.0.1:4319"))?;
+    found
+        .next()
+        .ok_or_else(|| "this host has no address".to_owned())
 }
 
 /// Requests a page without TLS. Sends the token in the environment variable STROBOSCOPE_TOKEN if it
@@ -87,4 +97,22 @@ fn exchange(
     let mut answer = Vec::new();
     connection.take(bytes_max).read_to_end(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        let loopback = parse_address("localhost:4319").unwrap();
+        assert!(loopback.ip().is_loopback() && loopback.port() == 4319);
+        assert_eq!(parse_address("[::1]:80").unwrap().to_string(), "[::1]:80");
+        for wrong in ["localhost", "4319", "127.0.0.1:99999", "", "no such host:1"] {
+            assert!(
+                parse_address(wrong).unwrap_err().contains("HOST:PORT"),
+                "{wrong}"
+            );
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use tokio::runtime::Runtime;
 
-use super::ask::{Response, ask, post};
+use super::ask::{Response, ask, parse_address, post};
 use stroboscope_burst::ParsedConfig;
 use stroboscope_render::humanise::{counted, duration, percent};
 use stroboscope_reports::arguments::{config_of, parse_config, parse_duration};
@@ -36,8 +36,8 @@ pub(super) struct BurstSet {
     /// Wait for all live processes to apply it, at most this long
     #[arg(long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "30s", value_parser = parse_duration)]
     wait: Option<Duration>,
-    /// Address of the collector's pages and metrics
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4319")]
+    /// Address of the collector's pages and metrics, by IP address or host name
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4319", value_parser = parse_address)]
     http: SocketAddr,
     /// Print JSON instead of text
     #[arg(long)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use tokio::runtime::Runtime;
 
-use super::ask::ask;
+use super::ask::{ask, parse_address};
 use stroboscope_reports::output::print;
 use stroboscope_reports::{Failure, Status};
 
@@ -21,8 +21,8 @@ const ANSWER_BYTES_MAX: u64 = 64 << 10;
 /// status 2. For probes in containers that have no other program. Does not support TLS.
 #[derive(Debug, Args)]
 pub(super) struct Ready {
-    /// Address of the collector's pages and metrics
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4319")]
+    /// Address of the collector's pages and metrics, by IP address or host name
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4319", value_parser = parse_address)]
     http: SocketAddr,
 }
 

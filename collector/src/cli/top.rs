@@ -23,6 +23,7 @@ use self::snapshot::Snapshot;
 use self::source::TopSource;
 use self::state::{KeyAsks, TopState};
 use self::terminal::Screen;
+use super::ask::parse_address;
 use stroboscope_reports::arguments::{DataArguments, parse_duration};
 use stroboscope_reports::output::{has_colour, print, width};
 use stroboscope_reports::{Failure, Status};
@@ -44,8 +45,8 @@ const KEY_PATIENCE: Duration = Duration::from_millis(50);
 /// Sends the token in STROBOSCOPE_TOKEN to collectors that require one.
 #[derive(Debug, Args)]
 pub(super) struct TopVerb {
-    /// Address of the collector's pages and metrics
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4319")]
+    /// Address of the collector's pages and metrics, by IP address or host name
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4319", value_parser = parse_address)]
     http: SocketAddr,
     /// Watch a store instead: the data directory, or a store that was published to an object store
     #[arg(long, value_name = "DIR", conflicts_with = "http")]
