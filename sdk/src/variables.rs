@@ -21,11 +21,18 @@ pub(crate) fn unknown(known: &[&str], set: impl Iterator<Item = OsString>) -> Ve
             name.starts_with(PREFIX)
                 && !name.starts_with(OF_TESTS)
                 && !name.starts_with(OF_COLLECTOR)
+                && !is_service_link(name)
                 && !known.contains(&name.as_str())
         })
         .collect();
     unknown.sort();
     unknown.iter().map(|name| sentence(name, known)).collect()
+}
+
+/// Reports whether Kubernetes may have set a variable because a Service is called `stroboscope…`:
+/// `STROBOSCOPE_SERVICE_HOST`, `STROBOSCOPE_PORT`, `STROBOSCOPE_PORT_4317_TCP` and others.
+fn is_service_link(name: &str) -> bool {
+    name.ends_with("_SERVICE_HOST") || name.ends_with("_PORT") || name.contains("_PORT_")
 }
 
 fn sentence(name: &str, known: &[&str]) -> String {
@@ -113,6 +120,13 @@ mod tests {
             &["PATH", "STROBOSCOPE", "RUST_LOG", "STROBOSCOPE_TEST_ROLE"],
             &[],
         );
+        let of_kubernetes = [
+            "STROBOSCOPE_PORT",
+            "STROBOSCOPE_PORT_4317_TCP_ADDR",
+            "STROBOSCOPE_SERVICE_HOST",
+            "STROBOSCOPE_SERVICE_PORT_GRPC",
+        ];
+        check(&of_kubernetes, &[]);
         check(
             &[
                 "STROBOSCOPE_SAMPEL",
