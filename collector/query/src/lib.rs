@@ -35,6 +35,7 @@ mod causal_graph;
 mod circumstances;
 mod clocks;
 mod compare;
+mod cutter;
 mod experiment;
 mod explain;
 mod failures;

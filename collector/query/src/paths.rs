@@ -16,13 +16,14 @@ use stroboscope_analysis::segment::SegmentedTrace;
 
 use super::categories::{Categories, CategoryEvidence, CategoryRule, CategoryTotals, totals};
 use super::circumstances::{ProcessorUse, circumstances};
+use super::cutter::Cutter;
 use super::infer::Inference;
 use super::joining::JoinCounts;
 use super::notes::Notes;
 use super::query_error::QueryError;
 use super::sampled_notes::WeightUse;
 use super::source::{Selection, Source};
-use super::study::{Cutter, Question, StudyInput};
+use super::study::{Question, StudyInput};
 use stroboscope_store::tables::AttributeKeys;
 
 /// Critical path of one trace.
@@ -133,12 +134,12 @@ pub fn each_path(
             let (trace, path) = cutter.path(inference, records);
             visit(TraceAnswer::made_of(records, trace, path))
         })?;
-    notes.excluded_segments = cutter.removed();
+    cutter.add_to(&mut notes);
     Ok(notes)
 }
 
-/// Returns the critical path of one trace; `None` if the selection has no such trace. Reads only
-/// files that may hold its id.
+/// Returns the critical path of one trace, with the notes about the trace itself; `None` if the
+/// selection has no such trace. Reads only files that may hold its id.
 ///
 /// # Errors
 /// Fails if the store cannot be listed, or if there is too little memory.
@@ -148,12 +149,15 @@ pub fn path_of(
     inference: &Inference,
     id: u128,
 ) -> Result<(Option<TraceAnswer>, Notes), QueryError> {
-    let (found, notes) = source.trace(id, selection, &AttributeKeys::none().with_elements())?;
+    let (found, mut notes) = source.trace(id, selection, &AttributeKeys::none().with_elements())?;
     let mut cutter = Cutter::of(inference);
     let answer = found.map(|mut records| {
         let (trace, path) = cutter.path(inference, &mut records);
         TraceAnswer::made_of(&records, trace, path)
     });
+    cutter.add_to(&mut notes);
+    // A weight changes no figure of a single request.
+    notes.sampling.requests = WeightedCount::default();
     Ok((answer, notes))
 }
 

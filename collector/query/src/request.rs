@@ -11,6 +11,7 @@ use stroboscope_analysis::segment::{OutlineSpan, SegmentedTrace, Segmenter, owne
 use stroboscope_store::query_memory::QueryShare;
 use stroboscope_store::tables::{AttributeKeys, Damage, TraceFiles, TraceReader};
 
+use super::cutter::Cutter;
 use super::infer::Inference;
 use super::kernel::KernelPart;
 use super::query_error::QueryError;
@@ -18,7 +19,6 @@ use super::request_connection::{LINKS, RequestConnection, request_connection};
 use super::request_failure::{RequestFailure, request_failure, request_failure_keys};
 use super::source::Source;
 use super::stored_request::{RequestWanted, StoredRequest};
-use super::study::Cutter;
 use super::time_range::TimeRange;
 use super::timeline::kernel_of;
 

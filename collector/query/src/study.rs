@@ -8,14 +8,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use stroboscope_analysis::critical_path::{TracePath, analyse, drop_unsure_slack, settle};
-use stroboscope_analysis::exclusion::Exclusion;
-use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::TraceRecords;
-use stroboscope_analysis::segment::{SegmentedTrace, Segmenter};
 
-use super::infer::{Inference, IsExcluded, exclusion, infer_riding, segmenter};
+use super::cutter::Cutter;
+use super::infer::{Inference, infer_riding};
 use super::infer_settings::InferSettings;
 use super::kept_inference::KeptInference;
 use super::notes::Notes;
@@ -436,62 +433,9 @@ impl<'a> StudyInput<'a> {
             },
         )?;
         for (cutter, of_part) in workers {
-            notes.excluded_segments += cutter.removed();
+            cutter.add_to(&mut notes);
             whole.merge(of_part);
         }
         Ok((whole, notes))
-    }
-}
-
-/// Cuts traces into segments and finds their critical paths.
-pub(super) struct Cutter {
-    labels: Labels,
-    segmenter: Segmenter,
-    excluded: Exclusion<IsExcluded>,
-}
-
-impl Cutter {
-    pub(super) fn of(inference: &Inference) -> Self {
-        Self {
-            // The model already has all labels, so interning a label returns its number in the
-            // model.
-            labels: inference.model.labels().clone(),
-            segmenter: segmenter(inference.trailing_elements),
-            excluded: exclusion(inference.exclude.as_ref()),
-        }
-    }
-
-    /// Aligns the records' timestamps, cuts them into segments, and finds the critical path.
-    pub(super) fn path(
-        &mut self,
-        inference: &Inference,
-        records: &mut TraceRecords,
-    ) -> (SegmentedTrace, TracePath) {
-        if let Some(alignment) = &inference.alignment {
-            alignment.apply(records);
-        }
-        let (mut trace, _) = self.segmenter.segment(records, &mut self.labels);
-        self.excluded.remove_from(&mut trace, &self.labels);
-        // Removes the segments of a large trace for which the model had no memory. They have no
-        // relations.
-        let model = &inference.model;
-        let is_known = |id| model.segment_counts(id).traces > 0;
-        trace
-            .segments
-            .retain(|segment| segment.id.index() >= model.labels().len() || is_known(segment.id));
-        settle(&mut trace, &inference.relations);
-        let mut path = analyse(&trace, &inference.relations);
-        drop_unsure_slack(&trace, &mut path);
-        (trace, path)
-    }
-
-    /// Returns the labels of the model, and those of other segments that were cut.
-    pub(super) fn into_labels(self) -> Labels {
-        self.labels
-    }
-
-    /// Returns the number of segments that the exclusion pattern removed.
-    pub(super) fn removed(&self) -> u64 {
-        self.excluded.removed()
     }
 }

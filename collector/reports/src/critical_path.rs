@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-use self::request::Request;
+use self::request::{NotedRequest, Request};
 use crate::arguments::{CategoryArguments, ReadingArguments, ShowArguments};
 use crate::output::print_json;
 use crate::results::critical_path::{Aggregate, CategoryShare, SegmentShare};
@@ -116,18 +116,13 @@ impl CriticalPath {
         let known = study.known()?;
         let found = path_of(study.source(), selection, known.inference, trace_id(trace))
             .map_err(Failure::of)?;
-        let (Some(answer), noted) = found else {
+        let (Some(answer), notes) = found else {
             return Err(Failure::of(QueryError::NoSuchTrace {
                 trace: trace.to_owned(),
                 data: study.source().name(),
             }));
         };
-        // For a single trace, keep only the notes about unreadable files.
-        let notes = Notes {
-            damage: noted.damage,
-            ..Notes::default()
-        };
-        let request = Request::of(&answer, known, notes).with_timeline(&answer, known);
+        let request = NotedRequest::of(&answer, known, notes);
         Ok(CriticalPathReport::Request(Box::new(request)))
     }
 }
@@ -140,7 +135,7 @@ fn each(study: &NamedStudy) -> Result<Status, Failure> {
         study.selection(),
         known.inference,
         |answer| {
-            let request = Request::of(&answer, known, Notes::default());
+            let request = Request::of(&answer, known);
             failure = print_json(&request).err();
             failure.is_none()
         },
@@ -155,7 +150,7 @@ fn each(study: &NamedStudy) -> Result<Status, Failure> {
 pub enum CriticalPathReport {
     Aggregate(Box<Aggregate>),
     BrokenDown(Box<BrokenDown>),
-    Request(Box<Request>),
+    Request(Box<NotedRequest>),
 }
 
 impl Report for CriticalPathReport {

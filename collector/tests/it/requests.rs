@@ -435,3 +435,33 @@ fn a_list_counts_the_incomplete_requests_that_it_omits() {
     assert!(text.contains("20 of 20 requests."), "{text}");
     assert!(!text.contains(omitted), "{text}");
 }
+
+/// Checks that the critical path of one incomplete request has the same notes as the aggregate.
+#[test]
+fn one_request_has_the_notes_of_its_reading() {
+    let directory = imported();
+    let lacking = format!("{:x}", 1_000 + CARTS - 1);
+    let arguments = ["critical-path", "--trace", &lacking];
+    let (_, errors) = check(directory.path(), &arguments, 0);
+    assert!(
+        errors.contains("1 of 1 trace is incomplete (missing_parent 1)")
+            && errors.contains("1 times in the traces used: missing_parent ("),
+        "{errors}"
+    );
+    let found = json_of(
+        directory.path(),
+        &["critical-path", "--trace", &lacking, "--json"],
+    );
+    let expected = json!({"missing_parent": 1});
+    assert_eq!(
+        (&found["traces"], &found["complete_traces"]),
+        (&json!(1), &json!(0))
+    );
+    assert_eq!(
+        (&found["incomplete"], &found["diagnostics"]),
+        (&expected, &expected)
+    );
+    let arguments = ["critical-path", "--include-incomplete", "--json"];
+    let found = json_of(directory.path(), &arguments);
+    assert_eq!(found["diagnostics"], expected, "{found}");
+}

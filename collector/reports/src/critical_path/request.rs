@@ -15,11 +15,22 @@ use stroboscope_render::show::{Doc, Figure, SegmentName};
 /// Title of the timeline.
 const TIMELINE: &str = "What ran when";
 
+/// Critical path of one request, with a timeline and the notes of the reading.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct NotedRequest {
+    // The requests that `--each` prints have no notes.
+    #[serde(flatten)]
+    #[schemars(with = "Option<Notes>")]
+    notes: Notes,
+    #[serde(flatten)]
+    request: Request,
+    #[serde(skip)]
+    timeline: Figure,
+}
+
 /// Critical path of one request.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Request {
-    #[serde(skip)]
-    notes: Notes,
+pub(super) struct Request {
     trace: String,
     trace_id: String,
     root: Option<String>,
@@ -30,8 +41,6 @@ pub struct Request {
     after_answer_ns: u64,
     after_answer: Option<After>,
     segments: Vec<Timing>,
-    #[serde(skip)]
-    timeline: Option<Figure>,
 }
 
 /// Work that continued after the response.
@@ -71,7 +80,7 @@ struct Timing {
 }
 
 impl Request {
-    pub fn of(answer: &TraceAnswer, known: NamedInference<'_>, notes: Notes) -> Self {
+    pub(super) fn of(answer: &TraceAnswer, known: NamedInference<'_>) -> Self {
         let path = &answer.path;
         let step = |step: &LateStep| Step {
             segment: path.segments[step.index].segment.0,
@@ -102,7 +111,6 @@ impl Request {
             is_on_path: timing.critical || is_late(index),
         };
         Self {
-            notes,
             trace: answer.label(),
             trace_id: answer.id.to_string(),
             root: answer.root.clone(),
@@ -113,33 +121,7 @@ impl Request {
             after_answer_ns: after_answer.as_ref().map_or(0, |after| after.duration_ns),
             after_answer,
             segments: path.segments.iter().enumerate().map(timing).collect(),
-            timeline: None,
         }
-    }
-
-    /// Adds a timeline of the request's segments.
-    pub fn with_timeline(self, answer: &TraceAnswer, known: NamedInference<'_>) -> Self {
-        let labels = known.inference.model.labels();
-        Self {
-            timeline: Some(request_figure(TIMELINE, &answer.path, labels)),
-            ..self
-        }
-    }
-}
-
-rows! {
-    Timing as row, "request": "A segment of one request.";
-    segment: Segment, "segment" = &row.segment;
-    from_ns: DurationNs, "from" = row.from_ns as f64;
-    duration_ns: DurationNs, "takes" = row.duration_ns as f64;
-    wait_ns: DurationNs, "after waiting" = row.wait_ns as f64;
-    slack_ns: DurationNs, "slack" = row.slack_ns as f64;
-    critical: Flag, "critical" = row.is_on_path;
-}
-
-impl Report for Request {
-    fn notes(&self) -> &Notes {
-        &self.notes
     }
 
     fn show(&self, doc: &mut Doc) {
@@ -171,6 +153,37 @@ impl Report for Request {
             );
             doc.table(title, of(true), usize::MAX);
         }
-        doc.figures(self.timeline.clone());
+    }
+}
+
+rows! {
+    Timing as row, "request": "A segment of one request.";
+    segment: Segment, "segment" = &row.segment;
+    from_ns: DurationNs, "from" = row.from_ns as f64;
+    duration_ns: DurationNs, "takes" = row.duration_ns as f64;
+    wait_ns: DurationNs, "after waiting" = row.wait_ns as f64;
+    slack_ns: DurationNs, "slack" = row.slack_ns as f64;
+    critical: Flag, "critical" = row.is_on_path;
+}
+
+impl NotedRequest {
+    pub(super) fn of(answer: &TraceAnswer, known: NamedInference<'_>, notes: Notes) -> Self {
+        let labels = known.inference.model.labels();
+        Self {
+            notes,
+            request: Request::of(answer, known),
+            timeline: request_figure(TIMELINE, &answer.path, labels),
+        }
+    }
+}
+
+impl Report for NotedRequest {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        self.request.show(doc);
+        doc.figures([self.timeline.clone()]);
     }
 }

@@ -1,0 +1,74 @@
+//! Cuts traces into segments by a model, and finds their critical paths.
+
+use std::collections::BTreeMap;
+
+use stroboscope_analysis::critical_path::{TracePath, analyse, drop_unsure_slack, settle};
+use stroboscope_analysis::exclusion::Exclusion;
+use stroboscope_analysis::label::Labels;
+use stroboscope_analysis::record::TraceRecords;
+use stroboscope_analysis::segment::{SegmentedTrace, Segmenter};
+
+use super::infer::{Inference, IsExcluded, exclusion, segmenter};
+use super::notes::Notes;
+
+/// Cuts traces into segments and finds their critical paths.
+pub(super) struct Cutter {
+    pub(super) labels: Labels,
+    segmenter: Segmenter,
+    excluded: Exclusion<IsExcluded>,
+    /// Number of flaws in the traces, by cause.
+    diagnostics: BTreeMap<&'static str, u64>,
+}
+
+impl Cutter {
+    pub(super) fn of(inference: &Inference) -> Self {
+        Self {
+            // The model already has all labels, so interning a label returns its number in the
+            // model.
+            labels: inference.model.labels().clone(),
+            segmenter: segmenter(inference.trailing_elements),
+            excluded: exclusion(inference.exclude.as_ref()),
+            diagnostics: BTreeMap::new(),
+        }
+    }
+
+    /// Aligns the records' timestamps, cuts them into segments, and finds the critical path.
+    pub(super) fn path(
+        &mut self,
+        inference: &Inference,
+        records: &mut TraceRecords,
+    ) -> (SegmentedTrace, TracePath) {
+        if let Some(alignment) = &inference.alignment {
+            alignment.apply(records);
+        }
+        let (mut trace, diagnostics) = self.segmenter.segment(records, &mut self.labels);
+        for diagnostic in &diagnostics {
+            *self.diagnostics.entry(diagnostic.cause()).or_default() += 1;
+        }
+        self.excluded.remove_from(&mut trace, &self.labels);
+        // Removes the segments of a large trace for which the model had no memory. They have no
+        // relations.
+        let model = &inference.model;
+        let is_known = |id| model.segment_counts(id).traces > 0;
+        trace
+            .segments
+            .retain(|segment| segment.id.index() >= model.labels().len() || is_known(segment.id));
+        settle(&mut trace, &inference.relations);
+        let mut path = analyse(&trace, &inference.relations);
+        drop_unsure_slack(&trace, &mut path);
+        (trace, path)
+    }
+
+    /// Returns the labels of the model, and those of other segments that were cut.
+    pub(super) fn into_labels(self) -> Labels {
+        self.labels
+    }
+
+    /// Adds the flaws of the traces, and the number of segments that the exclusion pattern removed.
+    pub(super) fn add_to(&self, notes: &mut Notes) {
+        notes.excluded_segments += self.excluded.removed();
+        for (cause, count) in &self.diagnostics {
+            *notes.diagnostics.entry((*cause).into()).or_default() += count;
+        }
+    }
+}
