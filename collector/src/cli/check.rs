@@ -67,7 +67,7 @@ struct CheckedTable {
 #[derive(Debug, Serialize, JsonSchema)]
 struct DefectRow {
     kind: &'static str,
-    /// Path of a file, or name of a process.
+    /// Path of a file, id of a process, or service and host.
     at: String,
     detail: String,
     /// Repair that was made, if any.

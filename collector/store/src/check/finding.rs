@@ -29,6 +29,8 @@ pub enum FindingKind {
     UnknownBatch,
     /// The number of a process's spans in the store differs from the sum that its batches state.
     SpanCount,
+    /// The store has fewer events of a service on a host than the batches of its processes state.
+    EventCount,
 }
 
 impl FindingKind {
@@ -48,6 +50,7 @@ impl FindingKind {
             Self::MissingBatch => "missing_batch",
             Self::UnknownBatch => "unknown_batch",
             Self::SpanCount => "span_count",
+            Self::EventCount => "event_count",
         }
     }
 }
@@ -57,7 +60,7 @@ impl FindingKind {
 pub struct Finding {
     /// Kind of the problem.
     pub kind: FindingKind,
-    /// Path of the affected file, or id of the affected process.
+    /// Path of the affected file, id of the affected process, or service and host.
     pub at: String,
     /// Description of the problem.
     pub detail: String,

@@ -6,7 +6,9 @@ use object_store::path::Path;
 
 use super::finding::{Finding, FindingKind};
 use crate::ledger::{Checkpoint, Ledger, LedgerEntry, Verdict};
-use crate::tables::{BatchRead, Segments, Store, StoreError, StoreTable, read_batches_of};
+use crate::tables::{
+    BatchRead, Recorder, Segments, Store, StoreError, StoreTable, read_batches_of,
+};
 
 /// Maximum number of batches that a finding lists by their numbers. Further batches are only
 /// counted.
@@ -114,15 +116,39 @@ impl StoredBatches {
         findings
     }
 
+    /// Compares the number of events of each service on each host with the sum in the batches of
+    /// its processes. Further events may come from OpenTelemetry, which has no batches.
+    pub(super) fn event_counts(&self, counts: &RecordCounts) -> Vec<Finding> {
+        let mut said: BTreeMap<(String, String), u64> = BTreeMap::new();
+        for (count, row) in self.rows.values() {
+            let of = (row.service.to_string(), row.host.to_string());
+            *said.entry(of).or_default() += u64::from(row.events) * u64::from(*count);
+        }
+        said.into_iter()
+            .filter_map(|(of, said)| {
+                let found = counts.events.get(&of).copied().unwrap_or(0);
+                (found < said).then(|| {
+                    let detail =
+                        format!("its batches have {said} events, but the store has {found}");
+                    Finding::new(
+                        FindingKind::EventCount,
+                        format!("{} on {}", of.0, of.1),
+                        detail,
+                    )
+                })
+            })
+            .collect()
+    }
+
     /// Compares each process's number of spans with the sum in its batches.
-    pub(super) fn span_counts(&self, spans: &HashMap<u128, u64>) -> Vec<Finding> {
+    pub(super) fn span_counts(&self, counts: &RecordCounts) -> Vec<Finding> {
         let mut said: BTreeMap<u128, u64> = BTreeMap::new();
         for ((process, _), (count, row)) in &self.rows {
             *said.entry(*process).or_default() += u64::from(row.spans) * u64::from(*count);
         }
         said.into_iter()
             .filter_map(|(process, said)| {
-                let found = spans.get(&process).copied().unwrap_or(0);
+                let found = counts.spans.get(&process).copied().unwrap_or(0);
                 (found != said).then(|| {
                     let detail =
                         format!("its batches have {said} spans, but the store has {found}");
@@ -130,6 +156,26 @@ impl StoredBatches {
                 })
             })
             .collect()
+    }
+}
+
+/// Number of rows in the store by recorder.
+#[derive(Debug, Default)]
+pub(super) struct RecordCounts {
+    spans: HashMap<u128, u64>,
+    /// Number of events by service and host.
+    events: HashMap<(String, String), u64>,
+}
+
+impl RecordCounts {
+    pub(super) fn add(&mut self, recorder: Recorder<'_>, rows: u64) {
+        match recorder {
+            Recorder::Process(process) => *self.spans.entry(process).or_default() += rows,
+            Recorder::Service(service, host) => {
+                let of = (service.to_owned(), host.to_owned());
+                *self.events.entry(of).or_default() += rows;
+            }
+        }
     }
 }
 

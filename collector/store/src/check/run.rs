@@ -1,15 +1,15 @@
 //! Reads all parts of a data directory in a safe order, and collects findings.
 
-use std::collections::HashMap;
-
 use object_store::path::Path;
 
 use super::finding::{CheckReport, Finding, FindingKind, TableSize};
-use super::ledger::{StoredBatches, is_below};
+use super::ledger::{RecordCounts, StoredBatches, is_below};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::ledger::{Checkpoint, CheckpointError};
 use crate::maintenance::{MaintenanceError, hour_of};
-use crate::tables::{Flaw, Segments, Store, StoreError, StoreTable, is_part, verify_file};
+use crate::tables::{
+    Flaw, Recorder, Segments, Store, StoreError, StoreTable, is_part, verify_file,
+};
 use crate::wal::{list_segments, read_segment, segment_path};
 
 /// Reason why a check has no result.
@@ -63,14 +63,14 @@ impl Check {
         // are not reported as missing.
         check.read_checkpoint()?;
         check.read_log()?;
-        let mut spans = HashMap::new();
+        let mut counts = RecordCounts::default();
         for table in StoreTable::ALL {
-            check.read_table(table, &mut spans)?;
+            check.read_table(table, &mut counts)?;
             if !is_in_use {
                 check.find_leftovers(table)?;
             }
         }
-        check.hold_ledger_against_batches(&spans)?;
+        check.hold_ledger_against_batches(&counts)?;
         Ok(check)
     }
 
@@ -139,7 +139,7 @@ impl Check {
     fn read_table(
         &mut self,
         table: StoreTable,
-        spans: &mut HashMap<u128, u64>,
+        counts: &mut RecordCounts,
     ) -> Result<(), CheckError> {
         let files = self.store.list(table)?;
         let mut size = TableSize {
@@ -155,7 +155,13 @@ impl Check {
             let last = Segments::of(&object.0).map(|of| of.last);
             let is_known = |last: u64| last < self.next_segment() || self.log.contains(&last);
             unknown = unknown.or(last.filter(|&last| !is_known(last)));
-            let is_counted = table == StoreTable::Spans && is_below(&object.0, next);
+            let is_counted = is_below(&object.0, next)
+                && match table {
+                    StoreTable::Spans => true,
+                    // Imported events have no batches.
+                    StoreTable::Events => last.is_some(),
+                    StoreTable::Batches | StoreTable::Kernel => false,
+                };
             if hour_of(&object.0).is_none() {
                 self.find(
                     FindingKind::StrangeFile,
@@ -163,9 +169,9 @@ impl Check {
                     "it is not in an hour's directory",
                 );
             }
-            let mut visit = |process: u128| {
+            let mut visit = |recorder: Recorder<'_>, rows| {
                 if is_counted {
-                    *spans.entry(process).or_default() += 1;
+                    counts.add(recorder, rows);
                 }
             };
             match verify_file(&self.store, table, object, &mut visit) {
@@ -259,10 +265,7 @@ impl Check {
         Ok(())
     }
 
-    fn hold_ledger_against_batches(
-        &mut self,
-        spans: &HashMap<u128, u64>,
-    ) -> Result<(), CheckError> {
+    fn hold_ledger_against_batches(&mut self, counts: &RecordCounts) -> Result<(), CheckError> {
         let stored = StoredBatches::read_below(&self.store, self.next_known())?;
         // If a file is unreadable, its missing batches are no findings of their own.
         let is_whole = self.damaged.is_empty()
@@ -280,7 +283,8 @@ impl Check {
         }
         self.report.findings.extend(stored.doubled());
         if is_whole && !self.report.is_in_use {
-            self.report.findings.extend(stored.span_counts(spans));
+            self.report.findings.extend(stored.span_counts(counts));
+            self.report.findings.extend(stored.event_counts(counts));
         }
         Ok(())
     }

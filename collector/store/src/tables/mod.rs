@@ -77,5 +77,5 @@ pub use trace_files::TraceFiles;
 pub use trace_room::ANALYSED_RECORD_BYTES;
 pub use trace_rows::{SpanRead, TraceRows, TraceTooLarge};
 pub use traces::TraceReader;
-pub use verify::{Flaw, is_readable, verify_file};
+pub use verify::{Flaw, Recorder, is_readable, verify_file};
 pub use write::{WrittenObjects, write_rows};

@@ -1,7 +1,12 @@
 //! Validates a file by reading all of it.
 
+use std::collections::HashMap;
+
+use arrow_array::types::Int32Type;
+use arrow_array::{Array as _, ArrayAccessor as _, DictionaryArray, RecordBatch, StringArray};
 use object_store::path::Path;
 
+use super::batch_column::column;
 use super::checksum;
 use super::id_range::row_groups;
 use super::objects::Store;
@@ -21,9 +26,18 @@ pub enum Flaw {
     Damaged(String),
 }
 
+/// Recorder of some rows of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorder<'a> {
+    /// Process of spans or batches.
+    Process(u128),
+    /// Service and host of events that are no lines of a log.
+    Service(&'a str, &'a str),
+}
+
 /// Reads all columns of all rows of a file. Checks the order of rows, and the statistics of trace
-/// ids, by which readers skip parts of the file. Passes the process of each row of spans or batches
-/// to `visit`. Returns the number of rows.
+/// ids, by which readers skip parts of the file. Passes the recorders of spans, batches and events
+/// to `visit`, with a number of their rows. Returns the number of rows.
 ///
 /// Also checks the pages against the checksum in the metadata. In older files without a checksum, a
 /// flipped bit that leaves a valid value goes undetected. The page index, which lies between pages
@@ -35,7 +49,7 @@ pub fn verify_file(
     store: &Store,
     table: StoreTable,
     object: &(Path, u64),
-    visit: &mut dyn FnMut(u128),
+    visit: &mut dyn FnMut(Recorder<'_>, u64),
 ) -> Result<u64, Flaw> {
     let wrong = |reason: String| {
         if reason.contains(NEWER) {
@@ -60,7 +74,10 @@ pub fn verify_file(
         Vec::new()
     };
     let (mut rows, mut group, mut group_end) = (0u64, 0, groups.first().map_or(0, |of| of.rows));
-    while let Some((_, keys)) = batches.next().map_err(wrong)? {
+    while let Some((batch, keys)) = batches.next().map_err(wrong)? {
+        if table == StoreTable::Events {
+            count_events(&batch, visit).map_err(wrong)?;
+        }
         for key in &keys {
             while rows >= group_end && group + 1 < groups.len() {
                 group += 1;
@@ -72,8 +89,8 @@ pub fn verify_file(
                 return Err(wrong("its statistics do not match its rows".to_owned()));
             }
             match table {
-                StoreTable::Spans => visit(key[2]),
-                StoreTable::Batches => visit(key[0]),
+                StoreTable::Spans => visit(Recorder::Process(key[2]), 1),
+                StoreTable::Batches => visit(Recorder::Process(key[0]), 1),
                 StoreTable::Events | StoreTable::Kernel => {}
             }
             rows += 1;
@@ -84,6 +101,30 @@ pub fn verify_file(
     } else {
         Err(wrong(format!("it has {rows} rows, not {}", file.rows())))
     }
+}
+
+/// Passes each service and host to `visit`, with the number of its events that are no lines of a
+/// log.
+fn count_events(
+    batch: &RecordBatch,
+    visit: &mut dyn FnMut(Recorder<'_>, u64),
+) -> Result<(), String> {
+    let of = |name: &str| column::<DictionaryArray<Int32Type>>(batch, name);
+    let (services, hosts, tasks) = (of("service")?, of("host")?, of("task")?);
+    let texts = services.downcast_dict::<StringArray>();
+    let (Some(services), Some(hosts)) = (texts, hosts.downcast_dict::<StringArray>()) else {
+        return Err("a dictionary holds no texts".to_owned());
+    };
+    let mut counts: HashMap<(&str, &str), u64> = HashMap::new();
+    for row in (0..batch.num_rows()).filter(|row| tasks.is_null(*row)) {
+        *counts
+            .entry((services.value(row), hosts.value(row)))
+            .or_default() += 1;
+    }
+    for ((service, host), count) in counts {
+        visit(Recorder::Service(service, host), count);
+    }
+    Ok(())
 }
 
 /// Reports whether a file's footer is readable and of a version that this program knows.

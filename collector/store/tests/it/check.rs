@@ -374,6 +374,21 @@ fn batches_that_are_missing_doubled_or_unknown_are_told() {
     assert_eq!(directory.check().findings, []);
 }
 
+/// Checks that a lost file of events is found by the number of events that the batches state.
+#[test]
+fn a_missing_file_of_events_is_found() {
+    let directory = Directory::flushed(3);
+    fs::remove_file(directory.path("events", "seg-0000000001.parquet")).unwrap();
+    let report = directory.check();
+    assert_eq!(kinds(&report), [FindingKind::EventCount]);
+    let found = &report.findings[0];
+    assert_eq!(found.at, "web on alpha");
+    assert!(
+        found.detail.contains("12 events") && found.detail.ends_with("has 8"),
+        "{found:?}"
+    );
+}
+
 /// Hours that retention deleted are not reported as missing.
 #[test]
 fn deleted_hours_are_no_findings() {
