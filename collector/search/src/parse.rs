@@ -3,7 +3,7 @@
 mod condition;
 mod traceql;
 
-use traceql::STAGES;
+use traceql::{STAGES, parse_query};
 pub use traceql::{TraceQl, parse_traceql};
 
 use super::formula::{Formula, Order, Relation, Selector, SharedProperty, Side, When};
@@ -20,7 +20,8 @@ const OPERATORS: &str =
     "`then`, `before`, `during`, `overlaps`, `until`, `since`, `and`, `or`, `implies` or the end";
 
 /// Parses a formula about a whole request or burst. The part of TraceQL that [`parse_traceql`]
-/// supports belongs to the language, with the same meaning as in Tempo.
+/// supports belongs to the language, with the same meaning as in Tempo, also with fields that only
+/// formulas have.
 ///
 /// # Errors
 /// Returns the first position at which the text does not match the grammar, with the expected text.
@@ -33,7 +34,7 @@ pub fn parse(text: &str) -> Result<Formula, SyntaxError> {
         ));
     }
     if !text.trim().is_empty()
-        && let Ok(query) = parse_traceql(text)
+        && let Ok(query) = parse_query(text, false)
     {
         return Ok(query.formula);
     }
@@ -59,7 +60,7 @@ struct Parser {
     tokens: Vec<Token>,
     at: usize,
     depth: u32,
-    /// True to reject syntax that TraceQL does not have.
+    /// True to reject fields and words that TraceQL does not have.
     is_traceql: bool,
 }
 

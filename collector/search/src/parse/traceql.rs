@@ -28,6 +28,12 @@ pub struct TraceQl {
 /// Returns the first position at which the text does not match TraceQL's grammar, or is not
 /// supported.
 pub fn parse_traceql(text: &str) -> Result<TraceQl, SyntaxError> {
+    parse_query(text, true)
+}
+
+/// Parses a query by TraceQL's grammar. `is_traceql` is false to accept the fields and words that
+/// only formulas have.
+pub(super) fn parse_query(text: &str, is_traceql: bool) -> ParseResult<TraceQl> {
     let text = if text.trim().is_empty() { "{}" } else { text };
     if text.chars().count() > CHARACTERS_MAX {
         let expected = format!("the end, as a query has {CHARACTERS_MAX} characters at most");
@@ -41,7 +47,7 @@ pub fn parse_traceql(text: &str) -> Result<TraceQl, SyntaxError> {
         tokens: tokens(text)?,
         at: 0,
         depth: 0,
-        is_traceql: true,
+        is_traceql,
     };
     let mut formula = parser.any_spansets()?;
     let mut select = Vec::new();

@@ -62,5 +62,9 @@ fn both_ways_of_writing_are_one() {
         "{ service = `web` } | count() > 2",
         "{ resource.service.name = `web` } | count() > 2",
     );
+    same(
+        "{ service = `web` } && { .n = 1 } | count() > 1",
+        "{ resource.service.name = `web` } && { .n = 1 } | count() > 1",
+    );
     same("! { }", "not { }");
 }
