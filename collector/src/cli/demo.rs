@@ -16,6 +16,7 @@ use crate::demo::{
 use stroboscope_reports::arguments::{DataArguments, parse_share};
 use stroboscope_reports::output::{print, print_json};
 use stroboscope_reports::{Failure, Status};
+use stroboscope_store::data_dir::DataDir;
 
 /// Run a newsfeed of five processes under load, record it in bursts, and explain it
 ///
@@ -82,6 +83,7 @@ fn failure(error: demo::DemoError) -> Failure {
 
 impl Demo {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        DataDir::refuse_foreign(self.data.local()?).map_err(Failure::of)?;
         if let Some(scenario) = self.scenario {
             return self.tell(scenario, runtime);
         }

@@ -110,3 +110,22 @@ fn view_shows_the_newest_demo_where_there_is_no_other_store() {
     let (_, page) = viewing.ask("GET /operations", "");
     assert!(page.contains("shop:charge"), "{page}");
 }
+
+/// Checks that a demo creates nothing among files of another program.
+#[cfg(feature = "demo")]
+#[test]
+fn a_demo_leaves_other_directories_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("thesis.tex"), "").unwrap();
+    for arguments in [
+        &["demo", "--data", "."][..],
+        &["demo", "--data", ".", "--scenario", "models"],
+    ] {
+        let (_, errors) = check(directory.path(), arguments, 2);
+        assert!(
+            errors.contains("it holds thesis.tex") && errors.contains("--data"),
+            "{errors}"
+        );
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+}
