@@ -58,6 +58,8 @@ pub(crate) struct Search<'a> {
     /// Returns true if a trace satisfies the condition.
     pub(crate) is_one: &'a (dyn Fn(&TraceRecords) -> bool + Sync),
     pub(crate) traces_max: usize,
+    /// True if the response can state that it ends early.
+    pub(crate) has_warnings: bool,
 }
 
 impl Traces {
@@ -125,7 +127,7 @@ impl Traces {
 
     /// Returns the matching traces that began last, the latest first. Traces that began at the same
     /// time are in order of their ids. If a trace does not fit into memory, ends the list before it
-    /// with a warning, or fails if it is the first one.
+    /// with a warning, or fails if it is the first one or the response has no warnings.
     pub(crate) fn find(
         &self,
         search: &Search<'_>,
@@ -142,13 +144,13 @@ impl Traces {
         for id in ids {
             match (read(&files, id, usize::MAX, share), found.last_mut()) {
                 (Ok(trace), _) => found.extend(trace),
-                (Err(too_large), None) => return Err(ReadError::TooLarge(too_large)),
-                (Err(TraceTooLarge { spans, lack }), Some(last)) => {
+                (Err(TraceTooLarge { spans, lack }), Some(last)) if search.has_warnings => {
                     last.warnings.push(format!(
                         "the response ends here: the next trace has {spans} spans, and {lack}; ask for fewer traces"
                     ));
                     break;
                 }
+                (Err(too_large), _) => return Err(ReadError::TooLarge(too_large)),
             }
         }
         Ok(found)
@@ -197,6 +199,7 @@ impl Traces {
             keys: search.keys.clone(),
             is_one: search.is_one,
             traces_max,
+            has_warnings: search.has_warnings,
         };
         let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
         let ranges = files.ranges(threads.min(THREADS_MAX), RANGE_ROWS_MIN);
@@ -388,6 +391,7 @@ mod tests {
                             is_short(span.end_ns - span.start_ns)
                         },
                         traces_max,
+                        has_warnings: false,
                     };
                     let found = traces.find(&search, &mut traces.memory.share()).unwrap();
                     let found: Vec<u128> = found.iter().map(|trace| trace.id).collect();

@@ -25,6 +25,8 @@ pub(super) struct FindQuery {
     duration_ns: std::ops::RangeInclusive<i64>,
     begins_ns: std::ops::RangeInclusive<i64>,
     traces_max: usize,
+    /// True if traces have warnings in the response.
+    has_warnings: bool,
 }
 
 impl FindQuery {
@@ -48,6 +50,7 @@ impl FindQuery {
             // The range includes the whole last microsecond.
             begins_ns: from_ns..=to_ns.saturating_add(999),
             traces_max: limit(given.number(&["limit"])?)?,
+            has_warnings: true,
         })
     }
 
@@ -87,6 +90,7 @@ impl FindQuery {
             duration_ns: durations(given, &shortest, &longest)?,
             begins_ns: from_ns..=to_ns,
             traces_max: limit(most)?,
+            has_warnings: false,
         })
     }
 
@@ -102,6 +106,7 @@ impl FindQuery {
             keys: AttributeKeys::of(keys),
             is_one: &|records| records.spans.iter().any(|span| self.is_one(span, records)),
             traces_max: self.traces_max,
+            has_warnings: self.has_warnings,
         };
         Ok(traces.find(&search, share)?)
     }

@@ -77,6 +77,7 @@ fn found(traces: &Traces, given: &Parameters, share: &mut QueryShare) -> Result<
         keys: AttributeKeys::of(query.formula.keys()),
         is_one: &is_one,
         traces_max: traces_max.unwrap_or(TRACES).min(TRACES_MAX) as usize,
+        has_warnings: false,
     };
     let found = traces.find(&search, share)?;
     let witnesses = witnesses

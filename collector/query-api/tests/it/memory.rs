@@ -76,6 +76,19 @@ fn what_is_too_large_is_refused_and_its_part_is_given() {
     );
     let said = traces[0]["warnings"][0].as_str().unwrap();
     assert!(said.contains("the next trace has 20000 spans"), "{said}");
+    // The other responses have no place for a warning.
+    let times = "query.startTimeMin=2026-01-01T00:00:00Z&query.startTimeMax=2026-01-01T00:00:01Z";
+    for path in [
+        "/tempo/api/search?limit=10",
+        &format!("/api/v3/traces?{times}"),
+    ] {
+        let refused = served.ask(path);
+        let words = refused.text();
+        assert_eq!(refused.status, 413, "{path}: {words}");
+        assert!(words.contains("20000 spans"), "{path}: {words}");
+    }
+    let found = served.json("/tempo/api/search?limit=1");
+    assert_eq!(found["traces"].as_array().unwrap().len(), 1);
     let [(_, of_query), (_, of_all)] = memory.refused();
     assert!(of_query >= 5 && of_all == 0);
 }
