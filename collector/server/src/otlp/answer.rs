@@ -73,8 +73,8 @@ pub(super) enum Refusal {
     /// The content type or the compression is not supported.
     #[error("{0}")]
     Unsupported(String),
-    /// The request is too large, possibly only after decompression.
-    #[error("the request is larger than {limit} bytes: send smaller ones")]
+    /// The request is too large, possibly only after decompression or redaction.
+    #[error("the request is larger than {limit} bytes, unpacked and redacted: send smaller ones")]
     TooLarge { limit: usize },
     /// The body did not arrive in time. The port has counted it.
     #[error("{0}")]
@@ -139,10 +139,7 @@ impl Refusal {
     pub(super) fn may_retry(&self) -> bool {
         !matches!(
             self,
-            Self::Invalid(_)
-                | Self::Unsupported(_)
-                | Self::TooLarge { .. }
-                | Self::Later(IntakeError::Wal(WalError::TooLong { .. }))
+            Self::Invalid(_) | Self::Unsupported(_) | Self::TooLarge { .. }
         )
     }
 

@@ -131,6 +131,14 @@ impl Door {
         }
     }
 
+    fn check_size(&self, request: &[u8]) -> Result<(), Refusal> {
+        let limit = self.request_bytes_max();
+        if request.len() > limit {
+            return Err(Refusal::TooLarge { limit });
+        }
+        Ok(())
+    }
+
     /// Redacts and checks a request. Returns the bytes for the write-ahead log, and the counts of
     /// the records in them.
     fn check(&self, kind: PayloadKind, request: Vec<u8>) -> Result<(Vec<u8>, OtlpTaken), Refusal> {
@@ -146,6 +154,7 @@ impl Door {
         };
         drop(redacting);
         let request = redacted.map_err(|error| Refusal::Invalid(error.to_string()))?;
+        self.check_size(&request)?;
         let _checking = span_if(is_on(), || span!("check")).entered();
         let taken = taken_of(kind, &request, &self.limits)?;
         Ok((request, taken))
@@ -158,10 +167,7 @@ impl Door {
         peer: Peer,
         share: Option<Share>,
     ) -> Result<OtlpTaken, Refusal> {
-        let limit = self.request_bytes_max();
-        if request.len() > limit {
-            return Err(Refusal::TooLarge { limit });
-        }
+        self.check_size(&request)?;
         let (request, taken) = if request.len() <= CHECKED_IN_PLACE_BYTES_MAX {
             self.check(kind, request)?
         } else {

@@ -169,6 +169,37 @@ async fn acknowledged_over_a_socket_is_kept_once_through_a_crash() {
     assert_eq!(spans, 351 * 3);
 }
 
+/// Checks that a request that hashes make too large is rejected permanently, and counted as such.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_redaction_enlarges_too_much_is_refused() {
+    let attributes: Vec<String> = (0..20)
+        .map(|number| format!(r#"{{"key":"k{number}","value":{{"stringValue":"x"}}}}"#))
+        .collect();
+    let body = format!(
+        r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{{"traceId":"{:032x}","spanId":"{:016x}","name":"work","startTimeUnixNano":"1000","endTimeUnixNano":"2000","attributes":[{}]}}]}}]}}]}}"#,
+        1,
+        1,
+        attributes.join(",")
+    );
+    let request = format!(
+        "POST /v1/traces HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    for (rules, status) in [(vec![], "HTTP/1.1 200"), (vec!["hash:*"], "HTTP/1.1 413")] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut settings = settings(directory.path());
+        settings.limits.otlp_request_bytes_max = body.len();
+        settings.redact.rules = rules.iter().map(|rule| rule.parse().unwrap()).collect();
+        let collector = Collector::start(settings).await.unwrap();
+        let answer = http(collector.otlp_http_address().unwrap(), &request).await;
+        assert!(answer.starts_with(status), "{rules:?}: {answer}");
+        let metrics = get(&collector, "/metrics").await;
+        let is_counted = metrics.contains("refused_batches_total{cause=\"otlp_too_large\"} 1");
+        assert_eq!(is_counted, !rules.is_empty(), "{metrics}");
+        collector.stop(Stop::Now).await.unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_batches_are_refused_and_the_rest_is_taken() {
     let directory = tempfile::tempdir().unwrap();
