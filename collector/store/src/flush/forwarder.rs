@@ -18,7 +18,7 @@ use super::segment::{list_closed, loaded_checkpoint, read_closed};
 use super::{Counters, FlushError, now_ns};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::decode::CheckedBatch;
-use crate::ledger::{Checkpoint, Ledger, Verdict};
+use crate::ledger::{Checkpoint, FORWARDED, Ledger, Verdict};
 use crate::limits::Limits;
 use crate::wal::{Payload, PayloadKind, remove_segment};
 
@@ -72,7 +72,7 @@ impl Forwarder {
         // Segments of an agent have numbers of their own, and a store's flusher would delete those
         // below its checkpoint.
         data.refuse_store()?;
-        let directory = data.root().join("forwarded");
+        let directory = data.root().join(FORWARDED);
         let (disk, path) = (data.disk(), &directory);
         let created = disk.create_directories(path).and(disk.sync(data.root()));
         created.map_err(|source| DataDirError::Io {

@@ -12,6 +12,8 @@ use crate::disk::{Disk, IfThere};
 
 const VERSION: u32 = 1;
 const FILE_NAME: &str = "checkpoint.json";
+/// Directory of an agent's checkpoint in its data directory.
+pub(crate) const FORWARDED: &str = "forwarded";
 
 /// Position in the log up to which its data are durable in the tables or forwarded, and the ledger
 /// of these data.
@@ -32,11 +34,21 @@ pub enum CheckpointError {
         source: std::io::Error,
     },
     /// The content is damaged, or its format has another version.
-    #[error(
-        "{path} is damaged ({reason}); move it away to go on: the store keeps its data, but retries of batches \
-         stored so far are no longer recognised"
-    )]
+    #[error("{path} is damaged ({reason}); {}", remedy(.path))]
     Damaged { path: PathBuf, reason: String },
+}
+
+/// Returns the remedy for a damaged checkpoint. That of an agent cannot be rebuilt.
+fn remedy(path: &Path) -> String {
+    let directory = path.parent().unwrap_or(path);
+    if directory.ends_with(FORWARDED) {
+        return "move it away to go on: retries of batches forwarded so far are no longer recognised"
+            .to_owned();
+    }
+    format!(
+        "to rebuild it from the store, run `stroboscope store check --repair --data {}`",
+        directory.display()
+    )
 }
 
 impl CheckpointError {

@@ -7,6 +7,7 @@ mod ledger;
 mod losses;
 mod ranges;
 
+pub(crate) use checkpoint::FORWARDED;
 pub use checkpoint::{Checkpoint, CheckpointError};
 pub use ledger::{Ledger, LedgerEntry, ReportedConfig, Verdict};
 pub use losses::{BatchLosses, LossWatch};

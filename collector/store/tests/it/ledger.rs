@@ -121,13 +121,24 @@ fn a_damaged_checkpoint_says_what_to_do() {
         "[1]",
         r#"{"version":2,"next_segment":0,"processes":{},"past_losses":[]}"#,
     ] {
-        std::fs::write(directory.path().join("checkpoint.json"), text).unwrap();
-        let error = Checkpoint::load(&LocalDisk, directory.path()).unwrap_err();
-        assert!(matches!(error, CheckpointError::Damaged { .. }));
-        assert!(
-            error.to_string().contains("checkpoint.json is damaged")
-                && error.to_string().contains("move it away")
+        let of_store = directory.path().to_owned();
+        let repair = format!(
+            "`stroboscope store check --repair --data {}`",
+            of_store.display()
         );
+        // The checkpoint of an agent cannot be rebuilt.
+        let of_agent = directory.path().join("forwarded");
+        for (at, remedy) in [(of_store, &*repair), (of_agent, "move it away")] {
+            std::fs::create_dir_all(&at).unwrap();
+            std::fs::write(at.join("checkpoint.json"), text).unwrap();
+            let error = Checkpoint::load(&LocalDisk, &at).unwrap_err();
+            assert!(matches!(error, CheckpointError::Damaged { .. }));
+            assert!(
+                error.to_string().contains("checkpoint.json is damaged")
+                    && error.to_string().contains(remedy),
+                "{error}"
+            );
+        }
     }
 }
 
