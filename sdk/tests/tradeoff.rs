@@ -15,7 +15,7 @@ use stroboscope::tradeoff::{
     self, Capacity, Curve, EVENT, EXPLORE_BY, Feature, Goal, ITEMS_EVENT, PerformanceModel,
     Piecewise, Point, PointPolicy, Policy, QualityDrop, QualityModel, SlackModel, Utility, Weight,
 };
-use stroboscope::{BurstConfig, span};
+use stroboscope::{BurstConfig, LossCause, span};
 use stroboscope_proto::v1;
 
 /// The policy applies to the whole process, so the tests take turns.
@@ -495,4 +495,42 @@ fn tradeoffs_are_in_the_trace_and_the_collector_says_by_which_policy() {
     );
     // The policy stays in force after recording has ended.
     assert_eq!(decide(&POINT, &items).omitted(), 15);
+}
+
+/// Checks that items with too long a feature are left out and counted, and that others are kept.
+#[test]
+fn items_that_are_too_long_are_counted() {
+    static POINT: Point = Point::omitting("test.long", &["generator"]);
+    let _turn = turn();
+    let collector = Collector::default();
+    let guard = stroboscope::builder()
+        .service("ranker")
+        .collector(collector.clone().start())
+        .burst_config(BurstConfig::ALWAYS_ON)
+        .init()
+        .unwrap();
+    wait_for("the gate", || stroboscope::stats().windows > 0);
+    let lost = || -> u64 {
+        let losses = stroboscope::stats().losses;
+        let oversize = losses
+            .iter()
+            .filter(|(cause, _)| *cause == LossCause::Oversize);
+        oversize.map(|(_, records)| records).sum()
+    };
+    let before = lost();
+    let long = "x".repeat(2_000);
+    {
+        let _request = baggage::enter_request(Baggage::parse("sb.explore.test.long=0;t=i"));
+        let _span = span!("rank").entered();
+        let items = ["friends", long.as_str(), "pages", long.as_str()];
+        POINT.meter(items.into_iter().map(|item| ([Feature::Is(item)], 1.0)));
+    }
+    assert_eq!(lost() - before, 2);
+    drop(guard);
+    let rows = collector.events_named(ITEMS_EVENT);
+    let lines: Vec<&str> = rows
+        .iter()
+        .flat_map(|event| event["tradeoff_items.rows"].lines())
+        .collect();
+    assert_eq!(lines, ["friends\t1", "pages\t1"]);
 }

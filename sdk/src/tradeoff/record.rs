@@ -7,6 +7,7 @@ use stroboscope_tradeoff::Feature;
 
 use super::identity::PointIdentity;
 use crate::gate;
+use crate::loss::{LOSSES, LossCause};
 
 /// Name of the event for a tradeoff. It always has all of these attributes:
 ///
@@ -95,7 +96,8 @@ pub(super) fn counted<'a, const N: usize>(items: impl Iterator<Item = [Feature<'
 }
 
 /// Records the values of items, in events with texts of at most [`TEXT_BYTES`]. Records at most
-/// [`ITEMS_MAX`] items, evenly spaced.
+/// [`ITEMS_MAX`] items, evenly spaced. Leaves out an item that alone is longer than a text, and
+/// counts it as [`LossCause::Oversize`].
 pub(super) fn items<'a, const N: usize>(
     point: &PointIdentity,
     items: impl ExactSizeIterator<Item = ([Feature<'a>; N], f64)>,
@@ -115,15 +117,16 @@ pub(super) fn items<'a, const N: usize>(
             };
         }
         let _ = writeln!(rows, "{loss}");
-        if rows.len() > TEXT_BYTES {
-            let (full, rest) = rows.split_at(before);
-            if !full.is_empty() {
-                record_rows(point, &schema, full);
-            }
-            rows = rest.to_owned();
+        if rows.len() - before > TEXT_BYTES {
+            rows.truncate(before);
+            LOSSES.add(LossCause::Oversize, 1);
+        } else if rows.len() > TEXT_BYTES {
+            let rest = rows.split_off(before);
+            record_rows(point, &schema, &rows);
+            rows = rest;
         }
     }
-    if !rows.is_empty() && rows.len() <= TEXT_BYTES {
+    if !rows.is_empty() {
         record_rows(point, &schema, &rows);
     }
 }
