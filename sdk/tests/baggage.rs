@@ -179,6 +179,23 @@ fn what_is_dropped_is_counted() {
 }
 
 #[test]
+fn a_value_that_does_not_fit_is_not_set() {
+    let _request = baggage::enter_request(Baggage::default());
+    for i in 0..MEMBERS_MAX {
+        assert!(baggage::set(Scope::Request, &format!("k{i}"), i));
+    }
+    assert!(!baggage::set(Scope::Request, "late", 1u64));
+    assert_eq!(baggage::get("late"), None);
+    assert!(baggage::set_with_importance(
+        Scope::Request,
+        "late",
+        1u64,
+        9
+    ));
+    assert_eq!(baggage::get("late"), Some(1u64.into()));
+}
+
+#[test]
 fn values_live_as_long_as_their_scope() {
     assert!(!baggage::set(Scope::Request, "nobody", 1u64), "no request");
     let request = baggage::enter_request(Baggage::parse("theirs=1"));

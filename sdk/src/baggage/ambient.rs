@@ -33,6 +33,16 @@ fn lock(baggage: &Mutex<Baggage>) -> MutexGuard<'_, Baggage> {
     baggage.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Sets an entry, and drops the least important entries over the limits. Returns `false` if the
+/// entry is invalid or is itself dropped.
+fn set_within_limits(baggage: &mut Baggage, entry: Entry) -> bool {
+    let (scope, key) = (entry.scope, entry.key.clone());
+    let set = baggage.set(entry);
+    limits::fit(baggage);
+    let is_it = |known: &Entry| known.scope == scope && known.key == key;
+    set && baggage.entries.iter().any(is_it)
+}
+
 impl RequestContext {
     pub(crate) fn new(tracestate: Option<String>, baggage: Baggage) -> Self {
         Self {
@@ -67,10 +77,7 @@ impl RequestContext {
             // component.
             _ => &self.request,
         };
-        let mut baggage = lock(place);
-        let set = baggage.set(entry);
-        limits::fit(&mut baggage);
-        set
+        set_within_limits(&mut lock(place), entry)
     }
 
     fn get(&self, key: &str) -> Option<Value> {
@@ -143,8 +150,8 @@ impl Drop for CarriedScope {
 }
 
 /// Sets a value of the request that this thread works for. Returns `false` if there is no request
-/// (no `tower::ServerLayer`, no [`enter_request`]) or if the key or value is invalid (see
-/// [`Baggage::set`]).
+/// (no `tower::ServerLayer`, no [`enter_request`]), if the key or value is invalid (see
+/// [`Baggage::set`]), or if the value does not fit next to others that are at least as important.
 pub fn set(scope: Scope, key: &str, value: impl Into<Value>) -> bool {
     set_with_importance(scope, key, value, IMPORTANCE_DEFAULT)
 }
@@ -190,8 +197,8 @@ pub fn snapshot() -> Baggage {
         .unwrap_or_default()
 }
 
-/// Adds a tradeoff to the list in the request's baggage. Returns `false` if there is no request or
-/// the tradeoff is too long.
+/// Adds a tradeoff to the list in the request's baggage. Returns `false` if there is no request, or
+/// if the tradeoff is too long or does not fit.
 pub fn note(tradeoff: &Tradeoff) -> bool {
     carried().is_some_and(|carried| {
         let mut baggage = lock(&carried.request);
@@ -199,9 +206,7 @@ pub fn note(tradeoff: &Tradeoff) -> bool {
             Tradeoff::from_entry(entry).and(entry.key.rsplit('.').next()?.parse::<usize>().ok())
         });
         let number = numbers.max().map_or(0, |last| last.saturating_add(1));
-        let set = baggage.set(tradeoff.entry(number));
-        limits::fit(&mut baggage);
-        set
+        set_within_limits(&mut baggage, tradeoff.entry(number))
     })
 }
 
@@ -222,8 +227,8 @@ pub fn is_duplicate() -> bool {
     get(DUPLICATE) == Some(Value::Bool(true))
 }
 
-/// Attaches a slack prediction to the request. Returns `false` if there is no request or the
-/// prediction is too long.
+/// Attaches a slack prediction to the request. Returns `false` if there is no request, or if the
+/// prediction is too long or does not fit.
 pub fn predict_slack(prediction: &SlackPrediction) -> bool {
     set(Scope::Request, SlackPrediction::KEY, prediction.format())
 }
