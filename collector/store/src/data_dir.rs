@@ -1,6 +1,7 @@
 //! Data directory and its lock.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -42,6 +43,15 @@ pub enum DataDirError {
 
 /// Name of the checkpoint file. A data directory with this file holds a store.
 const CHECKPOINT: &str = "checkpoint.json";
+
+/// Errors of directories above the data directory that this program may not read, or whose file
+/// system has no writes or no syncs of directories. Other programs created these.
+const NOT_SYNCED: [ErrorKind; 4] = [
+    ErrorKind::PermissionDenied,
+    ErrorKind::ReadOnlyFilesystem,
+    ErrorKind::InvalidInput,
+    ErrorKind::Unsupported,
+];
 
 /// Data directory. It contains the log `wal/`, the tables, `checkpoint.json`, `lock`, `requests`,
 /// `generations/` and `replaced/` (see [`maintenance`](crate::maintenance)). It may also contain
@@ -153,21 +163,15 @@ impl DataDir {
     /// have been killed before it synced.
     fn sync_directories(&self) -> std::io::Result<()> {
         self.disk.sync(&self.root)?;
-        for (distance, directory) in self.root.ancestors().skip(1).enumerate() {
+        for directory in self.root.ancestors().skip(1) {
             // The parent of a relative path is the working directory.
             let directory = match directory.as_os_str().is_empty() {
                 true => Path::new("."),
                 false => directory,
             };
-            // Ignores a denied permission at the parent, and any error further up, because those
-            // directories usually existed before.
             match self.disk.sync(directory) {
-                Err(error)
-                    if distance == 0 && error.kind() != std::io::ErrorKind::PermissionDenied =>
-                {
-                    return Err(error);
-                }
-                _ => {}
+                Err(error) if NOT_SYNCED.contains(&error.kind()) => {}
+                synced => synced?,
             }
         }
         Ok(())

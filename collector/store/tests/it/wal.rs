@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
+use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::disk::{Disk, DiskFile, IfThere, LocalDisk};
 use stroboscope_store::wal::{
     HEADER_BYTES, Payload, PayloadKind, ScanNote, WalError, Writer, list_segments, read_segment,
@@ -181,6 +182,22 @@ enum Fault {
     Write,
     WriteAndCut,
     Sync,
+    /// No directory of this name can be synced.
+    SyncOf(&'static str),
+}
+
+/// Checks that a data directory is not used if the name of a directory above it may be lost.
+#[test]
+fn all_directories_above_the_data_are_durable() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("above/between/data");
+    let faults = Arc::new(Mutex::new(Fault::None));
+    for above in ["above", "between"] {
+        *faults.lock().unwrap() = Fault::SyncOf(above);
+        DataDir::create_on(Arc::new(FaultyDisk(faults.clone())), &root).unwrap_err();
+    }
+    *faults.lock().unwrap() = Fault::None;
+    DataDir::create_on(Arc::new(FaultyDisk(faults)), &root).unwrap();
 }
 
 fn full() -> io::Error {
@@ -224,7 +241,10 @@ impl Disk for FaultyDisk {
     }
 
     fn sync(&self, path: &Path) -> io::Result<()> {
-        LocalDisk.sync(path)
+        match *self.0.lock().unwrap() {
+            Fault::SyncOf(name) if path.ends_with(name) => Err(full()),
+            _ => LocalDisk.sync(path),
+        }
     }
 }
 
