@@ -324,3 +324,37 @@ fn without_a_runtime_nothing_is_sent() {
     let stats = layer.stats();
     assert_eq!((stats.sent, stats.skipped_no_runtime), (0, 1), "{stats:?}");
 }
+
+/// Checks that a request is not copied if the baggage has no room for the mark of a copy.
+#[tokio::test]
+async fn a_copy_without_its_mark_is_not_sent() {
+    let seen = Seen::default();
+    let layer = DuplicateLayer::new(pipeline(&seen, Duration::ZERO));
+    layer.rate().set(1.0);
+    let mut full = request(pieces(&["ab"]));
+    let others: Vec<String> = (0..baggage::MEMBERS_MAX)
+        .map(|number| format!("k{number}=1"))
+        .collect();
+    let others = HeaderValue::try_from(others.join(",")).unwrap();
+    full.headers_mut().insert("baggage", others);
+    let got = through(&layer, vec![full]).await;
+    assert_eq!(got, [Ok(b"ab".to_vec())]);
+    let stats = layer.stats();
+    assert_eq!((stats.sent, stats.skipped_unmarked), (0, 1), "{stats:?}");
+}
+
+/// Checks that a copy whose pipeline panics counts as failed.
+#[tokio::test]
+async fn a_pipeline_that_panics_is_counted() {
+    let panics = tower::service_fn(|request: Request<CopiedBody>| async move {
+        let is_original = request.headers().get("baggage").is_none();
+        assert!(is_original, "a defect of the pipeline");
+        Ok::<_, Infallible>(Response::new(pieces(&[])))
+    });
+    let layer = DuplicateLayer::new(panics.boxed_clone());
+    layer.rate().set(1.0);
+    through(&layer, vec![request(pieces(&["ab"]))]).await;
+    settled(&layer, 1).await;
+    let stats = layer.stats();
+    assert_eq!((stats.sent, stats.failed), (1, 1), "{stats:?}");
+}

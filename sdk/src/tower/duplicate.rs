@@ -56,7 +56,8 @@ pub struct DuplicateStats {
     pub sent: u64,
     /// Number of copies answered, with any status.
     pub answered: u64,
-    /// Number of copies without an answer, because the pipeline or the answer's body failed.
+    /// Number of copies without an answer, because the pipeline or the answer's body failed, the
+    /// pipeline panicked, or the runtime ended.
     pub failed: u64,
     /// Number of requests not copied because too many copies were under way.
     pub skipped_in_flight: u64,
@@ -67,6 +68,9 @@ pub struct DuplicateStats {
     pub skipped_no_runtime: u64,
     /// Number of requests not copied because they were copies themselves.
     pub skipped_is_duplicate: u64,
+    /// Number of requests not copied because members of other vendors left no room in the baggage
+    /// for the mark of a copy.
+    pub skipped_unmarked: u64,
     /// Number of panics in callbacks.
     pub panicked: u64,
 }
@@ -83,6 +87,7 @@ struct Counters {
     skipped_body: AtomicU64,
     skipped_no_runtime: AtomicU64,
     skipped_is_duplicate: AtomicU64,
+    skipped_unmarked: AtomicU64,
     panicked: AtomicU64,
 }
 
@@ -213,6 +218,7 @@ impl<P> DuplicateLayer<P> {
             skipped_body: counters.skipped_body.load(Relaxed),
             skipped_no_runtime: counters.skipped_no_runtime.load(Relaxed),
             skipped_is_duplicate: counters.skipped_is_duplicate.load(Relaxed),
+            skipped_unmarked: counters.skipped_unmarked.load(Relaxed),
             panicked: counters.panicked.load(Relaxed),
         }
     }

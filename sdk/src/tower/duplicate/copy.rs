@@ -13,7 +13,7 @@ use tower::Service;
 
 use super::copied_body::CopiedBody;
 use super::{DuplicateState, Settings};
-use crate::baggage::Baggage;
+use crate::baggage::{Baggage, DUPLICATE, Value};
 use crate::propagation::{BAGGAGE, TRACEPARENT, TRACESTATE};
 
 /// Answer to a copy.
@@ -59,9 +59,35 @@ impl Drop for InFlight {
     }
 }
 
+/// Copy that was sent. When dropped, it is counted by its outcome, also if the pipeline panics or
+/// the runtime ends.
+struct SentCopy {
+    shared: Arc<DuplicateState>,
+    is_answered: bool,
+}
+
+impl Drop for SentCopy {
+    fn drop(&mut self) {
+        let counters = &self.shared.counters;
+        let outcome = match self.is_answered {
+            true => &counters.answered,
+            false => &counters.failed,
+        };
+        outcome.fetch_add(1, Relaxed);
+    }
+}
+
+/// Formats baggage with the mark [`DUPLICATE`]. Returns `None` if members of other vendors leave no
+/// room for it.
+fn marked(baggage: &Baggage) -> Option<HeaderValue> {
+    let text = baggage.to_header()?;
+    let is_marked = Baggage::parse(&text).get(DUPLICATE) == Some(&Value::Bool(true));
+    HeaderValue::try_from(text).ok().filter(|_| is_marked)
+}
+
 impl CopyState {
-    /// Begins a copy. Returns `None` if too many copies are under way, or if the copy's head cannot
-    /// be built.
+    /// Begins a copy. Returns `None` if too many copies are under way, or if the copy's baggage has
+    /// no room for its mark.
     pub(super) fn begin<B, P, R>(
         shared: &Arc<DuplicateState>,
         settings: Settings,
@@ -82,47 +108,45 @@ impl CopyState {
             return None;
         }
         let number = counters.copies.fetch_add(1, Relaxed);
-        let mut head = Request::builder()
-            .method(request.method())
-            .uri(request.uri())
-            .version(request.version())
-            .body(())
-            .ok()?
-            .into_parts()
-            .0;
-        head.headers = request.headers().clone();
-        let baggage = shared.baggage(baggage, number);
-        let header = baggage
-            .to_header()
-            .and_then(|text| HeaderValue::from_str(&text).ok());
+        // Without baggage that marks it as a duplicate, the copy would be treated as an original.
+        let Some(header) = marked(&shared.baggage(baggage, number)) else {
+            counters.skipped_unmarked.fetch_add(1, Relaxed);
+            return None;
+        };
+        let (mut head, ()) = Request::new(()).into_parts();
+        head.method.clone_from(request.method());
+        head.uri.clone_from(request.uri());
+        head.version = request.version();
+        head.headers.clone_from(request.headers());
         // The copy is a separate request: in the original's trace, its spans would look like work
         // that the original may have waited for.
         head.headers.remove(TRACEPARENT);
         head.headers.remove(TRACESTATE);
-        // Without baggage that marks it as a duplicate, the copy would be treated as an original.
-        head.headers.insert(BAGGAGE, header?);
-        let (of_answer, bytes_max) = (Arc::clone(shared), settings.body_bytes_max);
+        head.headers.insert(BAGGAGE, header);
+        let (shared_by_answer, bytes_max) = (Arc::clone(shared), settings.body_bytes_max);
         let send = move |request| -> SendFuture {
+            let mut sent = SentCopy {
+                shared: shared_by_answer,
+                is_answered: false,
+            };
             Box::pin(async move {
                 let begun = Instant::now();
                 let answer = answer(pipeline, request, bytes_max).await;
                 drop(in_flight);
-                let counters = &of_answer.counters;
                 let Some((status, body)) = answer else {
-                    counters.failed.fetch_add(1, Relaxed);
                     return;
                 };
-                counters.answered.fetch_add(1, Relaxed);
+                sent.is_answered = true;
                 let answer = DuplicateAnswer {
                     number,
                     latency_ns: u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX),
                     status,
                     body,
                 };
-                if let Some(on_answer) = &of_answer.on_answer
+                if let Some(on_answer) = &sent.shared.on_answer
                     && catch_unwind(AssertUnwindSafe(|| on_answer(answer))).is_err()
                 {
-                    counters.panicked.fetch_add(1, Relaxed);
+                    sent.shared.counters.panicked.fetch_add(1, Relaxed);
                 }
             })
         };
