@@ -12,7 +12,8 @@
 //! A percentile is compared by counting. Suppose that the test is slower by a factor δ. If each of
 //! its requests is made faster by δ, the same share of both sides' requests must exceed the
 //! percentile of all. The confidence interval consists of every δ that this test does not reject.
-//! The method needs no estimate of a density and no random draws.
+//! The method needs no estimate of a density and no random draws. The interval excludes 0 if and
+//! only if the p-value is below the level of significance.
 
 use std::collections::HashMap;
 
@@ -89,9 +90,11 @@ pub struct Effect {
     /// The test's value, in ns.
     pub test_ns: f64,
     /// Confidence interval of the ratio of test to control, minus 1: 0.05 is slower by 5 %. An
-    /// upper limit that the data do not bound is infinite, and a lower one is −1.
+    /// upper limit that the data do not bound is infinite, and a lower one is −1. Excludes 0 if and
+    /// only if `p_value` is below the level of significance.
     pub interval: (f64, f64),
-    /// Probability of a difference of this size or more if there is no effect.
+    /// Probability of a difference of this size or more if there is no effect; 1 if both sides have
+    /// the same value.
     pub p_value: f64,
     /// Effective number of clusters: the smaller of the effective numbers of units and of bursts.
     pub effective_clusters: f64,
@@ -271,16 +274,17 @@ impl Experiment {
         }
         let control_ns = value(&self.control, metric);
         let test_ns = value(&self.test, metric);
-        let p_of = |shift: f64| self.spread(metric, shift).p_value();
-        let found = (test_ns.max(1.0) / control_ns.max(1.0)).ln();
-        let (low, high) = interval_of(p_of, found, alpha);
+        let found = log_ratio(control_ns, test_ns);
+        let p_value = p_value(&at_none, found);
+        let is_held = |shift: f64| self.spread(metric, shift).p_value() >= alpha;
+        let (low, high) = interval_of(is_held, found, p_value >= alpha);
         let freedom = at_none.freedom();
         let standard_error = (high - low) / 2.0 / quantile_of_student(alpha, freedom);
         Ok(Effect {
             control_ns,
             test_ns,
             interval: (low.exp_m1(), high.exp_m1()),
-            p_value: at_none.p_value(),
+            p_value,
             effective_clusters: freedom + 1.0,
             standard_error,
         })
@@ -289,7 +293,8 @@ impl Experiment {
     /// Computes only the p-value of [`Experiment::effect`], which is faster. Does not check that
     /// the requests suffice.
     pub fn p_value(&self, metric: Metric) -> f64 {
-        self.spread(metric, 0.0).p_value()
+        let found = log_ratio(value(&self.control, metric), value(&self.test, metric));
+        p_value(&self.spread(metric, 0.0), found)
     }
 
     fn enough_above(&self, metric: Metric) -> Result<(), NoComparison> {
@@ -351,6 +356,20 @@ impl Experiment {
                 return latency_ns;
             }
         }
+    }
+}
+
+/// Returns the logarithm of the ratio of test to control, with values in ns of at least 1.
+fn log_ratio(control_ns: f64, test_ns: f64) -> f64 {
+    (test_ns.max(1.0) / control_ns.max(1.0)).ln()
+}
+
+/// Returns the p-value of a difference whose log ratio is `found`. If many latencies are equal, the
+/// shares above a percentile can differ although the percentile does not.
+fn p_value(at_none: &Spread, found: f64) -> f64 {
+    match found == 0.0 {
+        true => 1.0,
+        false => at_none.p_value(),
     }
 }
 

@@ -1,31 +1,45 @@
 //! Computes a confidence interval as the set of values that a test does not reject.
 
-/// Distance from the estimate beyond which an end counts as unbounded. Values are logarithms of
-/// factors.
-const SHIFT_MAX: f64 = 12.0;
+/// Distance beyond which an end counts as unbounded. Values are logarithms of factors.
+const DISTANCE_MAX: f64 = 12.0;
 
-/// Returns the ends of the range around `found` in which the p-value is at least `alpha`, each to
-/// within 0.0001. An end is infinite if the p-value does not fall below `alpha` within
-/// [`SHIFT_MAX`] in that direction. Assumes that the p-value decreases with the distance from
-/// `found`.
-pub(super) fn interval_of(p_of: impl Fn(f64) -> f64, found: f64, alpha: f64) -> (f64, f64) {
+/// Returns the ends of the range around `found` that the test does not reject, each to within
+/// 0.0001. An end is infinite if the test rejects nothing within [`DISTANCE_MAX`] in that
+/// direction. Assumes that the test rejects everything beyond the first value that it rejects.
+///
+/// The p-value need not decrease with the distance from `found`: the variance depends on the shift.
+/// Therefore `is_none_held` decides about 0: the range reaches beyond 0 if and only if it is true.
+pub(super) fn interval_of(
+    is_held: impl Fn(f64) -> bool,
+    found: f64,
+    is_none_held: bool,
+) -> (f64, f64) {
     let end = |direction: f64| {
-        let mut inside = 0.0;
-        let mut outside = 0.01;
-        while p_of(found + direction * outside) >= alpha {
-            (inside, outside) = (outside, outside * 2.0);
-            if outside > SHIFT_MAX {
-                return direction * f64::INFINITY;
-            }
+        let is_towards_none = found * direction < 0.0;
+        // The end lies between these distances from `found`.
+        let (near, far) = match (is_towards_none, is_none_held) {
+            (true, true) => (found.abs(), found.abs() + DISTANCE_MAX),
+            (true, false) => (0.0, found.abs()),
+            (false, _) => (0.0, DISTANCE_MAX),
+        };
+        let (mut inside, mut outside) = (near, near + 0.01);
+        while outside < far && is_held(found + direction * outside) {
+            (inside, outside) = (outside, near + (outside - near) * 2.0);
         }
+        let is_none_rejected = is_towards_none && !is_none_held;
+        if outside >= far && !is_none_rejected {
+            return direction * f64::INFINITY;
+        }
+        outside = outside.min(far);
         while outside - inside > 1e-4 {
             let middle = (inside + outside) / 2.0;
-            match p_of(found + direction * middle) >= alpha {
+            match is_held(found + direction * middle) {
                 true => inside = middle,
                 false => outside = middle,
             }
         }
-        found + direction * outside
+        // `outside` may be the distance of 0.
+        found + direction * if is_none_rejected { inside } else { outside }
     };
     (end(-1.0), end(1.0))
 }

@@ -32,6 +32,9 @@ pub(super) struct MetricRow {
     /// Lower and upper (`high`) bound of the difference; null where it is unbounded.
     pub low: Option<f64>,
     pub high: Option<f64>,
+    /// p-value before the correction: the difference's bounds exclude 0 if and only if it is below
+    /// 1 minus the certainty.
+    pub p_value: Option<f64>,
     /// p-value corrected for the number of metrics: among the metrics with at most q, a share q is
     /// chance.
     pub q_value: Option<f64>,
@@ -171,6 +174,7 @@ impl MetricRow {
             difference: get(Effect::difference),
             low: get(|effect| effect.interval.0),
             high: get(|effect| effect.interval.1),
+            p_value: get(|effect| effect.p_value),
             q_value: of.q_value,
             differs: of.q_value.is_some_and(|q| q < alpha),
             effective_clusters: get(|effect| effect.effective_clusters),
