@@ -26,5 +26,6 @@ mod source;
 mod start_error;
 mod tracefs;
 
+pub use listening::UnannouncedError;
 pub use recorder::{OpenedRecorder, Recorder};
 pub use start_error::StartError;

@@ -8,7 +8,7 @@ use stroboscope_kernel_model::{ClockLog, Facility, Processes, Recording, Setting
 
 use crate::clock;
 use crate::doze::Gate;
-use crate::listening::MarkerFile;
+use crate::listening::{MarkerFile, UnannouncedError};
 use crate::processes;
 use crate::source::Source;
 use crate::start_error::StartError;
@@ -21,7 +21,7 @@ pub struct Recorder {
     gate: Gate,
     started_ns: u64,
     looked_ns: u64,
-    _listening: MarkerFile,
+    listening: Result<MarkerFile, UnannouncedError>,
 }
 
 /// Recorder whose programs and buffers are loaded, but which does not record yet.
@@ -31,7 +31,7 @@ pub struct OpenedRecorder {
 }
 
 impl OpenedRecorder {
-    /// Begins to record.
+    /// Begins to record, even if services do not learn of it; see [`Recorder::unannounced`].
     ///
     /// # Errors
     /// See [`StartError`]; nothing remains in the kernel then.
@@ -42,14 +42,14 @@ impl OpenedRecorder {
         let gate = Gate::start(settings.burst_config, source.switches())
             .map_err(|error| StartError::system("starting the gate's thread", error))?;
         let started_ns = source.begin();
-        let listening = MarkerFile::announce(&settings.announced_by)?;
+        let listening = MarkerFile::announce(&settings.announced_by);
         Ok(Recorder {
             source,
             processes: settings.processes,
             gate,
             started_ns,
             looked_ns: started_ns,
-            _listening: listening,
+            listening,
         })
     }
 }
@@ -160,6 +160,13 @@ impl Recorder {
     #[must_use]
     pub fn skipped(&self) -> LossCounts {
         self.source.skipped()
+    }
+
+    /// Returns the reason why services do not learn of this recorder and write no markers; `None`
+    /// if they do.
+    #[must_use]
+    pub fn unannounced(&self) -> Option<&UnannouncedError> {
+        self.listening.as_ref().err()
     }
 
     /// Returns the kernel facility that records.

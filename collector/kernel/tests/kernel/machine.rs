@@ -37,7 +37,7 @@ pub(crate) fn start(test: &str, settings: &Settings) -> Option<Recorder> {
     }
 }
 
-fn is_not_allowed(error: &StartError, facility: Facility) -> bool {
+pub(crate) fn is_not_allowed(error: &StartError, facility: Facility) -> bool {
     match error {
         StartError::Privilege { .. } => true,
         StartError::Ebpf(text) => {

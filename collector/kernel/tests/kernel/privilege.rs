@@ -1,9 +1,12 @@
 //! Without the necessary rights, the recorder fails with a clear message.
 
+use std::path::Path;
 use std::process::Command;
 
 use stroboscope_kernel::Recorder;
 use stroboscope_kernel_model::Settings;
+
+use crate::machine;
 
 const ENV: &str = "KERNEL_TEST_UNPRIVILEGED";
 
@@ -37,6 +40,24 @@ fn without_rights_the_message_says_which_and_what_to_do() {
         "{said}"
     );
     assert!(said.contains("setcap cap_bpf,cap_perfmon+ep"), "{said}");
+}
+
+#[test]
+fn a_recorder_that_cannot_announce_itself_records_nevertheless() {
+    const TEST: &str = "a_recorder_that_cannot_announce_itself_records_nevertheless";
+    let _alone = machine::alone();
+    // A file has no directory below it, for any user.
+    let settings = Settings {
+        announced_by: Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml/recorder"),
+        ..Settings::default()
+    };
+    match Recorder::start(&settings) {
+        Ok(recorder) => assert!(recorder.unannounced().is_some()),
+        Err(error) if machine::is_not_allowed(&error, settings.facility) => {
+            eprintln!("SKIPPED: {TEST}: {error}");
+        }
+        Err(error) => panic!("{TEST}: {error}"),
+    }
 }
 
 /// Not a test: tries to record without rights.

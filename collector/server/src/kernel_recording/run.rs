@@ -126,7 +126,11 @@ fn record(settings: &Settings) -> Result<Recorder, StartError> {
         _ => CapabilitySet::empty(),
     };
     capabilities::drop_all_but(needed);
-    opened.begin()
+    let recorder = opened.begin()?;
+    if let Some(error) = recorder.unannounced() {
+        tracing::warn!(%error, "the kernel is recorded without markers");
+    }
+    Ok(recorder)
 }
 
 /// Running recording. It ends when it is dropped or [`stop`](Self::stop) is called. Both write the
