@@ -5,14 +5,14 @@ use std::collections::HashMap;
 
 use stroboscope_analysis::kernel::event::{Body, Name};
 
-/// Recorded events. `Formats` refers to an event by its place in this list.
-pub(super) const EVENTS: [&str; 8] = [
+/// Recorded events. `Formats` refers to an event by its place in this list. An exec is not among
+/// them: the rename that accompanies it carries the name, and the exec itself adds nothing.
+pub(super) const EVENTS: [&str; 7] = [
     "raw_syscalls/sys_enter",
     "raw_syscalls/sys_exit",
     "sched/sched_switch",
     "sched/sched_waking",
     "task/task_newtask",
-    "sched/sched_process_exec",
     "sched/sched_process_exit",
     "task/task_rename",
 ];
@@ -138,9 +138,7 @@ impl Formats {
                     },
                 )
             }
-            // The rename that accompanies an exec carries the name; the exec itself adds nothing.
-            5 => return None,
-            6 => (tid, Body::TaskExit { process: 0 }),
+            5 => (tid, Body::TaskExit { process: 0 }),
             _ => (
                 tid,
                 Body::Named {
@@ -205,5 +203,36 @@ mod tests {
         assert_eq!(formats.decode(&record[..20]), None, "cut short");
         assert_eq!(formats.decode(&[1, 0]), None, "another event");
         assert_eq!(formats.decode(&[]), None);
+    }
+
+    #[test]
+    fn every_recorded_event_is_known() {
+        let fields = [
+            ("id", 8),
+            ("ret", 8),
+            ("args", 48),
+            ("prev_state", 8),
+            ("prev_comm", 16),
+            ("prev_pid", 4),
+            ("next_comm", 16),
+            ("next_pid", 4),
+            ("pid", 4),
+            ("clone_flags", 8),
+            ("comm", 16),
+            ("newcomm", 16),
+        ];
+        let fields: String = fields
+            .iter()
+            .map(|(name, size)| {
+                format!("\tfield:long {name};\toffset:8;\tsize:{size};\tsigned:0;\n")
+            })
+            .collect();
+        for (place, event) in EVENTS.iter().enumerate() {
+            let mut formats = Formats::default();
+            formats.add(place, &format!("name: {event}\nID: 7\nformat:\n{fields}"));
+            let mut record = [0_u8; 56];
+            record[..2].copy_from_slice(&7_u16.to_ne_bytes());
+            assert!(formats.decode(&record).is_some(), "{event}");
+        }
     }
 }
