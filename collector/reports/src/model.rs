@@ -122,7 +122,8 @@ impl ModelVerb {
         let names = Names::of(model.labels());
         let mut share = of_verb(self.reading.from.memory_limit).share();
         take_for(&relations, &mut share)?;
-        let report = ModelReport::of(&model, &relations, &graph, &names, &notes);
+        let report =
+            ModelReport::of(&model, &relations, &graph, &names, &notes).saved(self.load.is_some());
         give(
             &self.focused(report, &waited)?,
             &self.reading.from,
@@ -258,7 +259,7 @@ fn take_for(relations: &Relations, share: &mut QueryShare) -> Result<(), Failure
 
 fn load(path: &Path) -> Result<(Model, Notes), Failure> {
     let model = load_model(path).map_err(Failure::of)?;
-    // The file does not record how many traces were incomplete, so all count as complete.
+    // The file does not record how many traces were incomplete. `ModelReport` states so.
     let notes = Notes {
         traces: model.traces(),
         complete_traces: model.traces(),

@@ -1,7 +1,11 @@
 //! Report of `model`: the relations of a model, for one operation or all.
 
-use schemars::JsonSchema;
-use serde::Serialize;
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::ser::Error as _;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 use stroboscope_analysis::label::SegmentId;
 use stroboscope_analysis::model::{Model, Relations, Support};
 use stroboscope_query::{CausalGraph, Notes};
@@ -21,7 +25,7 @@ use crate::verb::Report;
 #[derive(Serialize, JsonSchema)]
 pub struct ModelReport<'a> {
     #[serde(flatten)]
-    notes: &'a Notes,
+    notes: ModelNotes<'a>,
     model_traces: u64,
     tolerance: f64,
     segments: Vec<SegmentEntry<'a>>,
@@ -50,6 +54,42 @@ pub struct ModelReport<'a> {
     top: usize,
 }
 
+/// Notes about the traces of a model.
+struct ModelNotes<'a> {
+    notes: &'a Notes,
+    /// True for a saved model. Its file does not state how many traces were complete, so their
+    /// number is null in the JSON.
+    is_saved: bool,
+}
+
+impl Serialize for ModelNotes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if !self.is_saved {
+            return self.notes.serialize(serializer);
+        }
+        let mut keys = serde_json::to_value(self.notes).map_err(S::Error::custom)?;
+        keys["complete_traces"] = Value::Null;
+        keys.serialize(serializer)
+    }
+}
+
+impl JsonSchema for ModelNotes<'_> {
+    fn schema_name() -> Cow<'static, str> {
+        "ModelNotes".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = Notes::json_schema(generator);
+        if let Some(complete) = schema.pointer_mut("/properties/complete_traces") {
+            complete["type"] = json!(["integer", "null"]);
+            complete["description"] = json!(
+                "Number of complete traces; null for a saved model, which does not state it."
+            );
+        }
+        schema
+    }
+}
+
 /// Number of operations to list below the one in focus.
 const OPERATIONS_LISTED: usize = 20;
 
@@ -67,6 +107,13 @@ impl<'a> ModelReport<'a> {
             all_command,
             ..self
         }
+    }
+
+    /// States whether the model comes from a file, which does not record how many traces were
+    /// complete.
+    pub(crate) fn saved(mut self, is_saved: bool) -> Self {
+        self.notes.is_saved = is_saved;
+        self
     }
 
     /// Limits each table to this number of rows.
@@ -88,7 +135,10 @@ impl<'a> ModelReport<'a> {
         notes: &'a Notes,
     ) -> Self {
         Self {
-            notes,
+            notes: ModelNotes {
+                notes,
+                is_saved: false,
+            },
             model_traces: model.traces(),
             tolerance: relations.tolerance(),
             segments: segment_entries(model),
@@ -145,7 +195,7 @@ rows! {
 
 impl Report for ModelReport<'_> {
     fn notes(&self) -> &Notes {
-        self.notes
+        self.notes.notes
     }
 
     fn show(&self, doc: &mut Doc) {
@@ -153,6 +203,11 @@ impl Report for ModelReport<'_> {
             "Causal order, as far as {} can show",
             counted(self.model.traces(), "request")
         ));
+        if self.notes.is_saved {
+            doc.sentence(
+                "How many of these requests were complete is unknown: a saved model does not state it.",
+            );
+        }
         match &self.focus {
             Some(focus) => self.show_focus(focus, doc),
             None => self.show_all(doc),

@@ -65,6 +65,13 @@ fn a_saved_model_is_the_model() {
         )),
         whole
     );
+    // The file does not state how many of its traces were complete.
+    let loaded = json_of(at, &["model", "--json", "--load", "all.json"]);
+    assert_eq!(loaded["traces"], 10);
+    assert_eq!(loaded.get("complete_traces"), Some(&Value::Null));
+    assert!(json_of(at, &["model", "--json"])["complete_traces"].is_u64());
+    let (text, _) = check(at, &["model", "--load", "all.json"], 0);
+    assert!(text.contains("complete is unknown"), "{text}");
     // The halves merge to the whole.
     let half = "1970-01-01T00:00:05Z";
     check(
