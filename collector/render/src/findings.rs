@@ -10,7 +10,7 @@ use stroboscope_analysis::distribution::Distribution;
 use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::task_path::JOINT;
 
-use crate::show::{Axis, Chart, Interval, Kind, LegendPlace, Line, Timeline, TimelineRow};
+use crate::show::{Axis, Chart, Interval, Kind, Line, Timeline, TimelineRow};
 
 /// Shortest axis of durations, in ns; used if all durations are 0.
 const AXIS_MIN_NS: f64 = 1e3;
@@ -48,12 +48,7 @@ pub fn convergence(points: &[ConvergencePoint]) -> Chart {
         Axis::new("requests analysed", Kind::Count),
         Axis::new("relations", Kind::Count),
     );
-    Chart::Lines {
-        x,
-        y,
-        lines,
-        legend: LegendPlace::Middle,
-    }
+    Chart::Lines { x, y, lines }
 }
 
 /// Plots new and removed relations per thousand traces against the number of traces.
@@ -95,7 +90,6 @@ pub fn changes(points: &[ConvergencePoint]) -> Chart {
         x: Axis::new("requests analysed", Kind::Count),
         y,
         lines,
-        legend: LegendPlace::Upper,
     }
 }
 
@@ -125,12 +119,7 @@ pub fn duration_cdf(axis: &str, distribution: &Distribution) -> Chart {
         Axis::new(axis, Kind::DurationNs),
         Axis::new("of requests", Kind::Share),
     );
-    Chart::Lines {
-        x,
-        y,
-        lines,
-        legend: LegendPlace::Lower,
-    }
+    Chart::Lines { x, y, lines }
 }
 
 /// Plots each category's share of the critical path as a cumulative distribution (The Mystery
@@ -153,12 +142,7 @@ pub fn share_cdfs(names: &[String], breakdown: &Breakdown) -> Chart {
         Axis::new("of requests", Kind::Share),
     );
     let lines = names.iter().enumerate().map(line).collect();
-    Chart::Lines {
-        x,
-        y,
-        lines,
-        legend: LegendPlace::Lower,
-    }
+    Chart::Lines { x, y, lines }
 }
 
 /// Builds the timeline of a request. Also returns the number of tasks for which there is no room.

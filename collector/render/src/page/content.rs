@@ -178,7 +178,7 @@ fn write_picture(html: &mut Html, picture: &Picture, figure: &Figure) {
 mod tests {
     use super::super::standalone::{Section, to_page_of_sections};
     use super::*;
-    use crate::show::{Axis, Graph, GraphEdge, GraphNode, Kind, LegendPlace, Timeline};
+    use crate::show::{Axis, Graph, GraphEdge, GraphNode, Kind, Timeline};
 
     fn figure(title: &str) -> Figure {
         let (x, y) = (Axis::new("x", Kind::Count), Axis::new("y", Kind::Share));
@@ -189,7 +189,6 @@ mod tests {
                 x,
                 y,
                 lines: Vec::new(),
-                legend: LegendPlace::Lower,
             },
         )
     }

@@ -25,7 +25,7 @@ const CHAR_PX: f64 = 7.2;
 /// Draws a chart.
 pub(super) fn draw(chart: &Chart) -> Picture {
     match chart {
-        Chart::Lines { x, y, lines, .. } => draw_lines((x, y), lines),
+        Chart::Lines { x, y, lines } => draw_lines((x, y), lines),
         Chart::Bars(bars) => draw_bars(bars),
         Chart::Columns(bars) => draw_columns(bars),
         Chart::Stacks { axis, stacks } => draw_stacks(axis, stacks),

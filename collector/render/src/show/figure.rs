@@ -76,12 +76,7 @@ impl From<Graph> for Drawing {
 #[derive(Clone, Debug)]
 pub enum Chart {
     /// Lines over two axes that begin at 0.
-    Lines {
-        x: Axis,
-        y: Axis,
-        lines: Vec<Line>,
-        legend: LegendPlace,
-    },
+    Lines { x: Axis, y: Axis, lines: Vec<Line> },
     /// Horizontal bars, the first at the top; their lengths are shares.
     Bars(Vec<Bar>),
     /// A histogram: adjacent bars without gaps, from the first part of a scale to the last. The
@@ -132,15 +127,6 @@ pub struct Line {
     pub style: usize,
     /// Points in order of x.
     pub points: Vec<(f64, f64)>,
-}
-
-/// Preferred vertical position of the legend in a chart of lines. The renderers ignore it; pictures
-/// have their legends above the plot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LegendPlace {
-    Upper,
-    Middle,
-    Lower,
 }
 
 /// A bar of a chart.

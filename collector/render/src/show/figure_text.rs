@@ -27,7 +27,7 @@ const MARK: char = '│';
 pub(super) fn lines(drawing: &Drawing, width: Option<usize>) -> Vec<String> {
     let width = width.unwrap_or(WIDTH);
     match drawing {
-        Drawing::Chart(Chart::Lines { x, y, lines, .. }) => {
+        Drawing::Chart(Chart::Lines { x, y, lines }) => {
             let end = last_x(lines);
             let mut said = vec![format!(
                 "{} to {}, by {} up to {}",
@@ -307,7 +307,7 @@ fn graph_lines(graph: &Graph) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figure::{Axis, GraphEdge, GraphNode, LegendPlace, StackPart, TimelineRow};
+    use super::super::figure::{Axis, GraphEdge, GraphNode, StackPart, TimelineRow};
     use super::*;
 
     #[track_caller]
@@ -387,7 +387,6 @@ mod tests {
             x,
             y,
             lines: vec![line],
-            legend: LegendPlace::Lower,
         };
         check(
             chart,

@@ -19,8 +19,8 @@ mod wrap;
 pub use arrow::{batch, schema, write_parquet};
 pub use doc::{Doc, Part};
 pub use figure::{
-    Axis, Bar, Chart, Drawing, Figure, Graph, GraphEdge, GraphNode, Ink, Interval, LegendPlace,
-    Line, Stack, StackPart, Timeline, TimelineRow,
+    Axis, Bar, Chart, Drawing, Figure, Graph, GraphEdge, GraphNode, Ink, Interval, Line, Stack,
+    StackPart, Timeline, TimelineRow,
 };
 pub use figure_text::axis_text;
 pub use names::{Names, SegmentName};

@@ -19,7 +19,7 @@ use slack::SlackSays;
 use stroboscope_query::{Notes, SlackModelReport};
 use stroboscope_render::humanise::{counted, duration, percent};
 use stroboscope_render::rows;
-use stroboscope_render::show::{Axis, Chart, Doc, Figure, Kind, LegendPlace, Line};
+use stroboscope_render::show::{Axis, Chart, Doc, Figure, Kind, Line};
 
 /// Reads a policy, and validates it.
 pub fn read_policy(path: &Path) -> Result<Policy, Failure> {
@@ -231,7 +231,6 @@ impl PolicySays {
                 x: Axis::new("requests per second", Kind::Mean),
                 y: Axis::new("latency", Kind::DurationNs),
                 lines,
-                legend: LegendPlace::Upper,
             };
             Figure::new(
                 format!("{point}: latency by load, for each share that is left out"),
@@ -259,7 +258,6 @@ impl PolicySays {
                     line("by provenance", 0, |row| row.share_with_drop),
                     line("at random", 1, |row| row.random_share_with_drop),
                 ],
-                legend: LegendPlace::Lower,
             };
             Figure::new(
                 format!("{point}: answers that are worse, by what is left out"),

@@ -9,7 +9,7 @@ use stroboscope_analysis::tradeoff::{TradeoffInstance, TradeoffObservations};
 use stroboscope_query::Notes;
 use stroboscope_render::humanise::{counted, percent};
 use stroboscope_render::rows;
-use stroboscope_render::show::{Axis, Chart, Doc, Figure, Kind, LegendPlace, Line};
+use stroboscope_render::show::{Axis, Chart, Doc, Figure, Kind, Line};
 
 /// Omissions by interval of time, tradeoff point and kind.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -204,7 +204,6 @@ fn over_time(rows: &[LogRow]) -> Option<Figure> {
             x: Axis::new("since the first", Kind::DurationNs),
             y: Axis::new("left out", Kind::Share),
             lines,
-            legend: LegendPlace::Upper,
         };
         Figure::new(
             "Share left out over time, by requests that left something out",
