@@ -107,7 +107,7 @@ impl Importer {
         })
         .map_err(unreadable)?;
         file.rewind().map_err(unreadable)?;
-        self.content(&name, file, &format!("{:032x}", hasher.finish_128()), bad)
+        self.content(&name, file, &hex(&hasher), bad)
     }
 
     /// Imports a stream that can be read only once, such as standard input. It is spooled to the
@@ -160,24 +160,29 @@ impl Importer {
             source,
         })?;
         file.rewind().map_err(unwritable)?;
-        Ok((file, format!("{:032x}", hasher.finish_128())))
+        Ok((file, hex(&hasher)))
     }
 
+    /// Imports a file whose bytes, compressed or not, have the hash `raw`.
     fn content(
         &self,
         name: &str,
-        file: File,
-        content: &str,
+        mut file: File,
+        raw: &str,
         bad: &mut dyn FnMut(u64, &BadLine),
     ) -> Result<ImportOutcome, ImportError> {
-        let content = &self.read_as.content(content);
-        if let Some(receipt) = Receipt::find(self.data.root(), content) {
-            return Ok(ImportOutcome::Before(receipt));
-        }
         let unreadable = |source| ImportError::Source {
             source_name: name.to_owned(),
             source,
         };
+        let raw = self.read_as.content(raw);
+        let unpacked = unpacked_hash(&mut file).map_err(unreadable)?;
+        let content = &unpacked.map_or_else(|| raw.clone(), |hash| self.read_as.content(&hash));
+        // Earlier versions named the content of a compressed source by its compressed bytes.
+        let receipts = [content, &raw].map(|content| Receipt::find(self.data.root(), content));
+        if let Some(receipt) = receipts.into_iter().flatten().next() {
+            return Ok(ImportOutcome::Before(receipt));
+        }
         let total = file.metadata().ok().map(|about| about.len());
         let source = UnpackedSource::open(file).map_err(unreadable)?;
         let sink = Sink::new(
@@ -204,6 +209,27 @@ impl Importer {
         }
         Ok(ImportOutcome::Now(summary))
     }
+}
+
+/// Returns the hash of the uncompressed bytes of a compressed source, so that a content has the
+/// same name compressed or not. Returns `None` if the source is not compressed, or is damaged.
+fn unpacked_hash(file: &mut File) -> io::Result<Option<String>> {
+    let mut source = UnpackedSource::open(file.try_clone()?)?;
+    let mut hasher = Hasher::default();
+    let hashed = match source.is_packed {
+        true => copy(&mut source.bytes, |part| {
+            hasher.write(part);
+            Ok(())
+        })
+        .is_ok(),
+        false => false,
+    };
+    file.rewind()?;
+    Ok(hashed.then(|| hex(&hasher)))
+}
+
+fn hex(hasher: &Hasher) -> String {
+    format!("{:032x}", hasher.finish_128())
 }
 
 fn copy(source: &mut impl Read, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {

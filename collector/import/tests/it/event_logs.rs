@@ -141,6 +141,28 @@ fn the_same_content_is_imported_once() {
     );
 }
 
+#[test]
+fn a_content_is_the_same_compressed_or_not() {
+    let content = line("a", 1, "x") + "\n" + &line("a", 2, "y") + "\n";
+    let forms = [
+        content.clone().into_bytes(),
+        gzip(content.as_bytes()),
+        zstd::encode_all(content.as_bytes(), 1).unwrap(),
+    ];
+    for first in &forms {
+        let fixture = Fixture::new();
+        let importer = fixture.importer();
+        let path = fixture.file("first", first);
+        assert!(matches!(import(&importer, &path).0, ImportOutcome::Now(_)));
+        for again in &forms {
+            let path = fixture.file("again", again);
+            let (again, _) = import(&importer, &path);
+            assert!(matches!(again, ImportOutcome::Before(_)), "{again:?}");
+        }
+        assert_eq!(fixture.traces()[0].events.len(), 2);
+    }
+}
+
 /// Files expire by their hour, so rows of a long source are in their own, or in a later one if there are very many.
 #[test]
 fn rows_of_a_long_source_are_in_their_hours() {
