@@ -31,7 +31,7 @@ use stroboscope_query::{Notes, Selection, Source};
 use stroboscope_query::{model_from_json, model_to_json};
 use stroboscope_store::tables::{
     AttributeKeys, ColumnInfo, ELEMENT, EventAttacher, LeftOut, RecordDecoder, StoreTable,
-    attribute_field,
+    attribute_field, sort_spans,
 };
 
 use crate::StoredTable;
@@ -209,9 +209,7 @@ impl Accumulator for InferenceState {
                     .add_spans(&rows, &mut records)
                     .map_err(|reason| unreadable(&reason))?;
                 // Restores the order of the store; the engine may return rows in any order.
-                records
-                    .spans
-                    .sort_by_key(|span| (span.start_ns, span.span_id));
+                sort_spans(&mut records.spans);
             }
             if let Some(events) = rows_of(events.as_ref(), row) {
                 let rows = as_stored(StoreTable::Events, &events)?;

@@ -76,6 +76,6 @@ pub use staged::is_part;
 pub use trace_files::TraceFiles;
 pub use trace_room::ANALYSED_RECORD_BYTES;
 pub use trace_rows::{SpanRead, TraceRows, TraceTooLarge};
-pub use traces::TraceReader;
+pub use traces::{TraceReader, sort_spans};
 pub use verify::{Flaw, Recorder, is_readable, verify_file};
 pub use write::{WrittenObjects, write_rows};

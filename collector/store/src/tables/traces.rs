@@ -316,7 +316,7 @@ impl TraceReader {
             }
             if trace.spans.len() >= 2 * spans_max {
                 let all = trace.spans.len();
-                sort(&mut trace.spans);
+                sort_spans(&mut trace.spans);
                 trace.spans.truncate(spans_max);
                 room.shrink(all - spans_max);
             }
@@ -327,7 +327,7 @@ impl TraceReader {
         if files > 1 || trace.spans.len() > spans_max {
             // Sorts like a file, so that the result does not depend on the distribution of spans
             // over files.
-            sort(&mut trace.spans);
+            sort_spans(&mut trace.spans);
             trace.spans.truncate(spans_max);
         }
         count
@@ -367,7 +367,9 @@ impl TraceReader {
     }
 }
 
-fn sort(spans: &mut [SpanRecord]) {
+/// Sorts the spans of a trace in the order of the store, which does not depend on the order of its
+/// files.
+pub fn sort_spans(spans: &mut [SpanRecord]) {
     spans.sort_by_key(|span| (span.start_ns, span.span_id, span.process));
 }
 
@@ -377,5 +379,33 @@ impl Iterator for TraceReader {
     fn next(&mut self) -> Option<TraceRecords> {
         let mut trace = TraceRecords::default();
         self.next_into(&mut trace).then_some(trace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stroboscope_analysis::record::SpanFlags;
+
+    use super::*;
+
+    #[test]
+    fn equal_times_and_ids_leave_the_order_to_the_process() {
+        let span = |(process, span_id, start_ns)| SpanRecord {
+            span_id,
+            parent_id: 0,
+            service: "s".into(),
+            name: "n".into(),
+            host: "h".into(),
+            process,
+            start_ns,
+            end_ns: 9,
+            flags: SpanFlags::default(),
+            events: Vec::new(),
+        };
+        let expected = [(3, 1, 4), (1, 7, 5), (2, 7, 5), (1, 8, 5)];
+        let mut spans = [2, 3, 0, 1].map(|at| span(expected[at]));
+        sort_spans(&mut spans);
+        let of = |span: &SpanRecord| (span.process, span.span_id, span.start_ns);
+        assert_eq!(spans.iter().map(of).collect::<Vec<_>>(), expected);
     }
 }
