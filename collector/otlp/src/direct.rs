@@ -59,35 +59,31 @@ pub trait TakePlain: TakeSpans {
 }
 
 /// Passes the spans of a plain `ResourceSpans`, message `number` of a request, to `take`. Returns
-/// `None` if it passed no span, and the caller must use the slow path.
+/// `None` if it passed nothing, and the caller must use the slow path.
 pub fn plain_spans_of(number: u64, bytes: &[u8], take: &mut dyn TakePlain) -> Option<()> {
-    let (mut resource, mut schema_url) = (None, "");
+    let (mut resource, mut scopes, mut schema_url) = (None, Vec::new(), "");
     each_field(bytes, |field, value| {
         match field {
             // Two resources would have to be merged.
             1 if resource.is_some() => return None,
             1 => resource = Some(Resource::decode(value.bytes()?).ok()?),
+            2 => scopes.push(ScopeBytes::read(value.bytes()?)?),
             3 => schema_url = value.text()?,
             _ => {}
         }
         Some(())
     })?;
-    let mut scopes = Vec::new();
+    // From here on, the slow path is used for single spans only, so that no notice comes twice.
     let of_resource = OfResource::new(resource.as_ref(), schema_url, number, take);
-    each_field(bytes, |field, value| {
-        if field == 2 {
-            scopes.push(OfScope::read(value.bytes()?, &of_resource, number, take)?);
-        }
-        Some(())
-    })?;
     let mut buffers = Buffers::default();
     for scope in &scopes {
+        let scope = OfScope::of(scope, &of_resource, number, take);
         // The bytes were checked when they were found plain; unsupported fields are skipped here as
         // well.
         let _ = each_field(scope.bytes, |field, value| {
             if field == 2 {
                 let bytes = value.bytes()?;
-                if direct(bytes, &of_resource, scope, &mut buffers, take).is_none() {
+                if direct(bytes, &of_resource, &scope, &mut buffers, take).is_none() {
                     let span = Span::decode(bytes).ok()?;
                     of_resource.take(number, &span, &scope.shared, take);
                 }
@@ -98,20 +94,15 @@ pub fn plain_spans_of(number: u64, bytes: &[u8], take: &mut dyn TakePlain) -> Op
     Some(())
 }
 
-struct OfScope<'a> {
+/// A `ScopeSpans`, of which the spans are not read yet.
+struct ScopeBytes<'a> {
     bytes: &'a [u8],
-    shared: Attributes,
-    /// The shared attributes as JSON, without braces.
-    text: String,
+    scope: Option<Scope>,
+    schema_url: &'a str,
 }
 
-impl<'a> OfScope<'a> {
-    fn read(
-        bytes: &'a [u8],
-        of_resource: &OfResource,
-        number: u64,
-        take: &mut dyn TakePlain,
-    ) -> Option<Self> {
+impl<'a> ScopeBytes<'a> {
+    fn read(bytes: &'a [u8]) -> Option<Self> {
         let (mut scope, mut schema_url) = (None, "");
         each_field(bytes, |field, value| {
             match field {
@@ -122,14 +113,36 @@ impl<'a> OfScope<'a> {
             }
             Some(())
         })?;
-        let shared = of_resource.shared(scope.as_ref(), schema_url, number, take);
-        let json = Value::Object(shared.clone()).to_string();
-        let text = json.strip_prefix('{')?.strip_suffix('}')?.to_owned();
         Some(Self {
             bytes,
-            shared,
-            text,
+            scope,
+            schema_url,
         })
+    }
+}
+
+struct OfScope<'a> {
+    bytes: &'a [u8],
+    shared: Attributes,
+    /// The shared attributes as JSON, without braces.
+    text: String,
+}
+
+impl<'a> OfScope<'a> {
+    fn of(
+        of: &ScopeBytes<'a>,
+        of_resource: &OfResource,
+        number: u64,
+        take: &mut dyn TakePlain,
+    ) -> Self {
+        let shared = of_resource.shared(of.scope.as_ref(), of.schema_url, number, take);
+        let json = Value::Object(shared.clone()).to_string();
+        let text = json.strip_prefix('{').and_then(|of| of.strip_suffix('}'));
+        Self {
+            bytes: of.bytes,
+            text: text.unwrap_or_default().to_owned(),
+            shared,
+        }
     }
 }
 
@@ -412,5 +425,51 @@ fn string(out: &mut Vec<u8>, text: &str) {
     } else {
         // Writing to memory does not fail.
         let _ = serde_json::to_writer(out, text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{AnyKind, AnyValue, KeyValue, ResourceSpans};
+    use crate::{BadSpan, ForeignSpan, spans_of};
+
+    #[derive(Default)]
+    struct Notices(Vec<String>);
+
+    impl TakeSpans for Notices {
+        fn span(&mut self, _: u64, _: Result<ForeignSpan, BadSpan>) {}
+
+        fn not_taken(&mut self, _: u64, name: &str, _: u64) {
+            self.0.push(name.to_owned());
+        }
+    }
+
+    impl TakePlain for Notices {
+        fn plain(&mut self, _: &PlainSpan<'_>) {}
+    }
+
+    #[test]
+    fn a_notice_comes_once_if_the_slow_path_follows() {
+        let version = |text: &str| KeyValue {
+            key: "version".to_owned(),
+            value: Some(AnyValue {
+                kind: Some(AnyKind::Text(text.to_owned())),
+            }),
+        };
+        let message = ResourceSpans {
+            resource: Some(Resource {
+                attributes: vec![version("1"), version("2")],
+                ..Resource::default()
+            }),
+            ..ResourceSpans::default()
+        };
+        let mut bytes = message.encode_to_vec();
+        // A `ScopeSpans` with two scopes, which would have to be merged.
+        bytes.extend([2 << 3 | 2, 4, 1 << 3 | 2, 0, 1 << 3 | 2, 0]);
+        let mut notices = Notices::default();
+        assert_eq!(plain_spans_of(1, &bytes, &mut notices), None);
+        spans_of(1, &ResourceSpans::decode(&bytes[..]).unwrap(), &mut notices);
+        assert_eq!(notices.0, ["attribute resource.version, given twice"]);
     }
 }
