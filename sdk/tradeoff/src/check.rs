@@ -9,7 +9,7 @@ use crate::utility::Piecewise;
 /// Maximum number of points in a policy.
 pub const POINTS_MAX: usize = 256;
 /// Maximum length of each list in a point's models: features, weights, quality drops, curves,
-/// measurements of a curve, and class costs.
+/// measurements of a curve, class costs, and pieces of a utility.
 pub const WEIGHTS_MAX: usize = 4_096;
 
 /// Maximum number of keys in a slack model, which must fit into a message of the control stream.
@@ -47,8 +47,8 @@ impl Policy {
     /// Validates the numbers that decisions use: they must be finite, and fractions must be between
     /// 0 and 1. Curves, measurements and quality drops must be in ascending order.
     ///
-    /// Also limits the length of every list except the pieces of a utility, and rejects points
-    /// without a name or with the name of another point.
+    /// Also limits the length of every list, and rejects points without a name or with the name of
+    /// another point.
     ///
     /// # Errors
     /// Returns the first problem found.
@@ -238,6 +238,12 @@ impl Goal {
             )),
             Self::Slack { .. } => None,
             Self::Utility(utility) => {
+                let pieces = utility.of_latency.0.len().max(utility.of_drop.0.len());
+                if pieces > WEIGHTS_MAX {
+                    return Some(format!(
+                        "the utility has {pieces} pieces; {WEIGHTS_MAX} are accepted"
+                    ));
+                }
                 let is_good = piecewise(&utility.of_latency)
                     && piecewise(&utility.of_drop)
                     && is_size(utility.instance_per_second)
@@ -253,7 +259,7 @@ impl Goal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Curve, PerformanceModel, QualityModel, Weight};
+    use crate::{Curve, PerformanceModel, QualityModel, Utility, Weight};
 
     fn policy() -> Policy {
         Policy {
@@ -326,6 +332,20 @@ mod tests {
             |point| point.quality.schema = vec![String::new(); WEIGHTS_MAX + 1],
             "4096",
         );
+        for (latency_pieces, drop_pieces) in [(WEIGHTS_MAX + 1, 1), (1, WEIGHTS_MAX + 1)] {
+            let pieces = |count: usize| Piecewise((0..count).map(|x| (x as f64, 1.0)).collect());
+            let utility = Utility {
+                of_latency: pieces(latency_pieces),
+                of_drop: pieces(drop_pieces),
+                instance_per_second: 1.0,
+                instances: 1,
+                instances_max: 1,
+            };
+            refused(
+                |point| point.goal = Goal::Utility(utility.clone()),
+                "4097 pieces; 4096 are accepted",
+            );
+        }
         let slack_refused = |change: fn(&mut SlackModel), expected: &str| {
             let mut policy = policy();
             policy.slack.as_mut().map(change);
