@@ -182,9 +182,8 @@ pub struct HostClock {
     /// Maximum distance, in nanoseconds, of a timestamp from the instant at which it was taken, in
     /// the common time of the island.
     pub error_ns: u64,
-    /// Unit, in nanoseconds, of which timestamps are whole multiples. Two timestamps that are equal
-    /// or neighbouring multiples do not show the order of their instants. With unit 1, even
-    /// neighbouring timestamps do.
+    /// Maximum distance, in nanoseconds, at which two timestamps of this host do not show the order
+    /// of their instants. With 1, timestamps are exact, and different ones always show the order.
     pub resolution_ns: u64,
     /// Number of the island, i.e. of the hosts with a common time. The order of timestamps from
     /// different islands is unknown.

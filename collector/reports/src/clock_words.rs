@@ -84,8 +84,7 @@ pub(crate) fn warnings(alignment: &Alignment) -> Vec<String> {
     lines
 }
 
-/// Lists the hosts whose timestamps are whole multiples of a unit coarser than nanoseconds, one
-/// line for each unit.
+/// Lists the hosts that have timestamps in a unit coarser than nanoseconds, one line for each unit.
 pub(crate) fn resolutions(alignment: &Alignment) -> Vec<String> {
     let mut hosts_of: BTreeMap<u64, (Vec<&Arc<str>>, u64)> = BTreeMap::new();
     for host in alignment.islands().iter().flatten() {
@@ -122,7 +121,7 @@ struct HostTimestamps {
     host: String,
     /// Number of the group to which the host belongs.
     island: usize,
-    /// Unit in ns: all timestamps of the host are whole multiples of it.
+    /// Coarsest unit in ns in which at least 5 % of the host's timestamps were recorded.
     resolution_ns: u64,
     tick_ns: u64,
     timestamps: u64,

@@ -336,7 +336,7 @@ impl<'a> Unit<'a> {
     pub(super) fn slack_ns(&self, a: u32, b: u32) -> i64 {
         let (a, b) = (&self.clocks[a as usize], &self.clocks[b as usize]);
         if a.host == b.host && a.island == b.island {
-            // Times are whole multiples of the resolution, so an instant may lie almost one
+            // A timestamp is truncated to the resolution, so its instant may lie almost one
             // resolution later.
             return a.resolution_ns.max(b.resolution_ns) - 1;
         }

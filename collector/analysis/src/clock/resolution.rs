@@ -104,7 +104,8 @@ impl Grains {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Resolution {
-    /// Unit in nanoseconds that timestamps are whole multiples of; 1 if nothing coarser was found.
+    /// Unit of the timestamps in nanoseconds, the coarsest one if starts, ends and events differ; 1
+    /// if nothing coarser was found.
     pub unit_ns: u64,
     /// Largest distance in nanoseconds at which the order of two timestamps is unknown; 0 if they
     /// are exact.
