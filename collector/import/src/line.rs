@@ -16,7 +16,7 @@ use stroboscope_store::limits::Limits;
 pub struct LogLine {
     /// The trace's id, as written.
     pub trace: String,
-    /// Host that executed the event.
+    /// Host on which the event happened.
     pub host: String,
     /// Time of the event by the host's clock, ns since the Unix epoch.
     pub time_ns: i64,
@@ -50,7 +50,7 @@ struct RawLine<'a> {
 pub struct LogEvent<'a> {
     /// The trace's id, as written.
     pub trace: &'a str,
-    /// Host that executed the event.
+    /// Host on which the event happened.
     pub host: &'a str,
     /// Time, in ns since the Unix epoch.
     pub time_ns: i64,

@@ -62,7 +62,7 @@ pub const WAL_BACKLOG_BYTES_MAX: u64 = 1 << 30;
 pub const WAL_GROUP_BYTES_MAX: usize = 16 << 20;
 
 /// Maximum size of the batches and OTLP requests in memory that are received but not yet durable,
-/// in bytes. Above it, senders wait.
+/// in bytes. Above it, batches wait, and OTLP requests are rejected temporarily.
 pub const IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
 
 /// Maximum number of unacknowledged batches on one gRPC stream, of a process or of an agent.

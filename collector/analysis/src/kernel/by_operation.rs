@@ -156,7 +156,7 @@ impl SpanSums {
 pub struct SpanOf<'a> {
     /// Operation of the span, as `service:name`.
     pub operation: &'a str,
-    /// Start and end in nanoseconds on any clock; `None` if unknown.
+    /// Start and end in nanoseconds, on one clock for all spans of the trace; `None` if unknown.
     pub interval_ns: Option<(i64, i64)>,
 }
 

@@ -52,7 +52,7 @@ struct Stay {
     end: (i64, ClockId),
 }
 
-/// Counts of all pairs of tasks.
+/// Counts of the ordered pairs of tasks that worked on the same elements.
 #[derive(Clone, Default)]
 pub(super) struct Pipelines {
     tasks: Vec<Arc<str>>,

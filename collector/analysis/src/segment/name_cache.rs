@@ -15,8 +15,9 @@ use std::sync::Arc;
 /// Maximum number of siblings of the same name that are distinguished; all further ones form one
 /// task.
 pub const NUMBERED_SIBLINGS_MAX: usize = 32;
-/// Maximum number of components of a task's path. It keeps a long chain of spans from making paths
-/// of quadratic total size.
+/// Maximum depth of a span whose task's path names all its ancestors. The path of a deeper span
+/// leaves out the ancestors below this depth, because the paths of a long chain of spans would
+/// otherwise have a quadratic total size.
 pub const TASK_DEPTH_MAX: usize = 64;
 /// Approximate size in bytes above which the cache is emptied before the next trace. Only names
 /// that rarely repeat can fill the cache.

@@ -17,7 +17,8 @@ use super::super::study::{Question, StudyInput};
 pub(super) struct RowsQuestion<'a> {
     pub(super) contrast: &'a Contrast,
     pub(super) is_later: bool,
-    /// Tree that separates both sides, and tree for later requests only.
+    /// The tree that separates the two sides, and the tree that separates the later requests with
+    /// the partial change from the other later ones.
     pub(super) trees: [Option<&'a LearnedTree>; 2],
     pub(super) orders: &'a KnownOrders,
     pub(super) settings: FlowSettings,

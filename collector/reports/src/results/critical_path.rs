@@ -96,7 +96,7 @@ struct OperationShare {
     operation: String,
     mean_share: f64,
     occurrences: u64,
-    /// Mean time per request, in ns.
+    /// Mean time on the critical path per request, in ns.
     #[serde(skip)]
     mean_ns: f64,
 }

@@ -20,7 +20,7 @@ impl<T> Default for NumberedSet<T> {
 }
 
 impl<T: Clone + Eq + Hash> NumberedSet<T> {
-    /// Returns the number of a value.
+    /// Returns the number of a value. Adds the value with the next number if it is new.
     pub(super) fn of(&mut self, value: T) -> u32 {
         if let Some(number) = self.numbers.get(&value) {
             return *number;
