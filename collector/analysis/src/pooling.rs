@@ -235,7 +235,7 @@ fn pools(groups: &[Vec<usize>]) -> Vec<Vec<usize>> {
     found
 }
 
-/// Returns every pair of processes that share a pool.
+/// Returns the pairs of processes that share a pool, at most [`POOLS_MAX`] of them.
 fn pairs(pools: &[Vec<usize>]) -> Vec<(usize, usize)> {
     let of = |one: &Vec<usize>| {
         let one = one.clone();

@@ -200,9 +200,11 @@ struct RefusalOf {
 struct DependenceOf {
     first: String,
     second: String,
-    /// Delay in ns with which the usage of the second process follows that of the first.
+    /// Delay in ns with which the usage of the second process follows that of the first; negative
+    /// if the first follows the second.
     shift_ns: i64,
-    /// Rank correlation of the two usages: 1 if they rise and fall together, −1 if in turn.
+    /// Rank correlation of the two usages: 1 if they rise and fall together, −1 if one rises
+    /// when the other falls.
     correlation: f64,
     /// Rank correlation of the two usages without the shift.
     at_once: f64,

@@ -19,7 +19,7 @@ use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::limits::IMPORT_BAD_LINES_SHOWN;
 use stroboscope_store::tables::Store;
 
-/// Maximum number of skipped names in the output; the receipt in the data directory lists all.
+/// Maximum number of skipped names in the output. The receipt in the data directory has up to 256.
 const NAMES_SHOWN: usize = 40;
 
 /// Import event logs, spans of OpenTelemetry, Jaeger, Tempo and Zipkin, Chrome traces, KUtrace, perf and strace

@@ -4,9 +4,9 @@
 //! does not distinguish these, but all links together do. A service that is slow to send, or short
 //! of processors, is late on the links to all its callees and from all its callers. The service at
 //! the other end of one of these links is late on that link only. The responsible service is
-//! therefore the one that is late on the most of its links, or the callee if both ends explain
-//! about as much. If a service's own operations became slower too, that likely made its links late:
-//! it counts as late on at least 90 % of them.
+//! therefore the one whose late links contribute more and are a larger share of its links, or the
+//! callee if both ends explain about as much. If a service's own operations became slower too, that
+//! likely made its links late: it counts as late on at least 90 % of them.
 
 use super::place::Place;
 use std::collections::{BTreeMap, BTreeSet};

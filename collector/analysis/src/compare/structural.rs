@@ -192,8 +192,8 @@ const OF_REQUESTS_MIN: f64 = 0.1;
 /// Relative size from which a feature covers about the same requests as the largest one.
 const AS_LARGE: f64 = 0.8;
 
-/// Returns the difference that a changed feature indicates. The productions are the one that became
-/// more frequent by the most, and the one that it replaced.
+/// Returns the difference that a changed feature indicates. `gain` is the production whose
+/// frequency rose most, and `before` is the production that it replaced.
 fn difference(
     most: &FeatureChange,
     (gain, before): (&ProductionChange, &ProductionChange),

@@ -22,8 +22,8 @@ pub struct Dependence {
     /// Delay in nanoseconds after which the second process follows the first; negative if the first
     /// follows the second.
     pub shift_ns: i64,
-    /// Rank correlation of their use at `shift_ns`: 1 means that they work together, −1 that they
-    /// work in turn.
+    /// Rank correlation of their use at `shift_ns`: 1 if both rise and fall together, −1 if one
+    /// rises when the other falls.
     pub correlation: f64,
     /// Rank correlation of their use at the same time, without a shift.
     pub at_once: f64,
