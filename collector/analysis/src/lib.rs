@@ -1,8 +1,8 @@
 //! Inference of Stroboscope: pure functions over plain data.
 //!
 //! No function here does I/O, reads a clock, starts a thread or awaits anything; none depends on
-//! how records are stored or sent. The live collector, batch queries and cluster queries all call
-//! these functions.
+//! how records are stored or sent. The query engine, the live model and an SQL aggregate call these
+//! functions.
 //!
 //! # A guided tour
 //!
