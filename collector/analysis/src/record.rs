@@ -212,7 +212,7 @@ impl HostClock {
 pub struct TraceRecords {
     /// Id of the trace.
     pub id: TraceId,
-    /// Id as the source wrote it, if it is not hexadecimal; `None` otherwise.
+    /// Id as the source wrote it; `None` if that is `id` in 32 lower-case hexadecimal digits.
     pub name: Option<Arc<str>>,
     /// Id of the trace that this request was [divided](crate::connection) from; `None` if it was
     /// not divided.

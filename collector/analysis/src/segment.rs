@@ -151,7 +151,7 @@ impl Segment {
 pub struct SegmentedTrace {
     /// Id of the trace.
     pub id: TraceId,
-    /// Id as the source wrote it, if it is not hexadecimal; `None` otherwise.
+    /// Id as the source wrote it; `None` if that is `id` in 32 lower-case hexadecimal digits.
     pub name: Option<Arc<str>>,
     /// Time of the first event of the request, nanoseconds since the Unix epoch.
     pub start_ns: i64,

@@ -111,8 +111,8 @@ pub fn search_bursts(
 struct Burst {
     /// Window of the burst by the clocks that recorded it, in ns since the Unix epoch.
     recorded_ns: (i64, i64),
-    /// Time in which at least one host recorded, on the hosts' common time axis, in ns since the
-    /// Unix epoch.
+    /// Time from the first opening to the last close of the hosts' windows, on the hosts' common
+    /// time axis, in ns since the Unix epoch.
     any_ns: (i64, i64),
     /// Time in which all hosts recorded, on the hosts' common time axis, in ns since the Unix
     /// epoch; `None` if there was none.

@@ -31,7 +31,7 @@ pub enum CauseKind {
 pub struct Example {
     /// Trace id.
     pub id: TraceId,
-    /// Id as the source wrote it, if that was not hexadecimal.
+    /// Id as the source wrote it; `None` if that is `id` in 32 lower-case hexadecimal digits.
     pub name: Option<Arc<str>>,
 }
 

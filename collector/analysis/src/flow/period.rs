@@ -39,7 +39,7 @@ pub struct Request {
     order: u64,
     /// Trace id.
     pub id: TraceId,
-    /// Id as the source wrote it, if that was not hexadecimal.
+    /// Id as the source wrote it; `None` if that is `id` in 32 lower-case hexadecimal digits.
     pub name: Option<Arc<str>>,
     /// Start of the request, in nanoseconds since the Unix epoch.
     pub start_ns: i64,
