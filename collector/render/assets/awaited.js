@@ -1,12 +1,12 @@
 // @ts-check
-// A page that lacks something is shown again when that is there: at once if nobody has touched it yet, otherwise on a click.
+// Reloads a page that lacks a result when the result is available: at once, or on a click if the user has touched the page.
 
-/** How long before who did not answer is asked again, ms. */
+/** Time between two requests for the result, in ms. */
 const AGAIN_AFTER_MS = 2_000;
-/** So often at most. */
+/** Maximum number of requests. */
 const ASKED_MAX = 30;
 
-/** What is awaited takes the processor: the timeline is drawn first. */
+/** Maximum wait until the timeline is drawn, in ms. Computing the result takes the processor, so the timeline is drawn first. */
 const DRAWN_WITHIN_MS = 10_000;
 
 async function drawn() {
@@ -27,7 +27,7 @@ async function show(notice) {
             const again = document.createElement("a");
             again.href = location.href;
             again.textContent = "Show it";
-            // The address alone would lead to a part of the page.
+            // Following the address alone would only scroll to a part of the page.
             again.addEventListener("click", (event) => {
                 event.preventDefault();
                 location.reload();

@@ -1,6 +1,6 @@
 // @ts-check
-// A heatmap in which a part can be chosen: below it are then the ways to the requests in it, and to what was different
-// before. Without scripts each cell is a link by itself, to a list that has the same ways.
+// A heatmap in which users select a part. Below it, links then lead to the requests in the part, and to a comparison with
+// earlier requests. Without scripts, each cell is a link to a list with the same links.
 
 /** @typedef {{ x: number, y: number, width: number, height: number, from: bigint, to: bigint, min: bigint, max: bigint, count: number }} Cell */
 
@@ -9,7 +9,7 @@ const SVG = "http://www.w3.org/2000/svg";
 /** @param {string | null | undefined} text */
 const whole = (text) => BigInt((text ?? "0").split(".")[0] || "0");
 
-/** A duration for people. @param {bigint} ns */
+/** Formats a duration for users. @param {bigint} ns */
 function duration(ns) {
     const value = Number(ns);
     if (value < 1e3) return `${value}\u00a0ns`;
@@ -17,13 +17,13 @@ function duration(ns) {
     return `${scaled.toFixed(scaled < 10 ? 2 : scaled < 100 ? 1 : 0)}\u00a0${unit}`;
 }
 
-/** An instant as verbs read it, to the millisecond before. @param {bigint} ns */
+/** Formats an instant as subcommands parse it, rounded down to milliseconds. @param {bigint} ns */
 const written = (ns) => new Date(Number(ns / 1_000_000n)).toISOString();
 
-/** Fewer requests before are no period to compare with. */
+/** Minimum number of requests in an earlier period to compare with. */
 const BEFORE_MIN = 20;
 
-/** An instant, UTC. @param {bigint} ns */
+/** Formats the time of day of an instant, in UTC. @param {bigint} ns */
 const clock = (ns) => new Date(Number(ns / 1_000_000n)).toISOString().slice(11, 23);
 
 class Heatmap {
@@ -33,7 +33,7 @@ class Heatmap {
         this.svg = svg;
         this.rects = rects;
         this.cells = rects.map(cellOf);
-        // Columns and rows are as far apart as a cell is large.
+        // The distance of columns and rows is the size of a cell.
         this.unit = this.cells[0];
         this.readOut = document.createElement("p");
         this.readOut.className = "heatmap-readout";
@@ -47,7 +47,7 @@ class Heatmap {
         this.frame.setAttribute("class", "heatmap-selection");
         this.frame.setAttribute("visibility", "hidden");
         svg.append(this.frame);
-        // What is wider than the window begins with what came last.
+        // Scrolls a heatmap that is wider than the window to the latest requests.
         for (let box = svg.parentElement; box && box !== figure.parentElement; box = box.parentElement) box.scrollLeft = box.scrollWidth;
         /** @type {{ x: number, y: number } | null} */
         this.begin = null;
@@ -69,7 +69,7 @@ class Heatmap {
 
     listen() {
         const { svg } = this;
-        // Links would be dragged instead.
+        // Otherwise the browser would drag links.
         svg.addEventListener("dragstart", (event) => event.preventDefault());
         svg.addEventListener("pointerdown", (event) => {
             if (event.button !== 0 || event.pointerType === "touch") return;
@@ -91,10 +91,10 @@ class Heatmap {
         });
         svg.addEventListener("pointercancel", () => this.clear());
         svg.addEventListener("pointerleave", () => !this.begin && this.ways.hidden && this.quiet());
-        // The end of a drag is no click on a link.
+        // Ignores the click on a link that ends a drag.
         svg.addEventListener("click", (event) => this.isDragged && event.preventDefault(), true);
         svg.addEventListener("keydown", (event) => this.key(event));
-        // One of them is reached by Tab, the others from there by arrows.
+        // Tab reaches one cell, and arrows reach the others from there.
         const fullest = this.cells.reduce((best, cell, at) => (cell.count > this.cells[best].count ? at : best), 0);
         for (const [at, rect] of this.rects.entries()) {
             const link = rect.closest("a");
@@ -128,7 +128,7 @@ class Heatmap {
             : "no requests there";
     }
 
-    /** The cells between two points. @param {{ x: number, y: number }} a @param {{ x: number, y: number }} b */
+    /** Returns the cells between two points. @param {{ x: number, y: number }} a @param {{ x: number, y: number }} b */
     between(a, b) {
         const [left, right] = [Math.min(a.x, b.x), Math.max(a.x, b.x)];
         const [top, bottom] = [Math.min(a.y, b.y), Math.max(a.y, b.y)];
@@ -148,7 +148,7 @@ class Heatmap {
         return cells;
     }
 
-    /** What can be done with what was chosen. @param {{ x: number, y: number }} begin @param {{ x: number, y: number }} end */
+    /** Offers links for the selected cells. @param {{ x: number, y: number }} begin @param {{ x: number, y: number }} end */
     offer(begin, end) {
         const range = rangeOf(this.choose(begin, end));
         const { select, compare, explain } = this.figure.dataset;
@@ -172,7 +172,8 @@ class Heatmap {
         links[0].focus({ preventScroll: true });
     }
 
-    /** As long before, or all of it where that has few requests; none: there is nothing. @param {bigint} from @param {bigint} to */
+    /** Returns the earlier period of equal length, or all earlier time if that period has few requests; null without requests.
+     * @param {bigint} from @param {bigint} to */
     before(from, to) {
         const all = whole(this.figure.dataset.x0Ns);
         const since = from - (to - from) > all ? from - (to - from) : all;
@@ -182,7 +183,7 @@ class Heatmap {
         return count(all) > 0 ? { from: all, said: "all before" } : null;
     }
 
-    /** Arrows go to the next cell that way; with Shift they mark what lies between; Enter chooses it.
+    /** Handles keys: arrows go to the next cell in a direction, with Shift they select the cells between, and Enter offers links.
      * @param {KeyboardEvent} event */
     key(event) {
         const from = this.rects.findIndex((rect) => rect.closest("a") === document.activeElement);
@@ -207,7 +208,7 @@ class Heatmap {
         else this.frame.setAttribute("visibility", "hidden");
     }
 
-    /** The nearest cell in a direction. @param {number} from @param {number} dx @param {number} dy */
+    /** Returns the nearest cell in a direction, or -1. @param {number} from @param {number} dx @param {number} dy */
     next(from, dx, dy) {
         const own = this.cells[from];
         let [best, least] = [-1, Infinity];
@@ -239,7 +240,7 @@ function cellOf(rect) {
     };
 }
 
-/** What cells hold together; none: there are none. @param {Cell[]} cells */
+/** Returns the time and latency that cells cover together; null without cells. @param {Cell[]} cells */
 function rangeOf(cells) {
     if (cells.length === 0) return null;
     return cells.slice(1).reduce(

@@ -1,11 +1,11 @@
 // @ts-check
-// A trace that can be downloaded is opened in Perfetto's own page on a click: in another window, to which it is handed
-// without a copy elsewhere. The handshake is Perfetto's (perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui): it
-// answers PONG to PING once it listens.
+// Opens a downloadable trace in Perfetto's own page on a click. The page is in another window, which gets the trace directly.
+// The handshake is Perfetto's (perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui): its page answers PONG to PING once
+// it listens.
 
-/** It is asked whether it listens so often, ms. */
+/** Interval of PINGs, in ms. */
 const ASKED_EVERY_MS = 50;
-/** Who has not answered within this time is not there, ms. */
+/** Maximum wait for PONG, in ms. */
 const PATIENCE_MS = 15_000;
 
 /** Waits until a window of another site listens.
@@ -35,7 +35,7 @@ function listens(other, origin) {
 /** @param {HTMLAnchorElement} link @param {HTMLElement} said */
 async function hand(link, said) {
     const origin = new URL(link.dataset.perfetto ?? "").origin;
-    // At once, while the click counts as asking for a window.
+    // Opens the window before any wait, because browsers allow it only during the click.
     const other = open(origin);
     if (!other) throw new Error("the browser opened no window: allow it, or open the downloaded file there");
     said.textContent = `waiting for ${origin} …`;

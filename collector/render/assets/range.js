@@ -1,14 +1,14 @@
 // @ts-check
-// The strip above a page: a drag over requests over time chooses the page's time range. Without scripts, both ends are typed.
+// The strip above a page: dragging over requests over time selects the page's time range. Without scripts, users type both ends.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An instant as addresses have it. @param {number} ns */
+/** Formats an instant for an address. @param {number} ns */
 const written = (ns) => new Date(Math.round(ns / 1e6)).toISOString();
 
 /** @param {HTMLFormElement} form */
 function steer(form) {
-    // What is empty needs no place in the address.
+    // Omits empty fields from the address.
     form.addEventListener("submit", () => {
         for (const field of form.querySelectorAll("input, select")) {
             if ((field instanceof HTMLInputElement || field instanceof HTMLSelectElement) && field.value === "") field.disabled = true;
@@ -54,7 +54,7 @@ function steer(form) {
     svg.addEventListener("pointercancel", clear);
     svg.addEventListener("pointerup", (event) => {
         const ends = [begin, at(event)].sort((a, b) => a - b);
-        // A click chooses nothing.
+        // A click selects nothing.
         if (!(ends[1] - ends[0] > 0.004)) return clear();
         [since.value, until.value] = ends.map((end) => written(instant(end)));
         begin = NaN;
@@ -63,7 +63,7 @@ function steer(form) {
 }
 
 for (const form of document.querySelectorAll("form[data-range]")) if (form instanceof HTMLFormElement) steer(form);
-// A page that comes from the browser's history has its fields as they were when it was left.
+// Enables fields again that were disabled when the user left the page and came back by the browser's history.
 addEventListener("pageshow", (event) => {
     if (!event.persisted) return;
     for (const field of document.querySelectorAll("form[data-range] :disabled")) field.removeAttribute("disabled");

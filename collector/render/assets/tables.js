@@ -1,8 +1,8 @@
 // @ts-check
-// Tables that are sorted and filtered, graphs in which neighbours show, forms that send themselves, and fragments that are
-// fetched anew. Without scripts all of these are there, and hold still.
+// Sorts and filters tables, highlights neighbours in graphs, submits forms on changes, and refreshes fragments of pages. Without
+// scripts, all of these are visible but static.
 
-/** Tables with more rows than this get a box to filter them. */
+/** Number of rows above which a table gets a filter box. */
 const FILTERED_FROM = 15;
 
 /** @param {HTMLTableCellElement} cell */
@@ -12,7 +12,7 @@ function valueOf(cell) {
     return { text: said, number };
 }
 
-/** Numbers in their order, before texts in theirs; nothing last.
+/** Compares cells: numbers come first, then texts, then empty cells.
  * @param {{ text: string, number: number }} a @param {{ text: string, number: number }} b */
 function compare(a, b) {
     const [x, y] = [Number.isNaN(a.number), Number.isNaN(b.number)];
@@ -35,7 +35,7 @@ function sortable(table) {
         button.addEventListener("click", () => {
             const isNumeric = [...(table.tBodies[0]?.rows ?? [])].some((row) => !Number.isNaN(cellAt(row, column).number));
             const was = head.getAttribute("aria-sort");
-            // What is largest is asked for first, and the first of names.
+            // The first click shows the largest numbers or the first names.
             const first = isNumeric ? "descending" : "ascending";
             const other = isNumeric ? "ascending" : "descending";
             const order = was === first ? other : first;
@@ -124,7 +124,7 @@ function graph(svg) {
     if (svg.viewBox.baseVal.width > 0) movable(svg);
 }
 
-/** Zoom by Ctrl and the wheel or by keys, and move by dragging. @param {SVGSVGElement} svg */
+/** Lets users zoom by Ctrl and the wheel or by keys, and move by dragging. @param {SVGSVGElement} svg */
 function movable(svg) {
     const { x, y, width, height } = svg.viewBox.baseVal;
     const whole = { x, y, width, height };
@@ -200,7 +200,7 @@ function sendsItself(form) {
     let waiting = 0;
     form.addEventListener("change", () => form.requestSubmit());
     form.addEventListener("input", (event) => {
-        // A slider is heard while it moves, and sent when it rests.
+        // Shows a slider's value while it moves, and submits it when it rests.
         if (!(event.target instanceof HTMLInputElement) || event.target.type !== "range") return;
         const output = form.querySelector(`output[for="${CSS.escape(event.target.id)}"]`);
         if (output) output.textContent = event.target.value;
@@ -215,7 +215,7 @@ function refreshed(place) {
     const seconds = Math.max(1, Number(place.dataset.liveSeconds ?? "5") || 5);
     if (!address || !address.startsWith("/")) return;
     const ask = async () => {
-        // What is being read, or in use, is left alone; and nobody looks at a hidden page.
+        // Does not replace a fragment under the pointer or with the focus, and skips hidden pages.
         if (document.hidden || place.contains(document.activeElement) || place.matches(":hover")) return;
         const answer = await fetch(address, { headers: { accept: "text/html" } });
         if (!answer.ok) throw new Error(`status ${answer.status}`);
@@ -231,7 +231,7 @@ function refreshed(place) {
                 await ask();
                 place.classList.remove("stale");
             } catch {
-                // The page stays as it was, and shows that it is old.
+                // Keeps the fragment, and shows that it is old.
                 place.classList.add("stale");
             }
             if (place.isConnected) again();
@@ -239,7 +239,7 @@ function refreshed(place) {
     again();
 }
 
-/** Makes everything in it work that is there. Fragments from elsewhere on the page go through it again.
+/** Enhances the tables, graphs, forms and fragments below `root`. Refreshed fragments are enhanced again.
  * @param {ParentNode} root */
 export function enhance(root) {
     /** @param {string} selector */
@@ -261,7 +261,7 @@ export function enhance(root) {
 
 enhance(document);
 
-// Where the links stand in one line, which is longer than a small window, the one of this page is in sight.
+// In a narrow window, the links form one line that scrolls. Scrolls it to the link of this page.
 const here = document.querySelector("header nav [aria-current]");
 const links = here?.closest("nav");
 if (here && links) links.scrollLeft += here.getBoundingClientRect().left - links.getBoundingClientRect().left - links.clientWidth / 3;

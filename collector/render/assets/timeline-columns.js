@@ -1,9 +1,9 @@
 // @ts-check
-// One request as typed arrays: the reader of what /traces/ID/columns gives. docs/pages.md describes the format.
+// Reads one request from /traces/ID/columns into typed arrays. docs/pages.md describes the format.
 
-/** The version of the format that is read here. */
+/** Version of the format that this module reads. */
 export const VERSION = 1;
-/** No span, no text, no request. */
+/** Index that means no span, text or request. */
 export const NONE = 0xffffffff;
 
 /** Bits of a span's flags. */
@@ -14,15 +14,15 @@ export const SPAN = {
     PANICKED: 32,
     CLIENT: 64,
     SERVER: 128,
-    /** It names a parent that was not recorded. */
+    /** The span names a parent that was not recorded. */
     ORPHAN: 256,
-    /** It is a task of an event log, and has no span. */
+    /** The row is a task of an event log, not a span. */
     TASK: 512,
     FAILED: 1024,
 };
 /** Bits of a segment's flags. */
 export const PIECE = { CRITICAL: 1, AFTER_ANSWER: 2 };
-/** Kinds of what the kernel did. */
+/** Kinds of kernel activity. */
 export const KERNEL = { CALL: 0, ON_CPU: 1, RUNNABLE: 2, BLOCKED: 3, LOCK: 4 };
 
 /** @typedef {Float64Array | Uint32Array | Uint16Array | Uint8Array | BigUint64Array} Column */
@@ -32,7 +32,7 @@ export const KERNEL = { CALL: 0, ON_CPU: 1, RUNNABLE: 2, BLOCKED: 3, LOCK: 4 };
 /**
  * @typedef {object} Head
  * @property {string} trace
- * @property {string} origin_ns the instant that all offsets count from, ns since the Unix epoch
+ * @property {string} origin_ns instant from which all offsets count, in ns since the Unix epoch
  * @property {number} length_ns
  * @property {number | null} answer_ns
  * @property {number | null} latency_ns
@@ -44,17 +44,17 @@ export const KERNEL = { CALL: 0, ON_CPU: 1, RUNNABLE: 2, BLOCKED: 3, LOCK: 4 };
  * @property {string[]} events
  * @property {Thread[]} threads
  * @property {string[]} texts
- * @property {string[]} holders trace ids, as far as the kernel knows them
- * @property {string[]} locks locks and futexes, as the sums over all requests call them
+ * @property {string[]} holders the parts of trace ids that the kernel's records contain
+ * @property {string[]} locks names of locks and futexes, as in the sums over all requests
  * @property {number} kernel_left_out
- * @property {[number, number][]} windows when the kernel was recorded
+ * @property {[number, number][]} windows times in which the kernel was recorded
  * @property {Record<string, { type: string, at: number, count: number }>} columns
  */
 
 /**
  * @typedef {object} Trace
  * @property {Head} head
- * @property {number} spans how many there are
+ * @property {number} spans number of spans
  * @property {Float64Array} start
  * @property {Float64Array} end
  * @property {Float64Array | null} rawStart as recorded, if clocks were corrected
@@ -65,16 +65,16 @@ export const KERNEL = { CALL: 0, ON_CPU: 1, RUNNABLE: 2, BLOCKED: 3, LOCK: 4 };
  * @property {Indexes} host
  * @property {Indexes} flags
  * @property {Uint16Array} depth
- * @property {Uint32Array} last one after the last of what is below a span
+ * @property {Uint32Array} last for each span, one past its last descendant
  * @property {Pieces} pieces
  * @property {Marks} events
  * @property {Kernel} kernel
  */
 
 /**
- * The segments, those of one span side by side in order of time.
+ * Segments, grouped by span, in order of time.
  * @typedef {object} Pieces
- * @property {Uint32Array} first of each span, and one more
+ * @property {Uint32Array} first index of each span's first one, and the end
  * @property {Float64Array} start
  * @property {Float64Array} end
  * @property {Float64Array} wait
@@ -83,20 +83,20 @@ export const KERNEL = { CALL: 0, ON_CPU: 1, RUNNABLE: 2, BLOCKED: 3, LOCK: 4 };
  * @property {Indexes} flags
  * @property {Indexes} from
  * @property {Indexes} to
- * @property {Uint32Array} criticalBefore how many critical ones stand before each
- * @property {Uint32Array} path the critical ones in order of time
+ * @property {Uint32Array} criticalBefore number of critical segments before each one
+ * @property {Uint32Array} path critical segments in order of time
  */
 
 /** @typedef {{ first: Uint32Array, at: Float64Array, name: Indexes }} Marks */
 /**
  * @typedef {object} Kernel
- * @property {Uint32Array} first of each span, and one more
+ * @property {Uint32Array} first index of each span's first one, and the end
  * @property {Float64Array} start
- * @property {Float64Array} end NaN: not within the window
+ * @property {Float64Array} end NaN if it is not within the window
  * @property {Uint32Array} span
  * @property {Indexes} kind
  * @property {Indexes} thread
- * @property {Map<number, Uint32Array>} lanes of each thread, its rows in order of time
+ * @property {Map<number, Uint32Array>} lanes rows of each thread, in order of time
  * @property {Indexes} text
  * @property {Indexes} holder
  * @property {Indexes} lock
@@ -105,7 +105,7 @@ export const KERNEL = { CALL: 0, ON_CPU: 1, RUNNABLE: 2, BLOCKED: 3, LOCK: 4 };
 const TYPES = { f64: Float64Array, u64: BigUint64Array, u32: Uint32Array, u16: Uint16Array, u8: Uint8Array };
 
 /**
- * Reads a request. Throws an Error that says what is wrong with it.
+ * Reads a request. Throws an Error that describes a flaw of the data.
  * @param {ArrayBuffer} buffer
  * @returns {Trace}
  */
@@ -155,7 +155,7 @@ function tree(parent) {
     const depth = new Uint16Array(parent.length);
     const last = new Uint32Array(parent.length);
     for (let at = 0; at < parent.length; at += 1) {
-        // Each span stands before those below it.
+        // Each span comes before its descendants.
         const above = parent[at];
         depth[at] = above === NONE ? 0 : Math.min(depth[above] + 1, 0xffff);
     }
@@ -168,7 +168,7 @@ function tree(parent) {
 }
 
 /**
- * The places of rows, those of one span side by side, otherwise in their order; and where each span's begin.
+ * Groups rows by span, and otherwise keeps their order. Returns the order, and the index of each span's first row.
  * @param {number} spans
  * @param {Uint32Array} owner
  */
@@ -269,7 +269,7 @@ function kernel(spans, column) {
 }
 
 /**
- * The rows of each thread in order of time; the threads, too, by when they began.
+ * Returns the rows of each thread in order of time. Threads are in order of their first row.
  * @param {Indexes} thread
  * @param {Float64Array} start
  */
@@ -286,7 +286,7 @@ export function lanesOf(thread, start) {
 }
 
 /**
- * The first place in `[from, to)` whose value is larger than `limit`, in a column that never falls there.
+ * Returns the first place in `[from, to)` whose value is larger than `limit`. The column must not decrease there.
  * @param {Float64Array} column
  * @param {number} from
  * @param {number} to
@@ -313,7 +313,7 @@ export function idOf(trace, span) {
 }
 
 /**
- * A duration for people, as the rest of the page writes it: three digits and a unit.
+ * Formats a duration for users with three digits and a unit, like the rest of the page.
  * @param {number} ns
  * @returns {string}
  */
@@ -325,7 +325,7 @@ export function duration(ns) {
     return `${scaled.toFixed(decimals)}\u00a0${unit}`;
 }
 
-/** Times at an axis: as far from the first one where they would read the same.
+/** Formats the times of an axis. If some would read the same, formats distances from the first.
  * @param {number[]} ticks @param {number} step between them, ns */
 export function tickTexts(ticks, step) {
     const plain = ticks.map(tickText);
@@ -336,7 +336,7 @@ export function tickTexts(ticks, step) {
     return ticks.map((tick, at) => (at === 0 ? `${(first / unit).toFixed(decimals)}\u00a0${name}` : `+${tickText(tick - first)}`));
 }
 
-/** A duration at an axis: no more digits than it has. @param {number} ns */
+/** Formats a duration at an axis, without trailing zeros. @param {number} ns */
 function tickText(ns) {
     return duration(ns).replace(/(\.\d*?)0+(?=\u00a0)/, "$1").replace(/\.(?=\u00a0)/, "");
 }

@@ -1,5 +1,5 @@
 // @ts-check
-// The panel beside a timeline: what is known of the selected span.
+// The panel next to a timeline, with the details of the selected span.
 
 import { KERNEL, NONE, PIECE, SPAN, duration, idOf, operationOf } from "./timeline-columns.js";
 import { boundsOf } from "./timeline-drawing.js";
@@ -7,11 +7,11 @@ import { boundsOf } from "./timeline-drawing.js";
 /** @typedef {import("./timeline-columns.js").Trace} Trace */
 /** @typedef {import("./timeline-drawing.js").Scene} Scene */
 
-/** So many rows of a list are shown. */
+/** Maximum number of rows of a list. */
 const LISTED_MAX = 100;
 
 /**
- * An element with its texts and children: never markup.
+ * Creates an element with texts and children. Texts are never parsed as markup.
  * @param {string} name
  * @param {Record<string, string>} attributes
  * @param {...(Node | string)} children
@@ -23,7 +23,7 @@ export function element(name, attributes, ...children) {
     return made;
 }
 
-/** What a span's flags mean, in sentences. @param {number} flags @returns {string[]} */
+/** Returns sentences that explain a span's flags. @param {number} flags @returns {string[]} */
 export function remarks(flags) {
     const said = [];
     if (flags & SPAN.CUT_OPEN) said.push("Cut by the burst's edge: it, or its request, began before recording did.");
@@ -35,7 +35,7 @@ export function remarks(flags) {
     return said;
 }
 
-/** What the clock of a span's host is like. @param {Trace} trace @param {number} span */
+/** Describes the clock of a span's host. @param {Trace} trace @param {number} span */
 export function clockRemark(trace, span) {
     const host = trace.head.hosts[trace.host[span]];
     if (!host) return "";
@@ -49,7 +49,7 @@ export function clockRemark(trace, span) {
 /** @param {number} ns */
 const signed = (ns) => `${ns < 0 ? "−" : "+"}${duration(Math.abs(ns))}`;
 
-/** The selected row in one sentence, for the live region. @param {Scene} scene @param {number} span */
+/** Describes the selected row in one sentence, for the live region. @param {Scene} scene @param {number} span */
 export function sentence(scene, span) {
     const { trace } = scene;
     const { start, end } = boundsOf(scene, span);
@@ -78,14 +78,14 @@ function pieceSums(trace, span) {
             critical += took;
             waited += wait[at];
         } else {
-            // Without a critical path it is not known.
+            // Unknown without a critical path.
             if (!Number.isNaN(slack[at])) least = Math.min(least ?? Infinity, slack[at]);
         }
     }
     return { own, critical, waited, slack: least };
 }
 
-/** The heading, sums and lists that need no further question. @param {Scene} scene @param {number} span */
+/** Returns the heading, sums and lists that need no further request. @param {Scene} scene @param {number} span */
 export function known(scene, span) {
     const { trace } = scene;
     const { start, end } = boundsOf(scene, span);
@@ -139,7 +139,7 @@ function segments(trace, span) {
     return titled("Its own segments", items, Math.max(0, count - LISTED_MAX));
 }
 
-/** Time range and root operation, which all links of a page take along. */
+/** Returns the time range and root operation that all links of a page carry. */
 function carried() {
     const said = new URLSearchParams(location.search);
     return ["since", "until", "root"].map((name) => (said.get(name) ? `&${name}=${encodeURIComponent(said.get(name) ?? "")}` : "")).join("");
@@ -150,7 +150,7 @@ function kernel(trace, span) {
     const { first, start, end, kind, thread, text, holder, lock } = trace.kernel;
     const count = first[span + 1] - first[span];
     if (count === 0) return null;
-    // The longest are looked for; they stand in the order in which they happened.
+    // Selects the longest rows, and sorts them by time.
     const rows = Array.from({ length: count }, (_, at) => first[span] + at);
     const took = (/** @type {number} */ at) => (Number.isNaN(end[at]) ? Infinity : end[at] - start[at]);
     rows.sort((a, b) => took(b) - took(a) || start[a] - start[b]);
@@ -163,7 +163,7 @@ function kernel(trace, span) {
         if (holder[at] !== NONE) {
             const low = trace.head.holders[holder[at]];
             const isHeld = kind[at] === KERNEL.LOCK && trace.head.texts[text[at]].includes("held");
-            // Who held it did so as the wait began; who woke it, as it ended.
+            // A holder held the lock when the wait began; a waker acted when the wait ended.
             const moment = isHeld || Number.isNaN(end[at]) ? start[at] : end[at];
             const near = BigInt(trace.head.origin_ns) + BigInt(Math.round(moment));
             const what = isHeld ? "the request that held it" : "the request that woke it";
@@ -185,7 +185,7 @@ function kernel(trace, span) {
  * @property {{ name: string, at_ns: number }[]} events
  */
 
-/** Attributes and events, which are asked for. @param {Trace} trace @param {number} span @param {SpanJson} said */
+/** Returns the attributes and events from the server's answer. @param {Trace} trace @param {number} span @param {SpanJson} said */
 export function asked(trace, span, said) {
     const parts = [];
     if (said.attributes.length > 0) parts.push(element("h4", {}, "Attributes"), list(said.attributes));

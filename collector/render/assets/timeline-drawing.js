@@ -1,5 +1,5 @@
 // @ts-check
-// How a request is drawn: only the rows that are seen, and of each never more boxes than it has pixels.
+// Draws a request: only the visible rows, and in each at most one box per pixel.
 
 import { KERNEL, NONE, PIECE, SPAN, after, duration, tickTexts } from "./timeline-columns.js";
 import { SPAN_ROW, kernelRows, rowName } from "./timeline-rows.js";
@@ -20,7 +20,7 @@ import { SPAN_ROW, kernelRows, rowName } from "./timeline-rows.js";
  * @typedef {object} Geometry
  * @property {number} width
  * @property {number} height
- * @property {number} names how wide the names are; 0: they stand above the bars
+ * @property {number} names width of the names; 0 if they are above the bars
  * @property {number} row
  * @property {number} axis
  */
@@ -32,17 +32,17 @@ import { SPAN_ROW, kernelRows, rowName } from "./timeline-rows.js";
  * @property {boolean} raw
  * @property {number} from
  * @property {number} to
- * @property {number} top how far the rows are scrolled, px
+ * @property {number} top scroll position of the rows, in px
  * @property {number} selected
  * @property {number} hovered
  * @property {Set<number>} closed
  * @property {Set<number>} hits
  */
 
-/** How tall the axis of time is, px. */
+/** Height of the time axis, in px. */
 export const AXIS = 30;
 
-/** Where an instant is.
+/** Converts between instants and positions.
  * @param {Scene} scene @param {Geometry} geometry */
 export function scaleOf(scene, geometry) {
     const width = Math.max(1, geometry.width - geometry.names - 8);
@@ -56,7 +56,7 @@ export function scaleOf(scene, geometry) {
     };
 }
 
-/** Bounds in time of a span's row. @param {Scene} scene @param {number} span */
+/** Returns the start and end of a span's row. @param {Scene} scene @param {number} span */
 export function boundsOf(scene, span) {
     const { trace, raw } = scene;
     const isRaw = raw && trace.rawStart !== null && trace.rawEnd !== null;
@@ -117,7 +117,7 @@ class Painter {
         this.boxes += 1;
     }
 
-    /** When the kernel was recorded. */
+    /** Draws the times in which the kernel was recorded. */
     windows() {
         const { scene, geometry, theme, scale } = this;
         for (const [from, to] of scene.trace.head.windows) {
@@ -244,7 +244,7 @@ class Painter {
         this.took(duration(end - start), x0, x1, bar);
     }
 
-    /** How long a span took: behind its bar, before it where there is no room, and at the edge over one that fills the row.
+    /** Writes a span's duration after its bar, before it if there is no space, or at the edge over a bar that fills the row.
      * @param {string} text @param {number} x0 @param {number} x1 @param {{ y: number, height: number }} bar */
     took(text, x0, x1, bar) {
         const { context, geometry, theme } = this;
@@ -252,7 +252,7 @@ class Painter {
         const width = context.measureText(text).width + 6;
         const places = [x1 + 7, x0 - 7 - width, geometry.width - width - 4];
         const x = places.find((place) => place >= geometry.names && place + width <= geometry.width) ?? places[2];
-        // Slack behind it would strike it out.
+        // Clears the background, because a bar of slack would cross the text.
         context.fillStyle = theme.paper;
         context.fillRect(x, bar.y, width, bar.height);
         context.fillStyle = theme.faint;
@@ -260,7 +260,7 @@ class Painter {
         context.fillText(text, x + 3, bar.y + bar.height / 2 + 1);
     }
 
-    /** A span that is out of sight: where to look for it. @param {boolean} isLeft @param {{ y: number, height: number }} bar */
+    /** Draws an arrow towards a span that is not visible. @param {boolean} isLeft @param {{ y: number, height: number }} bar */
     elsewhere(isLeft, bar) {
         const { context, geometry, theme } = this;
         context.fillStyle = theme.slack;
@@ -273,14 +273,14 @@ class Painter {
         context.fill();
     }
 
-    /** The span's own segments; those smaller than a pixel are one box for each run of pixels.
+    /** Draws the span's own segments. Adjacent segments smaller than a pixel form one box.
      * @param {number} span @param {{ y: number, height: number }} bar @param {number} shift */
     pieces(span, bar, shift) {
         const { scene, theme, scale } = this;
         const { pieces } = scene.trace;
         const end = pieces.first[span + 1];
         let at = after(pieces.end, pieces.first[span], end, scene.from - shift - 1 / scale.pxPerNs);
-        // Where a wait before a critical piece, or slack behind another one, reaches into sight.
+        // Starts one segment earlier, because its slack, or the wait before it, may reach into the visible part.
         at = Math.max(pieces.first[span], at - 1);
         const run = { x0: 0, x1: -1, critical: false };
         const flush = () => {
@@ -326,7 +326,7 @@ class Painter {
         const { context, theme, geometry } = this;
         this.box(isCritical ? theme.critical : theme.beside, x0, bar.y, x1 - x0, bar.height);
         if (isCritical && isEdged && x1 - x0 > 3) {
-            // Not by colour alone.
+            // Distinguishes it by more than colour.
             const left = Math.max(x0, geometry.names - 4);
             context.strokeStyle = theme.edge;
             context.lineWidth = 1;
@@ -334,7 +334,8 @@ class Painter {
         }
     }
 
-    /** What recording cut: a torn edge. @param {number} flags @param {number} x0 @param {number} x1 @param {{ y: number, height: number }} bar */
+    /** Draws a torn edge where the recording cut the span.
+     * @param {number} flags @param {number} x0 @param {number} x1 @param {{ y: number, height: number }} bar */
     edges(flags, x0, x1, bar) {
         if ((flags & SPAN.CUT_OPEN) !== 0) this.torn(x0, -1, bar);
         if ((flags & (SPAN.CUT_CLOSE | SPAN.UNFINISHED)) !== 0) this.torn(x1, 1, bar);
@@ -368,7 +369,7 @@ class Painter {
         }
     }
 
-    /** What a closed span hides: where something of it is critical. @param {number} span @param {{ y: number, height: number }} bar */
+    /** Marks where descendants of a closed span are critical. @param {number} span @param {{ y: number, height: number }} bar */
     inside(span, bar) {
         const { scene, theme, scale, geometry } = this;
         const { trace } = scene;
@@ -384,7 +385,7 @@ class Painter {
         }
     }
 
-    /** What the kernel did on a thread for a span, or for all: above, whether it ran; below, its calls.
+    /** Draws the kernel activity of a thread for one span or for all: running above, calls below.
      * @param {number} span @param {number} thread @param {{ y: number, height: number }} bar */
     thread(span, thread, bar) {
         const { scene, theme, scale } = this;
@@ -405,7 +406,7 @@ class Painter {
             const end = Number.isNaN(kernel.end[at]) ? scene.trace.head.length_ns : kernel.end[at];
             const x0 = scale.x(kernel.start[at]);
             const x1 = Math.max(x0 + 1, scale.x(end));
-            // What falls on pixels that are painted already is not painted again.
+            // Skips what would cover only pixels that are painted already.
             if (end < scene.from || x1 <= (last[kind] ?? -1)) continue;
             const isBelow = kind === KERNEL.CALL || kind === KERNEL.LOCK;
             const isThin = kind === KERNEL.BLOCKED;
@@ -431,7 +432,7 @@ function triangle(context, x, y, isClosed) {
     context.fill();
 }
 
-/** A text in so much room. @param {CanvasRenderingContext2D} context @param {string} text @param {number} room */
+/** Shortens a text to a width. @param {CanvasRenderingContext2D} context @param {string} text @param {number} room */
 function fitted(context, text, room) {
     if (room <= 0) return "";
     const short = text.length > 300 ? text.slice(0, 300) : text;
@@ -445,7 +446,7 @@ function fitted(context, text, room) {
     return low === 0 ? "" : `${short.slice(0, low)}…`;
 }
 
-/** The whole request in a strip: 1 where something ran, 2 where that was critical.
+/** Computes the strip of the whole request: 1 where spans ran, 2 where they were critical.
  * @param {Trace} trace @param {Rows} rows @param {number} width @param {number} height */
 export function strip(trace, rows, width, height) {
     const cells = new Uint8Array(width * height);

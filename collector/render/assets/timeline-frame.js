@@ -1,5 +1,5 @@
 // @ts-check
-// What a timeline consists of: buttons, the strip, the canvas, the panel, and the table that was there before.
+// Builds a timeline: buttons, the strip, the canvas, the panel, and the table of the page without scripts.
 
 import { duration } from "./timeline-columns.js";
 import { element } from "./timeline-details.js";
@@ -15,11 +15,11 @@ const BY_POINTER =
     " The wheel with Ctrl zooms where the pointer is, and so it does without on the axis and the strip; with Shift it moves in time, as dragging does. A click shows " +
     "details, two clicks zoom to the span.";
 
-/** The keys that mean something here. @param {Trace} trace */
+/** Returns help on the keys. @param {Trace} trace */
 const help = (trace) => HELP + (trace.kernel.start.length > 0 ? WITH_KERNEL : "") + (trace.rawStart ? WITH_RAW : "");
 
 /**
- * What buttons do.
+ * Actions of buttons.
  * @typedef {object} Actions
  * @property {(what: "fold" | "raw" | "kernel") => void} toggle
  * @property {(by: number) => void} zoom
@@ -39,7 +39,7 @@ function button(text, label, act) {
 const canvas = (name, attributes = {}) =>
     /** @type {HTMLCanvasElement} */ (element("canvas", { class: name, "aria-hidden": "true", ...attributes }));
 
-/** Puts all of it into the page. @param {HTMLElement} host @param {Trace} trace @param {Actions} actions */
+/** Adds all parts to the page. @param {HTMLElement} host @param {Trace} trace @param {Actions} actions */
 export function build(host, trace, actions) {
     const parts = {
         foldButton: button("Critical path only", "f", () => actions.toggle("fold")),
@@ -63,7 +63,7 @@ export function build(host, trace, actions) {
             "aria-label": `Timeline of ${trace.spans} spans, ${duration(trace.head.length_ns)} long. ${help(trace)}`,
         }),
     };
-    // What it says is how it is; a name of its own would hide that.
+    // The button's text states the current mode; a separate label would hide it.
     parts.kernelButton.title = "Kernel activity: by thread, under each span, or hidden (k)";
     parts.spacer.append(parts.canvas);
     parts.view.append(parts.spacer);
@@ -96,7 +96,7 @@ export function build(host, trace, actions) {
     return parts;
 }
 
-/** What the marks mean: those that there are. @param {Trace} trace */
+/** Returns the legend of the marks that occur. @param {Trace} trace */
 function legend(trace) {
     const marks = [
         ["critical", "on the critical path"],

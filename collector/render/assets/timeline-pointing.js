@@ -1,5 +1,5 @@
 // @ts-check
-// Mouse, pen and fingers over a timeline.
+// Handles mouse, pen and touch on a timeline.
 
 import { NONE, PIECE, duration } from "./timeline-columns.js";
 import { sentence } from "./timeline-details.js";
@@ -8,7 +8,7 @@ import { SPAN_ROW, kernelRows, rowName, spanAt } from "./timeline-rows.js";
 
 /** @typedef {import("./timeline.js").Timeline} Timeline */
 
-/** So many px are no drag yet. */
+/** Distance in px up to which a movement is no drag. */
 const STILL = 4;
 
 /** @param {Timeline} timeline */
@@ -26,7 +26,7 @@ function wheel(timeline, event) {
     const rect = timeline.parts.canvas.getBoundingClientRect();
     const onAxis = onStrip || event.clientY - rect.top < AXIS;
     const [from, to] = timeline.range;
-    // A pinch on a touchpad comes as a wheel with Ctrl.
+    // Browsers report a pinch on a touchpad as a wheel with Ctrl.
     if (event.ctrlKey || event.metaKey || (onAxis && event.deltaY !== 0)) {
         const scale = scaleOf(timeline.scene(), timeline.geometry());
         const by = event.deltaY * (event.ctrlKey && Math.abs(event.deltaY) < 50 ? 0.01 : 0.003);
@@ -40,7 +40,7 @@ function wheel(timeline, event) {
     event.preventDefault();
 }
 
-/** Where a pointer is on the canvas. @param {Timeline} timeline @param {MouseEvent} event */
+/** Returns the position of a pointer on the canvas. @param {Timeline} timeline @param {MouseEvent} event */
 function at(timeline, event) {
     const rect = timeline.parts.canvas.getBoundingClientRect();
     return { x: event.clientX - rect.left, y: event.clientY - rect.top };
@@ -52,7 +52,8 @@ function placeAt(timeline, y) {
     return y < AXIS || place >= timeline.rows.span.length ? -1 : place;
 }
 
-/** Dragging moves in time, two fingers zoom, a click selects, two zoom to a span. @param {Timeline} timeline */
+/** Handles the rows: dragging moves in time, two fingers zoom, a click selects, and a double click zooms to a span.
+ * @param {Timeline} timeline */
 function dragRows(timeline) {
     const { view } = timeline.parts;
     /** @type {Map<number, number>} */
@@ -123,7 +124,7 @@ function hover(timeline, event) {
     timeline.parts.hover.style.transform = `translate(${Math.max(0, left)}px, ${event.clientY - box.top + 16}px)`;
 }
 
-/** What is there. @param {Timeline} timeline @param {number} place @param {number} instant */
+/** Describes the row and instant under the pointer. @param {Timeline} timeline @param {number} place @param {number} instant */
 function textAt(timeline, place, instant) {
     const { trace, rows } = timeline;
     const span = rows.span[place];
@@ -157,7 +158,7 @@ function kernelAt(timeline, place, instant) {
     return [rowName(trace, span, thread), ...said].join(": ");
 }
 
-/** A drag on the strip chooses what is in sight; a click moves it. @param {Timeline} timeline */
+/** Handles the strip: a drag selects the visible part, and a click moves it. @param {Timeline} timeline */
 function dragStrip(timeline) {
     const { stripCanvas } = timeline.parts;
     let begin = NaN;

@@ -1,27 +1,27 @@
 // @ts-check
-// Which rows a timeline has: a span each, and what the kernel saw of threads: a row for each of them after all spans, or
-// under each span a row for each that worked for it.
+// Determines the rows of a timeline: one for each span, and rows for kernel activity. These are one for each thread after all
+// spans, or below each span one for each thread that worked for it.
 
 import { NONE, operationOf } from "./timeline-columns.js";
 
 /** @typedef {import("./timeline-columns.js").Trace} Trace */
 
-/** A row of a span itself, and of none of its threads. */
+/** Thread number of rows that belong to a span itself, not to a thread. */
 export const SPAN_ROW = -1;
 
 /**
- * What of a request is shown.
+ * Selection of the visible rows.
  * @typedef {object} Shown
- * @property {Set<number>} closed spans whose inside is hidden
- * @property {boolean} fold only what is on the critical path, and what is around it
+ * @property {Set<number>} closed spans whose descendants are hidden
+ * @property {boolean} fold true to show only spans on the critical path, and their ancestors
  * @property {import("./timeline-state.js").KernelRows} kernel
  */
 
-/** Rows of no span, but of a thread for all spans, have the span `NONE`.
+/** Rows. A thread's row for all spans has the span `NONE`.
  * @typedef {{ span: Uint32Array, thread: Int32Array, placeOf: Int32Array }} Rows */
 
 /**
- * Spans with a critical piece, or around one.
+ * Marks the spans with a critical segment, and their ancestors.
  * @param {Trace} trace
  */
 export function spansOfPath(trace) {
@@ -86,7 +86,7 @@ export function layOut(trace, shown, isOfPath) {
 }
 
 /**
- * Opens everything around a span, so that it has a row.
+ * Opens the ancestors of a span, so that it has a row.
  * @param {Trace} trace
  * @param {Shown} shown
  * @param {number} span
@@ -96,7 +96,7 @@ export function reveal(trace, shown, span) {
 }
 
 /**
- * Which operations a text is in, whatever the case of its letters.
+ * Returns the spans whose operations contain a text, ignoring case.
  * @param {Trace} trace
  * @param {string} text
  */
@@ -113,7 +113,7 @@ export function found(trace, text) {
 }
 
 /**
- * The rows of the kernel that a row of a thread shows, in order of time where they are of all spans.
+ * Returns the kernel's rows that a thread's row shows; for all spans, they are in order of time.
  * @param {Trace} trace
  * @param {number} span
  * @param {number} thread
@@ -131,7 +131,7 @@ function* rowsOf({ kernel }, span, thread) {
 }
 
 /**
- * For which span a thread did what it did at an instant; `NONE` for none.
+ * Returns the span for which a thread worked at an instant; `NONE` if there is none.
  * @param {Trace} trace
  * @param {number} thread
  * @param {number} instant
@@ -147,7 +147,7 @@ export function spanAt(trace, thread, instant) {
 }
 
 /**
- * What a row is, in words.
+ * Returns the name of a row.
  * @param {Trace} trace
  * @param {number} span
  * @param {number} thread

@@ -1,12 +1,12 @@
 // @ts-check
-// What of a timeline is in the address: the part after `#`, so that a view can be sent to somebody.
+// Stores the state of a timeline in the address, after `#`, so that users can share a view.
 
 import { NONE, idOf } from "./timeline-columns.js";
 
 /** @typedef {import("./timeline-columns.js").Trace} Trace */
 
 /**
- * Where stands what the kernel did: a row for each thread after all spans, rows under each span, or nowhere.
+ * Place of the kernel's rows: for each thread after all spans, below each span, or none.
  * @typedef {"threads" | "spans" | "none"} KernelRows
  */
 
@@ -24,7 +24,7 @@ export const NEXT_KERNEL = { threads: "spans", spans: "none", none: "threads" };
  * @property {string} find
  */
 
-/** The innermost span of an instant, the last one that began; NONE where there is none.
+/** Returns the innermost span at an instant, of several the one that began last; NONE if there is none.
  * @param {Trace} trace @param {number} at offset in ns */
 function innermost(trace, at) {
     let found = NONE;
@@ -36,7 +36,7 @@ function innermost(trace, at) {
     return found;
 }
 
-/** Where others lead to an instant (`at`, ns since the Unix epoch), what ran then is chosen, with the kernel's rows below it.
+/** Selects the span that ran at the instant `at` (ns since the Unix epoch) of a link, with the kernel's rows below it.
  * @param {URLSearchParams} said @param {Trace} trace */
 function intoInstant(said, trace) {
     const at = said.get("at") ?? "";

@@ -1,6 +1,6 @@
 // @ts-check
-// The timeline of one request: `<div class="timeline" data-source="/traces/ID/columns">`. What stands inside is what is
-// shown without scripts, and stays as a table below.
+// The timeline of one request: `<div class="timeline" data-source="/traces/ID/columns">`. The element's content is shown without
+// scripts, and otherwise stays below as a table.
 
 import { NONE, decode, duration, idOf } from "./timeline-columns.js";
 import { asked, element, known, sentence } from "./timeline-details.js";
@@ -13,15 +13,15 @@ import { NEXT_KERNEL, read, written } from "./timeline-state.js";
 /** @typedef {import("./timeline-columns.js").Trace} Trace */
 /** @typedef {import("./timeline-drawing.js").Theme} Theme */
 
-/** Narrower than this, names stand above their bars, px. */
+/** Width in px below which names are above their bars. */
 const NARROW = 640;
 const STRIP = 44;
 /** @type {Record<import("./timeline-state.js").KernelRows, string>} */
 const KERNEL_TEXTS = { threads: "Kernel by thread", spans: "Kernel under spans", none: "Kernel hidden" };
-/** Nothing shorter is looked at, ns. */
+/** Minimum length of the visible part, in ns. */
 const SHORTEST = 20;
 
-/** What is pressed, clicked and dragged becomes calls of this. */
+/** State and actions of a timeline. Keys, clicks and drags call its methods. */
 export class Timeline {
     /** @type {Set<number>} */
     closed = new Set();
@@ -38,7 +38,7 @@ export class Timeline {
     hitSet;
     /** @type {number | undefined} */
     noting;
-    /** What the address says of the view; not known while it leads.
+    /** The view that the address states; undefined while the timeline follows the address.
      * @type {string | undefined} */
     place;
 
@@ -120,7 +120,7 @@ export class Timeline {
     }
 
     draw() {
-        // Nobody sees it before there are rows.
+        // Draws at most once per frame of the browser.
         if (this.frame === 0) this.frame = requestAnimationFrame(() => this.paint());
     }
 
@@ -129,7 +129,7 @@ export class Timeline {
         const began = performance.now();
         const geometry = this.geometry();
         const all = this.rows.span.length * geometry.row + AXIS;
-        // Few rows need no height for many.
+        // Limits the height to that of the rows.
         this.parts.view.style.blockSize = `${Math.min(all + 2, Math.max(260, innerHeight * 0.62))}px`;
         geometry.height = this.parts.view.clientHeight;
         this.parts.spacer.style.blockSize = `${all}px`;
@@ -137,7 +137,7 @@ export class Timeline {
         const theme = themeOf(this.host);
         const context = sized(this.parts.canvas, geometry.width, geometry.height);
         const drawn = context ? draw(context, this.scene(), geometry, theme) : { boxes: 0, rows: 0 };
-        // It stands above the bars.
+        // Aligns the strip with the bars.
         this.parts.stripCanvas.style.marginInlineStart = `${geometry.names}px`;
         this.parts.stripCanvas.style.inlineSize = `calc(100% - ${geometry.names + (geometry.names > 0 ? 8 : 0)}px)`;
         this.paintStrip(theme);
@@ -146,7 +146,7 @@ export class Timeline {
         this.host.dispatchEvent(new CustomEvent("timeline-frame", { detail: { ...drawn, took_ms: took, pixels: geometry.width } }));
     }
 
-    /** The strip above, with the part in sight.
+    /** Paints the strip, with the visible part.
      * @param {Theme} theme */
     paintStrip(theme) {
         const width = Math.max(1, Math.floor(this.parts.stripCanvas.clientWidth));
@@ -170,8 +170,8 @@ export class Timeline {
         context.strokeRect(x0 + 0.5, 0.5, Math.max(2, x1 - x0) - 1, STRIP - 1);
     }
 
-    /** Writes the state into the address, once it rests: browsers refuse to hear of each frame. Each view is a step of the browser's
-     * history, but not each letter that is looked for. */
+    /** Writes the state to the address once it rests, because browsers limit the rate of changes. Each view is a step of the
+     * browser's history, but each letter of a search is not. */
     note() {
         clearTimeout(this.noting);
         this.noting = setTimeout(() => {
@@ -220,20 +220,20 @@ export class Timeline {
             this.layOut();
         }
         this.parts.live.textContent = sentence(this.scene(), span);
-        // Details take of the width, and rows of a narrow timeline are higher.
+        // Opens details first, because they narrow the timeline, and a narrow timeline has higher rows.
         if (withDetails) this.openDetails();
         this.intoSight();
         this.draw();
     }
 
-    /** To what the address says, and the page to the timeline, where it names a span: the link may stand far below. */
+    /** Follows the address. If it names a span, scrolls the page to the timeline, because the link may be far below. */
     follow() {
         this.go();
         const { top, bottom } = this.parts.view.getBoundingClientRect();
         if (this.selected !== NONE && (top < 0 || bottom > innerHeight)) this.parts.stripCanvas.scrollIntoView({ block: "start" });
     }
 
-    /** Scrolls until the selected row is seen. */
+    /** Scrolls until the selected row is visible. */
     intoSight() {
         const place = this.rows.placeOf[this.selected];
         if (place < 0) return;
@@ -242,7 +242,7 @@ export class Timeline {
         if (y < this.parts.view.scrollTop) this.parts.view.scrollTop = y;
         const bottom = y + row + AXIS - (height || row + AXIS);
         if (bottom > this.parts.view.scrollTop) {
-            // Heights are set when painted: at first, and where rows have become higher, they are still to come.
+            // Painting sets the heights, which are outdated at first and when the height of rows has changed.
             this.paint();
             this.parts.view.scrollTop = Math.max(bottom, y - this.parts.view.clientHeight / 2);
         }
@@ -270,7 +270,7 @@ export class Timeline {
             .finally(() => this.detailsIntoSight());
     }
 
-    /** On a narrow page they stand below the rows, where nobody would look for them. */
+    /** Scrolls to the details on a narrow page, where they are below the rows. */
     detailsIntoSight() {
         if (matchMedia("(max-width: 800px)").matches) this.parts.details.scrollIntoView({ block: "nearest" });
     }
@@ -281,7 +281,7 @@ export class Timeline {
         this.draw();
     }
 
-    /** The next piece of the critical path, or the one before. @param {number} by */
+    /** Selects the next or the previous segment of the critical path. @param {number} by */
     step(by) {
         const { path, span, start, end } = this.trace.pieces;
         if (path.length === 0) {
@@ -326,7 +326,7 @@ export class Timeline {
         let place = this.selected === NONE ? (by > 0 ? -1 : 0) : placeOf[this.selected];
         const last = span.length - 1;
         place = Math.min(Math.max(place + by, 0), last);
-        // Threads are of their span, and those behind the last span of all.
+        // Skips the rows of threads, which belong to the span above.
         while (thread[place] !== SPAN_ROW && place > 0 && place < last) place += Math.sign(by);
         while (place > 0 && thread[place] !== SPAN_ROW) place -= 1;
         if (span.length > 0) this.select(span[place]);
@@ -356,7 +356,7 @@ export class Timeline {
             if (event.key === "Escape") this.closeDetails();
         });
         addEventListener("hashchange", () => this.follow());
-        // Browsers would go to the span's row in the table, and nowhere where the address says the span already.
+        // Otherwise browsers would go to the span's row in the table, or nowhere if the address already names the span.
         document.addEventListener("click", (event) => {
             const link = event.target instanceof Element ? event.target.closest("a[href^='#span=']") : null;
             if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -367,7 +367,7 @@ export class Timeline {
         listenToPointers(this);
     }
 
-    /** To what the address says now. */
+    /** Shows the state in the address. */
     go() {
         this.place = undefined;
         this.state = read(location.hash, this.trace);
@@ -382,7 +382,7 @@ export class Timeline {
         else this.select(this.selected, this.state.details);
     }
 
-    /** @param {string} key @returns {boolean} whether it means something */
+    /** @param {string} key @returns {boolean} true if the key has a function */
     key(key) {
         const [from, to] = this.range;
         const page = Math.max(1, Math.floor(this.parts.view.clientHeight / this.geometry().row) - 2);
@@ -425,7 +425,7 @@ export class Timeline {
     }
 }
 
-/** The stylesheet says how large it is in the page; this, how many pixels that is. @param {HTMLCanvasElement} canvas
+/** Sets a canvas' size in device pixels; the stylesheet sets its size in the page. @param {HTMLCanvasElement} canvas
  * @param {number} width @param {number} height */
 function sized(canvas, width, height) {
     const dense = Math.min(window.devicePixelRatio || 1, 3);
@@ -458,7 +458,7 @@ function stripImage(cells, width, theme) {
     return canvas;
 }
 
-/** The colours of the page, light or dark. @param {HTMLElement} host @returns {Theme} */
+/** Returns the colours of the page, light or dark. @param {HTMLElement} host @returns {Theme} */
 function themeOf(host) {
     const style = getComputedStyle(host);
     /** @param {string} name */
