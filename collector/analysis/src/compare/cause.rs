@@ -5,15 +5,13 @@ use super::blame::{OwnChange, links, responsible};
 use super::divergence::PathDifference;
 use super::environment::{Environment, keep_own};
 use super::judged::{ChangedPlaces, TooFew, changed_places};
-use super::mutation::{Mutation, MutationKind, response_mutations};
+use super::mutation::{Mutation, response_mutations, structural_mutations};
 use super::place::{Place, Places};
 use super::sides::Sides;
 use super::structural::PathChange;
-use super::structure::mean_ns;
 use super::{CompareSettings, OfRoot, nearest};
 use crate::flow::{CategoryId, EdgeId, EdgeTable, Operation, Request, RootFlows};
 use crate::record::TraceId;
-use crate::statistics::benjamini_hochberg;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -281,63 +279,6 @@ fn totals(
             roots[*root].share * roots[*root].places[place].contribution_ns();
     }
     totals
-}
-
-/// Returns the categories that structural changes made more frequent. With the same workload in
-/// both periods, returns every category that became more frequent.
-fn structural_mutations(
-    roots: &[OfRoot<'_>],
-    structural: &[PathChange],
-    rank: &BTreeMap<(Operation, bool), usize>,
-    settings: &CompareSettings,
-) -> Vec<Mutation> {
-    let mut found = Vec::new();
-    for (number, root) in roots.iter().enumerate() {
-        let p_values: Vec<f64> = root.counts.iter().map(|count| count.p_value).collect();
-        let q_values = benjamini_hochberg(&p_values);
-        for gain in &root.gains {
-            let causes: BTreeSet<usize> = structural
-                .iter()
-                .filter(|change| change.root == number && change.gained.contains(&gain.id))
-                .filter_map(|change| rank.get(&(change.operation.clone(), true)).copied())
-                .collect();
-            // With the same workload, a higher frequency needs no cause to count as a change.
-            if causes.is_empty() && !settings.same_workload {
-                continue;
-            }
-            let moved_ns = gain.precursors.iter().map(|precursor| {
-                let old_ns = mean_ns(precursor.category, root.before, root.after);
-                precursor.moved * (mean_ns(gain.id, root.before, root.after) - old_ns)
-            });
-            // Requests without a precursor contribute all of their time.
-            let new_ns = if settings.same_workload {
-                gain.unexplained * mean_ns(gain.id, root.before, root.after)
-            } else {
-                0.0
-            };
-            let at = root.counts.iter().position(|count| count.id == gain.id);
-            let of = |flows: &RootFlows| {
-                let category = flows.categories.get(&gain.id);
-                category.map_or((0, 0.0), |category| (category.requests, category.mean_ns()))
-            };
-            let (old, new) = (of(root.before), of(root.after));
-            found.push(Mutation {
-                kind: MutationKind::Structural,
-                root: root.name.to_owned(),
-                category: gain.id,
-                shape: root.shape(gain.id),
-                contribution_ns: root.share * (moved_ns.sum::<f64>() + new_ns),
-                p_value: at.map_or(1.0, |at| p_values[at]),
-                q_value: at.map_or(1.0, |at| q_values[at]),
-                requests: [old.0, new.0],
-                means_ns: [old.1, new.1],
-                edges: Vec::new(),
-                precursors: gain.precursors.clone(),
-                causes: causes.into_iter().collect(),
-            });
-        }
-    }
-    found
 }
 
 /// A cause under construction.
