@@ -59,6 +59,9 @@ pub struct Cause {
     pub edges: Vec<EdgeId>,
     /// Contribution to the change of the mean latency of all requests, in nanoseconds.
     pub contribution_ns: f64,
+    /// Change of the mean latency of the requests of each affected root operation, in nanoseconds.
+    /// If times changed, it excludes the part that a few slow requests make up.
+    pub by_root_ns: BTreeMap<String, f64>,
     /// Fraction of the later period's requests that show the change.
     pub affected: f64,
     /// P-value of the change, corrected for the number of tests.
@@ -302,6 +305,29 @@ impl Default for Draft {
 }
 
 impl Draft {
+    /// Iterates over the contributions of changed times to the mean latency of all requests, by
+    /// root operation, without the parts that a few slow requests make up.
+    fn robust_ns(&self, roots: &[OfRoot<'_>]) -> impl Iterator<Item = (usize, f64)> {
+        self.places
+            .iter()
+            .map(move |((root, place), contribution_ns)| {
+                let robust = roots[*root].places[place].robust;
+                (*root, contribution_ns * robust)
+            })
+    }
+
+    /// Computes [`Cause::by_root_ns`].
+    fn by_root_ns(&self, roots: &[OfRoot<'_>]) -> BTreeMap<String, f64> {
+        let structural = self.structural.iter();
+        let structural = structural.map(|change| (change.root, change.contribution_ns));
+        let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+        for (root, contribution_ns) in structural.chain(self.robust_ns(roots)) {
+            let root = &roots[root];
+            *sums.entry(root.name.to_owned()).or_default() += contribution_ns / root.share;
+        }
+        sums
+    }
+
     fn cause(
         self,
         operation: &Operation,
@@ -317,6 +343,7 @@ impl Draft {
                 0.0
             }
         };
+        let by_root_ns = self.by_root_ns(roots);
         let largest = self
             .structural
             .iter()
@@ -341,6 +368,7 @@ impl Draft {
                 edge: None,
                 edges: Vec::new(),
                 contribution_ns,
+                by_root_ns,
                 affected: sum(|change| change.affected),
                 q_value: self.q_value,
                 weight: relative(contribution_ns).max(new),
@@ -393,10 +421,7 @@ impl Draft {
             .iter()
             .map(|(root, affected)| roots[*root].share * affected)
             .sum();
-        let robust_ns = |((root, place), contribution_ns): (&(usize, usize), &f64)| {
-            contribution_ns * roots[*root].places[place].robust
-        };
-        let robust_ns: f64 = self.places.iter().map(robust_ns).sum();
+        let robust_ns: f64 = self.robust_ns(roots).map(|(_, ns)| ns).sum();
         debug_assert!(
             edge.is_none_or(|edge| (edge.0 as usize) < edges.len()),
             "edges are of the table"
@@ -419,6 +444,7 @@ impl Draft {
             edge,
             edges: places.edges_of(&|place| self.places.keys().any(|(_, own)| *own == place)),
             contribution_ns,
+            by_root_ns,
             affected,
             q_value: self.q_value,
             weight: relative(robust_ns),

@@ -82,6 +82,16 @@ fn check(after: Fault, operation: &str, adds_ns: f64, is_structure: bool) -> Com
         (first.contribution_ns - adds_ns).abs() < 0.25 * adds_ns.abs() + 20_000.0,
         "{first:?}"
     );
+    let of_all = |(root, ns): (&String, &f64)| {
+        let mut roots = found.roots.iter();
+        let (_, shares) = roots.find(|(name, _)| name == root).expect("a root");
+        shares[1] * ns
+    };
+    let of_roots_ns: f64 = first.by_root_ns.iter().map(of_all).sum();
+    assert!(
+        (of_roots_ns - first.contribution_ns).abs() < 0.1 * first.contribution_ns.abs(),
+        "{first:?}"
+    );
     assert!(
         !first.mutations.is_empty() && first.examples.iter().all(Option::is_some),
         "{first:?}"
