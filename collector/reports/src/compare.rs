@@ -6,6 +6,7 @@ use tokio::runtime::Runtime;
 
 use crate::arguments::{ReadingArguments, ShowArguments};
 use crate::periods::PeriodArguments;
+use crate::regression::{GateArguments, GatedReport};
 use crate::results::compare::{ComparisonReport, cause_in_words};
 use crate::study::NamedStudy;
 use crate::verb::{ReadingVerb, give};
@@ -31,6 +32,8 @@ pub struct CompareVerb {
     /// Maximum number of mutations to show; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     top: usize,
+    #[command(flatten)]
+    gate: GateArguments,
 }
 
 impl CompareVerb {
@@ -38,7 +41,7 @@ impl CompareVerb {
         &self,
         study: &NamedStudy,
         runtime: Option<&Runtime>,
-    ) -> Result<ComparisonReport, Failure> {
+    ) -> Result<GatedReport<ComparisonReport>, Failure> {
         let periods = self
             .periods
             .open("compare", study, &self.reading, runtime)?;
@@ -55,12 +58,13 @@ impl CompareVerb {
         let telling = explain_first_cause(both, &found, how, &first).map_err(Failure::of)?;
         let failures = failure_shifts(both).map_err(Failure::of)?;
         let compared = ComparisonReport::of(found, self.top).explained_by(telling.as_ref());
-        Ok(compared.with_failures(&failures))
+        let compared = compared.with_failures(&failures);
+        Ok(GatedReport::of(compared, self.gate))
     }
 }
 
 impl ReadingVerb for CompareVerb {
-    type Report = ComparisonReport;
+    type Report = GatedReport<ComparisonReport>;
     /// Empty, because SQL cannot pass the two periods to compare.
     const TABLES: &'static [TableSpec] = &[];
 
@@ -68,7 +72,7 @@ impl ReadingVerb for CompareVerb {
         (self.reading.clone(), &self.show)
     }
 
-    fn answer(&self, study: &NamedStudy) -> Result<ComparisonReport, Failure> {
+    fn answer(&self, study: &NamedStudy) -> Result<Self::Report, Failure> {
         self.compared(study, None)
     }
 

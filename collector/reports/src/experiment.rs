@@ -1,5 +1,6 @@
 //! The `experiment` subcommand.
 
+mod evidence;
 mod rows;
 
 use clap::Args;
@@ -14,6 +15,7 @@ use crate::Failure;
 use crate::arguments::{
     ReadingArguments, SelectionArguments, ShowArguments, parse_range, parse_share,
 };
+use crate::regression::{GateArguments, GatedReport};
 use crate::study::NamedStudy;
 use crate::verb::{ReadingVerb, Report};
 use stroboscope_query::{
@@ -80,6 +82,8 @@ pub struct ExperimentVerb {
     /// differences by chance, so each look must be more certain than the one before
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     look: u32,
+    #[command(flatten)]
+    gate: GateArguments,
 }
 
 fn parse_certainty(text: &str) -> Result<f64, String> {
@@ -90,7 +94,7 @@ fn parse_certainty(text: &str) -> Result<f64, String> {
 }
 
 impl ReadingVerb for ExperimentVerb {
-    type Report = ExperimentSays;
+    type Report = GatedReport<ExperimentSays>;
     /// Empty, because SQL cannot name the sides to compare.
     const TABLES: &'static [TableSpec] = &[];
 
@@ -98,7 +102,7 @@ impl ReadingVerb for ExperimentVerb {
         (ReadingArguments::of(self.from.clone()), &self.show)
     }
 
-    fn answer(&self, study: &NamedStudy) -> Result<ExperimentSays, Failure> {
+    fn answer(&self, study: &NamedStudy) -> Result<Self::Report, Failure> {
         if let Some(both) = self.control.iter().find(|of| self.test.contains(of)) {
             return Err(Failure::new(format!(
                 "--control and --test are both {both}: name two values of {}",
@@ -128,7 +132,8 @@ impl ReadingVerb for ExperimentVerb {
         };
         let found =
             experiment(study.source(), study.selection(), &settings).map_err(Failure::of)?;
-        Ok(ExperimentSays::of(found, settings))
+        let found = ExperimentSays::of(found, settings);
+        Ok(GatedReport::of(found, self.gate))
     }
 }
 

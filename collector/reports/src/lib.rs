@@ -4,7 +4,7 @@
 //! answer: a type that the command line prints, pages show, and SQL reads. The modules, from the
 //! bottom up: `failure` with `advice` and `suggest`; the console (`output`, `stderr`, `progress`);
 //! `time`, `size`, `arguments`, `memory_limit`; `study` (an opened store, and the names of its
-//! segments); `verb` (the traits of reports); `results` (results shared by several reports); then a
+//! segments); `verb` (the traits of reports); `regression` (verdicts on reports); `results` (results shared by several reports); then a
 //! module for each report, and their `registry`.
 #![allow(
     missing_docs,
@@ -44,6 +44,7 @@ pub mod pool;
 pub mod predict;
 pub mod progress;
 pub mod registry;
+pub mod regression;
 pub mod report;
 pub mod requests;
 pub mod results;

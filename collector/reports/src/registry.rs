@@ -111,8 +111,10 @@ pub fn reports() -> Vec<Entry> {
         reading::<operations::OperationsVerb>("operations"),
         reading::<map::MapVerb>("map"),
         reading::<what_if::WhatIfVerb>("what-if"),
-        reading::<compare::CompareVerb>("compare"),
-        reading::<experiment::ExperimentVerb>("experiment"),
+        reading::<compare::CompareVerb>("compare")
+            .paged::<compare::CompareVerb>(&["fail_on", "worse_by"]),
+        reading::<experiment::ExperimentVerb>("experiment")
+            .paged::<experiment::ExperimentVerb>(&["fail_on", "worse_by"]),
         other("pool", pool::PoolVerb::run).saying::<pool::PoolSays>(),
         reading::<explain::ExplainVerb>("explain"),
         reading::<flows::FlowsVerb>("flows"),

@@ -24,6 +24,11 @@ pub trait Report: Serialize + JsonSchema {
 
     /// Writes the result as text and tables.
     fn show(&self, doc: &mut Doc);
+
+    /// Returns the outcome of the subcommand. `read` is the outcome of reading the data.
+    fn status(&self, read: Status) -> Status {
+        read
+    }
 }
 
 /// A subcommand that reads the store and returns a report.
@@ -159,7 +164,7 @@ pub fn give_as(
         None => print_as_is(&text)?,
         Some(path) => write_file(path, format!("{text}\n").as_bytes())?,
     }
-    Ok(notes::tell(report.notes()))
+    Ok(report.status(notes::tell(report.notes())))
 }
 
 /// Writes a document as a page and as tables, if requested.

@@ -9,7 +9,7 @@ use stroboscope_reports::bad_argument::in_our_words;
 use stroboscope_reports::failure::Status;
 use stroboscope_reports::output::say;
 
-/// Exit status of a run that failed.
+/// Exit status of a run without an answer.
 const FAILED: u8 = 2;
 
 /// Runs the whole program: reads the process's arguments, runs the subcommand, prints an error if
@@ -34,7 +34,8 @@ pub fn main() -> ExitCode {
     let log = Log::begin(&matches);
     match verbs::run(&verbs, &matches) {
         Ok(Status::Done) => ExitCode::SUCCESS,
-        Ok(Status::Partly) => ExitCode::from(1),
+        Ok(Status::Partly | Status::Regression) => ExitCode::from(1),
+        Ok(Status::Undecided) => FAILED.into(),
         Ok(Status::Interrupted(signal)) => {
             ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX))
         }

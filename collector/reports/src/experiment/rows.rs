@@ -1,5 +1,6 @@
 //! Rows of the result of an experiment.
 
+use crate::regression::Rise;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::experiment::{Effect, LeftOutTime, Metric, NoComparison, Noise, OneOff};
@@ -194,6 +195,17 @@ pub(super) fn percent(part: Option<f64>) -> String {
 }
 
 impl MetricRow {
+    /// Returns the rise of the latency from control to test, if it is more than chance.
+    pub(super) fn rise(&self) -> Option<Rise> {
+        let by = self.difference.filter(|by| self.differs && *by > 0.0)?;
+        Some(Rise {
+            metric: self.metric.clone(),
+            of: self.part(),
+            by,
+            q_value: self.q_value?,
+        })
+    }
+
     /// Names the requests that the row is about.
     fn part(&self) -> String {
         match (&self.root, self.hour) {

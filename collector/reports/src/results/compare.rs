@@ -1,12 +1,14 @@
 //! Changes between two periods, as `compare` shows them.
 
 mod before_and_after;
+mod evidence;
 mod failures;
 mod rows;
 mod surroundings;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use stroboscope_analysis::compare::Environment;
 use stroboscope_analysis::flow::PeriodFlows;
 
 use super::explain::LeafRow;
@@ -55,6 +57,9 @@ pub struct ComparisonReport {
     variation: VariationSays,
     /// Changes outside of the services.
     surroundings: Vec<String>,
+    /// Usual change of the places of all services, which is no cause; `None` if it is unknown.
+    #[serde(skip)]
+    environment: Option<Environment>,
     /// Picture of requests of the first cause, before and after.
     #[serde(skip)]
     flow: Option<Figure>,
@@ -167,7 +172,7 @@ impl ComparisonReport {
             Verdict::NoChange
         };
         let explained_ns = comparison.explained_ns();
-        let mix = MixRow::all(&comparison);
+        let mix = MixRow::all(&comparison, &before.flows);
         let surroundings = surroundings([&old, &new], &mix, comparison.environment.as_ref());
         let periods = [&before.flows, &after.flows];
         Self {
@@ -175,6 +180,7 @@ impl ComparisonReport {
             leaves: Vec::new(),
             leaves_not_asked: !causes.is_empty() && compared_requests > EXPLAINED_MAX,
             mix,
+            environment: comparison.environment,
             surroundings,
             variation: VariationSays::of(&comparison.variation),
             notes,
@@ -289,7 +295,7 @@ impl Report for ComparisonReport {
         }
         failures::show(&self.failures, doc);
         for few in self.too_few.iter().take(TOO_FEW_SHOWN) {
-            doc.sentence(few.sentence());
+            doc.sentence(format!("Too few to tell: {}.", few.text()));
         }
         if let Some(sentence) = self.variation.sentence() {
             doc.sentence(sentence);

@@ -119,6 +119,19 @@ impl FailureShiftRow {
         self.changed
     }
 
+    /// Describes the rise of the share of failed requests, if it is more than chance.
+    pub(super) fn rise(&self) -> Option<String> {
+        (self.changed && self.rates.after > self.rates.before).then(|| {
+            format!(
+                "failed requests of {} rose from {} to {} (p = {:.1e})",
+                self.root,
+                percent(self.rates.before),
+                percent(self.rates.after),
+                self.p_value
+            )
+        })
+    }
+
     /// Describes the change, and the origin that explains most of it.
     fn sentence(&self) -> String {
         let change = format!(

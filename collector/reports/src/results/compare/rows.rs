@@ -69,9 +69,13 @@ impl TooFewRow {
         }
     }
 
-    pub(super) fn sentence(&self) -> String {
+    pub(super) fn is_slower(&self) -> bool {
+        self.contribution_ns > 0.0
+    }
+
+    pub(super) fn text(&self) -> String {
         format!(
-            "Too few to tell: {}:{} {} in {} before and {} after; {} of each would tell.",
+            "{}:{} {} in {} before and {} after; {} of each would tell",
             self.service,
             self.operation,
             adds(self.contribution_ns),

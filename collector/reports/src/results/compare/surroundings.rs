@@ -3,29 +3,50 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::compare::{Comparison, Environment, Variation, VariationChange};
+use stroboscope_analysis::flow::{PeriodFlows, RootFlows};
 
 use super::PeriodSummary;
+use crate::regression::Rise;
 use stroboscope_render::humanise::duration;
 
-/// A root operation, and its share of the requests.
+/// A root operation, its share of the requests, and the effect of the causes on it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct MixRow {
-    root: String,
-    before: f64,
-    after: f64,
+    pub(super) root: String,
+    pub(super) before: f64,
+    pub(super) after: f64,
+    /// Mean latency of the earlier requests, in ns; null if there are none.
+    pub(super) mean_before_ns: Option<f64>,
+    /// Change of the mean latency of these requests by all causes, in ns, without the part that a
+    /// few slow requests make up.
+    pub(super) caused_ns: f64,
+    /// q-value of the cause that adds most to it; null if no cause adds to it.
+    pub(super) q_value: Option<f64>,
 }
 
 impl MixRow {
-    pub(super) fn all(of: &Comparison) -> Vec<Self> {
-        let mut rows: Vec<Self> = of
-            .roots
-            .iter()
-            .map(|(root, [before, after])| Self {
+    pub(super) fn all(of: &Comparison, flows_before: &PeriodFlows) -> Vec<Self> {
+        let row = |(root, [before, after]): &(String, [f64; 2])| {
+            let effects = of.causes.iter().filter_map(|cause| {
+                let effect_ns = cause.by_root_ns.get(root)?;
+                Some((*effect_ns, cause.q_value))
+            });
+            let effects: Vec<(f64, f64)> = effects.collect();
+            let rises = effects.iter().filter(|(effect_ns, _)| *effect_ns > 0.0);
+            let largest = rises.max_by(|a, b| a.0.total_cmp(&b.0));
+            Self {
                 root: root.clone(),
                 before: *before,
                 after: *after,
-            })
-            .collect();
+                mean_before_ns: flows_before.roots.get(root).and_then(mean_ns),
+                // The sum of no numbers would be -0.
+                caused_ns: effects
+                    .iter()
+                    .fold(0.0, |sum, (effect_ns, _)| sum + effect_ns),
+                q_value: largest.map(|(_, q_value)| *q_value),
+            }
+        };
+        let mut rows: Vec<Self> = of.roots.iter().map(row).collect();
         rows.sort_by(|a, b| {
             let by_size = b.change().abs().total_cmp(&a.change().abs());
             by_size.then_with(|| a.root.cmp(&b.root))
@@ -36,6 +57,24 @@ impl MixRow {
     fn change(&self) -> f64 {
         self.after - self.before
     }
+
+    /// Returns the rise of the mean latency by causes, if there is one.
+    pub(super) fn rise(&self) -> Option<Rise> {
+        let mean_ns = self.mean_before_ns.filter(|mean_ns| *mean_ns > 0.0)?;
+        let q_value = self.q_value?;
+        (self.caused_ns > 0.0).then(|| Rise {
+            metric: "mean".to_owned(),
+            of: self.root.clone(),
+            by: self.caused_ns / mean_ns,
+            q_value,
+        })
+    }
+}
+
+fn mean_ns(flows: &RootFlows) -> Option<f64> {
+    let sum_ns: u128 = flows.all().map(|category| category.latency_ns).sum();
+    let requests = flows.requests();
+    (requests > 0).then(|| sum_ns as f64 / requests as f64)
 }
 
 /// Variation of latency within categories, measured by C² (variance divided by the squared mean),
