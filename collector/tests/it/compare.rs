@@ -191,6 +191,56 @@ fn nothing_changed_and_too_little_are_said() {
     assert!(text.contains("too few requests"), "{text}");
 }
 
+/// Exit statuses for pipelines, by a baseline and a later run: slower, alike, and of one request.
+#[test]
+fn a_pipeline_fails_on_a_regression() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    import(at, "baseline", &log(BEFORE_NS, 300, 1_000, "a"));
+    import(at, "slower", &log(AFTER_NS, 300, 1_400, "b"));
+    import(at, "alike", &log(AFTER_NS, 400, 1_000, "b"));
+    import(at, "few", &log(AFTER_NS, 1, 9_000, "b"));
+    let gated = |data: &str, more: &[&str], status: i32| {
+        let fixed = ["compare", "--before-data", "baseline", "--data", data];
+        check(at, &[&fixed[..], more].concat(), status)
+    };
+    let last = |text: &str| text.lines().last().unwrap_or_default().to_owned();
+    for data in ["slower", "alike", "few"] {
+        let (text, _) = gated(data, &[], 0);
+        assert!(!text.contains("regression"), "{text}");
+    }
+    for fail_on in ["worse", "unknown"] {
+        let fail_on = ["--fail-on", fail_on];
+        let (text, _) = gated("slower", &fail_on, 1);
+        assert!(last(&text).starts_with("Worse: mean latency of "), "{text}");
+        assert!(last(&text).ends_with("the limit is 5.0%."), "{text}");
+        let (text, _) = gated("alike", &fail_on, 0);
+        assert!(last(&text).starts_with("No regression: "), "{text}");
+        // The requests became slower by a quarter.
+        let (text, _) = gated(
+            "slower",
+            &[&fail_on[..], &["--worse-by", "50%"]].concat(),
+            0,
+        );
+        assert!(last(&text).ends_with("the limit is 50.0%."), "{text}");
+        let (_, error) = gated("none", &fail_on, 2);
+        assert!(!error.is_empty());
+    }
+    let (text, error) = gated("few", &["--fail-on", "worse"], 0);
+    let unknown = "Unknown: the later period has 1 request, and 20 are needed";
+    assert!(last(&text).starts_with(unknown), "{text}");
+    assert!(error.contains(&format!("warning: {unknown}")), "{error}");
+    let (text, error) = gated("few", &["--fail-on", "unknown", "--json"], 2);
+    let found: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(found["regression"]["verdict"], "unknown", "{found}");
+    assert!(!error.contains("warning"), "{error}");
+    // The verdict does not depend on --fail-on.
+    let (text, _) = gated("slower", &["--json"], 0);
+    let found: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(found["regression"]["verdict"], "worse", "{found}");
+    assert_eq!(found["verdict"], "changed", "{found}");
+}
+
 #[test]
 fn what_cannot_be_compared_is_refused() {
     let directory = tempfile::tempdir().unwrap();

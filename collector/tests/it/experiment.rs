@@ -117,6 +117,36 @@ fn a_slower_side_is_found_and_equal_ones_are_not() {
     }
 }
 
+/// Exit statuses for pipelines, by the rise of the test's latency and the number of requests.
+#[test]
+fn a_pipeline_fails_on_a_slower_side() {
+    let certain = ["--certainty", "0.99"];
+    for (slower, status) in [(0.12, 1), (0.0, 0)] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = directory.path();
+        store(at, slower, false);
+        let gated =
+            |more: &[&str], status: i32| check(at, &[&ASKED[..], &certain, more].concat(), status);
+        let verdict = ["No regression", "Worse"][usize::from(status == 1)];
+        for fail_on in ["worse", "unknown"] {
+            let (text, _) = gated(&["--fail-on", fail_on], status);
+            let last = text.lines().last().unwrap_or_default();
+            assert!(last.starts_with(verdict), "{text}");
+        }
+        gated(&[], 0);
+        if status == 1 {
+            let (text, _) = gated(&["--fail-on", "worse", "--worse-by", "30%"], 0);
+            assert!(text.contains("No regression: "), "{text}");
+            continue;
+        }
+        // About thirty requests, of the first three seconds.
+        let few = ["--until", "2023-11-14T22:13:23"];
+        let (_, said) = gated(&[&few[..], &["--fail-on", "worse"]].concat(), 0);
+        assert!(said.contains("warning: Unknown: "), "{said}");
+        gated(&[&few[..], &["--fail-on", "unknown"]].concat(), 2);
+    }
+}
+
 #[test]
 fn sides_that_are_asked_for_different_things_are_not_compared() {
     let directory = tempfile::tempdir().expect("a directory");
