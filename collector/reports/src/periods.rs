@@ -200,23 +200,18 @@ impl PeriodArguments {
         })
     }
 
-    /// Returns the formulas of both periods. If only the later period has a formula, the earlier
-    /// one gets its negation, unless `--before` or `--before-data` defines the earlier one. If only
-    /// the earlier period has a formula, the later one gets its negation, unless one of these
-    /// arguments or `--after` is given.
+    /// Returns the formulas of both periods. If only one period has a formula, the other one gets
+    /// its negation, so no request is in both.
     fn formulas(&self) -> [Option<(String, Formula)>; 2] {
         let others = |of: &(String, Formula)| {
             let (text, formula) = of.clone();
             (format!("not ({text})"), Formula::Not(Box::new(formula)))
         };
-        let has_before = self.before.is_some() || self.before_data.is_some();
-        match (&self.before_where, &self.after_where) {
-            (None, Some(after)) if !has_before => [Some(others(after)), Some(after.clone())],
-            (Some(before), None) if self.after.is_none() && !has_before => {
-                [Some(before.clone()), Some(others(before))]
-            }
-            (before, after) => [before.clone(), after.clone()],
-        }
+        let (before, after) = (self.before_where.clone(), self.after_where.clone());
+        [
+            before.clone().or_else(|| after.as_ref().map(others)),
+            after.or_else(|| before.as_ref().map(others)),
+        ]
     }
 
     /// Selects a period of a store.

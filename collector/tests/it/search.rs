@@ -203,6 +203,16 @@ fn a_formula_for_each_side_is_compared() {
     };
     assert_eq!(count(&["--after-where", slow]), [Some(2), Some(1)]);
     assert_eq!(count(&["--before-where", slow]), [Some(1), Some(2)]);
+    // The other side gets the other requests, also where either side has a time or a directory.
+    for period in [
+        ["--before", "2023-11-14..2023-11-15"],
+        ["--after", "2023-11-14..2023-11-15"],
+        ["--before-data", "stroboscope-data"],
+    ] {
+        let with = |side| count(&[&period[..], &[side, slow]].concat());
+        assert_eq!(with("--after-where"), [Some(2), Some(1)], "{period:?}");
+        assert_eq!(with("--before-where"), [Some(1), Some(2)], "{period:?}");
+    }
     let again = r#"{ .block = 7 } | count() = 2"#;
     let both = ["--before-where", again, "--after-where", slow];
     assert_eq!(count(&both), [Some(1), Some(1)]);
