@@ -129,7 +129,7 @@ pub(super) fn recognise(head: &[u8], asked: Option<Format>) -> SourceForm {
 
 const OWN_KEYS: [&str; 6] = ["trace", "host", "ts_ns", "ts", "event", "task"];
 /// Keys of lists inside documents. Many programs use `data`; its elements determine their own form.
-const LISTS: [&str; 10] = [
+const LISTS: [&str; 11] = [
     "resourceSpans",
     "resource_spans",
     "batches",
@@ -138,6 +138,7 @@ const LISTS: [&str; 10] = [
     "resourceMetrics",
     "resource_metrics",
     "resourceProfiles",
+    "resource_profiles",
     "traceEvents",
     "data",
 ];
@@ -242,6 +243,11 @@ mod tests {
             "resource_spans",
             "batches",
             "resourceLogs",
+            "resource_logs",
+            "resourceMetrics",
+            "resource_metrics",
+            "resourceProfiles",
+            "resource_profiles",
             "traceEvents",
         ] {
             check(
