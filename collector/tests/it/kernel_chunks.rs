@@ -5,12 +5,13 @@ use std::process::Command;
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Name, Window};
 use stroboscope_analysis::kernel::marker::MARK;
+use stroboscope_analysis::record::SpanFlags;
 use stroboscope_kernel_model::{ClockLog, ClockSample};
 use stroboscope_query::Source;
 use stroboscope_query::timeline::{
     KernelOverview, of_burst, of_recorded_burst, of_trace, overview,
 };
-use stroboscope_store::record::{BatchRow, Rows, WindowRow};
+use stroboscope_store::record::{BatchRow, Rows, SpanRow, WindowRow};
 use stroboscope_store::tables::{KernelChunk, PartitionRule, Store, write_kernel, write_rows};
 
 const WALL_NS: i64 = 1_767_322_800_000_000_000;
@@ -100,6 +101,20 @@ fn events() -> Vec<Event> {
     events
 }
 
+fn clocks() -> ClockLog {
+    let mut clocks = ClockLog::default();
+    for at_ns in [0, END_NS] {
+        clocks.push(ClockSample {
+            at_ns,
+            wall_offset_ns: WALL_NS,
+            tai_offset_ns: 0,
+            boot_offset_ns: 0,
+            uncertainty_ns: 70,
+        });
+    }
+    clocks
+}
+
 /// One recording, cut at these moments as the recorder does: each chunk begins with the threads and for whom they work.
 fn record(edges_ns: &[u64]) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
@@ -108,16 +123,6 @@ fn record(edges_ns: &[u64]) -> tempfile::TempDir {
     let all = events();
     let edges: Vec<u64> = [&[0], edges_ns, &[END_NS]].concat();
     for edge in edges.windows(2) {
-        let mut clocks = ClockLog::default();
-        for at_ns in [0, END_NS] {
-            clocks.push(ClockSample {
-                at_ns,
-                wall_offset_ns: WALL_NS,
-                tai_offset_ns: 0,
-                boot_offset_ns: 0,
-                uncertainty_ns: 70,
-            });
-        }
         let (open_ns, close_ns) = (edge[0], edge[1]);
         let introduction = |tid: u32| {
             let marks = all
@@ -158,7 +163,7 @@ fn record(edges_ns: &[u64]) -> tempfile::TempDir {
             covers_ns: (WALL_NS + open_ns as i64, WALL_NS + close_ns as i64),
             events,
             windows: vec![Window { open_ns, close_ns }],
-            clocks,
+            clocks: clocks(),
             lost: LossCounts::default(),
         };
         write_kernel(&store, &chunk).unwrap();
@@ -479,4 +484,98 @@ fn what_the_kernel_did_is_searched() {
         [2, 1]
     );
     assert_eq!(counts(r#"{ name = "read" }"#), [0, 0]);
+}
+
+/// Returns the number of requests whose two reads ran one by one. Each of 20 requests reads on host
+/// `a` and then on host `b`, whose clock is ahead by `ahead_ns`. Only calls connect the clocks.
+fn read_one_by_one(ahead_ns: i64, has_calls: bool) -> u64 {
+    const SERVER: u32 = SpanFlags::SERVER.0;
+    const CLIENT: u32 = SpanFlags::CLIENT.0;
+    let directory = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let store = Store::local(directory.path(), runtime.handle().clone()).unwrap();
+    let mut rows = Rows::default();
+    let mut events = Vec::new();
+    for trace in 1..=20_u64 {
+        // Few of these times are multiples of ten: the clocks look exact.
+        let begin_ns = trace * 20_000_007;
+        for (span_id, parent_id, host, name, flags, from_us, to_us) in [
+            (1, 0, "web", "page", SERVER, 0, 8_000),
+            (2, 1, "web", "call", CLIENT, 1_000, 3_000),
+            (3, 2, "a", "read", SERVER, 1_200, 2_800),
+            (4, 1, "web", "call", CLIENT, 4_000, 6_000),
+            (5, 4, "b", "read", SERVER, 4_200, 5_800),
+        ] {
+            let wall_ns = WALL_NS + begin_ns as i64 + if host == "b" { ahead_ns } else { 0 };
+            rows.spans.push(SpanRow {
+                trace_id: u128::from(trace),
+                trace_name: None,
+                span_id,
+                parent_id: if has_calls { parent_id } else { 0 },
+                service: rows.strings.intern("store"),
+                name: rows.strings.intern(name),
+                host: rows.strings.intern(host),
+                process: 0,
+                start_ns: wall_ns + from_us * 1_000,
+                end_ns: wall_ns + to_us * 1_000,
+                flags,
+                attributes: None,
+            });
+        }
+        for (span, after_ns) in [(3, 1_300_000), (5, 4_300_000)] {
+            let marker = |kind: u64| [MARK | kind, trace, span, 1, 0, 0];
+            for (call, args, call_ns) in [
+                (GETPID, marker(1), 0),
+                (READ, [3, 0, 0, 0, 0, 0], 10_000),
+                (GETPID, marker(2), 20_000),
+            ] {
+                let ts_ns = begin_ns + after_ns + call_ns;
+                for (ts_ns, body) in [
+                    (ts_ns, Body::Enter { call, args }),
+                    (ts_ns + 1_000, Body::Exit { call, result: 1 }),
+                ] {
+                    events.push(Event {
+                        ts_ns,
+                        cpu: 1,
+                        tid: 1,
+                        body,
+                    });
+                }
+            }
+        }
+    }
+    let rule = PartitionRule::received(WALL_NS, WALL_NS);
+    write_rows(&store, "seg-0", rows, &rule).unwrap();
+    let chunk = KernelChunk {
+        recording: 7,
+        host: "a".into(),
+        architecture: Architecture::X86_64,
+        burst_config: 0,
+        covers_ns: (WALL_NS, WALL_NS + END_NS as i64),
+        events,
+        windows: vec![Window {
+            open_ns: 0,
+            close_ns: END_NS,
+        }],
+        clocks: clocks(),
+        lost: LossCounts::default(),
+    };
+    write_kernel(&store, &chunk).unwrap();
+    let operations = overview(&source(&directory, &runtime)).unwrap().operations;
+    let [read] = &operations[..] else {
+        panic!("{operations:#?}")
+    };
+    assert_eq!(
+        (&*read.operation, read.requests, read.spans),
+        ("store:read", 20, 40)
+    );
+    read.one_by_one
+}
+
+#[test]
+fn the_order_of_calls_on_several_hosts_is_by_aligned_clocks() {
+    assert_eq!(read_one_by_one(0, true), 20);
+    // As recorded, the reads overlap.
+    assert_eq!(read_one_by_one(-2_000_000, true), 20);
+    assert_eq!(read_one_by_one(0, false), 0);
 }

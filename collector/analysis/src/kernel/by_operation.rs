@@ -44,8 +44,8 @@ pub struct OperationSum {
     /// Maximum number of the operation's spans in one request.
     pub spans_max: u64,
     /// Number of requests with several spans of the operation that ran one by one: each span began
-    /// after the previous one had ended. Requests in which the times of a span are unknown do not
-    /// count.
+    /// after the previous one had ended. Requests in which the times of a span are unknown, or in
+    /// which the spans' hosts have no common time, do not count.
     pub one_by_one: u64,
     /// Kernel work for all spans together.
     pub sum: SpanSum,
@@ -135,12 +135,14 @@ impl SpanSums {
         for (span, sum) in spans {
             let SpanOf {
                 operation,
+                island,
                 interval_ns,
             } = span_of(span);
+            let interval = interval_ns.map(|interval_ns| (island, interval_ns));
             found
                 .entry(operation)
                 .or_insert_with(|| PartialSum::of(operation))
-                .add(span.trace, interval_ns, sum);
+                .add(span.trace, interval, sum);
         }
         let mut rows: Vec<OperationSum> = found.into_values().map(PartialSum::finish).collect();
         rows.sort_by(|a, b| {
@@ -156,7 +158,9 @@ impl SpanSums {
 pub struct SpanOf<'a> {
     /// Operation of the span, as `service:name`.
     pub operation: &'a str,
-    /// Start and end in nanoseconds, on one clock for all spans of the trace; `None` if unknown.
+    /// Number of the host's island. The order of times from different islands is unknown.
+    pub island: u32,
+    /// Start and end in nanoseconds, by the common time of the island; `None` if unknown.
     pub interval_ns: Option<(i64, i64)>,
 }
 
@@ -166,7 +170,8 @@ struct PartialSum {
     /// Trace of the current request. The fields below describe the operation's spans in it.
     trace: u64,
     spans: u64,
-    intervals_ns: Vec<(i64, i64)>,
+    /// Known start and end of each span, with the island.
+    intervals: Vec<(u32, (i64, i64))>,
 }
 
 impl PartialSum {
@@ -183,33 +188,33 @@ impl PartialSum {
             row,
             trace: 0,
             spans: 0,
-            intervals_ns: Vec::new(),
+            intervals: Vec::new(),
         }
     }
 
     /// Adds a span. The spans of one request must be added one right after another.
-    fn add(&mut self, trace: u64, interval_ns: Option<(i64, i64)>, sum: &SpanSum) {
+    fn add(&mut self, trace: u64, interval: Option<(u32, (i64, i64))>, sum: &SpanSum) {
         if self.spans == 0 || self.trace != trace {
             self.end_request();
             self.trace = trace;
             self.row.requests += 1;
         }
         self.spans += 1;
-        self.intervals_ns.extend(interval_ns);
+        self.intervals.extend(interval);
         self.row.spans += 1;
         self.row.spans_max = self.row.spans_max.max(self.spans);
         self.row.sum.merge(sum);
     }
 
     fn end_request(&mut self) {
-        self.intervals_ns.sort_unstable();
-        let follow_each_other = self
-            .intervals_ns
-            .windows(2)
-            .all(|pair| pair[0].1 <= pair[1].0);
-        let all_known = self.intervals_ns.len() as u64 == self.spans;
+        self.intervals.sort_unstable();
+        let follow_each_other = self.intervals.windows(2).all(|pair| {
+            let [(island, before_ns), (next_island, after_ns)] = [pair[0], pair[1]];
+            island == next_island && before_ns.1 <= after_ns.0
+        });
+        let all_known = self.intervals.len() as u64 == self.spans;
         self.row.one_by_one += u64::from(self.spans > 1 && all_known && follow_each_other);
-        self.intervals_ns.clear();
+        self.intervals.clear();
         self.spans = 0;
     }
 
@@ -280,6 +285,7 @@ mod tests {
             };
             SpanOf {
                 operation,
+                island: 0,
                 interval_ns: Some((start_ns, start_ns + took_ns)),
             }
         });
@@ -296,6 +302,13 @@ mod tests {
             ("web:read", 2, 10, 5)
         );
         assert_eq!((read.one_by_one, page.one_by_one), (1, 0));
+        // Without a common time, no order is known.
+        let apart = sums.by_operation(|request| SpanOf {
+            operation: "web:read",
+            island: u32::from(request.span == 12),
+            interval_ns: Some((request.span as i64, request.span as i64)),
+        });
+        assert_eq!((apart[0].requests, apart[0].one_by_one), (2, 0));
         assert!((read.spans_per_request() - 5.0).abs() < 1e-9);
         assert!((read.calls_per_request(&read.sum.calls[&44]) - 5.0).abs() < 1e-9);
         assert_eq!(

@@ -9,14 +9,16 @@ use stroboscope_analysis::kernel::marker::RequestId;
 use stroboscope_analysis::record::{SpanFlags, TraceRecords};
 use stroboscope_store::tables::TraceReader;
 
+use crate::first_look::alignment;
 use crate::query_error::QueryError;
-use crate::source::Source;
+use crate::source::{Selection, Source};
 
 /// Spans and requests of the store that the kernel worked for.
 #[derive(Default)]
 pub(super) struct Spans {
     operations: HashMap<RequestId, KnownSpan>,
-    /// First start and last end of each request in ns, and true if any of its spans is cut.
+    /// First start and last end of each request in ns as recorded, and true if any of its spans is
+    /// cut.
     bounds: HashMap<u64, (i64, i64, bool)>,
     /// Trace id of each request, by its low half.
     pub(super) ids: HashMap<u64, u128>,
@@ -27,6 +29,9 @@ pub(super) struct Spans {
 struct KnownSpan {
     service: Arc<str>,
     operation: Arc<str>,
+    /// Number of the host's island.
+    island: u32,
+    /// Start and end by the common time of the island.
     interval_ns: (i64, i64),
 }
 
@@ -37,6 +42,7 @@ impl Spans {
         let known = self.operations.get(&span);
         SpanOf {
             operation: known.map_or(NOT_STORED, |known| &known.operation),
+            island: known.map_or(0, |known| known.island),
             interval_ns: known.map(|known| known.interval_ns),
         }
     }
@@ -67,7 +73,8 @@ impl Spans {
     }
 }
 
-/// Reads the requests whose trace ids have one of these low halves, and their wanted spans.
+/// Reads the requests whose trace ids have one of these low halves, and their wanted spans. Aligns
+/// the clocks of the hosts.
 pub(super) fn spans(
     source: &Source,
     requests: &HashSet<u64>,
@@ -77,6 +84,11 @@ pub(super) fn spans(
         SpanFlags(SpanFlags::CUT_OPEN.0 | SpanFlags::CUT_CLOSE.0 | SpanFlags::UNFINISHED.0);
     let mut names: HashMap<(Arc<str>, Arc<str>), Arc<str>> = HashMap::new();
     let mut spans = Spans::default();
+    let all = Selection {
+        include_incomplete: true,
+        ..Selection::default()
+    };
+    let clocks = alignment(source, all)?;
     let mut progress = source.observer().begin("naming operations", "traces", None);
     let mut traces = TraceReader::open(source.store())?;
     let mut records = TraceRecords::default();
@@ -87,8 +99,8 @@ pub(super) fn spans(
             continue;
         }
         spans.ids.insert(low, records.id.0);
-        for span in records.spans.drain(..) {
-            let interval_ns = (span.start_ns, span.end_ns);
+        // Windows open and close by the recorded times.
+        for span in &records.spans {
             let is_cut = span.flags.0 & CUT.0 != 0;
             let bounds = spans
                 .bounds
@@ -99,16 +111,23 @@ pub(super) fn spans(
                 bounds.1.max(span.end_ns),
                 bounds.2 || is_cut,
             );
+        }
+        if let Some(clocks) = &clocks {
+            clocks.apply(&mut records);
+        }
+        for span in records.spans.drain(..) {
             let Some(id) = RequestId::new(low, span.span_id).filter(|&id| is_wanted(id)) else {
                 continue;
             };
             let key = (span.service.clone(), span.name);
             let text = format!("{}:{}", key.0, key.1);
             let operation = names.entry(key).or_insert_with(|| text.into()).clone();
+            let clock = records.clocks.iter().find(|clock| clock.host == span.host);
             let known = KnownSpan {
                 service: span.service,
                 operation,
-                interval_ns,
+                island: clock.map_or(0, |clock| clock.island),
+                interval_ns: (span.start_ns, span.end_ns),
             };
             spans.operations.insert(id, known);
         }
