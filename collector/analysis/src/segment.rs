@@ -45,7 +45,7 @@ impl ClockId {
 }
 
 /// Error bounds of a clock's timestamps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct ClockBounds {
     /// Maximum distance of a timestamp from the common time of the clock's island, in nanoseconds.
     pub error_ns: u64,
@@ -67,7 +67,8 @@ impl ClockBounds {
         }
     }
 
-    fn of(clock: &HostClock) -> ClockBounds {
+    /// Returns the bounds of a host's clock.
+    pub fn of(clock: &HostClock) -> ClockBounds {
         let HostClock {
             error_ns,
             resolution_ns,
@@ -82,15 +83,21 @@ impl ClockBounds {
         }
     }
 
-    /// Returns the maximum distance, in nanoseconds, of timestamps of two different clocks that may
-    /// have been taken in either order.
-    fn tolerance_ns(self, other: ClockBounds) -> u64 {
+    /// Returns the maximum distance, in nanoseconds, of two timestamps that may have been taken in
+    /// either order. Errors do not matter if one clock took both. A distance of a whole tick shows
+    /// no order, on one clock or on two: an end that is a truncated start plus a truncated duration
+    /// may be almost two ticks early.
+    pub fn tolerance_ns(self, other: ClockBounds, is_one_clock: bool) -> u64 {
+        let tick_ns = self.tick_ns.max(other.tick_ns);
+        if is_one_clock {
+            return tick_ns;
+        }
         if self.island != other.island {
             return u64::MAX;
         }
         self.error_ns
             .saturating_add(other.error_ns)
-            .saturating_add(self.tick_ns.max(other.tick_ns))
+            .saturating_add(tick_ns)
     }
 }
 
@@ -251,12 +258,8 @@ impl SegmentedTrace {
     /// Returns the maximum distance, in nanoseconds, of two timestamps of these clocks that may
     /// have been taken in either order.
     pub fn tolerance_ns(&self, a: ClockId, b: ClockId) -> u64 {
-        let (of_a, of_b) = (self.clock_bounds(a), self.clock_bounds(b));
-        if a == b {
-            of_a.tick_ns
-        } else {
-            of_a.tolerance_ns(of_b)
-        }
+        self.clock_bounds(a)
+            .tolerance_ns(self.clock_bounds(b), a == b)
     }
 
     /// Returns a segment with its times and clocks as recorded. The evidence for moving timestamps

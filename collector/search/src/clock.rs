@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use stroboscope_analysis::record::HostClock;
+use stroboscope_analysis::segment::ClockBounds;
 
 /// Offset in ns that is longer than any error bound and far from overflow. `-NEVER_NS` lies before
 /// every instant, and `NEVER_NS` after every instant.
@@ -14,9 +15,7 @@ pub(super) const NEVER_NS: i64 = i64::MAX / 4;
 pub(super) struct Clock {
     /// Host of the clock; `None` for every exact clock.
     pub(super) host: Option<Arc<str>>,
-    pub(super) error_ns: i64,
-    pub(super) resolution_ns: i64,
-    pub(super) island: u32,
+    pub(super) bounds: ClockBounds,
 }
 
 impl Clock {
@@ -25,20 +24,22 @@ impl Clock {
         match known.filter(|clock| !clock.is_exact()) {
             None => Self {
                 host: None,
-                error_ns: 0,
-                resolution_ns: 1,
-                island: 0,
+                bounds: ClockBounds::default(),
             },
             Some(clock) => Self {
                 host: Some(clock.host.clone()),
-                error_ns: i64::try_from(clock.error_ns)
-                    .unwrap_or(NEVER_NS)
-                    .min(NEVER_NS),
-                resolution_ns: i64::try_from(clock.resolution_ns)
-                    .unwrap_or(NEVER_NS)
-                    .clamp(1, NEVER_NS),
-                island: clock.island,
+                bounds: ClockBounds::of(clock),
             },
         }
+    }
+
+    /// Returns the maximum distance, in ns, of a timestamp of this clock and one of `other` whose
+    /// order is uncertain.
+    pub(super) fn slack_ns(&self, other: &Self) -> i64 {
+        let is_one_clock = self.host == other.host && self.bounds.island == other.bounds.island;
+        let tolerance_ns = self.bounds.tolerance_ns(other.bounds, is_one_clock);
+        i64::try_from(tolerance_ns)
+            .unwrap_or(NEVER_NS)
+            .min(NEVER_NS)
     }
 }

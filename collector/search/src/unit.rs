@@ -334,17 +334,7 @@ impl<'a> Unit<'a> {
     /// Returns the maximum distance, in ns, of two timestamps of these clocks whose order is
     /// uncertain.
     pub(super) fn slack_ns(&self, a: u32, b: u32) -> i64 {
-        let (a, b) = (&self.clocks[a as usize], &self.clocks[b as usize]);
-        if a.host == b.host && a.island == b.island {
-            // A timestamp is truncated to the resolution, so its instant may lie almost one
-            // resolution later.
-            return a.resolution_ns.max(b.resolution_ns) - 1;
-        }
-        if a.island == b.island {
-            a.error_ns.saturating_add(b.error_ns).min(NEVER_NS)
-        } else {
-            NEVER_NS
-        }
+        self.clocks[a as usize].slack_ns(&self.clocks[b as usize])
     }
 
     pub(super) fn clocks(&self) -> u32 {

@@ -62,7 +62,7 @@ impl Pieces<'_> {
         if a == b {
             0
         } else {
-            self.bounds(a).tolerance_ns(self.bounds(b))
+            self.bounds(a).tolerance_ns(self.bounds(b), false)
         }
     }
 
@@ -82,10 +82,10 @@ impl Pieces<'_> {
     /// the timestamps decide, because there is no better evidence.
     pub(super) fn is_after(&self, late: Instant, early: Instant) -> bool {
         let (of_late, of_early) = (self.bounds(late.1), self.bounds(early.1));
-        let tolerance_ns = match (late.1 == early.1, of_late.island == of_early.island) {
-            (true, _) => of_late.tick_ns,
-            (_, true) => of_late.tolerance_ns(of_early),
-            (_, false) => 0,
+        let tolerance_ns = if of_late.island == of_early.island {
+            of_late.tolerance_ns(of_early, late.1 == early.1)
+        } else {
+            0
         };
         late.0 > early.0.saturating_add_unsigned(tolerance_ns)
     }
@@ -106,7 +106,7 @@ impl Pieces<'_> {
             return edge;
         }
         let of_edge = self.bounds(edge.1);
-        let error_ns = self.bounds(from.1).tolerance_ns(of_edge);
+        let error_ns = self.bounds(from.1).tolerance_ns(of_edge, false);
         let mut moved = self.moved.borrow_mut();
         // Beyond the range of clock numbers, the result has the edge's own clock.
         let clock = u16::try_from(self.clocks.len() + moved.len()).map(ClockId);

@@ -8,7 +8,7 @@ use stroboscope_analysis::model::Model;
 use stroboscope_analysis::record::{
     EventRecord, HostClock, SpanFlags, SpanRecord, TraceId, TraceRecords,
 };
-use stroboscope_analysis::segment::{SegmentedTrace, segment};
+use stroboscope_analysis::segment::{ClockBounds, SegmentedTrace, segment};
 
 const ORIGIN_NS: i64 = 1_700_000_000_000_000_000;
 
@@ -151,6 +151,28 @@ fn few_timestamps_are_not_taken_for_coarse_by_chance() {
         100
     );
     assert_eq!(resolution(&[]), 1);
+}
+
+#[test]
+fn a_distance_of_a_whole_tick_shows_no_order() {
+    let bounds = |error_ns, resolution_ns, island| {
+        ClockBounds::of(&HostClock {
+            host: "a".into(),
+            error_ns,
+            resolution_ns,
+            island,
+        })
+    };
+    let check = |a: ClockBounds, b: ClockBounds, on_one: u64, on_two: u64| {
+        assert_eq!(a.tolerance_ns(b, true), on_one);
+        assert_eq!(a.tolerance_ns(b, false), on_two);
+        assert_eq!(b.tolerance_ns(a, false), on_two);
+    };
+    let (exact, coarse) = (bounds(0, 1, 0), bounds(20, 1000, 0));
+    check(exact, exact, 0, 0);
+    check(coarse, coarse, 1000, 1040);
+    check(coarse, exact, 1000, 1020);
+    check(coarse, bounds(20, 1000, 1), 1000, u64::MAX);
 }
 
 fn model_and_traces(traces: &[TraceRecords]) -> (Model, Vec<SegmentedTrace>) {

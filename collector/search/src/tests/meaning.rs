@@ -190,6 +190,23 @@ fn an_order_within_the_clocks_error_is_unknown() {
 }
 
 #[test]
+fn an_order_within_the_clocks_resolution_is_unknown() {
+    let mut records = request(&[("page", 0, 10), ("a", 1, 3), ("b", 4, 5)]);
+    let order = r#"{ name = "a" } then { name = "b" }"#;
+    for host in ["h", "far"] {
+        records.spans[2].host = host.into();
+        for (resolution_ns, truth) in [(999_999, Truth::True), (1_000_000, Truth::Unknown)] {
+            let clock = |host: &str| HostClock {
+                resolution_ns,
+                ..HostClock::exact(host.into())
+            };
+            records.clocks = ["far", "h"].map(clock).to_vec();
+            check(&records, order, truth, &[1, 2]);
+        }
+    }
+}
+
+#[test]
 fn requests_that_meet() {
     let (mut one, mut other) = (
         request(&[("page", 0, 10), ("store:read", 2, 6)]),
