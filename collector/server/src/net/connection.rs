@@ -25,8 +25,8 @@ use tonic::transport::server::TcpConnectInfo;
 
 use super::activity::{Activity, Due, OpenRequest};
 use super::admission::{HEAD_BYTES_MAX, Rejection, Way};
-use super::authority::AuthorityFilter;
 use super::body::{BodyAccounting, BodyShare, BoundedBody, Messages};
+use super::http2_authority::AuthorityFilter;
 use super::ports::Ports;
 use super::rejections::{PortName, RejectionCause};
 use super::revocation::{ResponseEnd, Withdrawal};

@@ -1,21 +1,21 @@
 //! The ports: listening sockets of the collector, with access control and limits.
 //!
 //! `listening` accepts connections, over TLS if there are certificates (`tls`). `connection` serves
-//! one and closes it if it is slow or idle (`activity`). `authority` repairs the headers of clients
-//! on unix sockets. `admission` admits requests, by tokens (`tokens`) and by the host names they
-//! use. `login` is the cookie of a browser, `session` issues it for a token, and `attempts` counts
-//! wrong tokens. `body` counts the bytes of requests while they arrive. `unpack` decompresses
-//! bodies and counts the result, and `messages` applies it to gRPC messages. `revocation` ends
-//! requests whose token has become invalid. `ports` contains the state that all ports share, and
-//! reloads changed files. `rejections` counts rejections by cause, and `wrong_port` answers gRPC
-//! calls at ports that do not serve gRPC.
+//! one and closes it if it is slow or idle (`activity`). `http2_authority` repairs the `:authority`
+//! headers of clients on unix sockets. `admission` admits requests, by tokens (`tokens`) and by the
+//! host names they use. `login` is the cookie of a browser, `session` issues it for a token, and
+//! `attempts` counts wrong tokens. `body` counts the bytes of requests while they arrive. `unpack`
+//! decompresses bodies and counts the result, and `messages` applies it to gRPC messages.
+//! `revocation` ends requests whose token has become invalid. `ports` contains the state that all
+//! ports share, and reloads changed files. `rejections` counts rejections by cause, and
+//! `wrong_port` answers gRPC calls at ports that do not serve gRPC.
 
 mod activity;
 mod admission;
 mod attempts;
-mod authority;
 mod body;
 mod connection;
+mod http2_authority;
 mod listening;
 mod login;
 mod messages;
