@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
-use stroboscope_analysis::clock::ClockEstimates;
+use stroboscope_analysis::clock::ClockEvidence;
 use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::segment::Segmenter;
@@ -144,11 +144,11 @@ fn truth(
     let mut least: HashMap<(u32, u32), i64> = HashMap::new();
     let mut ids = Vec::new();
     let mut errors_ns = BTreeMap::new();
-    let mut estimates = ClockEstimates::new();
+    let mut evidence = ClockEvidence::new();
     TraceReader::open(&store)
         .expect("traces")
-        .for_each(|records| estimates.observe(&records));
-    let alignment = estimates.align(None);
+        .for_each(|records| evidence.observe(&records));
+    let alignment = evidence.align(None);
     for mut records in TraceReader::open(&store).expect("traces") {
         let mut corrected = records.clone();
         alignment.apply(&mut corrected);

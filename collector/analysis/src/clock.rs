@@ -5,12 +5,12 @@
 //! A's; it is at most RTT/2 off. Each [`RoundTrip`] is therefore one estimate of the offset between
 //! two clocks, with its own error bound.
 //!
-//! 1. [`ClockEstimates`] observes the traces one by one. For each ordered pair of hosts and each
+//! 1. [`ClockEvidence`] observes the traces one by one. For each ordered pair of hosts and each
 //!    window of time, it keeps the round trip of lowest RTT. For each unordered pair it keeps
 //!    evidence for and against their clocks. For each host it determines the [`Resolution`], the
 //!    unit that divides the host's timestamps. Its memory is bounded: if a pair has too many
 //!    windows, they become longer.
-//! 2. [`ClockEstimates::align`] judges each pair. If most round trips [agree](Verdict::Agree) with
+//! 2. [`ClockEvidence::align`] judges each pair. If most round trips [agree](Verdict::Agree) with
 //!    the clocks as recorded, the timestamps stay as recorded. If tasks of event logs cross the two
 //!    hosts, the error bound of the pair is the largest offset that its tightest round trip does
 //!    not exclude. Otherwise it is zero. If nearly all round trips agree with one line of offsets
@@ -32,7 +32,7 @@
 //! are believed. This cannot distinguish a clock that is off by a constant from lines of that host
 //! that arrive late by a constant.
 //!
-//! A kernel's report on its clock ([`ClockEstimates::note_kernel`]) identifies the hosts whose
+//! A kernel's report on its clock ([`ClockEvidence::note_kernel`]) identifies the hosts whose
 //! clocks are not synchronized. It also connects hosts that nothing else does: two synchronized
 //! clocks differ by no more than the sum of both errors.
 //!
@@ -41,19 +41,19 @@
 
 mod alignment;
 mod anchors;
-mod estimates;
 mod evidence;
 mod island;
 mod kernel_clock;
 mod pair;
+mod pair_evidence;
 mod resolution;
 mod round_trip;
 
 pub use alignment::Alignment;
 pub use anchors::DRIFT_MAX_PPM;
-pub use estimates::{ClockEstimates, HOSTS_MAX, WINDOWS_MAX};
-pub use evidence::Verdict;
+pub use evidence::{ClockEvidence, HOSTS_MAX, WINDOWS_MAX};
 pub use kernel_clock::KernelClock;
 pub use pair::PairReport;
+pub use pair_evidence::Verdict;
 pub use resolution::Resolution;
 pub use round_trip::{RoundTrip, round_trips};

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use object_store::path::Path;
-use stroboscope_analysis::clock::{Alignment, ClockEstimates};
+use stroboscope_analysis::clock::{Alignment, ClockEvidence};
 use stroboscope_analysis::record::{PointEvent, SpanFlags, SpanRecord, TraceId, TraceRecords};
 use stroboscope_query::KernelClocks;
 use stroboscope_store::tables::{
@@ -78,13 +78,13 @@ fn alignment(store: &Store) -> Result<Alignment, StoreError> {
     read_batches(store)?.for_each(|batch| kernels.note(&batch));
     let files = TraceFiles::open(store, &AttributeKeys::none())?;
     let mut reader = stroboscope_store::tables::TraceReader::of(&files);
-    let mut estimates = ClockEstimates::new();
+    let mut evidence = ClockEvidence::new();
     let mut records = TraceRecords::default();
     while reader.next_into(&mut records) {
-        estimates.observe(&records);
+        evidence.observe(&records);
     }
-    kernels.note_in(&mut estimates);
-    Ok(estimates.align(None))
+    kernels.note_in(&mut evidence);
+    Ok(evidence.align(None))
 }
 
 /// Corrects the times of a trace, and adds a warning to each span whose times change.

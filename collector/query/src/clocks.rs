@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use stroboscope_analysis::clock::{Alignment, ClockEstimates};
+use stroboscope_analysis::clock::{Alignment, ClockEvidence};
 use stroboscope_analysis::record::TraceRecords;
 
 use super::notes::Notes;
@@ -59,13 +59,13 @@ pub fn clocks(
     selection: Selection,
     reference: Option<&str>,
 ) -> Result<ClockReport, QueryError> {
-    let (estimates, seen, notes) = compared(source, selection, note_last)?;
+    let (evidence, seen, notes) = compared(source, selection, note_last)?;
     let mut last = LastSeen::default();
     for of_part in seen {
         let of_part = of_part.iter();
         of_part.for_each(|(host, last_ns)| note_host(host, *last_ns, &mut last));
     }
-    let alignment = estimates.align(reference);
+    let alignment = evidence.align(reference);
     let hosts_of = |host: &Arc<str>| {
         alignment
             .islands()
@@ -101,8 +101,8 @@ pub fn clocks(
     Ok(ClockReport {
         hosts,
         round_trips: alignment.pairs().iter().map(|pair| pair.round_trips).sum(),
-        impossible: estimates.impossible(),
-        refused: estimates.refused(),
+        impossible: evidence.impossible(),
+        refused: evidence.refused(),
         contradictions,
         alignment,
         notes,
@@ -118,27 +118,27 @@ pub(super) fn compared<T: Default + Send>(
     source: &Source,
     selection: Selection,
     also: impl Fn(&TraceRecords, &mut T) + Sync,
-) -> Result<(ClockEstimates, Vec<T>, Notes), QueryError> {
+) -> Result<(ClockEvidence, Vec<T>, Notes), QueryError> {
     let parts = source.parts(selection, &AttributeKeys::none())?;
-    let workers = (0..parts.count()).map(|_| <(ClockEstimates, T)>::default());
+    let workers = (0..parts.count()).map(|_| <(ClockEvidence, T)>::default());
     let (seen, notes) = source.fold(
         "comparing clocks",
         selection,
         &parts,
         workers.collect(),
-        |(estimates, noted): &mut (ClockEstimates, T), records, _| {
-            estimates.observe(records);
+        |(evidence, noted): &mut (ClockEvidence, T), records, _| {
+            evidence.observe(records);
             also(records, noted);
         },
     )?;
-    let mut estimates = ClockEstimates::new();
+    let mut evidence = ClockEvidence::new();
     let mut noted = Vec::with_capacity(seen.len());
     for (of_part, more) in seen {
-        estimates.merge(&of_part);
+        evidence.merge(&of_part);
         noted.push(more);
     }
-    source.kernel_clocks().note_in(&mut estimates);
-    Ok((estimates, noted, notes))
+    source.kernel_clocks().note_in(&mut evidence);
+    Ok((evidence, noted, notes))
 }
 
 /// Number of traces for a first estimate of the clocks.
@@ -147,26 +147,26 @@ const SAMPLED_TRACES: u64 = 256;
 /// Estimates the alignment of the clocks from the first [`SAMPLED_TRACES`] traces. It mostly agrees
 /// with the alignment from all traces, so one pass over the store usually suffices.
 pub(super) fn sampled(source: &Source, selection: Selection) -> Result<Alignment, QueryError> {
-    let mut estimates = ClockEstimates::new();
+    let mut evidence = ClockEvidence::new();
     let mut left = SAMPLED_TRACES;
     source.for_each_trace(
         "looking at the clocks",
         selection,
         &AttributeKeys::none(),
         |records, _| {
-            estimates.observe(records);
+            evidence.observe(records);
             left -= 1;
             left > 0
         },
     )?;
-    source.kernel_clocks().note_in(&mut estimates);
-    Ok(as_selected(&estimates, selection))
+    source.kernel_clocks().note_in(&mut evidence);
+    Ok(as_selected(&evidence, selection))
 }
 
 /// Returns the alignment of the clocks. It trusts the recorded timestamps if
 /// `selection.trust_clocks` is set.
-pub(super) fn as_selected(estimates: &ClockEstimates, selection: Selection) -> Alignment {
-    let alignment = estimates.align(None);
+pub(super) fn as_selected(evidence: &ClockEvidence, selection: Selection) -> Alignment {
+    let alignment = evidence.align(None);
     if selection.trust_clocks {
         alignment.trusting()
     } else {

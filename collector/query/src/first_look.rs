@@ -65,9 +65,9 @@ pub(super) fn first_look(source: &Source, selection: Selection) -> Result<FirstL
             unseen.push(records.id.0);
         }
     };
-    let (estimates, unseen, notes) = compared(source, selection, note_unseen)?;
+    let (evidence, unseen, notes) = compared(source, selection, note_unseen)?;
     let unseen = unseen.concat();
-    let clocks = as_selected(&estimates, selection);
+    let clocks = as_selected(&evidence, selection);
     if let Some(cache) = source.cache()
         && notes.damage.is_empty()
         && notes.left_out.large_traces == 0

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use regex::Regex;
 use stroboscope_analysis::by_root::{ByRoot, OTHER_ROOTS, RootStatistics};
 use stroboscope_analysis::category::SpanKinds;
-use stroboscope_analysis::clock::{Alignment, ClockEstimates};
+use stroboscope_analysis::clock::{Alignment, ClockEvidence};
 use stroboscope_analysis::convergence::ConvergencePoint;
 use stroboscope_analysis::exclusion::Exclusion;
 use stroboscope_analysis::label::{SegmentId, SegmentLabel};
@@ -285,7 +285,7 @@ pub(super) fn segmenter(trailing_elements: bool) -> Segmenter {
 /// Results of one pass over the store.
 struct PassResult {
     model: Model,
-    clocks: ClockEstimates,
+    clocks: ClockEvidence,
     notes: Notes,
     convergence: Vec<ConvergencePoint>,
     roots: ByRoot,
@@ -310,7 +310,7 @@ struct Worker<'a, F, R> {
 #[derive(Default)]
 struct WorkerResult {
     model: Model,
-    clocks: ClockEstimates,
+    clocks: ClockEvidence,
     roots: ByRoot,
     kinds: SpanKinds,
     excluded_segments: u64,
@@ -355,8 +355,7 @@ fn observe<R: Pass<TraceRecords>>(
     let (parts_seen, mut notes) = found?;
     let (mut model, mut convergence) =
         converging.unwrap_or_else(|| (Model::with_max_labels(settings.max_segments), None));
-    let (mut clocks, mut roots, mut rider) =
-        (ClockEstimates::new(), ByRoot::default(), new_rider());
+    let (mut clocks, mut roots, mut rider) = (ClockEvidence::new(), ByRoot::default(), new_rider());
     let mut kinds = SpanKinds::default();
     for (seen, rider_of_part) in parts_seen {
         rider.merge(rider_of_part);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use stroboscope_analysis::clock::{ClockEstimates, KernelClock};
+use stroboscope_analysis::clock::{ClockEvidence, KernelClock};
 
 use stroboscope_store::tables::BatchRead;
 
@@ -67,11 +67,11 @@ impl KernelClocks {
         }
     }
 
-    /// Adds the clock states of all hosts to the estimates.
-    pub fn note_in(&self, estimates: &mut ClockEstimates) {
+    /// Adds the clock states of all hosts to the evidence.
+    pub fn note_in(&self, evidence: &mut ClockEvidence) {
         for (host, said) in &self.0 {
             if let Some(said) = said {
-                estimates.note_kernel(host, *said);
+                evidence.note_kernel(host, *said);
             }
         }
     }
@@ -136,10 +136,10 @@ mod tests {
             (None, None, 3)
         );
         assert_eq!(named(&clocks.unsynchronised_among_several()), ["c"]);
-        let mut estimates = ClockEstimates::new();
-        clocks.note_in(&mut estimates);
+        let mut evidence = ClockEvidence::new();
+        clocks.note_in(&mut evidence);
         assert_eq!(
-            estimates
+            evidence
                 .align(None)
                 .kernel_clock("c")
                 .map(|said| said.max_error_ns),

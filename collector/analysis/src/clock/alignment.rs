@@ -1,11 +1,11 @@
 //! Alignment of every host's clock to the clock of one reference host.
 
 use super::anchors::{Anchor, Anchors};
-use super::estimates::ClockEstimates;
-use super::evidence::Verdict;
+use super::evidence::ClockEvidence;
 use super::island::{Neighbours, Step, Way, components, tie_by_kernels, ways};
 use super::kernel_clock::KernelClock;
 use super::pair::{PairReport, lines, pair_reports, verdict};
+use super::pair_evidence::Verdict;
 use super::resolution::Resolution;
 use super::round_trip::round_trips;
 use crate::record::{HostClock, TraceRecords};
@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Corrections of timestamps to the reference host's clock. See [`ClockEstimates::align`].
+/// Corrections of timestamps to the reference host's clock. See [`ClockEvidence::align`].
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Alignment {
@@ -28,7 +28,7 @@ pub struct Alignment {
     disbelieved_lines: u64,
 }
 
-impl ClockEstimates {
+impl ClockEvidence {
     /// Relates every host's clock to the clock of `reference`. Without a reference, chooses the
     /// host with the most round trips (on a tie, the first by name).
     pub fn align(&self, reference: Option<&str>) -> Alignment {
@@ -37,33 +37,33 @@ impl ClockEstimates {
 }
 
 impl Alignment {
-    fn of(estimates: &ClockEstimates, reference: Option<&str>) -> Alignment {
-        let resolutions = estimates
+    fn of(evidence: &ClockEvidence, reference: Option<&str>) -> Alignment {
+        let resolutions = evidence
             .hosts
             .iter()
-            .map(|host| (host.clone(), estimates.resolution(host)))
+            .map(|host| (host.clone(), evidence.resolution(host)))
             .collect();
-        let lines = lines(estimates);
-        let verdicts: BTreeMap<_, _> = estimates
-            .evidence
+        let lines = lines(evidence);
+        let verdicts: BTreeMap<_, _> = evidence
+            .by_pair
             .iter()
-            .filter_map(|(pair, evidence)| {
-                let slop_ns = estimates.slop_ns(&pair.0, &pair.1);
+            .filter_map(|(pair, of_pair)| {
+                let slop_ns = evidence.slop_ns(&pair.0, &pair.1);
                 Some((
                     pair.clone(),
-                    verdict(pair, evidence, lines.get(pair), slop_ns)?,
+                    verdict(pair, of_pair, lines.get(pair), slop_ns)?,
                 ))
             })
             .collect();
-        let mut neighbours = neighbours(estimates, &verdicts, &lines);
-        let tied = components(&estimates.hosts, &neighbours);
-        tie_by_kernels(&tied, &estimates.kernel_clocks, &mut neighbours);
+        let mut neighbours = neighbours(evidence, &verdicts, &lines);
+        let tied = components(&evidence.hosts, &neighbours);
+        tie_by_kernels(&tied, &evidence.kernel_clocks, &mut neighbours);
         let reference = match reference {
             Some(named) => Some(Arc::from(named)),
-            None => busiest(estimates, estimates.hosts.iter()),
+            None => busiest(evidence, evidence.hosts.iter()),
         };
         // The island of the reference host is the first.
-        let mut tied = components(&estimates.hosts, &neighbours);
+        let mut tied = components(&evidence.hosts, &neighbours);
         tied.sort_by_key(|hosts| {
             reference
                 .as_ref()
@@ -77,15 +77,15 @@ impl Alignment {
             if own.is_none() {
                 unaligned.extend(hosts.iter().cloned());
             }
-            if let Some(own) = own.or_else(|| busiest(estimates, hosts.iter())) {
+            if let Some(own) = own.or_else(|| busiest(evidence, hosts.iter())) {
                 all_ways.append(&mut ways(&neighbours, &own, island));
             }
         }
         unaligned.sort_unstable();
-        let disbelieved = estimates
-            .evidence
+        let disbelieved = evidence
+            .by_pair
             .values()
-            .filter(|evidence| !evidence.lines_are_in_order());
+            .filter(|of_pair| !of_pair.lines_are_in_order());
         Alignment {
             reference,
             ways: all_ways,
@@ -95,10 +95,10 @@ impl Alignment {
                 .map(|hosts| hosts.into_iter().collect())
                 .collect(),
             resolutions,
-            pairs: pair_reports(estimates, &verdicts),
+            pairs: pair_reports(evidence, &verdicts),
             verdicts,
-            kernel_clocks: estimates.kernel_clocks.clone(),
-            disbelieved_lines: disbelieved.map(|evidence| evidence.for_clocks).sum(),
+            kernel_clocks: evidence.kernel_clocks.clone(),
+            disbelieved_lines: disbelieved.map(|of_pair| of_pair.for_clocks).sum(),
         }
     }
 
@@ -298,11 +298,11 @@ impl Alignment {
 }
 
 fn busiest<'a>(
-    estimates: &ClockEstimates,
+    evidence: &ClockEvidence,
     hosts: impl Iterator<Item = &'a Arc<str>>,
 ) -> Option<Arc<str>> {
     let mut round_trips: BTreeMap<&Arc<str>, u64> = hosts.map(|host| (host, 0)).collect();
-    for ((client, server), windows) in &estimates.pairs {
+    for ((client, server), windows) in &evidence.pairs {
         for host in [client, server] {
             if let Some(count) = round_trips.get_mut(host) {
                 *count += windows.round_trips;
@@ -321,7 +321,7 @@ fn busiest<'a>(
 /// line of offsets. If two clocks differ within a group of agreeing ones, every pair of the group
 /// uses its line of offsets. Contradictory pairs have no step.
 fn neighbours(
-    estimates: &ClockEstimates,
+    evidence: &ClockEvidence,
     verdicts: &BTreeMap<(Arc<str>, Arc<str>), Verdict>,
     lines: &BTreeMap<(Arc<str>, Arc<str>), Anchors>,
 ) -> Neighbours {
@@ -342,7 +342,7 @@ fn neighbours(
             .filter(move |(_, verdict)| **verdict == wanted)
     };
     for (pair, _) in of(Verdict::Agree) {
-        let is_crossed = estimates.evidence[pair].are_lines_compared();
+        let is_crossed = evidence.by_pair[pair].are_lines_compared();
         let line = lines.get(pair).filter(|_| is_crossed);
         let same = Step::Same(line.map_or(0, Anchors::agreed_ns));
         tie(pair, same.clone(), same);

@@ -1,170 +1,292 @@
-//! Evidence for and against the recorded clocks of a pair of hosts.
+//! Collects evidence about the clocks of all hosts, in bounded memory: the best round trips, and
+//! evidence for and against each pair of clocks. [`Alignment`](super::Alignment) has the offsets.
 
-use std::collections::BTreeMap;
+use super::kernel_clock::KernelClock;
+use super::pair_evidence::{PairEvidence, RoundTripSample};
+use super::resolution::{Resolution, Resolutions};
+use super::round_trip::{Crossings, RoundTrip, in_order};
+use crate::record::{HostClock, TraceRecords};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-/// Maximum number of a pair's round trips that the verdict uses.
-const SAMPLE_MAX: usize = 128;
-/// Number of size classes: zero, and one for each of the 20 powers of ten that fit 64 bits.
-const DECADES: usize = 21;
+/// Maximum number of distinct hosts that evidence lists. [`ClockEvidence::refused`] counts each
+/// refusal of a further host, and of a pair with it.
+pub const HOSTS_MAX: usize = 4096;
+/// Maximum number of time windows per ordered pair of hosts. Beyond it, windows double in length.
+pub const WINDOWS_MAX: usize = 512;
+/// Maximum number of ordered pairs of hosts, and of unordered ones.
+const PAIRS_MAX: usize = 4 * HOSTS_MAX;
+/// Initial length of a time window, as a power of two: 2³³ ns, 8.6 s.
+const WINDOW_SHIFT_MIN: u32 = 33;
 
-/// A round trip between two hosts. The first host by name is called the client here, in whichever
-/// direction the round trip went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct RoundTripSample {
-    /// Middle of the interval on the client, by its clock.
-    pub(super) client_ns: i64,
-    /// Middle of the interval on the server, by its clock.
-    pub(super) server_ns: i64,
-    /// Time on the way; negative if the interval of the host that answered is longer than that of
-    /// the host that waited.
-    pub(super) rtt_ns: i128,
+/// The round trip of lowest RTT in each time window, for one ordered pair of hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Windows {
+    shift: u32,
+    pub(super) best: BTreeMap<i64, RoundTrip>,
+    pub(super) round_trips: u64,
 }
 
-impl RoundTripSample {
-    /// Returns a pseudo-random rank that depends on the content only.
-    fn rank(self) -> u64 {
-        [self.client_ns, self.server_ns, self.rtt_ns as i64]
-            .into_iter()
-            .fold(0x9e37_79b9_7f4a_7c15, |hash: u64, n| {
-                let mixed = (hash ^ n as u64).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-                mixed ^ (mixed >> 29)
-            })
+impl Windows {
+    fn new() -> Windows {
+        Windows {
+            shift: WINDOW_SHIFT_MIN,
+            best: BTreeMap::new(),
+            round_trips: 0,
+        }
     }
 
-    /// Returns the error bound of the offset: half of the time on the way, plus the nanosecond lost
-    /// by taking middles, plus `slop_ns`. Within `slop_ns`, the order of timestamps is unknown.
-    /// `None` if the sum is negative, as no offset explains the round trip then.
-    pub(super) fn error_ns(self, slop_ns: u64) -> Option<u64> {
-        let half_ns = self.rtt_ns.div_euclid(2) + 1 + i128::from(slop_ns);
-        u64::try_from(half_ns).ok()
-    }
-}
-
-/// Sample of a pair's round trips: the [`SAMPLE_MAX`] of lowest rank, so that their order does not
-/// matter.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sample {
-    kept: BTreeMap<(u64, RoundTripSample), ()>,
-}
-
-impl Sample {
-    pub(super) fn take(&mut self, seen: RoundTripSample) {
-        let key = (seen.rank(), seen);
-        if self.kept.len() >= SAMPLE_MAX
-            && self
-                .kept
-                .last_key_value()
-                .is_some_and(|(last, ())| *last <= key)
+    fn take(&mut self, round_trip: &RoundTrip) {
+        let window = round_trip.client_ns >> self.shift;
+        // Timestamps break ties, so that the order of traces does not matter.
+        let rank = |r: &RoundTrip| (r.rtt_ns, r.client_ns, r.server_ns);
+        if self
+            .best
+            .get(&window)
+            .is_none_or(|best| rank(round_trip) < rank(best))
         {
+            self.best.insert(window, round_trip.clone());
+        }
+        while self.best.len() > WINDOWS_MAX {
+            self.widen(self.shift + 1);
+        }
+    }
+
+    fn widen(&mut self, shift: u32) {
+        let narrow = std::mem::take(&mut self.best);
+        self.shift = shift;
+        narrow.values().for_each(|round_trip| self.take(round_trip));
+    }
+
+    fn merge(&mut self, other: &Windows) {
+        if self.shift < other.shift {
+            self.widen(other.shift);
+        }
+        other
+            .best
+            .values()
+            .for_each(|round_trip| self.take(round_trip));
+        self.round_trips += other.round_trips;
+    }
+}
+
+/// Evidence from traces about the clocks of their hosts. Merging is commutative and associative, as
+/// long as hosts and pairs fit their limits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClockEvidence {
+    pub(super) pairs: BTreeMap<(Arc<str>, Arc<str>), Windows>,
+    pub(super) hosts: BTreeSet<Arc<str>>,
+    /// Evidence by pair of hosts. The hosts of each pair are in order of name.
+    pub(super) by_pair: BTreeMap<(Arc<str>, Arc<str>), PairEvidence>,
+    resolutions: Resolutions,
+    pub(super) kernel_clocks: BTreeMap<Arc<str>, KernelClock>,
+    disordered: u64,
+    refused: u64,
+}
+
+impl ClockEvidence {
+    /// Creates evidence without any observation.
+    pub fn new() -> ClockEvidence {
+        ClockEvidence::default()
+    }
+
+    /// Adds the evidence of one trace, whose timestamps must be as recorded, before any alignment.
+    pub fn observe(&mut self, records: &TraceRecords) {
+        for host in records.hosts() {
+            self.take_host(host);
+        }
+        self.resolutions.observe(records);
+        let Crossings {
+            mut round_trips,
+            impossible,
+            nested,
+            tasks,
+        } = Crossings::of(records);
+        // Sorting groups the round trips of a pair, so that each pair is looked up once. The pair's
+        // names are compared by address: any order does.
+        let address = |host: &Arc<str>| host.as_ptr() as usize;
+        let pair = |r: &RoundTrip| (address(&r.client), address(&r.server));
+        round_trips.sort_unstable_by_key(pair);
+        for of_pair in round_trips.chunk_by(|a, b| pair(a) == pair(b)) {
+            let (client, server) = (of_pair[0].client.clone(), of_pair[0].server.clone());
+            if let Some(windows) = self.windows((client.clone(), server.clone())) {
+                windows.round_trips += of_pair.len() as u64;
+                of_pair
+                    .iter()
+                    .for_each(|round_trip| windows.take(round_trip));
+            }
+            if let Some(evidence) = self.evidence(&client, &server) {
+                of_pair
+                    .iter()
+                    .for_each(|r| evidence.sample.take(seen(r, i128::from(r.rtt_ns))));
+            }
+        }
+        for impossible in impossible {
+            let (round_trip, by_ns) = (&impossible.round_trip, impossible.by_ns);
+            if let Some(evidence) = self.evidence(&round_trip.client, &round_trip.server) {
+                evidence.impossible.take(by_ns);
+                evidence.sample.take(seen(round_trip, -i128::from(by_ns)));
+            }
+        }
+        for nested in nested {
+            if let Some(evidence) = self.evidence(&nested.parent, &nested.child) {
+                evidence.sticking_out.take(nested.sticks_out_ns);
+                evidence.early.take(nested.early_ns);
+            }
+        }
+        for task in tasks {
+            self.disordered += u64::from(task.is_disordered);
+            for (a, b) in &task.pairs {
+                if let Some(evidence) = self.evidence(a, b) {
+                    evidence.tasks += 1;
+                    evidence.for_lines += u64::from(task.for_lines);
+                    evidence.for_clocks += u64::from(task.for_clocks);
+                    evidence.returns_by_time += u64::from(task.returns_by_time);
+                }
+            }
+        }
+    }
+
+    /// Adds the kernel's report on a host's clock. Of several reports, the worst values hold.
+    pub fn note_kernel(&mut self, host: &Arc<str>, said: KernelClock) {
+        if let Some(known) = self.kernel_clocks.get_mut(host) {
+            *known = known.worse(said);
+        } else if self.kernel_clocks.len() < HOSTS_MAX {
+            self.kernel_clocks.insert(host.clone(), said);
+        } else {
+            self.refused += 1;
+        }
+    }
+
+    /// Adds other evidence.
+    pub fn merge(&mut self, other: &ClockEvidence) {
+        other.hosts.iter().for_each(|host| self.take_host(host));
+        other
+            .kernel_clocks
+            .iter()
+            .for_each(|(host, said)| self.note_kernel(host, *said));
+        for (pair, windows) in &other.pairs {
+            if let Some(own) = self.windows(pair.clone()) {
+                own.merge(windows);
+            }
+        }
+        for ((a, b), evidence) in &other.by_pair {
+            if let Some(own) = self.evidence(a, b) {
+                own.merge(evidence);
+            }
+        }
+        self.resolutions.merge(&other.resolutions);
+        self.disordered += other.disordered;
+        self.refused += other.refused;
+    }
+
+    /// Returns the number of round trips that neither an offset (see
+    /// [`round_trips`](super::round_trips)) nor the resolutions of the clocks explain. Includes the
+    /// tasks of [`disordered`](Self::disordered).
+    pub fn impossible(&self) -> u64 {
+        let beyond = |((a, b), evidence): (&(Arc<str>, Arc<str>), &PairEvidence)| {
+            let slop_ns = self.slop_ns(a, b);
+            let explained = if slop_ns == 0 {
+                0
+            } else {
+                evidence.impossible.upto(slop_ns)
+            };
+            evidence.impossible.all() - explained
+        };
+        self.by_pair.iter().map(beyond).sum::<u64>() + self.disordered
+    }
+
+    /// Returns the number of event-log tasks that cross hosts and whose lines from one host are not
+    /// in the order of that host's timestamps.
+    pub fn disordered(&self) -> u64 {
+        self.disordered
+    }
+
+    /// Returns the resolution of a host's timestamps.
+    pub fn resolution(&self, host: &str) -> Resolution {
+        self.resolutions.get(host)
+    }
+
+    /// Returns the clocks of a trace's hosts with the resolutions known so far. Empty if all are
+    /// exact.
+    pub fn resolved(&self, records: &TraceRecords) -> Vec<HostClock> {
+        let of_host = |host: &Arc<str>| HostClock {
+            resolution_ns: self.resolution(host).tick_ns.max(1),
+            ..HostClock::exact(host.clone())
+        };
+        let clocks: Vec<HostClock> = records.hosts().into_iter().map(of_host).collect();
+        if clocks.iter().all(HostClock::is_exact) {
+            Vec::new()
+        } else {
+            clocks
+        }
+    }
+
+    /// Returns the largest distance between timestamps of two hosts at which their resolutions
+    /// leave the order unknown.
+    pub(super) fn slop_ns(&self, a: &str, b: &str) -> u64 {
+        self.resolution(a)
+            .tick_ns
+            .saturating_add(self.resolution(b).tick_ns)
+    }
+
+    /// Returns the number of times that a limit refused a host or a pair of hosts.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    fn take_host(&mut self, host: &Arc<str>) {
+        if self.hosts.contains(host) {
             return;
         }
-        self.kept.insert(key, ());
-        if self.kept.len() > SAMPLE_MAX {
-            self.kept.pop_last();
+        if self.hosts.len() < HOSTS_MAX {
+            self.hosts.insert(host.clone());
+        } else {
+            self.refused += 1;
         }
     }
 
-    pub(super) fn merge(&mut self, other: &Sample) {
-        other.iter().for_each(|seen| self.take(seen));
+    /// Reports whether a limit forbids a new pair, where `known` pairs exist.
+    fn is_beyond(&self, (a, b): &(Arc<str>, Arc<str>), known: usize) -> bool {
+        known >= PAIRS_MAX || !self.hosts.contains(a) || !self.hosts.contains(b)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = RoundTripSample> {
-        self.kept.keys().map(|(_, seen)| *seen)
-    }
-}
-
-/// Histogram of times in nanoseconds, by power of ten.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sizes([u64; DECADES]);
-
-impl Sizes {
-    pub(super) fn take(&mut self, size_ns: u64) {
-        let decade = size_ns
-            .checked_ilog10()
-            .map_or(0, |power| power as usize + 1);
-        self.0[decade] += 1;
+    fn evidence(&mut self, a: &Arc<str>, b: &Arc<str>) -> Option<&mut PairEvidence> {
+        let pair = in_order(a, b);
+        let known = self.by_pair.len();
+        if !self.by_pair.contains_key(&pair) && self.is_beyond(&pair, known) {
+            self.refused += 1;
+            return None;
+        }
+        Some(self.by_pair.entry(pair).or_default())
     }
 
-    pub(super) fn merge(&mut self, other: &Sizes) {
-        self.0
-            .iter_mut()
-            .zip(other.0)
-            .for_each(|(own, other)| *own += other);
-    }
-
-    pub(super) fn all(&self) -> u64 {
-        self.0.iter().sum()
-    }
-
-    /// Counts the recorded times that are at most `size_ns`, rounded up to the next power of ten.
-    pub(super) fn upto(&self, size_ns: u64) -> u64 {
-        let decades = size_ns
-            .checked_ilog10()
-            .map_or(1, |power| power as usize + 2);
-        self.0.iter().take(decades).sum()
+    fn windows(&mut self, pair: (Arc<str>, Arc<str>)) -> Option<&mut Windows> {
+        if !self.pairs.contains_key(&pair) && self.is_beyond(&pair, self.pairs.len()) {
+            self.refused += 1;
+            return None;
+        }
+        Some(self.pairs.entry(pair).or_insert_with(Windows::new))
     }
 }
 
-/// Evidence about an unordered pair of hosts, in addition to its best round trips.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Evidence {
-    /// Sample of the round trips in both directions.
-    pub(super) sample: Sample,
-    /// Time by which the server took longer than the client waited, for each round trip in which it
-    /// did.
-    pub(super) impossible: Sizes,
-    /// Time by which a span sticks out of its parent at either end. Covers spans whose parent is on
-    /// the other host and is not known to wait for them; 0 counts too.
-    pub(super) sticking_out: Sizes,
-    /// Time by which the spans of `sticking_out` start before their parent, or 0.
-    pub(super) early: Sizes,
-    /// Number of event-log tasks that cross from one host to the other.
-    pub(super) tasks: u64,
-    /// Number of event-log tasks for which the order of lines is the more plausible order of
-    /// control.
-    pub(super) for_lines: u64,
-    /// Number of event-log tasks for which the order of timestamps is the more plausible order of
-    /// control.
-    pub(super) for_clocks: u64,
-    /// Number of tasks that return to their first host by their timestamps.
-    pub(super) returns_by_time: u64,
-}
-
-impl Evidence {
-    pub(super) fn merge(&mut self, other: &Evidence) {
-        self.sample.merge(&other.sample);
-        self.impossible.merge(&other.impossible);
-        self.sticking_out.merge(&other.sticking_out);
-        self.early.merge(&other.early);
-        self.tasks += other.tasks;
-        self.for_lines += other.for_lines;
-        self.for_clocks += other.for_clocks;
-        self.returns_by_time += other.returns_by_time;
+/// Converts a round trip to a sample, in which the first host by name is the client.
+fn seen(round_trip: &RoundTrip, rtt_ns: i128) -> RoundTripSample {
+    let RoundTrip {
+        client,
+        server,
+        client_ns,
+        server_ns,
+        ..
+    } = round_trip;
+    let (client_ns, server_ns) = if client <= server {
+        (*client_ns, *server_ns)
+    } else {
+        (*server_ns, *client_ns)
+    };
+    RoundTripSample {
+        client_ns,
+        server_ns,
+        rtt_ns,
     }
-
-    /// Reports whether event-log tasks cross from one host to the other and the order of lines is
-    /// accepted as the order of control.
-    pub(super) fn are_lines_compared(&self) -> bool {
-        self.tasks > 0 && self.lines_are_in_order()
-    }
-
-    /// Reports whether the order of lines is accepted as the order of control: at most one in ten
-    /// deciding tasks speaks against it.
-    pub(super) fn lines_are_in_order(&self) -> bool {
-        self.for_clocks == 0 || self.for_lines / 9 >= self.for_clocks
-    }
-}
-
-/// Conclusion from the evidence of a pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum Verdict {
-    /// Most of the evidence agrees with the clocks as recorded, and no line of offsets is proven
-    /// instead. The recorded times are used.
-    Agree,
-    /// Nearly all round trips agree with one line of offsets, and that line is not zero.
-    Differ,
-    /// The evidence contradicts the clocks as recorded, and agrees with no other offset either. The
-    /// pair does not connect its hosts.
-    Contradictory,
 }

@@ -1,8 +1,8 @@
 //! Judges the clocks of two hosts by the round trips between them.
 
 use super::anchors::{Anchor, Anchors};
-use super::estimates::ClockEstimates;
-use super::evidence::{Evidence, RoundTripSample, Verdict};
+use super::evidence::ClockEvidence;
+use super::pair_evidence::{PairEvidence, RoundTripSample, Verdict};
 use super::round_trip::in_order;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,10 +46,10 @@ fn nearly_all(count: usize, of: usize) -> bool {
 /// Returns the line of offsets for each pair in order of name, from the second host's clock to the
 /// first's. Both directions of a pair measure the same clocks, so one line uses the estimates of
 /// both.
-pub(super) fn lines(estimates: &ClockEstimates) -> BTreeMap<(Arc<str>, Arc<str>), Anchors> {
+pub(super) fn lines(evidence: &ClockEvidence) -> BTreeMap<(Arc<str>, Arc<str>), Anchors> {
     let mut found: BTreeMap<(Arc<str>, Arc<str>), Vec<Anchor>> = BTreeMap::new();
-    for ((client, server), windows) in &estimates.pairs {
-        let slop_ns = estimates.slop_ns(client, server);
+    for ((client, server), windows) in &evidence.pairs {
+        let slop_ns = evidence.slop_ns(client, server);
         let to_client = windows.best.values().map(|r| Anchor::to_client(r, slop_ns));
         let anchors = found.entry(in_order(client, server)).or_default();
         if client <= server {
@@ -67,7 +67,7 @@ pub(super) fn lines(estimates: &ClockEstimates) -> BTreeMap<(Arc<str>, Arc<str>)
 /// Judges a pair of clocks. Returns `None` if the evidence does not suffice to relate them.
 pub(super) fn verdict(
     (first, second): &(Arc<str>, Arc<str>),
-    evidence: &Evidence,
+    evidence: &PairEvidence,
     line: Option<&Anchors>,
     slop_ns: u64,
 ) -> Option<Verdict> {
@@ -136,12 +136,12 @@ pub(super) fn verdict(
 }
 
 pub(super) fn pair_reports(
-    estimates: &ClockEstimates,
+    evidence: &ClockEvidence,
     verdicts: &BTreeMap<(Arc<str>, Arc<str>), Verdict>,
 ) -> Vec<PairReport> {
-    let mut reports = Vec::with_capacity(estimates.pairs.len());
-    for ((client, server), windows) in &estimates.pairs {
-        let slop_ns = estimates.slop_ns(client, server);
+    let mut reports = Vec::with_capacity(evidence.pairs.len());
+    for ((client, server), windows) in &evidence.pairs {
+        let slop_ns = evidence.slop_ns(client, server);
         let best = windows
             .best
             .values()

@@ -111,7 +111,7 @@ impl Crossings {
 /// again, B made a round trip. If it goes from A to B, then to C and from C back to A, both B and C
 /// made one. The time on the way is the time that neither host spent. These round trips are correct
 /// only if the order of arrival is the order of control, which
-/// [`ClockEstimates`](super::ClockEstimates) judges.
+/// [`ClockEvidence`](super::ClockEvidence) judges.
 pub fn round_trips(records: &TraceRecords) -> (Vec<RoundTrip>, u64) {
     let crossings = Crossings::of(records);
     let disordered = crossings

@@ -5,17 +5,17 @@ use crate::generator::Random;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use stroboscope_analysis::clock::{
-    ClockEstimates, HOSTS_MAX, KernelClock, WINDOWS_MAX, round_trips,
+    ClockEvidence, HOSTS_MAX, KernelClock, WINDOWS_MAX, round_trips,
 };
 use stroboscope_analysis::label::SegmentId;
 use stroboscope_analysis::model::Model;
 use stroboscope_analysis::record::{EventRecord, SpanFlags, SpanRecord, TraceRecords};
 use stroboscope_analysis::segment::segment;
 
-fn estimates(traces: &[TraceRecords]) -> ClockEstimates {
-    let mut estimates = ClockEstimates::new();
-    traces.iter().for_each(|trace| estimates.observe(trace));
-    estimates
+fn evidence(traces: &[TraceRecords]) -> ClockEvidence {
+    let mut evidence = ClockEvidence::new();
+    traces.iter().for_each(|trace| evidence.observe(trace));
+    evidence
 }
 
 fn times(records: &TraceRecords) -> Vec<(String, i64)> {
@@ -70,7 +70,7 @@ fn check_alignment(seed: u64, hosts: usize, event_log: bool) {
         truth = truth.iter().map(Fleet::as_event_log).collect();
     }
     let skewed: Vec<TraceRecords> = truth.iter().map(|records| fleet.skew(records)).collect();
-    let alignment = estimates(&skewed).align(Some("h0"));
+    let alignment = evidence(&skewed).align(Some("h0"));
     assert!(alignment.unaligned().is_empty() && alignment.reference() == Some("h0"));
     let reference = fleet.clocks[0];
     let mut aligned = skewed.clone();
@@ -145,10 +145,10 @@ proptest! {
         let mut random = Random(seed);
         let mut fleet = Fleet::random(&mut random, 4);
         let mut traces: Vec<_> = (0..30).map(|i| { let r = fleet.request(&mut random, i * 10); fleet.skew(&r) }).collect();
-        let whole = estimates(&traces);
+        let whole = evidence(&traces);
         random.shuffle(&mut traces);
-        let mut merged = estimates(&traces[cut..]);
-        merged.merge(&estimates(&traces[..cut]));
+        let mut merged = evidence(&traces[cut..]);
+        merged.merge(&evidence(&traces[..cut]));
         prop_assert_eq!(merged.align(None), whole.align(None));
         prop_assert_eq!(merged, whole);
     }
@@ -182,9 +182,9 @@ fn the_lowest_round_trip_counts() {
         call(("a", 3000, 3100), ("b", 0, 101)),  // impossible
         call(("a", 0, 9), ("a", 3, 4)),          // no two hosts
     ];
-    let estimates = estimates(&traces);
-    assert_eq!((estimates.impossible(), estimates.refused()), (1, 0));
-    let alignment = estimates.align(None);
+    let evidence = evidence(&traces);
+    assert_eq!((evidence.impossible(), evidence.refused()), (1, 0));
+    let alignment = evidence.align(None);
     let pair = &alignment.pairs()[0];
     assert_eq!(
         (alignment.reference(), alignment.pairs().len()),
@@ -224,7 +224,7 @@ fn hosts_without_a_way_are_named_and_left_alone() {
         call(("a", 0, 1000), ("c", 7800, 8000)), // a - c: RTT 800, so the way by b is better
         call(("x", 0, 100), ("y", 10, 90)),
     ];
-    let alignment = estimates(&traces).align(Some("a"));
+    let alignment = evidence(&traces).align(Some("a"));
     assert_eq!(
         alignment
             .unaligned()
@@ -250,14 +250,14 @@ fn hosts_without_a_way_are_named_and_left_alone() {
         .collect();
     assert_eq!(islands, [("c", 0), ("x", 1)]);
     assert_eq!(
-        estimates(&traces[3..])
+        evidence(&traces[3..])
             .align(Some("nobody"))
             .unaligned()
             .len(),
         2
     );
-    assert_eq!(estimates(&[]).align(None).reference(), None);
-    assert!(!estimates(&traces[3..]).align(None).is_needed());
+    assert_eq!(evidence(&[]).align(None).reference(), None);
+    assert!(!evidence(&traces[3..]).align(None).is_needed());
 }
 
 #[test]
@@ -267,9 +267,9 @@ fn a_host_beyond_the_limit_ties_no_hosts_together() {
     traces.extend((2..HOSTS_MAX).map(|number| alone(&format!("host-{number}"))));
     traces.push(call(("a", 0, 100), ("more", 1010, 1090)));
     traces.push(call(("more", 2000, 2100), ("b", 9010, 9090)));
-    let estimates = estimates(&traces);
-    assert!(estimates.refused() >= 4, "{}", estimates.refused());
-    let alignment = estimates.align(Some("a"));
+    let evidence = evidence(&traces);
+    assert!(evidence.refused() >= 4, "{}", evidence.refused());
+    let alignment = evidence.align(Some("a"));
     assert!(alignment.pairs().is_empty());
     assert_eq!(alignment.convert("a", 7), Some((7, 0)));
     assert_eq!(alignment.convert("b", 7), None);
@@ -293,14 +293,14 @@ fn drift_is_measured_and_steps_are_counted() {
         call(("a", from_ns, to_ns), ("b", server.0, server.1))
     };
     let steady: Vec<_> = (0..100).map(|i| at(i * 10, 0)).collect();
-    let alignment = estimates(&steady).align(Some("a"));
+    let alignment = evidence(&steady).align(Some("a"));
     let pair = &alignment.pairs()[0];
     assert!((pair.drift_ppm - 40.0).abs() < 0.1, "{}", pair.drift_ppm);
     assert!((pair.steps, pair.estimates) == (0, 100), "{pair:?}");
     let set: Vec<_> = (0..100)
         .map(|i| at(i * 10, if i < 50 { 0 } else { -3_000_000_000 }))
         .collect();
-    let alignment = estimates(&set).align(Some("a"));
+    let alignment = evidence(&set).align(Some("a"));
     assert_eq!(alignment.pairs()[0].steps, 1);
     let mut last = i64::MIN;
     for second in 0..1000 {
@@ -323,8 +323,8 @@ fn years_of_round_trips_fit() {
             )
         })
         .collect();
-    let estimates = estimates(&traces);
-    let alignment = estimates.align(None);
+    let evidence = evidence(&traces);
+    let alignment = evidence.align(None);
     let pair = &alignment.pairs()[0];
     assert_eq!(pair.round_trips, traces.len() as u64);
     assert!(
@@ -336,7 +336,7 @@ fn years_of_round_trips_fit() {
         call(("a", i64::MIN, i64::MAX), ("b", i64::MIN, i64::MIN)),
         call(("a", 0, 9), ("b", 1, 2)),
     ];
-    let alignment = self::estimates(&extreme).align(Some("a"));
+    let alignment = self::evidence(&extreme).align(Some("a"));
     for at_ns in [i64::MIN, 0, i64::MAX] {
         assert!(alignment.convert("b", at_ns).is_some());
     }
@@ -405,7 +405,7 @@ fn unsynchronised_hosts_are_named() {
         max_error_ns,
         estimated_error_ns: 5,
     };
-    let (mut one, mut other) = (ClockEstimates::new(), ClockEstimates::new());
+    let (mut one, mut other) = (ClockEvidence::new(), ClockEvidence::new());
     one.note_kernel(&"a".into(), said(true, 700));
     one.note_kernel(&"b".into(), said(true, 9));
     other.note_kernel(&"b".into(), said(false, 16_000_000_000));

@@ -3,7 +3,7 @@
 
 use crate::generator::Random;
 use std::collections::BTreeSet;
-use stroboscope_analysis::clock::{Alignment, ClockEstimates, KernelClock, Verdict};
+use stroboscope_analysis::clock::{Alignment, ClockEvidence, KernelClock, Verdict};
 use stroboscope_analysis::model::Model;
 use stroboscope_analysis::record::{EventRecord, TraceId, TraceRecords};
 use stroboscope_analysis::segment::segment;
@@ -75,10 +75,10 @@ fn log(mut arrival: impl FnMut(&mut Random, &EventRecord) -> i64) -> Vec<TraceRe
     (0..REQUESTS).map(trace).collect()
 }
 
-fn align(traces: &[TraceRecords]) -> (Alignment, ClockEstimates) {
-    let mut estimates = ClockEstimates::new();
-    traces.iter().for_each(|trace| estimates.observe(trace));
-    (estimates.align(None), estimates)
+fn align(traces: &[TraceRecords]) -> (Alignment, ClockEvidence) {
+    let mut evidence = ClockEvidence::new();
+    traces.iter().for_each(|trace| evidence.observe(trace));
+    (evidence.align(None), evidence)
 }
 
 fn relations(traces: &[TraceRecords], alignment: Option<&Alignment>) -> BTreeSet<Relation> {
@@ -133,13 +133,13 @@ fn the_order_of_lines_is_not_taken_for_the_order_of_control() {
         ("one late", &one_late, true),
         ("shuffled", &shuffled, true),
     ] {
-        let (alignment, estimates) = align(traces);
+        let (alignment, evidence) = align(traces);
         let found = relations(traces, Some(&alignment));
         let (not_true, missed) = false_and_missed(&found, &truth);
         println!(
             "{name}: {not_true} false, {missed} missed of {}; {} tasks out of order",
             truth.len(),
-            estimates.disordered()
+            evidence.disordered()
         );
         assert!(
             !alignment.is_needed(),
@@ -256,17 +256,17 @@ fn orders_between_hosts_that_nothing_ties_together_are_unknown() {
     assert!(as_recorded.len() > 2 * truth.len());
     assert_eq!(found, truth);
     // Kernels that keep their clocks right tie them together, by their errors.
-    let mut estimates = ClockEstimates::new();
-    clean.iter().for_each(|trace| estimates.observe(trace));
+    let mut evidence = ClockEvidence::new();
+    clean.iter().for_each(|trace| evidence.observe(trace));
     for (host, max_error_ns) in [("web", 40_000), ("db", 10_000), ("cache", 25_000)] {
         let said = KernelClock {
             synchronised: host != "cache",
             max_error_ns,
             estimated_error_ns: 900,
         };
-        estimates.note_kernel(&host.into(), said);
+        evidence.note_kernel(&host.into(), said);
     }
-    let alignment = estimates.align(Some("web"));
+    let alignment = evidence.align(Some("web"));
     assert_eq!(alignment.convert("db", 7), Some((7, 50_000)));
     assert_eq!(alignment.convert("cache", 7), None);
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use crate::generator::Random;
 use std::collections::BTreeSet;
-use stroboscope_analysis::clock::ClockEstimates;
+use stroboscope_analysis::clock::ClockEvidence;
 use stroboscope_analysis::model::Model;
 use stroboscope_analysis::record::{EventRecord, TraceId, TraceRecords};
 use stroboscope_analysis::segment::segment;
@@ -166,9 +166,9 @@ type Relations = BTreeSet<(String, String)>;
 
 /// The names of all segments, and the relations between them.
 fn inferred(traces: &[TraceRecords], aligned: bool) -> (BTreeSet<String>, Relations) {
-    let mut estimates = ClockEstimates::new();
-    traces.iter().for_each(|trace| estimates.observe(trace));
-    let alignment = estimates.align(None);
+    let mut evidence = ClockEvidence::new();
+    traces.iter().for_each(|trace| evidence.observe(trace));
+    let alignment = evidence.align(None);
     let mut model = Model::new();
     for trace in traces {
         let mut trace = trace.clone();

@@ -2,7 +2,7 @@
 //! their resolution.
 
 use crate::generator::Random;
-use stroboscope_analysis::clock::ClockEstimates;
+use stroboscope_analysis::clock::ClockEvidence;
 use stroboscope_analysis::critical_path::{analyse, drop_unsure_slack, settle};
 use stroboscope_analysis::model::Model;
 use stroboscope_analysis::record::{
@@ -80,10 +80,10 @@ fn coarse(records: &TraceRecords, starts_ns: i64, durations_ns: i64) -> TraceRec
     coarse
 }
 
-fn estimates(traces: &[TraceRecords]) -> ClockEstimates {
-    let mut estimates = ClockEstimates::new();
-    traces.iter().for_each(|trace| estimates.observe(trace));
-    estimates
+fn evidence(traces: &[TraceRecords]) -> ClockEvidence {
+    let mut evidence = ClockEvidence::new();
+    traces.iter().for_each(|trace| evidence.observe(trace));
+    evidence
 }
 
 #[track_caller]
@@ -92,16 +92,16 @@ fn check_resolution(starts_ns: i64, durations_ns: i64, unit_ns: u64, tick_ns: u6
     let traces: Vec<_> = (0..60)
         .map(|n| coarse(&request(&mut random, n), starts_ns, durations_ns))
         .collect();
-    let whole = estimates(&traces);
+    let whole = evidence(&traces);
     let found = whole.resolution("db");
     assert_eq!(
         (found.unit_ns, found.tick_ns, found.timestamps),
         (unit_ns, tick_ns, 240)
     );
     // In parts, in any order.
-    let mut merged = estimates(&traces[41..]);
-    merged.merge(&estimates(&traces[..7]));
-    merged.merge(&estimates(&traces[7..41]));
+    let mut merged = evidence(&traces[41..]);
+    merged.merge(&evidence(&traces[..7]));
+    merged.merge(&evidence(&traces[7..41]));
     assert_eq!(merged, whole);
     assert_eq!(merged.align(None), whole.align(None));
     // What is whole by truncation proves no skew.
@@ -135,7 +135,7 @@ fn few_timestamps_are_not_taken_for_coarse_by_chance() {
             task: "t".into(),
         };
         let events = times.iter().enumerate().map(event).collect();
-        estimates(&[TraceRecords {
+        evidence(&[TraceRecords {
             events,
             ..TraceRecords::default()
         }])
@@ -176,7 +176,7 @@ fn a_distance_of_a_whole_tick_shows_no_order() {
 }
 
 fn model_and_traces(traces: &[TraceRecords]) -> (Model, Vec<SegmentedTrace>) {
-    let alignment = estimates(traces).align(None);
+    let alignment = evidence(traces).align(None);
     let mut model = Model::new();
     let mut cut = Vec::new();
     for trace in traces {
@@ -279,7 +279,7 @@ fn siblings_that_overlap_by_one_unit_are_not_concurrent() {
             .contradictions,
         0
     );
-    assert_eq!(estimates(&traces).resolution("web").unit_ns, 1000);
+    assert_eq!(evidence(&traces).resolution("web").unit_ns, 1000);
 }
 
 /// A gateway's handler ends between the answer and the end of a parallel call, and the records do
@@ -428,7 +428,7 @@ fn a_few_round_timestamps_blur_nobody() {
     for (service, ticks) in [("cron", 1), ("cron", 9), ("web", 3)] {
         let mut traces = plain.clone();
         traces.extend((0..ticks).map(|number| tick(number, service, number as u128)));
-        let found = estimates(&traces).resolution("h");
+        let found = evidence(&traces).resolution("h");
         assert_eq!((found.unit_ns, found.tick_ns), (1000, 1000), "{service}");
         assert!(found.timestamps >= 2000, "{service}: {}", found.timestamps);
         assert_eq!(relations(&traces), of_plain, "{service}");
@@ -439,7 +439,7 @@ fn a_few_round_timestamps_blur_nobody() {
 fn a_program_in_whole_milliseconds_blurs_its_host_if_it_is_a_fair_part_of_it() {
     let random = &mut Random(10);
     let plain: Vec<_> = (0..40).map(|number| services(number, random)).collect();
-    let unit_ns = |traces: &[TraceRecords]| estimates(traces).resolution("h").unit_ns;
+    let unit_ns = |traces: &[TraceRecords]| evidence(traces).resolution("h").unit_ns;
     // A process each time: none has enough timestamps, all together have.
     let mut mixed = plain;
     mixed.extend((0..60).map(|number| tick(number, "lambda", number as u128)));

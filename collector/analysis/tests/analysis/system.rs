@@ -8,7 +8,7 @@ use crate::generator::Random;
 use crate::naive;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use stroboscope_analysis::clock::ClockEstimates;
+use stroboscope_analysis::clock::ClockEvidence;
 use stroboscope_analysis::critical_path::analyse;
 use stroboscope_analysis::label::{Labels, SegmentId};
 use stroboscope_analysis::model::{Model, Relations};
@@ -310,9 +310,9 @@ proptest! {
             })
             .collect();
         let skewed: Vec<TraceRecords> = truth.iter().map(|records| fleet.skew(records)).collect();
-        let mut estimates = ClockEstimates::new();
-        skewed.iter().for_each(|records| estimates.observe(records));
-        let alignment = estimates.align(Some("h0"));
+        let mut evidence = ClockEvidence::new();
+        skewed.iter().for_each(|records| evidence.observe(records));
+        let alignment = evidence.align(Some("h0"));
         prop_assert!(alignment.is_needed() && alignment.unaligned().is_empty());
         let mut aligned = skewed.clone();
         for ((records, recorded), truth) in aligned.iter_mut().zip(&skewed).zip(&truth) {

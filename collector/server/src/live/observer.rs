@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use stroboscope_analysis::by_root::ByRoot;
-use stroboscope_analysis::clock::{ClockEstimates, Resolution};
+use stroboscope_analysis::clock::{ClockEvidence, Resolution};
 use stroboscope_analysis::completeness::{ProcessLoss, completeness};
 use stroboscope_analysis::connection::{CHILDREN_MIN, ConnectionLearning, Connections, is_marked};
 use stroboscope_analysis::flow::ERROR;
@@ -88,7 +88,7 @@ pub struct Live {
     losses: Vec<ProcessLoss>,
     segmenter: Segmenter,
     window: ModelWindow,
-    clocks: ClockEstimates,
+    clocks: ClockEvidence,
     keys: AttributeKeys,
     texts: HashMap<Arc<str>, Arc<str>>,
     counts: LiveCounts,
@@ -120,7 +120,7 @@ impl Live {
             losses: Vec::new(),
             segmenter: Segmenter::default(),
             window: ModelWindow::new(i64::MAX, DEFAULT_MAX_LABELS),
-            clocks: ClockEstimates::new(),
+            clocks: ClockEvidence::new(),
             keys: AttributeKeys::of([ERROR]).with_elements().with_weights(),
             texts: HashMap::new(),
             counts: LiveCounts::default(),
