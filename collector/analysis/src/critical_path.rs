@@ -20,11 +20,13 @@
 //! for it. Later segments have a path of their own, from the answer to the last event
 //! ([`AfterAnswer`]), and slack with respect to its end.
 
+mod across;
 mod after_answer;
 mod predecessors;
 mod repeated;
 mod settle;
 
+pub use across::{Entry, LEGS_MAX, Leg, LinkedRequests, PathAcross, path_across};
 pub use after_answer::{AfterAnswer, LateStep};
 pub(crate) use predecessors::Predecessors;
 pub use settle::{drop_unsure_slack, settle};

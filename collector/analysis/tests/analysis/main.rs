@@ -20,6 +20,7 @@ mod kernel_locks;
 mod model;
 mod naive;
 mod open_services;
+mod path_across;
 mod pipeline;
 mod record;
 mod scipy;
