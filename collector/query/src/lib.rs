@@ -15,7 +15,8 @@
 //!   `service_map`, `what_if`, `clocks`, `filter_reading` and `kernel_reading`, `causal_graph`,
 //!   `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`.
 //! - Single requests: [`timeline`] and `kernel`, `request` (everything known about one request)
-//!   with `request_failure` and `request_connection`, [`request_tree`], `perfetto_trace`.
+//!   with `request_failure` and `request_connection`, `span_links` and `path_across` (links to other
+//!   requests), [`request_tree`], `perfetto_trace`.
 //! - Model files: `saved_model`.
 #![allow(
     missing_docs,
@@ -58,6 +59,7 @@ mod operations;
 mod overview;
 mod parts;
 mod parts_wanted;
+mod path_across;
 mod paths;
 mod perfetto_trace;
 mod pool;
@@ -80,6 +82,7 @@ mod slack_by_key;
 mod slack_check;
 mod slowest;
 mod source;
+mod span_links;
 mod step;
 mod stored_request;
 mod study;
@@ -132,6 +135,7 @@ pub use operations::{OperationTimes, Operations, OperationsQuestion};
 pub use overview::{Example, Overview, OverviewQuestion};
 pub use parts::Parts;
 pub use parts_wanted::PartsWanted;
+pub use path_across::{AcrossAnswer, LegRequest, LinkedPath, linked_path_of};
 pub use paths::{Paths, PathsQuestion, TraceAnswer, each_path, path_of};
 pub use perfetto_trace::{PerfettoHostError, perfetto_trace};
 pub use pool::{PoolReport, PoolSettings, PooledUse, UsesByService};
@@ -159,6 +163,7 @@ pub use slack_by_key::{SlackModelReport, SlackModelSettings};
 pub use slack_check::{SlackCheck, check_slack};
 pub use slowest::{ListedRequest, RequestList, RequestOrder, RequestsWanted, list_requests};
 pub use source::{Selection, Source};
+pub use span_links::{Follow, Follows, LinkOrder, LinkedSpan, StoredSpanId};
 pub use step::{LatencyStep, StepQuestion};
 pub use study::{Question, Study, StudyInput};
 pub use time_range::TimeRange;

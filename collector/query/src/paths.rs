@@ -47,7 +47,7 @@ impl TraceAnswer {
         Self::made_of(view.records, view.trace.clone(), view.path.clone())
     }
 
-    fn made_of(records: &TraceRecords, trace: SegmentedTrace, path: TracePath) -> Self {
+    pub(super) fn made_of(records: &TraceRecords, trace: SegmentedTrace, path: TracePath) -> Self {
         let SegmentedTrace {
             id, name, start_ns, ..
         } = trace;

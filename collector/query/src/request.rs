@@ -15,9 +15,10 @@ use super::cutter::Cutter;
 use super::infer::Inference;
 use super::kernel::KernelPart;
 use super::query_error::QueryError;
-use super::request_connection::{LINKS, RequestConnection, request_connection};
+use super::request_connection::{RequestConnection, request_connection};
 use super::request_failure::{RequestFailure, request_failure, request_failure_keys};
 use super::source::Source;
+use super::span_links::{Follows, LINKS, LinkReader};
 use super::stored_request::{RequestWanted, StoredRequest};
 use super::time_range::TimeRange;
 use super::timeline::kernel_of;
@@ -49,6 +50,8 @@ pub struct Request {
     /// Connection that the request belongs to, or the requests inside it if it is itself a
     /// connection.
     pub connection: RequestConnection,
+    /// Spans of other requests that the request links to.
+    pub follows: Follows,
     /// Reasons why the request is incomplete; empty if it is complete.
     pub reasons: Vec<Incomplete>,
     /// Kernel activity on behalf of the request, one part per recording.
@@ -216,6 +219,10 @@ pub fn request(
             (trace, None, labels)
         }
     };
+    let alignment = inference.and_then(|inference| inference.alignment.as_ref());
+    let links = LinkReader { source, alignment };
+    let follows = links.followed(&aligned)?;
+    damage.extend(follows.damage.iter().cloned());
     let outline = Segmenter::default().outline(&aligned);
     let failure = request_failure(&aligned, &outline);
     for records in [&mut recorded, &mut aligned] {
@@ -239,6 +246,7 @@ pub fn request(
         path,
         failure,
         connection,
+        follows,
         reasons,
         kernel,
         damage,

@@ -1,11 +1,8 @@
 //! Finds the connection of a request, and the requests of a connection.
 
-use serde_json::Value;
 use stroboscope_analysis::connection::{Connections, is_marked};
-use stroboscope_analysis::record::{RecordOwner, TraceId, TraceRecords};
+use stroboscope_analysis::record::{TraceId, TraceRecords};
 
-/// Attribute with the links of a span to other spans.
-pub(super) const LINKS: &str = "links";
 /// Maximum number of requests of a connection that are listed.
 const LISTED_MAX: usize = 50;
 
@@ -14,9 +11,6 @@ const LISTED_MAX: usize = 50;
 pub struct RequestConnection {
     /// Trace of the connection that the request is a part of; `None` if it is a trace of its own.
     pub inside: Option<TraceId>,
-    /// Other traces that the root span links to. The SDK links a request that begins inside a
-    /// connection to that connection.
-    pub linked: Vec<TraceId>,
     /// Number of requests that this trace contains, if it is a connection.
     pub requests: u64,
     /// First 50 requests that this trace contains, in order of time.
@@ -36,23 +30,11 @@ pub struct ConnectionRequest {
     pub took_ns: u64,
 }
 
-/// Finds the relation of a trace to connections. The records must have the attribute [`LINKS`].
+/// Finds the relation of a trace to connections.
 pub(super) fn request_connection(
     records: &TraceRecords,
     connections: &Connections,
 ) -> RequestConnection {
-    let root = records.root().map(|root| RecordOwner::Span(root.span_id));
-    let of_root = records
-        .attributes
-        .iter()
-        .filter(|stated| &*stated.key == LINKS);
-    let of_root = of_root.filter(|stated| Some(stated.owner) == root);
-    let links = of_root.filter_map(|stated| serde_json::from_str::<Vec<Value>>(&stated.value).ok());
-    let id = |link: Value| link["trace_id"].as_str()?.parse().ok();
-    let ids = links.flatten().filter_map(id);
-    let mut linked: Vec<TraceId> = ids.filter(|id| *id != records.id).collect();
-    linked.sort_unstable();
-    linked.dedup();
     let mut first = match records.divided_from {
         Some(_) => Vec::new(),
         None => requests_of(records, connections),
@@ -62,7 +44,6 @@ pub(super) fn request_connection(
     first.truncate(LISTED_MAX);
     RequestConnection {
         inside: records.divided_from,
-        linked,
         requests,
         first,
         is_linked_to: records.spans.iter().any(is_marked),
@@ -100,7 +81,7 @@ fn requests_of(records: &TraceRecords, connections: &Connections) -> Vec<Connect
 
 #[cfg(test)]
 mod tests {
-    use stroboscope_analysis::record::{AttributeRecord, SpanFlags, SpanRecord};
+    use stroboscope_analysis::record::{SpanFlags, SpanRecord};
 
     use super::*;
 
@@ -120,28 +101,12 @@ mod tests {
     }
 
     #[test]
-    fn links_of_the_root_lead_to_connections() {
-        let links = |span_id, value: &str| AttributeRecord {
-            owner: RecordOwner::Span(span_id),
-            key: LINKS.into(),
-            value: value.into(),
-        };
+    fn the_sdk_marks_a_connection() {
         let mut request = TraceRecords {
-            id: TraceId(7),
             spans: vec![span(1, 0, "get"), span(2, 1, "read")],
-            attributes: vec![
-                links(
-                    1,
-                    r#"[{"trace_id":"2a"},{"trace_id":"7"},{"trace_id":"x"},{}]"#,
-                ),
-                links(1, "no links"),
-                links(2, r#"[{"trace_id":"2b"}]"#),
-            ],
             ..TraceRecords::default()
         };
-        let found = request_connection(&request, &Connections::default());
-        assert_eq!(found.linked, [TraceId(42)]);
-        assert!(!found.is_linked_to);
+        assert!(!request_connection(&request, &Connections::default()).is_linked_to);
         request.spans[0].flags = SpanFlags::CONNECTION;
         assert!(request_connection(&request, &Connections::default()).is_linked_to);
     }

@@ -5,12 +5,14 @@ use std::ops::RangeInclusive;
 use stroboscope_analysis::connection::{connection_ids, request_at};
 use stroboscope_analysis::record::{TraceId, TraceRecords};
 use stroboscope_store::query_memory::QueryShare;
-use stroboscope_store::tables::{AttributeKeys, Damage, IdRange, LeftOut, TraceFiles};
+use stroboscope_store::tables::{AttributeKeys, Damage, IdRange, LeftOut, TraceFiles, TraceReader};
 
 use super::notes::Notes;
 use super::query_error::QueryError;
-use super::reading_memory::Room;
+use super::reading_memory::{ReadingMemory, Room};
 use super::source::{Selection, Source};
+use super::span_links::{LINKS, LinkProbe};
+use super::time_range::TimeRange;
 
 /// Request to find, and the part of it to read.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +72,65 @@ impl Source {
         let found = found.request.map(|found| found.records);
         let found = found.filter(|records| self.takes(records, selection, &mut notes));
         Ok((found, notes))
+    }
+
+    /// Passes the requests of these traces to `visit`, complete or not, whatever the root
+    /// operation and the filter of the source. Skips traces that are too large for the memory.
+    /// Returns the damage found.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be listed, or if there is too little memory.
+    pub(super) fn for_each_of(
+        &self,
+        mut traces: Vec<u128>,
+        keys: &AttributeKeys,
+        mut visit: impl FnMut(&mut TraceRecords),
+    ) -> Result<Vec<Damage>, QueryError> {
+        traces.sort_unstable();
+        let ends = traces.first().zip(traces.last());
+        let range = ends.map_or(IdRange::ALL, |(first, last)| {
+            IdRange::from_to(*first, *last)
+        });
+        let files = TraceFiles::open_of(self.store(), keys, i64::MIN..=i64::MAX, &range)?;
+        let files = files.only(traces);
+        let memory = ReadingMemory::of(self.memory(), 1, files.reading_bytes())?;
+        let mut room = memory.of_thread();
+        let mut reader = TraceReader::of(&files);
+        let (mut records, mut notes) = (TraceRecords::default(), Notes::default());
+        while !memory.is_wanting() && reader.next_within(&mut records, |bytes| room.has_room(bytes))
+        {
+            self.for_each_request(&mut records, &mut notes, |request, _| {
+                visit(request);
+                true
+            });
+            room.end_trace(&mut records);
+        }
+        drop(room);
+        memory.end()?;
+        Ok(reader.damage())
+    }
+
+    /// Returns the ids of other traces whose spans may link to a request, in order, and the damage
+    /// found.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be listed.
+    pub(super) fn linking_traces(
+        &self,
+        records: &TraceRecords,
+    ) -> Result<(Vec<u128>, Vec<Damage>), QueryError> {
+        let own = records.stored_id();
+        let range = TimeRange {
+            since_ns: records.spans.iter().map(|span| span.start_ns).min(),
+            until_ns: None,
+        };
+        let keys = AttributeKeys::of([LINKS]);
+        let files = TraceFiles::open_between(self.store(), &keys, range.records_ns())?;
+        let probed = files.probe(&LinkProbe::to(own), self.parts_wanted().threads());
+        let found = probed.found.into_keys();
+        let mut traces: Vec<u128> = found.filter(|id| *id != own.0).collect();
+        traces.sort_unstable();
+        Ok((traces, probed.damage))
     }
 
     /// Finds a trace by its id, or a request inside a connection by its own id. Reads only files

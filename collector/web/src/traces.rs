@@ -15,6 +15,7 @@ mod diagnostics;
 mod failure_part;
 mod instants;
 mod kernel_rows;
+mod link_part;
 mod links;
 mod list_page;
 mod lock_table;

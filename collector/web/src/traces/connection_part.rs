@@ -9,16 +9,9 @@ use super::table::{LinkedTable, Set};
 
 pub(super) fn connection_part(html: &mut Html, request: &Request) {
     let connection = &request.connection;
-    let inside = connection
-        .inside
-        .iter()
-        .map(|id| (id, "Inside of the connection "));
-    let linked = connection.linked.iter().map(|id| (id, "Linked to trace "));
-    for (id, how) in inside.chain(linked) {
+    if let Some(id) = connection.inside {
         let id = id.to_string();
-        html.markup("<p class=\"ways\">")
-            .markup(how)
-            .markup("<a href=\"/traces/")
+        html.markup("<p class=\"ways\">Inside of the connection <a href=\"/traces/")
             .text(&id)
             .markup("\">")
             .text(short_request(&id))

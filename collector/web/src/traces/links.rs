@@ -4,6 +4,8 @@ use stroboscope_query::Request;
 use stroboscope_render::page::Html;
 use url::form_urlencoded::byte_serialize;
 
+use super::link_part::followers_address;
+
 const PERFETTO: &str = "https://ui.perfetto.dev";
 
 /// Writes links to other requests of the request's operation: those that took about as long, and
@@ -52,6 +54,9 @@ pub(super) fn elsewhere(html: &mut Html, request: &Request) {
     .text(&request.aligned.root_name())
     .markup("</a></li>\n");
     beside_others(html, request, &root);
+    html.markup("<li><a href=\"")
+        .text(&followers_address(request))
+        .markup("\">Requests that link to it</a></li>\n");
     let mut hosts: Vec<&str> = request.kernel.iter().map(|part| &*part.host).collect();
     hosts.sort_unstable();
     hosts.dedup();

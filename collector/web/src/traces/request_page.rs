@@ -8,6 +8,7 @@ use stroboscope_render::show::{Doc, Figure, Interval, Timeline, TimelineRow};
 use super::awaited_path::AwaitedPath;
 use super::connection_part::connection_part;
 use super::failure_part::failure_part;
+use super::link_part::link_part;
 use super::links::elsewhere;
 
 use super::diagnostics::{clocks, incomplete, kernel};
@@ -38,6 +39,7 @@ pub(super) fn request_page(request: &Request, path: &AwaitedPath) -> Html {
     failure_part(&mut html, request);
     notices(&mut html, request, no_model.map(|why| &**why));
     timeline(&mut html, request);
+    link_part(&mut html, request);
     waited_for(&mut html, request, &sums);
     pieces(&mut html, request);
     kernel_part(&mut html, request);

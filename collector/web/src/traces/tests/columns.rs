@@ -86,6 +86,7 @@ pub(super) fn request_of(recorded: TraceRecords, moved_ns: i64) -> Request {
         path: Some(path),
         failure: None,
         connection: RequestConnection::default(),
+        follows: stroboscope_query::Follows::default(),
         reasons: Vec::new(),
         kernel: Vec::new(),
         damage: Vec::new(),

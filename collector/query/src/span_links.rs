@@ -1,0 +1,359 @@
+//! Links between spans of different requests: the spans that a request follows, and those that
+//! follow it.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+use stroboscope_analysis::clock::Alignment;
+use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord, TraceId, TraceRecords};
+use stroboscope_analysis::segment::ClockBounds;
+use stroboscope_store::tables::{AttributeKeys, Damage, RowGroupFacts, RowProbe, StoreTable};
+
+use super::query_error::QueryError;
+use super::source::Source;
+
+/// Attribute with the links of a span to other spans.
+pub(super) const LINKS: &str = "links";
+/// Maximum number of links of a request that are read, in either direction.
+const LINKS_MAX: usize = 10_000;
+/// Maximum number of links that are listed.
+const LISTED_MAX: usize = 50;
+
+/// Id of a span in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoredSpanId {
+    /// Trace that contains the span.
+    pub trace: u128,
+    pub span: u64,
+}
+
+/// Link of a span to its producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SpanLink {
+    pub(super) producer: StoredSpanId,
+    /// Span of the own trace that has the link.
+    pub(super) consumer: u64,
+}
+
+/// Span at one end of a link. Its times are those of the common axis if the clocks were compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkedSpan {
+    /// Request that contains the span.
+    pub request: TraceId,
+    pub span: u64,
+    /// `service:name`.
+    pub operation: String,
+    /// Root operation of the request.
+    pub root: String,
+    /// Start, in ns since the Unix epoch.
+    pub start_ns: i64,
+    /// End, in ns since the Unix epoch.
+    pub end_ns: i64,
+    host: std::sync::Arc<str>,
+    clock: ClockBounds,
+    flags: SpanFlags,
+}
+
+/// Order of a producer's end and its consumer's begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LinkOrder {
+    /// The producer ended before the consumer began.
+    Before,
+    /// The producer ended after the consumer began.
+    Overlaps,
+    /// The order is within the error of the clocks, or one of both instants was not recorded.
+    Unknown,
+}
+
+/// Link whose two spans are in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Follow {
+    pub producer: LinkedSpan,
+    pub consumer: LinkedSpan,
+    pub order: LinkOrder,
+}
+
+/// Links of one request to other requests, or of other requests to it.
+#[derive(Clone, Debug, Default)]
+pub struct Follows {
+    /// First 50 links: those whose producer ended before the consumer began come first, the
+    /// shortest wait first.
+    pub first: Vec<Follow>,
+    /// Number of links.
+    pub links: u64,
+    /// Number of links whose other span is in the store.
+    pub found: u64,
+    /// Number of links whose producer ended before the consumer began, of those found.
+    pub before: u64,
+    /// Number of links whose order is unknown, of those found.
+    pub unknown: u64,
+    /// Number of links, or of linking traces, beyond the maximum of 10,000, which were not read.
+    pub unread: u64,
+    /// Files that could not be read in full.
+    pub damage: Vec<Damage>,
+    /// For each linking span, the producer that ended last before it, and its end.
+    pub(super) latest: HashMap<u64, (i64, StoredSpanId)>,
+}
+
+impl LinkedSpan {
+    fn of(span: &SpanRecord, records: &TraceRecords) -> Self {
+        let clock = records.clocks.iter().find(|of| *of.host == *span.host);
+        Self {
+            request: records.id,
+            span: span.span_id,
+            operation: span.operation(),
+            root: records.root_name().into_owned(),
+            start_ns: span.start_ns,
+            end_ns: span.end_ns.max(span.start_ns),
+            host: span.host.clone(),
+            clock: clock.map_or_else(ClockBounds::default, ClockBounds::of),
+            flags: span.flags,
+        }
+    }
+
+    fn is(&self, flags: &[SpanFlags]) -> bool {
+        flags.iter().any(|flag| self.flags.contains(*flag))
+    }
+}
+
+impl Follow {
+    fn of(producer: LinkedSpan, consumer: LinkedSpan) -> Self {
+        let is_one_clock = producer.host == consumer.host;
+        let tolerance_ns = producer.clock.tolerance_ns(consumer.clock, is_one_clock);
+        let wait_ns = i128::from(consumer.start_ns) - i128::from(producer.end_ns);
+        let is_end_seen = !producer.is(&[SpanFlags::CUT_CLOSE, SpanFlags::UNFINISHED]);
+        let is_start_seen = !consumer.is(&[SpanFlags::CUT_OPEN]);
+        let order = if tolerance_ns == u64::MAX {
+            LinkOrder::Unknown
+        } else if wait_ns < -i128::from(tolerance_ns) {
+            LinkOrder::Overlaps
+        } else if wait_ns >= i128::from(tolerance_ns) && is_end_seen && is_start_seen {
+            LinkOrder::Before
+        } else {
+            LinkOrder::Unknown
+        };
+        Self {
+            producer,
+            consumer,
+            order,
+        }
+    }
+
+    /// Returns the time from the producer's end to the consumer's begin, in ns; `None` if the
+    /// producer did not certainly end first.
+    #[must_use]
+    pub fn waited_ns(&self) -> Option<u64> {
+        let is_known = self.order == LinkOrder::Before;
+        is_known.then(|| self.consumer.start_ns.abs_diff(self.producer.end_ns))
+    }
+}
+
+impl Follows {
+    /// Returns the number of links whose other span is not in the store.
+    #[must_use]
+    pub fn missing(&self) -> u64 {
+        self.links.saturating_sub(self.found + self.unread)
+    }
+
+    fn add(&mut self, follow: Follow, producer: StoredSpanId) {
+        self.found += 1;
+        match follow.order {
+            LinkOrder::Before => {
+                self.before += 1;
+                let end = (follow.producer.end_ns, producer);
+                let latest = self.latest.entry(follow.consumer.span).or_insert(end);
+                *latest = end.max(*latest);
+            }
+            LinkOrder::Overlaps => {}
+            LinkOrder::Unknown => self.unknown += 1,
+        }
+        self.first.push(follow);
+        if self.first.len() >= 2 * LISTED_MAX {
+            self.list();
+        }
+    }
+
+    fn list(&mut self) {
+        self.first.sort_by_key(|follow| {
+            let (producer, consumer) = (&follow.producer, &follow.consumer);
+            let ids = (producer.request, producer.span, consumer.request);
+            let wait_ns = consumer.start_ns.abs_diff(producer.end_ns);
+            (follow.order, wait_ns, ids, consumer.span)
+        });
+        self.first.truncate(LISTED_MAX);
+    }
+}
+
+/// Returns the links of a trace's spans to spans of other traces, in order and without
+/// repetitions. The records must have the attribute [`LINKS`].
+pub(super) fn links_of(records: &TraceRecords) -> Vec<SpanLink> {
+    let own = records.stored_id();
+    let mut links = Vec::new();
+    for stated in &records.attributes {
+        let RecordOwner::Span(consumer) = stated.owner else {
+            continue;
+        };
+        if &*stated.key != LINKS {
+            continue;
+        }
+        let list: Vec<Value> = serde_json::from_str(&stated.value).unwrap_or_default();
+        links.extend(list.iter().filter_map(|link| {
+            let trace: TraceId = link["trace_id"].as_str()?.parse().ok()?;
+            let span: TraceId = link["span_id"].as_str()?.parse().ok()?;
+            let producer = StoredSpanId {
+                trace: trace.0,
+                span: u64::try_from(span.0).ok()?,
+            };
+            (trace != own).then_some(SpanLink { producer, consumer })
+        }));
+    }
+    links.sort_unstable();
+    links.dedup();
+    links
+}
+
+/// Finds the spans at the other ends of links.
+#[derive(Clone, Copy)]
+pub(super) struct LinkReader<'a> {
+    pub(super) source: &'a Source,
+    /// Correction of the timestamps; `None` to use them as recorded.
+    pub(super) alignment: Option<&'a Alignment>,
+}
+
+impl LinkReader<'_> {
+    /// Returns the spans that a request links to. The records must have the attribute [`LINKS`],
+    /// and the same correction of timestamps.
+    pub(super) fn followed(self, records: &TraceRecords) -> Result<Follows, QueryError> {
+        let mut links = links_of(records);
+        let mut follows = Follows {
+            links: links.len() as u64,
+            unread: links.len().saturating_sub(LINKS_MAX) as u64,
+            ..Follows::default()
+        };
+        if links.is_empty() {
+            return Ok(follows);
+        }
+        links.truncate(LINKS_MAX);
+        let mut producers: HashMap<StoredSpanId, LinkedSpan> = HashMap::new();
+        let traces = links.iter().map(|link| link.producer.trace).collect();
+        let keys = AttributeKeys::none();
+        follows.damage = self.source.for_each_of(traces, &keys, |request| {
+            self.align(request);
+            let trace = request.stored_id().0;
+            for span in &request.spans {
+                let id = StoredSpanId {
+                    trace,
+                    span: span.span_id,
+                };
+                if links
+                    .binary_search_by_key(&id, |link| link.producer)
+                    .is_err()
+                {
+                    continue;
+                }
+                // Of several spans with the same id, the first one counts.
+                let known = producers.get(&id);
+                if known.is_none_or(|known| span.start_ns < known.start_ns) {
+                    producers.insert(id, LinkedSpan::of(span, request));
+                }
+            }
+        })?;
+        let consumers = spans_by_id(records);
+        for link in links {
+            let consumer = consumers.get(&link.consumer);
+            let Some((producer, consumer)) = producers.get(&link.producer).zip(consumer) else {
+                continue;
+            };
+            let follow = Follow::of(producer.clone(), LinkedSpan::of(consumer, records));
+            follows.add(follow, link.producer);
+        }
+        follows.list();
+        Ok(follows)
+    }
+
+    /// Returns the spans of other requests that link to a request. Reads the row groups with links
+    /// that may have a span that begins after this request, or up to an hour before.
+    pub(super) fn followers(self, records: &TraceRecords) -> Result<Follows, QueryError> {
+        let own = records.stored_id().0;
+        let (mut traces, damage) = self.source.linking_traces(records)?;
+        let mut follows = Follows {
+            unread: traces.len().saturating_sub(LINKS_MAX) as u64,
+            damage,
+            ..Follows::default()
+        };
+        traces.truncate(LINKS_MAX);
+        if traces.is_empty() {
+            return Ok(follows);
+        }
+        let producers = spans_by_id(records);
+        let keys = AttributeKeys::of([LINKS]);
+        let damage = self.source.for_each_of(traces, &keys, |request| {
+            self.align(request);
+            let links = links_of(request);
+            let to_own = links.iter().filter(|link| link.producer.trace == own);
+            let mut consumers = None;
+            for link in to_own {
+                let consumers = consumers.get_or_insert_with(|| spans_by_id(request));
+                let producer = producers.get(&link.producer.span);
+                let Some((producer, consumer)) = producer.zip(consumers.get(&link.consumer)) else {
+                    continue;
+                };
+                let producer = LinkedSpan::of(producer, records);
+                let follow = Follow::of(producer, LinkedSpan::of(consumer, request));
+                follows.links += 1;
+                follows.add(follow, link.producer);
+            }
+        })?;
+        follows.links += follows.unread;
+        follows.damage.extend(damage);
+        follows.list();
+        Ok(follows)
+    }
+
+    pub(super) fn align(self, records: &mut TraceRecords) {
+        if let Some(alignment) = self.alignment {
+            alignment.apply(records);
+        }
+    }
+}
+
+/// Returns the spans of a request by id; of several with the same id, the first to start.
+fn spans_by_id(records: &TraceRecords) -> HashMap<u64, &SpanRecord> {
+    let mut spans: HashMap<u64, &SpanRecord> = HashMap::new();
+    for span in &records.spans {
+        let known = spans.entry(span.span_id).or_insert(span);
+        if span.start_ns < known.start_ns {
+            *known = span;
+        }
+    }
+    spans
+}
+
+/// Probe for spans with a link to a trace.
+pub(super) struct LinkProbe {
+    /// Hexadecimal id of the trace, without leading zeros, which is a part of every notation of it.
+    id: String,
+}
+
+impl LinkProbe {
+    pub(super) fn to(trace: TraceId) -> Self {
+        let id = format!("{:x}", trace.0);
+        Self { id }
+    }
+}
+
+impl RowProbe for LinkProbe {
+    fn of_group(&self, group: &RowGroupFacts<'_>) -> u64 {
+        if group.table() != StoreTable::Spans {
+            return 0;
+        }
+        let links = group.attribute(LINKS);
+        let has_it = |texts: &[String]| texts.iter().any(|text| text.contains(&self.id));
+        u64::from(links.is_unknown || has_it(&links.texts))
+    }
+
+    fn of_row(&self, row: &TraceRecords) -> u64 {
+        let mut links = row.attributes.iter().filter(|one| &*one.key == LINKS);
+        u64::from(links.any(|one| one.value.contains(&self.id)))
+    }
+}
