@@ -1,6 +1,7 @@
 //! The tests of queries, each a module: one program links in a fraction of the time of several.
 
 mod kutrace;
+mod links;
 mod memory;
 mod others_data;
 mod parts;

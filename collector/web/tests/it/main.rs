@@ -1,4 +1,5 @@
 //! The pages over real stores.
 mod fixture;
+mod links;
 mod pages;
 mod waiting;
