@@ -6,6 +6,7 @@ use stroboscope_analysis::critical_path::{
     Entry, LinkedRequests, PathAcross, SegmentTiming, TracePath, path_across,
 };
 use stroboscope_analysis::record::{TraceId, TraceRecords};
+use stroboscope_analysis::sampling::WeightedCount;
 use stroboscope_analysis::segment::{OutlineSpan, SegmentedTrace, Segmenter, owners};
 use stroboscope_store::tables::{AttributeKeys, Damage};
 
@@ -73,6 +74,9 @@ pub fn linked_path_of(
     };
     let mut requests = StoredRequests::of(source, inference);
     let (trace, path) = requests.cutter.path(inference, &mut records);
+    requests.cutter.add_to(&mut notes);
+    // A weight changes no figure of a single request.
+    notes.sampling.requests = WeightedCount::default();
     requests.begin(&records, &trace)?;
     let follows = requests.current.follows.clone();
     let followers = requests.reader.followers(&records)?;

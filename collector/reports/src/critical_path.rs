@@ -1,5 +1,6 @@
 //! The `critical-path` subcommand.
 
+mod links;
 mod request;
 
 use clap::Args;
@@ -17,7 +18,7 @@ use crate::verb::{ReadingVerb, Report, give};
 use crate::{Failure, Status, notes};
 use stroboscope_otlp::trace_id;
 use stroboscope_query::{
-    BreakdownQuestion, Notes, PathsQuestion, QueryError, Selection, StrataRule, each_path, path_of,
+    BreakdownQuestion, Notes, PathsQuestion, QueryError, StrataRule, each_path, linked_path_of,
 };
 use stroboscope_render::show::{Doc, Row as _, TableSpec};
 
@@ -31,7 +32,9 @@ use stroboscope_render::show::{Doc, Row as _, TableSpec};
 /// With --by, groups requests into strata by the value of an attribute, or by quantiles of a
 /// numeric attribute.
 ///
-/// With --trace, shows one request, segment by segment.
+/// With --trace, shows one request, segment by segment, and the spans of other requests that it
+/// links to or that link to it. With --follow-links, continues its path into the request whose
+/// message it waited for: the linked span that ended last before it began.
 ///
 /// A request ends when its caller has the response: when its root span ends. Later work is on no
 /// critical path and in no latency; it is shown separately, with its own path. An event log has no
@@ -45,6 +48,10 @@ pub struct CriticalPath {
     /// One trace, by its id or by the name that its source gave it
     #[arg(long, value_name = "ID", conflicts_with = "each")]
     trace: Option<String>,
+    /// Follow links to spans of other traces, such as those of a batch consumer to the producers of
+    /// its messages. By default, a link is only a mention
+    #[arg(long, requires = "trace")]
+    follow_links: bool,
     /// Print every trace as one JSON document per line, with or without --json
     #[arg(long)]
     each: bool,
@@ -108,21 +115,17 @@ impl ReadingVerb for CriticalPath {
 
 impl CriticalPath {
     fn one(&self, trace: &str, study: &NamedStudy) -> Result<CriticalPathReport, Failure> {
-        // Includes the trace even if it is incomplete.
-        let selection = Selection {
-            include_incomplete: true,
-            ..Selection::default()
-        };
         let known = study.known()?;
-        let found = path_of(study.source(), selection, known.inference, trace_id(trace))
+        let id = trace_id(trace);
+        let found = linked_path_of(study.source(), known.inference, id, self.follow_links)
             .map_err(Failure::of)?;
-        let (Some(answer), notes) = found else {
+        let (Some(linked), notes) = found else {
             return Err(Failure::of(QueryError::NoSuchTrace {
                 trace: trace.to_owned(),
                 data: study.source().name(),
             }));
         };
-        let request = NotedRequest::of(&answer, known, notes);
+        let request = NotedRequest::of(&linked, known, notes);
         Ok(CriticalPathReport::Request(Box::new(request)))
     }
 }

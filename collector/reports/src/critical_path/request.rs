@@ -4,10 +4,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::critical_path::{LateStep, SegmentTiming};
 
+use super::links::{Across, Links};
 use crate::results::figures::request_figure;
 use crate::study::NamedInference;
 use crate::verb::Report;
-use stroboscope_query::{Notes, TraceAnswer};
+use stroboscope_query::{LinkedPath, Notes, TraceAnswer};
 use stroboscope_render::humanise::duration;
 use stroboscope_render::rows;
 use stroboscope_render::show::{Doc, Figure, SegmentName};
@@ -24,6 +25,15 @@ pub struct NotedRequest {
     notes: Notes,
     #[serde(flatten)]
     request: Request,
+    /// Links to spans of other requests; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    follows: Option<Links>,
+    /// Links of other requests' spans to this request; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    followed_by: Option<Links>,
+    /// Path across traces; absent without `--follow-links`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    across: Option<Across>,
     #[serde(skip)]
     timeline: Figure,
 }
@@ -167,12 +177,17 @@ rows! {
 }
 
 impl NotedRequest {
-    pub(super) fn of(answer: &TraceAnswer, known: NamedInference<'_>, notes: Notes) -> Self {
+    /// Describes one request with its links and a timeline of its segments.
+    pub(super) fn of(linked: &LinkedPath, known: NamedInference<'_>, notes: Notes) -> Self {
         let labels = known.inference.model.labels();
+        let across = linked.across.as_ref();
         Self {
             notes,
-            request: Request::of(answer, known),
-            timeline: request_figure(TIMELINE, &answer.path, labels),
+            request: Request::of(&linked.answer, known),
+            follows: Links::of(&linked.follows, false),
+            followed_by: Links::of(&linked.followers, true),
+            across: across.map(|across| Across::of(across, known)),
+            timeline: request_figure(TIMELINE, &linked.answer.path, labels),
         }
     }
 }
@@ -185,5 +200,14 @@ impl Report for NotedRequest {
     fn show(&self, doc: &mut Doc) {
         self.request.show(doc);
         doc.figures([self.timeline.clone()]);
+        if let Some(follows) = &self.follows {
+            follows.show("Spans that it links to", doc);
+        }
+        if let Some(followed_by) = &self.followed_by {
+            followed_by.show("Spans that link to it", doc);
+        }
+        if let Some(across) = &self.across {
+            across.show(doc);
+        }
     }
 }
