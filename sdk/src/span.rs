@@ -5,13 +5,13 @@ mod event;
 mod failure;
 mod fields;
 mod frame;
+pub(crate) mod links;
 mod quick;
 #[cfg(test)]
 mod reference;
 mod request;
 
-pub use carry::in_span_from_first_poll;
-pub use carry::{FutureExt, InSpan};
+pub use carry::{FutureExt, InSpan, in_span_from_first_poll};
 pub use event::event;
 #[cfg(feature = "tracing")]
 pub(crate) use event::{write_event, write_event_quickly};

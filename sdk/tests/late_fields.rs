@@ -5,7 +5,7 @@ mod collector;
 use std::fmt::Display;
 
 use collector::{Collector, wait_for};
-use stroboscope::{BurstConfig, FutureExt as _, display, event, record, span};
+use stroboscope::{BurstConfig, FutureExt as _, SpanContext, display, event, record, span};
 
 /// A value that must not be formatted: its `fmt` panics.
 struct Unread;
@@ -43,6 +43,7 @@ async fn answer() {
 fn unread() {
     let span = span!("unread");
     span.record("field", display(Unread));
+    span.follows(SpanContext::new(7, 8, true));
     span.error(Unread);
     let entered = span.entered();
     entered.record("field", display(Unread));
@@ -84,6 +85,11 @@ fn fields_are_added_to_the_span_they_are_of() {
     span.record("value", display(Nosy));
     span.error(format_args!("{} of {}", 1, 2));
     drop(span);
+    let batch = span!("batch").entered();
+    batch.follows(SpanContext::new(7, 8, true));
+    batch.follows(SpanContext::NONE);
+    batch.follows(SpanContext::new(9 << 64, 10, false));
+    drop(batch);
     drop(guard);
 
     let check = |name: &str, expected: &[&str]| {
@@ -93,6 +99,11 @@ fn fields_are_added_to_the_span_they_are_of() {
             .map(|(key, value)| format!("{key}={value}"));
         assert_eq!(attributes.collect::<Vec<_>>(), expected, "{name}");
     };
+    let link = |trace: u128, span: u64| {
+        format!(r#"{{"trace_id":"{trace:032x}","span_id":"{span:016x}"}}"#)
+    };
+    let links = format!("links=[{},{}]", link(7, 8), link(9 << 64, 10));
+    check("batch", &[&links]);
     check("query", &["cached=true", "rows=42"]);
     check("inner", &["depth=2"]);
     check("answer", &["size=7"]);

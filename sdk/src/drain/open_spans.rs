@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::batch::{Fields, set_field};
 use crate::callsite::Callsite;
+use crate::span::links::{LINKS, add_links};
 
 /// Span that has begun and not ended, with its fields so far.
 #[derive(Clone, Debug)]
@@ -24,10 +25,13 @@ pub(crate) struct OpenSpan {
 }
 
 impl OpenSpan {
-    /// Adds fields; replaces existing ones of the same name.
+    /// Adds fields; replaces existing ones of the same name, except that links are added to links.
     pub(crate) fn add_fields(&mut self, fields: Fields) {
         for (name, value) in fields {
-            set_field(&mut self.fields, name, value);
+            match name {
+                LINKS => add_links(&mut self.fields, value),
+                _ => set_field(&mut self.fields, name, value),
+            }
         }
     }
 }

@@ -3,7 +3,8 @@
 use stroboscope_proto::v1::SpanFlag;
 
 use super::Span;
-use super::fields::{add_fields, mark_connection};
+use super::fields::mark_connection;
+use super::links::link;
 use crate::callsite::Callsite;
 use crate::captured::unseen_request;
 use crate::context::{self, SpanContext};
@@ -49,15 +50,4 @@ impl Span {
         }
         span
     }
-}
-
-/// Links a span to another one.
-fn link(span: SpanContext, to: SpanContext) {
-    static LINKS: Callsite = Callsite::new("", &["links"], file!(), line!());
-    let (trace_id, span_id) = (to.trace_id(), to.span_id());
-    add_fields(span, &LINKS, |writer| {
-        let links =
-            format_args!(r#"[{{"trace_id":"{trace_id:032x}","span_id":"{span_id:016x}"}}]"#);
-        writer.formatted(0, links);
-    });
 }
