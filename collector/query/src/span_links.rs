@@ -123,11 +123,13 @@ impl Follow {
         let wait_ns = i128::from(consumer.start_ns) - i128::from(producer.end_ns);
         let is_end_seen = !producer.is(&[SpanFlags::CUT_CLOSE, SpanFlags::UNFINISHED]);
         let is_start_seen = !consumer.is(&[SpanFlags::CUT_OPEN]);
+        let tolerance = i128::from(tolerance_ns);
+        let is_before = wait_ns >= 0 && (wait_ns > tolerance || tolerance == 0);
         let order = if tolerance_ns == u64::MAX {
             LinkOrder::Unknown
-        } else if wait_ns < -i128::from(tolerance_ns) {
+        } else if wait_ns < -tolerance {
             LinkOrder::Overlaps
-        } else if wait_ns >= i128::from(tolerance_ns) && is_end_seen && is_start_seen {
+        } else if is_before && is_end_seen && is_start_seen {
             LinkOrder::Before
         } else {
             LinkOrder::Unknown
@@ -355,5 +357,99 @@ impl RowProbe for LinkProbe {
     fn of_row(&self, row: &TraceRecords) -> u64 {
         let mut links = row.attributes.iter().filter(|one| &*one.key == LINKS);
         u64::from(links.any(|one| one.value.contains(&self.id)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stroboscope_analysis::record::HostClock;
+
+    use super::*;
+
+    /// Returns the order of a producer that ends at 1,000 ns on host `a`, and a consumer.
+    fn order(host: &str, start_ns: i64, flags: [SpanFlags; 2], clocks: &[HostClock]) -> LinkOrder {
+        let span = |host: &str, start_ns, end_ns, flags| SpanRecord {
+            span_id: 1,
+            parent_id: 0,
+            service: "s".into(),
+            name: "n".into(),
+            host: host.into(),
+            process: 1,
+            start_ns,
+            end_ns,
+            flags,
+            events: Vec::new(),
+        };
+        let records = TraceRecords {
+            clocks: clocks.to_vec(),
+            ..TraceRecords::default()
+        };
+        let [of_producer, of_consumer] = flags;
+        let producer = LinkedSpan::of(&span("a", 0, 1_000, of_producer), &records);
+        let consumer = span(host, start_ns, 9_000, of_consumer);
+        Follow::of(producer, LinkedSpan::of(&consumer, &records)).order
+    }
+
+    #[test]
+    fn the_order_is_known_beyond_the_error_of_the_clocks() {
+        use LinkOrder::{Before, Overlaps, Unknown};
+        let clock = |host: &str, error_ns, resolution_ns, island| HostClock {
+            error_ns,
+            resolution_ns,
+            island,
+            ..HostClock::exact(host.into())
+        };
+        let check = |host, clocks: &[HostClock], expected: [(i64, LinkOrder); 3]| {
+            for (start_ns, expected) in expected {
+                let found = order(host, start_ns, [SpanFlags(0); 2], clocks);
+                assert_eq!(found, expected, "{host} {start_ns} {clocks:?}");
+            }
+        };
+        check(
+            "b",
+            &[],
+            [(999, Overlaps), (1_000, Before), (1_001, Before)],
+        );
+        let wide = [clock("a", 30, 1, 0), clock("b", 20, 1, 0)];
+        check(
+            "b",
+            &wide,
+            [(949, Overlaps), (1_050, Unknown), (1_051, Before)],
+        );
+        // The errors of one clock do not change the order of its own instants.
+        check(
+            "a",
+            &wide,
+            [(999, Overlaps), (1_000, Before), (1_001, Before)],
+        );
+        let coarse = [clock("a", 0, 100, 0)];
+        check(
+            "a",
+            &coarse,
+            [(800, Overlaps), (1_100, Unknown), (1_200, Before)],
+        );
+        let apart = [clock("b", 0, 1, 1)];
+        check(
+            "b",
+            &apart,
+            [(0, Unknown), (1_000, Unknown), (9_000, Unknown)],
+        );
+    }
+
+    #[test]
+    fn edges_that_a_burst_cut_are_unknown() {
+        use LinkOrder::{Before, Overlaps, Unknown};
+        let none = SpanFlags(0);
+        for (flags, expected) in [
+            ([none, none], Before),
+            ([SpanFlags::CUT_OPEN, SpanFlags::CUT_CLOSE], Before),
+            ([SpanFlags::CUT_CLOSE, none], Unknown),
+            ([SpanFlags::UNFINISHED, none], Unknown),
+            ([none, SpanFlags::CUT_OPEN], Unknown),
+        ] {
+            assert_eq!(order("a", 2_000, flags, &[]), expected, "{flags:?}");
+            // Unseen, the end was later and the start was earlier.
+            assert_eq!(order("a", 500, flags, &[]), Overlaps, "{flags:?}");
+        }
     }
 }
