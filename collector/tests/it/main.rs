@@ -20,6 +20,7 @@ mod import_mapped;
 mod import_not_taken;
 mod kept;
 mod kernel_chunks;
+mod links;
 mod lookup;
 mod maintenance;
 mod map;

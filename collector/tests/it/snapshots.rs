@@ -99,7 +99,7 @@ fn say(directory: &Path, arguments: &str) -> (String, String) {
 
 /// Checks that the JSON of a subcommand satisfies its schema in `collector/docs/schemas/`.
 #[track_caller]
-fn check_schema(arguments: &str, json: &Value) {
+pub(crate) fn check_schema(arguments: &str, json: &Value) {
     let verb = arguments.split(' ').next().unwrap();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/schemas/{verb}.json"));
     let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());

@@ -216,14 +216,14 @@ impl Across {
         if self.missing > 0 {
             let links = counted(self.missing, "link");
             said.push(format!(
-                "{links} of these requests lead to spans that were not read."
+                "These requests also have {links} to spans that were not read."
             ));
         }
         if self.unknown > 0 {
             let links = counted(self.unknown, "link");
             said.push(format!(
-                "{links} were not followed, because the order is unknown: the clocks are not comparable, or a span was \
-                 cut. --trust-clocks uses the times as recorded."
+                "Not followed, because the order is unknown: {links}. The clocks are not comparable, or a span was cut. \
+                 --trust-clocks uses the times as recorded."
             ));
         }
         doc.sentence(said.join("\n"));
