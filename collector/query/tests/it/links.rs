@@ -166,6 +166,31 @@ fn a_batch_goes_on_at_the_message_that_was_published_last() {
     assert!(page.aligned.attributes.is_empty());
 }
 
+/// A parent that ran until the linking span began ended last; a link of the root, or of a span that
+/// begins with it, has no such rival.
+#[test]
+fn what_ran_in_the_request_until_the_span_began_comes_before_its_producer() {
+    for (child_ns, expected) in [(60, vec![9]), (50, vec![2, 9])] {
+        let mut spans = shop();
+        let links = std::mem::take(&mut spans.last_mut().unwrap().links);
+        spans.push(Span {
+            id: 2,
+            parent: 1,
+            name: "process",
+            ..batch(9, child_ns, 80, links)
+        });
+        let found = Fixture::of(&spans, Selection::default()).path(9);
+        let legs = legs(found.across.as_ref().unwrap());
+        let traces: Vec<u128> = legs.iter().map(|leg| leg.0).collect();
+        assert_eq!(traces, expected);
+        assert_eq!(
+            found.follows.first[0].waited_ns(),
+            Some(child_ns as u64 - 35)
+        );
+        assert_eq!(&*found.follows.first[0].consumer.operation, "shop:process");
+    }
+}
+
 #[test]
 fn a_producer_knows_its_followers() {
     let mut spans = shop();
