@@ -101,6 +101,9 @@ impl IncomingContext {
             let span = Span::begin_under(remote, name(), FLAGS, |_| {});
             // A span without a context means that the gate closed in between.
             if span.context().is_valid() {
+                if remote.is_sampled() {
+                    self.record_probability(&span);
+                }
                 return span;
             }
         }
@@ -113,6 +116,13 @@ impl IncomingContext {
             false if self.is_malformed => Span::unrecorded(unrecorded_request()),
             false if gate::is_read() => Span::unrecorded(unseen_request()),
             false => Span::NONE,
+        }
+    }
+    /// Records with which probability the sender's sampler kept the request, if it says so.
+    fn record_probability(&self, span: &Span) {
+        let stated = self.carried.tracestate.as_deref();
+        if let Some(stated) = stated.and_then(sampling::stated_threshold) {
+            span.record(sampling::STATE_FIELD, stated);
         }
     }
 }

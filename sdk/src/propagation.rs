@@ -6,6 +6,8 @@
 #[cfg(feature = "opentelemetry")]
 pub(crate) mod otel;
 
+use std::borrow::Cow;
+
 use http::{HeaderName, HeaderValue};
 
 use crate::baggage::Baggage;
@@ -15,7 +17,7 @@ use crate::context::{self, SpanContext};
 use crate::gate::foresight;
 use crate::header_list::{Members, ReadLimit};
 pub use crate::ingress::IncomingContext;
-use crate::sampling;
+use crate::sampling::{self, RatioState};
 #[cfg(feature = "opentelemetry")]
 pub use otel::{OpenTelemetryScope, Propagator, follow_opentelemetry};
 
@@ -248,6 +250,19 @@ pub fn inject(headers: &mut http::HeaderMap) {
     inject_from(context, carried().as_deref(), headers);
 }
 
+/// Returns the `tracestate` of calls in this context: the received one or, in a request that this
+/// process sampled by its ratio, one that states the ratio. Such a request began here, so it
+/// received none.
+pub(crate) fn tracestate_of(
+    context: SpanContext,
+    carried: Option<&RequestContext>,
+) -> Option<Cow<'_, str>> {
+    if context.is_by_ratio() {
+        return RatioState::current().map(|state| state.text().to_owned().into());
+    }
+    carried?.tracestate.as_deref().map(Cow::Borrowed)
+}
+
 pub(crate) fn inject_from(
     context: SpanContext,
     carried: Option<&RequestContext>,
@@ -264,15 +279,13 @@ pub(crate) fn inject_from(
         value.set_sensitive(true);
         headers.insert(&TRACEPARENT_NAME, value);
     }
-    let Some(carried) = carried else { return };
     if context.is_valid()
-        && let Some(value) = carried
-            .tracestate
-            .as_deref()
-            .and_then(|state| value(state.as_bytes()))
+        && let Some(value) =
+            tracestate_of(context, carried).and_then(|state| value(state.as_bytes()))
     {
         headers.insert(&TRACESTATE_NAME, value);
     }
+    let Some(carried) = carried else { return };
     let Some(own) = carried.header() else { return };
     let header = if headers.contains_key(&BAGGAGE_NAME) {
         baggage_of(headers).and(carried.snapshot()).to_header()

@@ -10,6 +10,7 @@ mod quick;
 #[cfg(test)]
 mod reference;
 mod request;
+mod root;
 
 pub use carry::{FutureExt, InSpan, in_span_from_first_poll};
 pub use event::event;
@@ -23,6 +24,7 @@ pub(crate) use fields::add_fields;
 pub use fields::record;
 pub use frame::{Frame, InFrame};
 
+use root::decide_request;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -31,11 +33,11 @@ use stroboscope_proto::v1::SpanFlag;
 use crate::callsite::Callsite;
 use crate::clock::ticks;
 use crate::context::{self, SpanContext};
-use crate::gate::{self, Hold, Now, is_read};
+use crate::gate::{Hold, Now, is_read};
 use crate::record::{self, FieldWriter, Head, RecordKind};
 use crate::span_word::SpanWord;
+use crate::thread;
 use crate::value::{Value, Values};
-use crate::{sampling, thread};
 
 /// Section of a request's work, created by [`span!`](crate::span!); it ends when dropped.
 ///
@@ -48,13 +50,6 @@ pub struct Span {
     /// Upper and lower half of the trace id, and the span id; meaningless without a context.
     ids: [u64; 3],
     word: SpanWord,
-}
-
-/// Decision about a request that begins in this process.
-struct Root {
-    context: SpanContext,
-    word: SpanWord,
-    is_recorded: bool,
 }
 
 /// Four words passed into or out of a function. They are atomics so that the compiler loads them
@@ -198,7 +193,11 @@ impl Span {
             };
             record::write(place, lineage, &head, fields)
         });
-        Self::of(context, word.recorded(is_recorded))
+        let span = Self::of(context, word.recorded(is_recorded));
+        if parent_id == 0 && context.is_by_ratio() {
+            span.state_ratio();
+        }
+        span
     }
 
     fn of(context: SpanContext, word: SpanWord) -> Self {
@@ -344,40 +343,6 @@ fn hold(word: SpanWord) -> SpanWord {
     // The span keeps the hold.
     std::mem::forget(hold);
     word
-}
-
-#[cold]
-#[inline(never)]
-fn decide_request(gate: Now, is_forced: bool) -> Root {
-    if !gate.is_open() && !gate.asks_roots() && !is_forced {
-        return Root {
-            context: SpanContext::NONE,
-            word: SpanWord::NONE,
-            is_recorded: false,
-        };
-    }
-    let (trace_id, span_id) = thread::root_ids();
-    // The flag is up one guard time before and after the window; a request that begins then is
-    // outside.
-    let is_inside = gate.is_open() && gate::is_inside_window(ticks());
-    let is_sampled = is_forced || sampling::decide(trace_id, is_inside);
-    let context = SpanContext::new(trace_id, span_id, is_sampled).random();
-    if !is_inside && !is_sampled {
-        // Decided: spans below must not decide again. If a window opens meanwhile, the request is
-        // cut.
-        let context = context.cut();
-        return Root {
-            context,
-            word: SpanWord::with_context(context),
-            is_recorded: false,
-        };
-    }
-    let word = SpanWord::with_context(context);
-    Root {
-        context,
-        word: if is_sampled { hold(word) } else { word },
-        is_recorded: true,
-    }
 }
 
 impl Span {

@@ -32,6 +32,8 @@ impl SpanContext {
     /// Flag: this process assigned the request's ids, and nothing is recorded of it. Callees need
     /// not know the ids unless a window may open before the call ends.
     const UNSEEN: u64 = 8;
+    /// Flag: this process sampled the request by its ratio.
+    const BY_RATIO: u64 = 16;
 
     /// Creates a context from its parts. It is valid if both ids are not 0.
     #[inline]
@@ -123,6 +125,19 @@ impl SpanContext {
     pub(crate) const fn sampled(self) -> Self {
         Self {
             flags: self.flags | Self::SAMPLED,
+            ..self
+        }
+    }
+
+    /// Reports whether this process sampled the request by its ratio.
+    #[inline]
+    pub(crate) const fn is_by_ratio(self) -> bool {
+        self.flags & Self::BY_RATIO != 0
+    }
+
+    pub(crate) const fn by_ratio(self) -> Self {
+        Self {
+            flags: self.flags | Self::BY_RATIO,
             ..self
         }
     }

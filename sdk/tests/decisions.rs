@@ -6,7 +6,7 @@ mod collector;
 use std::sync::{Mutex, PoisonError};
 
 use collector::{Collector, Span, wait_for};
-use stroboscope::propagation::{self, FORCE, TRACEPARENT};
+use stroboscope::propagation::{self, FORCE, TRACEPARENT, TRACESTATE};
 use stroboscope::{BurstConfig, LossCause, SampleMode, baggage, event, span};
 
 static TURN: Mutex<()> = Mutex::new(());
@@ -226,6 +226,78 @@ fn public_callers_decide_nothing() {
         assert!(of(propagation::BAGGAGE).contains("theirs=1"));
         assert_eq!(dropped() - before, if public { 2 } else { 0 });
     }
+}
+
+/// Runs one request with these headers in a process that samples by `mode`. Returns the attribute
+/// `w3c.tracestate` of its root, if the request is recorded, and the header `tracestate` of its
+/// calls.
+fn states(mode: SampleMode, headers: &[(&'static str, &str)]) -> [Option<String>; 2] {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let collector = Collector::default();
+    let guard = stroboscope::builder()
+        .collector(collector.clone().start())
+        .burst_config(NEVER)
+        .sample(mode)
+        .accept_force(true)
+        .init()
+        .unwrap();
+    let mut received = http::HeaderMap::new();
+    for (name, value) in headers {
+        received.insert(*name, value.parse().unwrap());
+    }
+    let mut sent = http::HeaderMap::new();
+    propagation::extract(&received).scope("/page", || {
+        span!("child").scope(|| propagation::inject(&mut sent));
+    });
+    drop(guard);
+    let spans = collector.spans();
+    let child = spans.iter().find(|span| span.name == "child");
+    assert!(child.is_none_or(|child| !child.attributes.contains_key("w3c.tracestate")));
+    let root = spans.iter().find(|span| span.name == "page");
+    let stored = root.and_then(|root| root.attributes.get("w3c.tracestate").cloned());
+    let sent = sent.get(TRACESTATE).map(|state| state.to_str().unwrap());
+    [stored, sent.map(str::to_owned)]
+}
+
+#[test]
+fn the_ratio_is_stated() {
+    let check = |mode, headers: &[_], stored: Option<&str>, sent: Option<&str>| {
+        let expected = [stored, sent].map(|state| state.map(str::to_owned));
+        assert_eq!(states(mode, headers), expected, "{mode:?} {headers:?}");
+    };
+    let all = SampleMode::Ratio(1.0);
+    check(all, &[], Some("ot=th:0"), Some("ot=th:0"));
+    check(SampleMode::Ratio(0.0), &[], None, None);
+    // A request is sampled for another reason than the ratio.
+    check(all, &[(FORCE, "1")], None, None);
+    // The request began elsewhere, so its sender states the probability.
+    let parent = |flags| format!("00-{TRACE}-{PARENT:016x}-{flags}");
+    let sampled = (TRACEPARENT, &*parent("03"));
+    check(all, &[sampled], None, None);
+    let state = "a=1,ot=rv:ffffffffffffff;th:c,b=2";
+    let given = (TRACESTATE, state);
+    let stored = Some("ot=rv:ffffffffffffff;th:c");
+    check(all, &[sampled, given], stored, Some(state));
+    check(SampleMode::Follow, &[sampled, given], stored, Some(state));
+    let without = (TRACESTATE, "a=1,ot=rv:ffffffffffffff");
+    check(all, &[sampled, without], None, Some(without.1));
+    let unsampled = (TRACEPARENT, &*parent("02"));
+    check(all, &[unsampled, given], None, Some(state));
+    check(all, &[unsampled, given, (FORCE, "1")], None, Some(state));
+}
+
+/// A request's low 56 bits decide, and its calls state the ratio as a threshold.
+#[test]
+fn a_quarter_has_the_highest_trace_ids() {
+    let mut recorded = 0;
+    for _ in 0..30 {
+        let [stored, sent] = states(SampleMode::Ratio(0.25), &[]);
+        let threshold = stored.is_some().then(|| "ot=th:c".to_owned());
+        assert_eq!((&stored, &sent), (&threshold, &threshold));
+        recorded += u32::from(stored.is_some());
+    }
+    // Fails with a probability of 2e-4 and 2e-9.
+    assert!((1..25).contains(&recorded), "{recorded}");
 }
 
 /// While the process does not record, requests keep their trace id and sampled flag, and nothing is

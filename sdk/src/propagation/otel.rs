@@ -1,5 +1,6 @@
 //! Shares one trace with OpenTelemetry, within a process and between processes.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use opentelemetry::propagation::text_map_propagator::FieldIter;
@@ -9,7 +10,10 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{Context, ContextGuard};
 
-use super::{BAGGAGE, TRACEPARENT, TRACESTATE, clean_tracestate, format_traceparent, parse_sent};
+use super::{
+    BAGGAGE, TRACEPARENT, TRACESTATE, clean_tracestate, format_traceparent, parse_sent,
+    tracestate_of,
+};
 use crate::baggage::Baggage;
 use crate::baggage::ambient::{CarriedScope, RequestContext, carried};
 use crate::context::{self, Scope, SpanContext};
@@ -51,12 +55,9 @@ impl TextMapPropagator for Propagator {
         let (context, state) = if theirs.is_valid() {
             (from_otel(theirs), Some(theirs.trace_state().header()))
         } else {
-            (
-                context::current(),
-                travelling
-                    .as_ref()
-                    .and_then(|carried| carried.tracestate.clone()),
-            )
+            let current = context::current();
+            let state = tracestate_of(current, travelling.as_deref());
+            (current, state.map(Cow::into_owned))
         };
         if let Some(traceparent) = format_traceparent(context) {
             injector.set(TRACEPARENT, traceparent);
@@ -128,10 +129,8 @@ impl SpanContext {
     #[must_use]
     pub fn attach_to_opentelemetry(self) -> ContextGuard {
         let travelling = carried();
-        let state = travelling
-            .as_ref()
-            .and_then(|carried| carried.tracestate.as_deref());
-        let cx = Context::current().with_remote_span_context(to_otel(self, state));
+        let state = tracestate_of(self, travelling.as_deref());
+        let cx = Context::current().with_remote_span_context(to_otel(self, state.as_deref()));
         match travelling {
             Some(carried) => cx.with_value(carried).attach(),
             None => cx.attach(),
