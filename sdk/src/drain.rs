@@ -252,11 +252,7 @@ impl Drain {
     fn begin(&mut self, head: &Head, fields: record::Fields<'_>, windows: &Snapshot) {
         let start_ns = self.wall_ns(head.ticks);
         let sampled = u32::from(head.flags) & SpanFlag::Sampled as u32 != 0;
-        let window = if sampled {
-            None
-        } else {
-            windows.find(start_ns)
-        };
+        let window = windows.find(start_ns);
         let evicted = if sampled || window.is_some() {
             self.open.begin(OpenSpan {
                 trace_id: head.trace_id,
@@ -267,7 +263,7 @@ impl Drain {
                 start_ns,
                 flags: u32::from(head.flags),
                 fields: owned(head.callsite, fields),
-                cut_at_ns: window.map(|window| window.close_ns),
+                window_close_ns: window.map(|window| window.close_ns),
             })
         } else {
             self.counts.trimmed += 1;
@@ -339,7 +335,7 @@ impl Drain {
             EndOutcome::Span(mut span) => {
                 let end_ns = end_at(&self.timeline, &span, end.ticks);
                 foresight::saw_span(end_ns.saturating_sub(span.start_ns));
-                match span.cut_at_ns {
+                match span.cut_at_ns() {
                     Some(cut_at_ns) if end_ns >= cut_at_ns => {
                         self.close(*span, cut_at_ns, SpanFlag::CutClose as u32);
                     }
@@ -386,7 +382,7 @@ impl Drain {
         let (span_ns_max, timeline) = (self.limits.span_ns_max, &self.timeline);
         let is_due = |span: &OpenSpan| {
             let end_ns = end_at(timeline, span, now_ticks);
-            match span.cut_at_ns {
+            match span.cut_at_ns() {
                 // Waits a little longer for an end in the window that is still in a ring.
                 Some(cut_at_ns) => cut_at_ns.saturating_add(CUT_PATIENCE_NS) < end_ns,
                 None => span.start_ns.saturating_add(span_ns_max) < end_ns,
@@ -406,7 +402,7 @@ impl Drain {
         for span in spans {
             foresight::saw_span_without_end();
             let now_ns = end_at(&self.timeline, &span, now_ticks);
-            let (end_ns, flag) = match span.cut_at_ns {
+            let (end_ns, flag) = match span.cut_at_ns() {
                 Some(cut_at_ns) if cut_at_ns <= now_ns => (cut_at_ns, SpanFlag::CutClose),
                 _ => (now_ns, SpanFlag::Unfinished),
             };
@@ -414,9 +410,11 @@ impl Drain {
         }
     }
 
-    #[cfg_attr(not(feature = "tracing"), allow(unused_mut))]
     fn close(&mut self, mut span: OpenSpan, end_ns: i64, flags: u32) {
         self.counts.spans += 1;
+        if span.is_sampled() && span.is_outside(end_ns) {
+            span.flags |= SpanFlag::Outside as u32;
+        }
         let name = span.callsite.name;
         #[cfg(feature = "tracing")]
         let name =

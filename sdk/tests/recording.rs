@@ -427,6 +427,38 @@ fn a_ratio_samples_also_between_windows_and_decides_once() {
     }
 }
 
+/// A sampled span has the flag `OUTSIDE` exactly if no window holds all of it.
+#[test]
+fn sampled_spans_outside_of_windows_are_marked() {
+    let recording = Recording::start("32ms/64ms".parse().unwrap(), SampleMode::Ratio(1.0));
+    let end = std::time::Instant::now() + Duration::from_millis(500);
+    while std::time::Instant::now() < end {
+        let _root = span!("root").entered();
+        for _ in 0..3 {
+            let _child = span!("child").entered();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    let collector = recording.finish();
+    let windows = collector.windows();
+    let held = |span: &collector::Span| {
+        windows.iter().any(|&(open_ns, close_ns)| {
+            open_ns as i64 <= span.start_ns && span.end_ns < close_ns as i64
+        })
+    };
+    let spans = collector.spans();
+    for span in &spans {
+        assert!(span.has(SpanFlag::Sampled) && !span.has(SpanFlag::CutClose));
+        assert_eq!(span.has(SpanFlag::Outside), !held(span), "{span:?}");
+        let state = span.attributes.get("w3c.tracestate").map(String::as_str);
+        let is_root = span.name == "root";
+        assert_eq!(state, is_root.then_some("ot=th:0"), "{span:?}");
+    }
+    let outside = spans.iter().filter(|span| span.has(SpanFlag::Outside));
+    let outside = outside.count();
+    assert!(outside > 50 && spans.len() - outside > 50, "{outside}");
+}
+
 #[test]
 fn the_collector_changes_the_config() {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -230,6 +230,9 @@ pub enum SpanFlag {
     Connection = 256,
     /// The service declares that the span is a request wherever it begins.
     Request = 512,
+    /// Only spans of sampled requests have this flag: no window held the whole
+    /// span, so without sampling it would have been cut or not recorded at all.
+    Outside = 1024,
 }
 impl SpanFlag {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -249,6 +252,7 @@ impl SpanFlag {
             Self::Server => "SPAN_FLAG_SERVER",
             Self::Connection => "SPAN_FLAG_CONNECTION",
             Self::Request => "SPAN_FLAG_REQUEST",
+            Self::Outside => "SPAN_FLAG_OUTSIDE",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -265,6 +269,7 @@ impl SpanFlag {
             "SPAN_FLAG_SERVER" => Some(Self::Server),
             "SPAN_FLAG_CONNECTION" => Some(Self::Connection),
             "SPAN_FLAG_REQUEST" => Some(Self::Request),
+            "SPAN_FLAG_OUTSIDE" => Some(Self::Outside),
             _ => None,
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
+use stroboscope_proto::v1::SpanFlag;
 
 use crate::batch::{Fields, set_field};
 use crate::callsite::Callsite;
@@ -19,12 +20,29 @@ pub(crate) struct OpenSpan {
     pub(crate) start_ns: i64,
     pub(crate) flags: u32,
     pub(crate) fields: Fields,
-    /// Close of the span's window, in ns since the Unix epoch, if a window is the reason for
-    /// recording. `None` if the span's request was sampled.
-    pub(crate) cut_at_ns: Option<i64>,
+    /// Close of the window in which the span began, in ns since the Unix epoch; `None` if it began
+    /// outside of windows.
+    pub(crate) window_close_ns: Option<i64>,
 }
 
 impl OpenSpan {
+    /// Reports whether the span's request was sampled.
+    pub(crate) fn is_sampled(&self) -> bool {
+        self.flags & SpanFlag::Sampled as u32 != 0
+    }
+
+    /// Returns the close of the span's window, in ns since the Unix epoch, if a window is the reason
+    /// for recording. Returns `None` if the span's request was sampled.
+    pub(crate) fn cut_at_ns(&self) -> Option<i64> {
+        self.window_close_ns.filter(|_| !self.is_sampled())
+    }
+
+    /// Reports whether a window would not have held all of the span, which ends at `end_ns`.
+    pub(crate) fn is_outside(&self, end_ns: i64) -> bool {
+        self.window_close_ns
+            .is_none_or(|close_ns| end_ns >= close_ns)
+    }
+
     /// Adds fields; replaces existing ones of the same name, except that links are added to links.
     pub(crate) fn add_fields(&mut self, fields: Fields) {
         for (name, value) in fields {
@@ -180,7 +198,7 @@ mod tests {
             start_ns: span_id.cast_signed(),
             flags: 0,
             fields: Fields::new(),
-            cut_at_ns: None,
+            window_close_ns: None,
         }
     }
 
