@@ -76,6 +76,8 @@ impl SpanFlags {
     pub const CONNECTION: SpanFlags = SpanFlags(256);
     /// The service declares the span to be a request of its own, even inside another span.
     pub const REQUEST: SpanFlags = SpanFlags(512);
+    /// The span's request was sampled, and no window held the whole span.
+    pub const OUTSIDE: SpanFlags = SpanFlags(1024);
 
     /// Reports whether every bit of `other` is set.
     pub const fn contains(self, other: SpanFlags) -> bool {
@@ -123,6 +125,14 @@ pub struct SpanRecord {
     pub flags: SpanFlags,
     /// Events inside the span, in any order.
     pub events: Vec<PointEvent>,
+}
+
+impl SpanRecord {
+    /// Reports whether the span's request was sampled, although a window of the span's process held
+    /// the whole span. The span would have been recorded without sampling, too.
+    pub const fn was_held(&self) -> bool {
+        self.flags.contains(SpanFlags::SAMPLED) && !self.flags.contains(SpanFlags::OUTSIDE)
+    }
 }
 
 /// One line of an event log in ÜberTrace's minimal schema (The Mystery Machine, §3).
@@ -246,9 +256,16 @@ impl TraceRecords {
         self.divided_from.unwrap_or(self.id)
     }
 
-    /// Returns the number of requests that this trace represents, by its sampling.
+    /// Returns the number of requests that this trace represents, by the rules of
+    /// [`sampling`](crate::sampling).
     pub fn weight(&self) -> Weight {
-        self.sampling.weight()
+        let by_threshold = self.sampling.weight();
+        let is_certain = || !self.spans.is_empty() && self.spans.iter().all(SpanRecord::was_held);
+        if by_threshold == Weight::ONE || is_certain() {
+            Weight::ONE
+        } else {
+            by_threshold
+        }
     }
 
     /// Returns the trace's value of an attribute; `None` if no record has the attribute. If spans
@@ -313,6 +330,42 @@ impl TraceRecords {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A request that windows held counts once, whatever its threshold. All of its spans must have
+    /// been held, and other programs have no windows.
+    #[test]
+    fn a_request_held_by_windows_counts_once() {
+        let check = |flags: &[SpanFlags], state: &str, expected: f64| {
+            let span = |(at, flags): (usize, &SpanFlags)| SpanRecord {
+                span_id: at as u64 + 1,
+                parent_id: at as u64,
+                service: "s".into(),
+                name: "n".into(),
+                host: "h".into(),
+                process: 1,
+                start_ns: 0,
+                end_ns: 1,
+                flags: *flags,
+                events: Vec::new(),
+            };
+            let mut trace = TraceRecords {
+                spans: flags.iter().enumerate().map(span).collect(),
+                ..TraceRecords::default()
+            };
+            trace.sampling.observe(true, state);
+            assert_eq!(trace.weight().value(), expected, "{flags:?} {state}");
+        };
+        let held = SpanFlags::SAMPLED;
+        let outside = held.with(SpanFlags::OUTSIDE);
+        let foreign = SpanFlags(0);
+        check(&[held, held], "ot=th:c", 1.0);
+        check(&[held, outside], "ot=th:c", 4.0);
+        check(&[outside, held], "ot=th:c", 4.0);
+        check(&[foreign, held], "ot=th:c", 4.0);
+        check(&[foreign], "ot=th:c", 4.0);
+        check(&[], "ot=th:c", 4.0);
+        check(&[outside], "", 1.0);
+    }
 
     #[test]
     fn a_trace_says_what_its_root_says() {

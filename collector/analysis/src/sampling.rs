@@ -1,9 +1,10 @@
-//! Sampling weights: the number of requests that a recorded request represents.
+//! Sampling weights: the number of requests that a recorded request represents. It is the inverse of
+//! the probability with which the request was recorded completely (Horvitz and Thompson, 1952).
 //!
 //! A consistent probability sampler of OpenTelemetry writes its rejection threshold T into W3C
 //! `tracestate`, as `ot=th:` and 1 to 14 hex digits, trailing zeros omitted. It keeps a span if the
 //! 56 random bits of the trace are at least T. A kept span therefore represents 2⁵⁶ / (2⁵⁶ - T)
-//! spans, which is its adjusted count.
+//! spans, which is its adjusted count. The SDK does the same for requests that it samples by ratio.
 //!
 //! **One weight per trace.** The analysis counts requests, so the root's threshold decides: it
 //! gives the probability that the root was kept, whatever happened to the spans below it. Of
@@ -13,6 +14,19 @@
 //! leaf of one request in ten: of a hundred requests, ten would represent ten each, and the other
 //! ninety one each. [`TraceSampling::is_differing`] reports traces with several thresholds, because
 //! parts of them may be missing.
+//!
+//! **Windows.** In a window, the SDK records all requests, sampled or not. Those that windows held
+//! completely were recorded with certainty, so each counts once, whatever its threshold
+//! ([`TraceRecords::weight`](crate::record::TraceRecords::weight)). Any other request was recorded
+//! completely only if it was sampled. These weights are unbiased for any traffic, because only the
+//! trace ids are random. One weight for all requests, by the share of time in windows, would be
+//! biased if windows and traffic are related, for example because recording slows requests down.
+//! Requests between windows that no sampler could keep are represented by none: such a store
+//! describes the requests in windows.
+//!
+//! Forced requests count once, since they are certain to be recorded. A request that was cut by a
+//! window counts once among the incomplete ones; with a ratio, its like are represented by sampled
+//! requests, too.
 //!
 //! Malformed thresholds are ignored. A trace without a valid threshold counts once.
 //!

@@ -3,7 +3,8 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stroboscope_analysis::sampling::{TraceSampling, WeightedCount};
+use stroboscope_analysis::record::TraceRecords;
+use stroboscope_analysis::sampling::WeightedCount;
 
 /// Figures of a report that are weighted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,10 +53,10 @@ pub(super) struct SamplingEntry {
 
 impl SamplingNotes {
     /// Adds the sampling of a used trace.
-    pub(super) fn observe(&mut self, sampling: &TraceSampling) {
-        self.requests.count(sampling.weight());
-        self.malformed += u64::from(sampling.is_malformed());
-        self.differing += u64::from(sampling.is_differing());
+    pub(super) fn observe(&mut self, trace: &TraceRecords) {
+        self.requests.count(trace.weight());
+        self.malformed += u64::from(trace.sampling.is_malformed());
+        self.differing += u64::from(trace.sampling.is_differing());
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
@@ -146,9 +147,9 @@ mod tests {
             ..SamplingNotes::default()
         };
         for tracestate in tracestates {
-            let mut sampling = TraceSampling::default();
-            sampling.observe(true, tracestate);
-            notes.observe(&sampling);
+            let mut trace = TraceRecords::default();
+            trace.sampling.observe(true, tracestate);
+            notes.observe(&trace);
         }
         notes
     }

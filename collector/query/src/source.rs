@@ -453,7 +453,7 @@ impl Source {
             .for_each(|cause| *notes.incomplete.entry(cause.into()).or_default() += 1);
         let is_taken = is_complete || selection.include_incomplete;
         if is_taken {
-            notes.sampling.observe(&records.sampling);
+            notes.sampling.observe(records);
         }
         is_taken
     }
