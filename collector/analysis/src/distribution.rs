@@ -6,7 +6,9 @@
 //! each had occurred as often as its weight states.
 
 use crate::sampling::{Weight, WeightedCount};
+use crate::statistics::DEVIATIONS_95;
 use hdrhistogram::{Counter, Histogram};
+use std::collections::{BTreeMap, btree_map};
 
 /// Significant decimal digits of the percentiles.
 const SIGNIFICANT_DIGITS: u8 = 3;
@@ -45,7 +47,55 @@ pub struct Distribution {
 /// A histogram whose counters are sums of weights.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-struct WeightedHistogram(#[cfg_attr(feature = "serde", serde(with = "written"))] Histogram<u64>);
+struct WeightedHistogram {
+    #[cfg_attr(feature = "serde", serde(with = "written"))]
+    weights: Histogram<u64>,
+    /// Sums of w (w - 1) over the durations in each [`band`], with w in units of 2⁻¹⁶.
+    variances: BTreeMap<u16, u128>,
+}
+
+impl WeightedHistogram {
+    fn record(&mut self, duration_ns: u64, weight: Weight) {
+        add_to(&mut self.weights, duration_ns, weight.units());
+        let (units, one) = (u128::from(weight.units()), u128::from(Weight::ONE.units()));
+        if weight != Weight::ONE {
+            *self.variances.entry(band(duration_ns)).or_default() += units * (units - one);
+        }
+    }
+
+    /// Returns the standard error of the share of all represented durations up to `duration_ns`,
+    /// if this share is `part`. Each duration was recorded with the probability 1 / w independently
+    /// of the others, so it adds w (w - 1) times the square of its deviation.
+    fn share_error(&self, duration_ns: u64, part: f64, whole: WeightedCount) -> f64 {
+        let sum =
+            |bands: btree_map::Range<'_, u16, u128>| bands.map(|of| *of.1 as f64).sum::<f64>();
+        let below = sum(self.variances.range(..=band(duration_ns)));
+        let above = sum(self.variances.range(band(duration_ns) + 1..));
+        let one = Weight::ONE.units() as f64;
+        let variance = below * (1.0 - part).powi(2) + above * part.powi(2);
+        variance.sqrt() / one / whole.estimate()
+    }
+
+    /// Returns the standard error of the mean of all represented durations, like
+    /// [`share_error`](Self::share_error).
+    fn mean_error_ns(&self, mean_ns: f64, whole: WeightedCount) -> f64 {
+        let bands = self.variances.iter();
+        let each = bands.map(|(band, of)| *of as f64 * (middle_ns(*band) - mean_ns).powi(2));
+        each.sum::<f64>().sqrt() / Weight::ONE.units() as f64 / whole.estimate()
+    }
+}
+
+/// Returns the middle of a band.
+fn middle_ns(band: u16) -> f64 {
+    let shift = (band / 16).saturating_sub(1);
+    (f64::from(band - 16 * shift) + 0.5) * f64::from(shift).exp2()
+}
+
+/// Returns the number of the band of a duration. There are 16 bands between powers of two.
+fn band(duration_ns: u64) -> u16 {
+    let shift = duration_ns.max(16).ilog2() - 4;
+    (16 * shift) as u16 + (duration_ns >> shift) as u16
+}
 
 fn empty<C: Counter>() -> Histogram<C> {
     let mut histogram =
@@ -86,25 +136,27 @@ impl Distribution {
         self.sum_ns += weight.times(duration_ns);
         self.max_ns = self.max_ns.max(duration_ns);
         if weight != Weight::ONE || self.weighted.is_some() {
-            add_to(self.weighted(), duration_ns, weight.units());
+            self.weighted().record(duration_ns, weight);
         } else {
             add_to(&mut self.histogram, duration_ns, 1);
         }
     }
 
     /// Returns the weighted histogram, which takes over the unweighted counts on first use.
-    fn weighted(&mut self) -> &mut Histogram<u64> {
+    fn weighted(&mut self) -> &mut WeightedHistogram {
         let Distribution {
             histogram,
             weighted,
             ..
         } = self;
-        let whole = weighted.get_or_insert_with(|| {
+        weighted.get_or_insert_with(|| {
             let mut whole = empty();
             add_unweighted(&mut whole, &std::mem::replace(histogram, empty()));
-            Box::new(WeightedHistogram(whole))
-        });
-        &mut whole.0
+            Box::new(WeightedHistogram {
+                weights: whole,
+                variances: BTreeMap::new(),
+            })
+        })
     }
 
     /// Adds the durations of `other`.
@@ -113,9 +165,15 @@ impl Distribution {
         self.sum_ns += other.sum_ns;
         self.max_ns = self.max_ns.max(other.max_ns);
         let added = match &other.weighted {
-            Some(weights) => self.weighted().add(&weights.0),
+            Some(weighted) => {
+                let own = self.weighted();
+                for (band, variance) in &weighted.variances {
+                    *own.variances.entry(*band).or_default() += variance;
+                }
+                own.weights.add(&weighted.weights)
+            }
             None if self.weighted.is_some() => {
-                add_unweighted(self.weighted(), &other.histogram);
+                add_unweighted(&mut self.weighted().weights, &other.histogram);
                 Ok(())
             }
             None => self.histogram.add(&other.histogram),
@@ -146,6 +204,14 @@ impl Distribution {
         self.count.mean(self.sum_ns as f64)
     }
 
+    /// Returns the standard error in nanoseconds of the [mean](Self::mean_ns) as an estimate of the
+    /// mean of all durations that occurred, recorded or not; 0 if all weights are 1.
+    pub fn mean_error_ns(&self) -> f64 {
+        self.weighted.as_ref().map_or(0.0, |weighted| {
+            weighted.mean_error_ns(self.mean_ns(), self.count)
+        })
+    }
+
     /// Returns the exact longest duration in nanoseconds, or 0 without any durations.
     pub fn max_ns(&self) -> u64 {
         self.max_ns
@@ -155,17 +221,30 @@ impl Distribution {
     /// exceed, to three significant digits. Never more than the longest.
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
         let found = match &self.weighted {
-            Some(weighted) => weighted.0.value_at_quantile(quantile),
+            Some(weighted) => weighted.weights.value_at_quantile(quantile),
             None => self.histogram.value_at_quantile(quantile),
         };
         found.min(self.max_ns)
+    }
+
+    /// Returns the 95 % confidence interval of a [quantile](Self::quantile_ns): of the durations that
+    /// occurred, whether recorded or not (Woodruff, Confidence intervals for medians and other
+    /// position measures, 1952). If all weights are 1, all durations were recorded, and the interval
+    /// is the quantile itself. It does not cover differences between this time and another.
+    pub fn quantile_interval_ns(&self, quantile: f64) -> [u64; 2] {
+        let found_ns = self.quantile_ns(quantile);
+        let error = self.weighted.as_ref().map_or(0.0, |weighted| {
+            weighted.share_error(found_ns, quantile, self.count)
+        });
+        [-DEVIATIONS_95, DEVIATIONS_95]
+            .map(|deviations| self.quantile_ns((quantile + deviations * error).clamp(0.0, 1.0)))
     }
 
     /// Returns the recorded durations in ascending order, to three significant digits. Each comes
     /// with its count or, if any weight differs from 1, with its sum of [`Weight::units`].
     pub fn counts(&self) -> Vec<(u64, u64)> {
         match &self.weighted {
-            Some(weighted) => counts(&weighted.0),
+            Some(weighted) => counts(&weighted.weights),
             None => counts(&self.histogram),
         }
     }
@@ -244,6 +323,30 @@ mod tests {
             whole.record_weighted(*duration_ns, weight);
         }
         whole
+    }
+
+    #[test]
+    fn bands_are_a_sixteenth_wide() {
+        let mut last = 0;
+        for duration_ns in 0..100_000u64 {
+            let next = band(duration_ns);
+            let is_new =
+                duration_ns <= 32 || duration_ns.trailing_zeros() >= duration_ns.ilog2() - 4;
+            assert_eq!(
+                next,
+                last + u16::from(is_new && duration_ns > 0),
+                "{duration_ns}"
+            );
+            last = next;
+        }
+        assert_eq!(band(u64::MAX), 16 * 59 + 31);
+        for duration_ns in [16, 33, 1_000, 123_456_789, 1 << 45] {
+            let middle_ns = middle_ns(band(duration_ns));
+            assert!(
+                (middle_ns / duration_ns as f64 - 1.0).abs() <= 1.0 / 16.0,
+                "{duration_ns}"
+            );
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub use change_point::{Block, CHANGE_SIDE_MIN, ChangePoint, Scores, clearest_cha
 pub use density::{BandwidthRule, Density, GRID as DENSITY_GRID, Mode, density, density_of_sample};
 pub use kolmogorov_smirnov::{KolmogorovSmirnov, kolmogorov_smirnov};
 pub use sample_percentile::{median, percentile};
+pub(crate) use shares::DEVIATIONS_95;
 pub use shares::{Share, differ_by_at_least, fisher_two_sided, is_testable};
 
 /// A sample of shares (0 to 1), as exact sums. Merging is commutative and associative.

@@ -36,7 +36,7 @@ impl Share {
 }
 
 /// Half-width of a 95 % interval in standard deviations.
-const DEVIATIONS_95: f64 = 1.959_963_984_540_054;
+pub(crate) const DEVIATIONS_95: f64 = 1.959_963_984_540_054;
 
 /// Returns the minimum difference of two shares at 95 % confidence; 0 if they may be equal. It is
 /// the lower end of Newcombe's interval for the difference of two proportions (method 10, 1998).

@@ -23,6 +23,7 @@ mod open_services;
 mod path_across;
 mod pipeline;
 mod record;
+mod sampled;
 mod scipy;
 mod segmentation;
 mod segmentation_clocks;
