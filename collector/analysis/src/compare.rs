@@ -49,7 +49,7 @@ pub use structure::Precursor;
 pub use variation::{Variation, VariationChange};
 
 use crate::flow::{CategoryId, EdgeTable, Operation, PeriodFlows, Request, RootFlows, Shape};
-use crate::statistics::benjamini_hochberg;
+use crate::statistics::{DEVIATIONS_95, benjamini_hochberg};
 use matched::{CategoryPair, alike};
 use place::Places;
 use production::{OperationChange, operation_changes};
@@ -97,6 +97,9 @@ impl Default for CompareSettings {
 pub struct Comparison {
     /// Change of the mean latency, in ns.
     pub change_ns: f64,
+    /// 95 % confidence interval of `change_ns` for all requests, recorded or not. Both bounds are
+    /// `change_ns` if no request has a weight.
+    pub change_interval_ns: [f64; 2],
     /// Part of the change, in ns, that is due to the users' workload: to other shares of the root
     /// operations.
     pub workload_ns: f64,
@@ -139,8 +142,8 @@ impl Comparison {
         let places = Places::of(&before.edges, is_client);
         let clients = places.client_operations();
         let rows_max = category_rows_max([&before, &after]);
-        let means = [&before, &after]
-            .map(|period| period.latency.sum_ns() as f64 / period.requests().max(1) as f64);
+        let means = [&before, &after].map(|period| period.latency.mean_ns());
+        let errors = [&before, &after].map(|period| period.latency.mean_error_ns());
         let change_ns = means[1] - means[0];
         let nothing = RootFlows::default();
         let mut roots = Vec::new();
@@ -152,9 +155,8 @@ impl Comparison {
                 .filter(|root| !before.roots.contains_key(*root)),
         ) {
             let flows = [&before, &after].map(|period| period.roots.get(root).unwrap_or(&nothing));
-            let of_all = [0, 1].map(|at: usize| {
-                flows[at].requests() as f64 / [&before, &after][at].requests().max(1) as f64
-            });
+            let periods = [&before, &after].map(PeriodFlows::count);
+            let of_all = [0, 1].map(|at: usize| flows[at].count().share_of(periods[at]));
             shares.push((root.clone(), of_all));
             if flows.iter().all(|flows| flows.requests() > 0) {
                 let rows = Rows::of(flows[0], flows[1], rows_max);
@@ -184,9 +186,8 @@ impl Comparison {
                 .flat_map(|change| change.gained.union(&change.lost).copied())
                 .collect();
             let alike = alike([root.before, root.after], &root.rows);
-            let requests = [root.before, root.after].map(RootFlows::requests);
             let shape = |id| root.shape(id);
-            root.places = place_changes(&alike, &shape, requests, &places);
+            root.places = place_changes(&alike, &shape, [root.before, root.after], &places);
             root.matched = alike.matched;
             root.pair(settings, &changed);
         }
@@ -202,6 +203,8 @@ impl Comparison {
         Comparison {
             variation,
             change_ns,
+            change_interval_ns: [-DEVIATIONS_95, DEVIATIONS_95]
+                .map(|deviations| change_ns + deviations * errors[0].hypot(errors[1])),
             workload_ns: change_ns - within_roots,
             edges: before.edges.clone(),
             causes: found.causes,
@@ -280,7 +283,7 @@ impl OfRoot<'_> {
 
 fn mean_ns(flows: &RootFlows) -> f64 {
     let sum_ns: u128 = flows.all().map(|category| category.latency_ns).sum();
-    sum_ns as f64 / flows.requests().max(1) as f64
+    flows.count().mean(sum_ns as f64)
 }
 
 /// Returns the request of a sample whose latency is nearest to `latency_ns`.

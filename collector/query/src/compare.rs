@@ -17,8 +17,9 @@ use stroboscope_analysis::label::SegmentLabel;
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::sampling::WeightedCount;
-use stroboscope_store::tables::AttributeKeys;
+use stroboscope_store::tables::{AttributeKeys, read_batches};
 
+use super::arrival_rate::inter_arrival_ns;
 use super::infer::Inference;
 use super::infer_settings::InferSettings;
 use super::notes::Notes;
@@ -53,6 +54,9 @@ pub struct ComparedPeriods {
     pub before: Flows,
     pub after: Flows,
     pub comparison: Comparison,
+    /// Mean time from one request to the next in ns, in each period, in the time in which requests
+    /// were recorded. `None` if unknown.
+    pub inter_arrival_ns: [Option<f64>; 2],
     /// Notes about both periods.
     pub notes: Notes,
     /// Studies of the earlier and the later period, with which an explanation finds the flows of
@@ -76,7 +80,6 @@ pub fn flows(
         settings,
         only: None,
         latency_ns,
-        weighing: WeightUse::Everything,
     })
 }
 
@@ -106,8 +109,6 @@ pub fn compare(
             settings: flow_settings,
             only: of.only.clone(),
             latency_ns: 0..=u64::MAX,
-            // Tests of a comparison need the size of the sample.
-            weighing: WeightUse::Nothing,
         })?;
         Ok::<_, QueryError>((found, study))
     };
@@ -118,6 +119,11 @@ pub fn compare(
             .any(|inference| inference.is_client(operation))
     };
     let comparison = Comparison::of(&old.flows, &new.flows, &is_client, settings);
+    let rate = |of: &PeriodOf, found: &Flows| {
+        let windows = super::recorded::bursts(read_batches(of.source.store())?);
+        Ok::<_, QueryError>(inter_arrival_ns(&found.flows, &windows))
+    };
+    let inter_arrival_ns = [rate(before, &old)?, rate(after, &new)?];
     let mut notes = old.notes.clone();
     let mut more = new.notes.clone();
     if !Arc::ptr_eq(&before.source, &after.source) {
@@ -141,6 +147,7 @@ pub fn compare(
         before: old,
         after: new,
         comparison,
+        inter_arrival_ns,
         studies: [old_study, new_study],
         orders,
     })
@@ -207,7 +214,6 @@ struct FlowsQuestion {
     settings: FlowSettings,
     only: Option<(Attribute, String)>,
     latency_ns: RangeInclusive<u64>,
-    weighing: WeightUse,
 }
 
 /// Pass that finds the flows of requests with an attribute value and a latency in a range.
@@ -259,10 +265,7 @@ impl Question for FlowsQuestion {
         SomeFlows {
             only: self.only.as_ref(),
             latency_ns: self.latency_ns.clone(),
-            flows: match self.weighing {
-                WeightUse::Everything => FlowPass::new(self.settings, &self.orders).weighted(),
-                _ => FlowPass::new(self.settings, &self.orders),
-            },
+            flows: FlowPass::new(self.settings, &self.orders),
             others: WeightedCount::default(),
         }
     }
@@ -285,7 +288,7 @@ impl Question for FlowsQuestion {
         Ok(Flows {
             flows,
             others,
-            notes: notes.weighing(self.weighing),
+            notes: notes.weighing(WeightUse::Everything),
         })
     }
 }

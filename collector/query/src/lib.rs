@@ -24,6 +24,7 @@
 )]
 
 mod anomalies;
+mod arrival_rate;
 mod attribute_names;
 mod bottleneck;
 mod breakdown;

@@ -180,7 +180,8 @@ fn sections_of_a_report_that_are_not_weighted_say_so() {
     let (_, rest) = page.split_once("id=\"changed\"").expect("a comparison");
     let (changed, rest) = rest.split_once("</section>").unwrap();
     let unweighted = "This section counts recorded requests";
-    assert!(changed.contains(unweighted), "{changed}");
+    assert!(!changed.contains(unweighted), "{changed}");
+    assert!(changed.contains("with 95 % certainty"), "{changed}");
     let (weighted, slow) = rest.split_once("id=\"anomalies\"").expect("slow ones");
     assert!(!weighted.contains(unweighted), "{weighted}");
     let (slow, rest) = slow.split_once("</section>").unwrap();

@@ -143,7 +143,7 @@ impl Contrast {
                     for category in of_root(ids) {
                         common[usize::from(is_mutation)].add(category);
                         let kept = category.sample.len();
-                        let weight = category.requests as f64 / kept.max(1) as f64;
+                        let weight = category.sample_weight(category.sample.iter());
                         is_whole &= kept as u64 == category.requests;
                         for request in &category.sample {
                             let time_ns = time_on_ns(request, edges.as_ref());
@@ -153,7 +153,7 @@ impl Contrast {
                                 is_mutation,
                                 is_beyond: None,
                                 id: request.id,
-                                weight,
+                                weight: weight * f64::from(request.weight),
                                 latency_ns: request.latency_ns,
                             };
                             requests.push((contrasted, time_ns));

@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct CategoryPair<'a> {
     /// The category; `None` for the remainder.
     pub(super) id: Option<CategoryId>,
-    /// Number of requests in each period.
-    pub(super) requests: [u64; 2],
+    /// Number of requests in each period, weighted.
+    pub(super) requests: [f64; 2],
     /// Sum of the requests' latencies in each period, in nanoseconds.
     pub(super) latency_ns: [f64; 2],
     /// Sum of the requests' times on each edge in each period, in nanoseconds.
@@ -30,7 +30,7 @@ impl CategoryPair<'_> {
     fn empty(id: Option<CategoryId>) -> Self {
         CategoryPair {
             id,
-            requests: [0; 2],
+            requests: [0.0; 2],
             latency_ns: [0.0; 2],
             edges_ns: [BTreeMap::new(), BTreeMap::new()],
             rows: Vec::new(),
@@ -38,7 +38,7 @@ impl CategoryPair<'_> {
     }
 
     fn add(&mut self, period: usize, category: &FlowCategory) {
-        self.requests[period] += category.requests;
+        self.requests[period] += category.count.estimate();
         self.latency_ns[period] += category.latency_ns as f64;
         for (edge, time_ns) in &category.edges_ns {
             *self.edges_ns[period].entry(*edge).or_default() += *time_ns as f64;
@@ -59,7 +59,7 @@ impl CategoryPair<'_> {
             .get(&edge)
             .copied()
             .unwrap_or_default();
-        sum / self.requests[period].max(1) as f64
+        sum / self.requests[period].max(1.0)
     }
 
     /// Returns the change of the mean time on an edge, in nanoseconds.
@@ -68,14 +68,14 @@ impl CategoryPair<'_> {
     }
 
     /// Returns the fraction of the root operation's earlier requests that are in this category.
-    /// `requests` holds the root operation's requests in each period.
-    pub(super) fn share_before(&self, requests: [u64; 2]) -> f64 {
-        self.requests[0] as f64 / requests[0].max(1) as f64
+    /// `all_before` is the number of those.
+    pub(super) fn share_before(&self, all_before: f64) -> f64 {
+        self.requests[0] / all_before
     }
 
     /// Returns the mean latency in a period, in nanoseconds.
     pub(super) fn mean_ns(&self, period: usize) -> f64 {
-        self.latency_ns[period] / self.requests[period].max(1) as f64
+        self.latency_ns[period] / self.requests[period].max(1.0)
     }
 }
 

@@ -136,7 +136,8 @@ fn of_category(
         }
     }
     let causes: BTreeSet<usize> = responsible.values().copied().collect();
-    let share = root.share * alike.requests[0] as f64 / root.before.requests().max(1) as f64;
+    let all_before = root.before.count().estimate().max(1.0);
+    let share = root.share * alike.share_before(all_before);
     Some(Mutation {
         kind: MutationKind::ResponseTime,
         root: root.name.to_owned(),
@@ -145,7 +146,7 @@ fn of_category(
         contribution_ns: share * (alike.mean_ns(1) - alike.mean_ns(0)),
         p_value: p_value.min(1.0),
         q_value: 1.0,
-        requests: alike.requests,
+        requests: alike.requests.map(|requests| requests.round() as u64),
         means_ns: [alike.mean_ns(0), alike.mean_ns(1)],
         edges: edges(alike, places, &responsible),
         precursors: Vec::new(),
@@ -188,7 +189,7 @@ pub(super) fn structural_mutations(
             let at = root.counts.iter().position(|count| count.id == gain.id);
             let of = |flows: &RootFlows| {
                 let category = flows.categories.get(&gain.id);
-                category.map_or((0, 0.0), |category| (category.requests, category.mean_ns()))
+                category.map_or((0, 0.0), |one| (one.count.rounded(), one.mean_ns()))
             };
             let (old, new) = (of(root.before), of(root.after));
             found.push(Mutation {

@@ -11,6 +11,7 @@ use super::divergence::PathDifference;
 use super::evidence::RankEvidence;
 use super::rows::{Period, Row, Rows};
 use crate::flow::{CategoryId, Operation, Repeats, RootFlows, Shape};
+use crate::sampling::WeightedCount;
 use rustc_hash::FxHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -399,11 +400,17 @@ pub(super) fn operation_changes(
         if all.iter().any(|all| *all < REQUESTS_MIN) {
             continue;
         }
-        let share =
-            |own: [u64; 2]| [0, 1].map(|period: usize| own[period] as f64 / all[period] as f64);
+        let represented = |period: usize, ids: &BTreeSet<CategoryId>| -> WeightedCount {
+            let categories = ids.iter().filter_map(|id| flows[period].categories.get(id));
+            categories.map(|category| category.count).sum()
+        };
+        let all_represented = [0, 1].map(|period| represented(period, &runs_in));
+        let share = |ids: &BTreeSet<CategoryId>| {
+            [0, 1].map(|period: usize| represented(period, ids).share_of(all_represented[period]))
+        };
         let production = |(production, ids): (Production, BTreeSet<CategoryId>)| ProductionChange {
             production,
-            shares: share([0, 1].map(|period| requests(period, &ids))),
+            shares: share(&ids),
             categories: ids,
         };
         let productions: Vec<ProductionChange> = known.into_iter().map(production).collect();
@@ -427,14 +434,14 @@ pub(super) fn operation_changes(
                 .collect();
             Some(FeatureChange {
                 feature,
-                shares: share(own),
+                shares: share(&ids),
                 productions: having,
                 evidence: RankEvidence::of_shares(&has, own, all)?,
             })
         };
         changes.push(OperationChange {
             called,
-            runs: [0, 1].map(|period| all[period] as f64 / flows[period].requests().max(1) as f64),
+            runs: [0, 1].map(|period| all_represented[period].share_of(flows[period].count())),
             features: Feature::all(&productions)
                 .into_iter()
                 .filter_map(feature)

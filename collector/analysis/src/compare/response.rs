@@ -12,7 +12,7 @@ use super::place::{Place, Places};
 use super::production::local_structure;
 use super::rows::{Period, Row};
 use super::slices::{Slice, error, slice_count};
-use crate::flow::{CategoryId, Operation, Shape};
+use crate::flow::{CategoryId, Operation, RootFlows, Shape};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -82,14 +82,15 @@ const OF_ITSELF_MIN: f64 = 0.3;
 const SMALL_PART: f64 = 0.1;
 
 /// Computes the change of each place, keyed by place number. `shape` returns the structure of a
-/// category. `requests` is the number of the root operation's requests in each period.
+/// category. `flows` are those of the root operation in each period.
 pub(super) fn place_changes(
     alike: &Alike<'_>,
     shape: &dyn Fn(CategoryId) -> Option<Arc<Shape>>,
-    requests: [u64; 2],
+    flows: [&RootFlows; 2],
     places: &Places,
 ) -> BTreeMap<usize, PlaceChange> {
     let mut found: BTreeMap<usize, PlaceSums> = BTreeMap::new();
+    let all = flows.map(|flows| flows.count().estimate().max(1.0));
     let matched = || alike.matched.iter().filter(|alike| alike.id.is_some());
     for (stratum, alike) in matched().enumerate() {
         for (place, times_ns) in times_by_place(&alike.rows, places) {
@@ -100,8 +101,8 @@ pub(super) fn place_changes(
         for edge in alike.edges() {
             let of_place = found.entry(places.number(edge)).or_default();
             *of_place.exact_ns.entry(alike.id).or_default() +=
-                alike.share_before(requests) * alike.edge_change_ns(edge);
-            of_place.exact_before_ns += alike.share_before(requests) * alike.edge_ns(0, edge);
+                alike.share_before(all[0]) * alike.edge_change_ns(edge);
+            of_place.exact_before_ns += alike.share_before(all[0]) * alike.edge_ns(0, edge);
         }
     }
     let mut strata: BTreeMap<(usize, u64), u32> = BTreeMap::new();
@@ -122,7 +123,9 @@ pub(super) fn place_changes(
             seen.for_each(|(row, time_ns)| of_place.add(stratum, row, time_ns));
         }
     }
-    let change = |(place, gathered): (usize, PlaceSums)| (place, gathered.change(exact, requests));
+    let change = |(place, gathered): (usize, PlaceSums)| {
+        (place, gathered.change(exact, all, flows[0].requests()))
+    };
     found.into_iter().map(change).collect()
 }
 
@@ -171,15 +174,20 @@ impl PlaceSums {
     }
 
     /// Computes the change. Strata with numbers below `exact` are matched categories, whose sums
-    /// are exact.
-    fn change(mut self, exact: u32, requests: [u64; 2]) -> PlaceChange {
+    /// are exact. The numbers of all requests of the root operation are weighted, except
+    /// `recorded_before`.
+    fn change(
+        mut self,
+        exact: u32,
+        [all_before, all_after]: [f64; 2],
+        recorded_before: u64,
+    ) -> PlaceChange {
         let is_known =
             |[before, after]: &[Sums; 2]| before.rows >= REQUESTS_MIN && after.rows >= REQUESTS_MIN;
         self.strata
             .retain(|stratum, sums| *stratum < exact || is_known(sums));
         self.observations
             .retain(|seen| self.strata.contains_key(&seen.stratum));
-        let [all_before, all_after] = requests.map(|requests| requests.max(1) as f64);
         let mut change = PlaceChange {
             contributions_ns: self.exact_ns,
             before_ns: self.exact_before_ns,
@@ -196,7 +204,7 @@ impl PlaceSums {
                 change.before_ns += share * mean_ns[0];
             }
         }
-        change.error_ns = error_ns(&self.observations, all_before);
+        change.error_ns = error_ns(&self.observations, recorded_before.max(1) as f64);
         let aligned = AlignedTimes::of(&self.observations);
         change.robust = aligned.robust();
         change.affected = aligned.affected();

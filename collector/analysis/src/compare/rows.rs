@@ -48,12 +48,12 @@ impl<'a> Rows<'a> {
                     continue;
                 };
                 let (all, used) = (category.sample.len(), category.sample.len().min(most));
-                let weight = category.requests as f64 / used.max(1) as f64;
                 let sample = (0..used).map(|at| &category.sample[at * all / used]);
+                let weight = category.sample_weight(sample.clone());
                 rows.extend(sample.map(|request| Row {
                     period: *period,
                     slice: bounds.partition_point(|bound| *bound <= request.start_ns),
-                    weight,
+                    weight: weight * f64::from(request.weight),
                     request,
                 }));
             }

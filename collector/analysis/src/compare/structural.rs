@@ -5,6 +5,7 @@ use super::evidence::{RankEvidence, Variability};
 use super::production::{Feature, FeatureChange, OperationChange, ProductionChange};
 use super::{CompareSettings, OfRoot};
 use crate::flow::{CategoryId, EdgeTable, Operation, RootFlows, Shape};
+use crate::sampling::WeightedCount;
 use crate::statistics::benjamini_hochberg;
 use std::collections::BTreeSet;
 
@@ -289,10 +290,15 @@ fn requests_of(flows: &RootFlows, ids: &BTreeSet<CategoryId>) -> u64 {
         .sum()
 }
 
+fn represented(flows: &RootFlows, ids: &BTreeSet<CategoryId>) -> WeightedCount {
+    let categories = ids.iter().filter_map(|id| flows.categories.get(id));
+    categories.map(|category| category.count).sum()
+}
+
 fn mean_ns(flows: &RootFlows, ids: &BTreeSet<CategoryId>) -> f64 {
     let categories = ids.iter().filter_map(|id| flows.categories.get(id));
     let sum: u128 = categories.map(|category| category.latency_ns).sum();
-    sum as f64 / requests_of(flows, ids).max(1) as f64
+    represented(flows, ids).mean(sum as f64)
 }
 
 /// Divides the additional time of requests among the operations that behave differently in these
@@ -307,7 +313,7 @@ fn share_out(changes: &mut [PathChange], roots: &[OfRoot<'_>], edges: &EdgeTable
             let inside = times
                 .filter(|(edge, _)| edges.get(**edge).operations().contains(&change.at))
                 .map(|(_, time_ns)| *time_ns as f64);
-            inside.sum::<f64>() / requests_of(flows, ids).max(1) as f64
+            represented(flows, ids).mean(inside.sum::<f64>())
         };
         let old = if is_old_known {
             root.after

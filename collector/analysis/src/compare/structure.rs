@@ -10,6 +10,7 @@ use super::rows::{Row, Rows};
 use super::slices::{Slice, difference};
 use crate::edit_distance::normalised_edit_distance;
 use crate::flow::{CategoryId, FlowCategory, RootFlows, Shape, Symbol};
+use crate::sampling::WeightedCount;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ pub(super) fn count_changes(
     (before, after): (&RootFlows, &RootFlows),
     rows: &Rows<'_>,
 ) -> Vec<CountChange> {
-    let requests = [before.requests(), after.requests()];
+    let requests = [before.count(), after.count()];
     let mut totals = rows.slices.map(|count| vec![0.0; count]);
     for row in rows.categories.iter().flat_map(|(_, rows)| rows) {
         totals[row.period as usize][row.slice] += row.weight;
@@ -56,14 +57,12 @@ pub(super) fn count_changes(
                 .collect()
         });
         let (p_value, _) = difference(
-            (&slices[0], requests[0] as usize),
-            (&slices[1], requests[1] as usize),
+            (&slices[0], requests[0].effective().round() as usize),
+            (&slices[1], requests[1].effective().round() as usize),
         );
-        let share = |flows: &RootFlows, all: u64| {
-            flows
-                .categories
-                .get(id)
-                .map_or(0.0, |category| category.requests as f64 / all.max(1) as f64)
+        let share = |flows: &RootFlows, all: WeightedCount| {
+            let category = flows.categories.get(id);
+            category.map_or(0.0, |category| category.count.share_of(all))
         };
         CountChange {
             id: *id,
@@ -111,10 +110,10 @@ pub(super) fn raw_count_changes(
             counts.into_iter().map(slice).collect()
         });
         let (p_value, _) = difference((&slices[0], slices[0].len()), (&slices[1], slices[1].len()));
-        let all = before.requests().max(1) as f64;
+        let all = before.count();
         let share = |flows: &RootFlows| {
             let category = flows.categories.get(id);
-            category.map_or(0.0, |category| category.requests as f64 / all)
+            category.map_or(0.0, |category| category.count.share_of(all))
         };
         CountChange {
             id: *id,

@@ -340,3 +340,113 @@ fn few_requests_say_nothing() {
         found.causes
     );
 }
+
+/// Samples requests: a quarter of those up to `split_ns`, and all slower ones.
+fn sampled(period: &[TraceRecords], split_ns: i64) -> Vec<TraceRecords> {
+    let mut kept = Vec::new();
+    for (at, records) in period.iter().enumerate() {
+        let root = records.spans.iter().find(|span| span.parent_id == 0);
+        let is_slow = root.is_some_and(|root| root.end_ns - root.start_ns > split_ns);
+        let is_kept = (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62 == 0;
+        if is_slow || is_kept {
+            let mut records = records.clone();
+            let state = if is_slow { "ot=th:0" } else { "ot=th:c" };
+            records.sampling.observe(true, state);
+            kept.push(records);
+        }
+    }
+    kept
+}
+
+/// A comparison of sampled requests finds what one of all requests finds. Slow ones were kept more
+/// often, so the recorded ones alone show a larger change.
+#[test]
+fn sampled_requests_are_weighted() {
+    let fault = Fault {
+        read_ns: 500_000,
+        ..USUAL
+    };
+    let periods = [period(1, 6_000, USUAL), period(2, 6_000, fault)];
+    let settings = CompareSettings::default();
+    let all = compared_as([&periods[0], &periods[1]], &settings);
+    assert_eq!(all.change_interval_ns, [all.change_ns; 2]);
+    let mut latencies_ns: Vec<i64> = periods[0]
+        .iter()
+        .flat_map(|records| &records.spans)
+        .filter(|span| span.parent_id == 0)
+        .map(|span| span.end_ns - span.start_ns)
+        .collect();
+    latencies_ns.sort_unstable();
+    let split_ns = latencies_ns[latencies_ns.len() * 3 / 4];
+    let few = periods.each_ref().map(|period| sampled(period, split_ns));
+    let found = compared_as([&few[0], &few[1]], &settings);
+    let [low_ns, high_ns] = found.change_interval_ns;
+    assert!(
+        low_ns < all.change_ns && all.change_ns < high_ns,
+        "{found:#?}"
+    );
+    let first = [&all, &found].map(|of| &of.causes[0]);
+    assert_eq!(first[0].operation, first[1].operation);
+    let contributions = first.map(|cause| cause.contribution_ns);
+    assert!(
+        (contributions[1] / contributions[0] - 1.0).abs() < 0.1,
+        "{contributions:?}"
+    );
+    for ((root, shares), (same, expected)) in found.roots.iter().zip(&all.roots) {
+        assert_eq!(root, same);
+        for (share, expected) in shares.iter().zip(expected) {
+            assert!(
+                (share - expected).abs() < 0.03,
+                "{root}: {share} {expected}"
+            );
+        }
+    }
+    let unweighted = few.map(|mut period| {
+        period
+            .iter_mut()
+            .for_each(|records| records.sampling = Default::default());
+        period
+    });
+    let biased = compared_as([&unweighted[0], &unweighted[1]], &settings);
+    assert!(
+        !(low_ns..high_ns).contains(&biased.change_ns),
+        "{} is in {low_ns} to {high_ns}",
+        biased.change_ns
+    );
+}
+
+/// If all requests have the same weight, it changes nothing but the numbers of requests.
+#[test]
+fn equal_weights_change_nothing() {
+    let fault = Fault {
+        read_ns: 500_000,
+        ..USUAL
+    };
+    let periods = [period(1, 800, USUAL), period(2, 800, fault)];
+    let weighted = periods.clone().map(|mut period| {
+        period
+            .iter_mut()
+            .for_each(|records| records.sampling.observe(true, "ot=th:c"));
+        period
+    });
+    let settings = CompareSettings::default();
+    let plain = compared_as([&periods[0], &periods[1]], &settings);
+    let found = compared_as([&weighted[0], &weighted[1]], &settings);
+    let causes = |of: &Comparison| -> Vec<(String, i64, i64)> {
+        let cause = |cause: &Cause| {
+            let operation = cause.operation.to_string();
+            (
+                operation,
+                cause.contribution_ns.round() as i64,
+                (cause.q_value * 1e9) as i64,
+            )
+        };
+        of.causes.iter().map(cause).collect()
+    };
+    assert_eq!(causes(&found), causes(&plain));
+    let requests = |of: &Comparison| of.mutations[0].requests;
+    assert_eq!(
+        requests(&found),
+        requests(&plain).map(|requests| 4 * requests)
+    );
+}

@@ -76,7 +76,7 @@ impl Variation {
                     VariationChange {
                         root: root.name.to_owned(),
                         category: *id,
-                        requests,
+                        requests: [before, after].map(|category| category.count.rounded()),
                         squared: of.map(Option::unwrap_or_default),
                         q_value: 1.0,
                     },

@@ -18,7 +18,7 @@ use crate::by_root::OTHER_ROOTS;
 use crate::distribution::Distribution;
 use crate::pass::{Pass, TraceView};
 use crate::record::TraceId;
-use crate::sampling::{Weight, WeightedCount};
+use crate::sampling::WeightedCount;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub struct FlowCategory {
     pub shape: Option<Arc<Shape>>,
     /// Number of recorded requests.
     pub requests: u64,
-    /// Number of requests in the sums, weighted if [`FlowPass::weighted`] was called.
+    /// Number of requests in the sums, which are weighted.
     pub count: WeightedCount,
     /// Sum of the requests' latencies in nanoseconds.
     pub latency_ns: u128,
@@ -105,6 +105,13 @@ impl FlowCategory {
     pub fn edge_ns(&self, edge: EdgeId) -> f64 {
         let sum_ns = self.edges_ns.get(&edge).copied().unwrap_or_default();
         self.count.mean(sum_ns as f64)
+    }
+
+    /// Returns the factor for the weights of some sampled requests with which they represent all
+    /// requests of the category.
+    pub fn sample_weight<'a>(&self, sample: impl Iterator<Item = &'a Request>) -> f64 {
+        let weights: f64 = sample.map(|request| f64::from(request.weight)).sum();
+        self.count.estimate() / weights.max(1.0)
     }
 
     fn add_edge(&mut self, edge: EdgeId, time_ns: u64) {
@@ -167,7 +174,7 @@ impl RootFlows {
         self.all().map(|category| category.requests).sum()
     }
 
-    /// Returns the number of requests in the sums, weighted if the sums are.
+    /// Returns the number of recorded requests, and the number of requests that they represent.
     pub fn count(&self) -> WeightedCount {
         self.all().map(|category| category.count).sum()
     }
@@ -197,7 +204,7 @@ impl PeriodFlows {
         self.roots.values().map(RootFlows::requests).sum()
     }
 
-    /// Returns the number of requests in the sums, weighted if the sums are.
+    /// Returns the number of recorded requests, and the number of requests that they represent.
     pub fn count(&self) -> WeightedCount {
         self.roots.values().map(RootFlows::count).sum()
     }
@@ -208,7 +215,7 @@ impl PeriodFlows {
         self.uncategorised_count().recorded()
     }
 
-    /// Returns the number of requests without a category, weighted if the sums are.
+    /// Returns the number of requests without a category, recorded and represented.
     pub fn uncategorised_count(&self) -> WeightedCount {
         let overflow = self
             .roots
@@ -291,12 +298,12 @@ impl PeriodFlows {
     }
 }
 
-/// Finds the flows of a period.
+/// Finds the flows of a period. Counts each request with its [`Weight`](crate::sampling::Weight) in
+/// sums and in the distribution of latencies.
 #[derive(Debug)]
 pub struct FlowPass<'a> {
     finder: FlowFinder<'a>,
     flows: PeriodFlows,
-    is_weighted: bool,
 }
 
 impl<'a> FlowPass<'a> {
@@ -305,18 +312,6 @@ impl<'a> FlowPass<'a> {
         FlowPass {
             finder: FlowFinder::new(settings, orders),
             flows: PeriodFlows::default(),
-            is_weighted: false,
-        }
-    }
-
-    /// Counts each request with its [`Weight`] in sums and in the distribution of latencies.
-    /// Comparisons count recorded requests instead, because their tests need the actual number of
-    /// observations.
-    #[must_use]
-    pub fn weighted(self) -> FlowPass<'a> {
-        FlowPass {
-            is_weighted: true,
-            ..self
         }
     }
 
@@ -330,11 +325,7 @@ impl Pass<TraceView<'_>> for FlowPass<'_> {
     fn observe(&mut self, seen: &TraceView<'_>) {
         let (path, flows) = (seen.path, &mut self.flows);
         let (root, shape, edges_ns) = self.finder.find(seen, &mut flows.edges);
-        let weight = if self.is_weighted {
-            seen.weight()
-        } else {
-            Weight::ONE
-        };
+        let weight = seen.weight();
         flows.latency.record_weighted(path.latency_ns, weight);
         if flows.arrivals_ns.len() < ARRIVALS_MAX {
             flows.arrivals_ns.push(seen.trace.start_ns);
@@ -360,7 +351,7 @@ impl Pass<TraceView<'_>> for FlowPass<'_> {
             name: seen.trace.name.clone(),
             start_ns: seen.trace.start_ns,
             latency_ns: path.latency_ns,
-            weight: seen.weight().value() as f32,
+            weight: weight.value() as f32,
             edges_ns: edges_ns
                 .iter()
                 .map(|(edge, ns)| (*edge, *ns as f32))

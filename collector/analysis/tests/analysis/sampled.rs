@@ -1,6 +1,8 @@
 //! Simulated stores of sampled requests, compared with the store of all requests.
 
+use stroboscope_analysis::compare::{CompareSettings, Comparison};
 use stroboscope_analysis::distribution::Distribution;
+use stroboscope_analysis::flow::PeriodFlows;
 use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceRecords};
 use stroboscope_analysis::sampling::Weight;
 
@@ -214,6 +216,49 @@ fn intervals_of_percentiles_cover_those_of_all_requests() {
         false,
     );
     check("our ratio, a half", same(HALF), true);
+    check("our ratio, an eighth", same(EIGHTH), true);
+}
+
+/// The 95 % interval of the change of the mean contains the change for all requests in 93 to 97 % of
+/// 1,000 pairs of sampled stores.
+#[test]
+fn intervals_of_comparisons_cover_the_change_for_all_requests() {
+    const STORES: u64 = 1_000;
+    let before = traffic(3_000, &mut Dice(4));
+    let mut after = traffic(4_000, &mut Dice(5));
+    for of in &mut after {
+        of.latency_ns += of.latency_ns / 10;
+    }
+    let compared = |latencies: [Distribution; 2]| {
+        let [before, after] = latencies.map(|latency| {
+            let mut flows = PeriodFlows::default();
+            flows.latency = latency;
+            flows
+        });
+        Comparison::of(&before, &after, &|_| false, &CompareSettings::default())
+    };
+    let truth = compared([all(&before), all(&after)]);
+    assert_eq!(truth.change_interval_ns, [truth.change_ns; 2]);
+    let check = |name: &str, samplers, windows: bool| {
+        let covers = |seed: &u64| {
+            let dice = &mut Dice(10_000 + seed);
+            let found = compared([
+                store(&before, samplers, windows, dice),
+                store(&after, samplers, windows, dice),
+            ]);
+            let [low_ns, high_ns] = found.change_interval_ns;
+            (low_ns..=high_ns).contains(&truth.change_ns)
+        };
+        let covered = (0..STORES).filter(covers).count() as f64 / STORES as f64;
+        println!("{name}: {covered}");
+        assert!((0.93..=0.97).contains(&covered), "{name}: {covered}");
+    };
+    check("ot=th, an eighth", same(EIGHTH), false);
+    check(
+        "ot=th, slow ones more often",
+        ([EIGHTH, HALF], 40_000_000),
+        false,
+    );
     check("our ratio, an eighth", same(EIGHTH), true);
 }
 

@@ -73,7 +73,7 @@ impl PageInput<'_> {
         }
         if let Some(changed) = &self.changed {
             let mut doc = Doc::new();
-            show_unweighted(changed, &mut doc);
+            changed.show(&mut doc);
             sections.insert(1, Section { id: "changed", doc });
         }
         sections

@@ -31,6 +31,13 @@ pub struct ComparisonReport {
     verdict: Verdict,
     /// Change of the mean latency, in ns.
     change_ns: f64,
+    /// Lower end of the 95 % confidence interval of `change_ns` for all requests, recorded or not;
+    /// absent if requests have no sampling weights.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    change_low_ns: Option<f64>,
+    /// Upper end of that interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    change_high_ns: Option<f64>,
     /// Part of the change that is due to other shares of root operations, in ns.
     workload_ns: f64,
     /// Share of the change that the causes make up; above 1 or below 0 if other changes are in the
@@ -81,6 +88,9 @@ enum Verdict {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct PeriodSummary {
     requests: u64,
+    /// Number of recorded requests, if requests have sampling weights.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recorded: Option<u64>,
     p50_ns: u64,
     p95_ns: u64,
     p99_ns: u64,
@@ -88,14 +98,17 @@ struct PeriodSummary {
     categories: u64,
     /// Number of requests beyond the limit of categories, whose structure is not distinguished.
     uncategorised: u64,
-    /// Mean and median time from one request to the next, in ns; null with fewer than two requests,
-    /// or if the start times of some requests were not kept.
+    /// Mean time from one request to the next, in ns, in the time in which requests were recorded:
+    /// that of windows, or the whole time if requests have sampling weights. Null with fewer than
+    /// two requests, or if the start times of some requests were not kept.
     inter_arrival_mean_ns: Option<f64>,
+    /// Median time from one recorded request to the next, in ns; also null if requests have sampling
+    /// weights.
     inter_arrival_p50_ns: Option<u64>,
 }
 
 impl PeriodSummary {
-    fn of(flows: &PeriodFlows) -> Self {
+    fn of(flows: &PeriodFlows, inter_arrival_mean_ns: Option<f64>) -> Self {
         let percentiles = flows.latency.percentiles();
         let mut gaps_ns: Vec<u64> = flows
             .arrivals_ns
@@ -105,22 +118,22 @@ impl PeriodSummary {
         gaps_ns.sort_unstable();
         let all_known = flows.arrivals_left_out == 0;
         let middle = gaps_ns.get(gaps_ns.len() / 2).copied();
-        let mean = (!gaps_ns.is_empty())
-            .then(|| gaps_ns.iter().map(|gap| *gap as f64).sum::<f64>() / gaps_ns.len() as f64);
+        let requests = flows.count();
         Self {
-            requests: flows.requests(),
+            requests: requests.rounded(),
+            recorded: requests.is_weighted().then_some(requests.recorded()),
             p50_ns: percentiles.p50_ns,
             p95_ns: percentiles.p95_ns,
             p99_ns: percentiles.p99_ns,
-            mean_ns: flows.latency.sum_ns() as f64 / flows.requests().max(1) as f64,
+            mean_ns: flows.latency.mean_ns(),
             categories: flows
                 .roots
                 .values()
                 .map(|root| root.categories.len() as u64)
                 .sum(),
-            uncategorised: flows.uncategorised(),
-            inter_arrival_mean_ns: mean.filter(|_| all_known),
-            inter_arrival_p50_ns: middle.filter(|_| all_known),
+            uncategorised: flows.uncategorised_count().rounded(),
+            inter_arrival_mean_ns,
+            inter_arrival_p50_ns: middle.filter(|_| all_known && !requests.is_weighted()),
         }
     }
 }
@@ -138,6 +151,7 @@ impl ComparisonReport {
             before,
             after,
             comparison,
+            inter_arrival_ns,
             notes,
             ..
         } = found;
@@ -161,12 +175,14 @@ impl ComparisonReport {
             top,
         };
         let (old, new) = (
-            PeriodSummary::of(&before.flows),
-            PeriodSummary::of(&after.flows),
+            PeriodSummary::of(&before.flows, inter_arrival_ns[0]),
+            PeriodSummary::of(&after.flows, inter_arrival_ns[1]),
         );
+        let recorded = before.flows.requests().min(after.flows.requests());
+        let is_weighted = old.recorded.or(new.recorded).is_some();
         let verdict = if !causes.is_empty() {
             Verdict::Changed
-        } else if !too_few.is_empty() || old.requests.min(new.requests) < REQUESTS_MIN {
+        } else if !too_few.is_empty() || recorded < REQUESTS_MIN {
             Verdict::TooFew
         } else {
             Verdict::NoChange
@@ -188,6 +204,8 @@ impl ComparisonReport {
             after: new,
             verdict,
             change_ns,
+            change_low_ns: is_weighted.then_some(comparison.change_interval_ns[0]),
+            change_high_ns: is_weighted.then_some(comparison.change_interval_ns[1]),
             workload_ns: comparison.workload_ns,
             explained_share: (change_ns != 0.0).then(|| explained_ns / change_ns),
             causes,
@@ -224,10 +242,13 @@ impl ComparisonReport {
     fn headline(&self) -> String {
         let sign = if self.change_ns < 0.0 { "−" } else { "+" };
         let change = format!(
-            "Mean latency {} → {} ({sign}{})",
+            "Mean latency {} → {} ({sign}{}{})",
             duration(self.before.mean_ns),
             duration(self.after.mean_ns),
             duration(self.change_ns.abs()),
+            self.change_low_ns
+                .zip(self.change_high_ns)
+                .map_or(String::new(), interval_text),
         );
         let why = match (self.verdict, self.explained_share) {
             (Verdict::Changed, _) if self.causes.is_empty() => {
@@ -246,6 +267,16 @@ impl ComparisonReport {
         };
         format!("{change}; {why}.")
     }
+}
+
+/// Describes a confidence interval, to follow the change.
+fn interval_text((low_ns, high_ns): (f64, f64)) -> String {
+    let signed = |ns: f64| {
+        let sign = if ns < 0.0 { "−" } else { "+" };
+        format!("{sign}{}", duration(ns.abs()))
+    };
+    let (low, high) = (signed(low_ns), signed(high_ns));
+    format!("; of all requests {low} to {high} with 95 % certainty")
 }
 
 /// Describes the causes' share of the change. If other changes are in the opposite direction, gives

@@ -1,0 +1,82 @@
+//! Rate at which requests arrive.
+
+use stroboscope_analysis::flow::PeriodFlows;
+
+/// Returns the mean time in ns from one request to the next; `None` if fewer than two requests
+/// arrived, or if the starts of some were not kept.
+///
+/// Requests between windows are mostly not recorded, so only the time of the windows counts, and
+/// the requests that began in them. If requests have sampling weights, they represent all requests
+/// of the whole time instead. So they do if most of them began outside of windows, because another
+/// program recorded them. `windows` must be disjoint and in order; the flows must be in order.
+pub(super) fn inter_arrival_ns(flows: &PeriodFlows, windows: &[(i64, i64)]) -> Option<f64> {
+    let starts_ns = &flows.arrivals_ns;
+    let [first_ns, .., last_ns] = starts_ns[..] else {
+        return None;
+    };
+    if flows.arrivals_left_out > 0 {
+        return None;
+    }
+    let (mut inside, mut inside_ns) = (0, 0.0);
+    for (open_ns, close_ns) in windows {
+        let before = |time_ns: i64| starts_ns.partition_point(|start_ns| *start_ns < time_ns);
+        inside += before(*close_ns) - before(*open_ns);
+        // From the first request to the last one, as without windows.
+        let length_ns = close_ns
+            .min(&last_ns)
+            .saturating_sub(*open_ns.max(&first_ns));
+        inside_ns += length_ns.max(0) as f64;
+    }
+    let count = flows.count();
+    let represented = match count.is_weighted() {
+        true => count.estimate() / count.recorded() as f64,
+        false => 1.0,
+    };
+    if count.is_weighted() || 2 * inside < starts_ns.len() {
+        let all_ns = last_ns.saturating_sub(first_ns) as f64;
+        return Some(all_ns / (starts_ns.len() - 1) as f64 / represented);
+    }
+    Some(inside_ns / (inside as f64 - 1.0).max(1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flows(starts_ns: impl Iterator<Item = i64>) -> PeriodFlows {
+        let mut flows = PeriodFlows::default();
+        flows.arrivals_ns = starts_ns.collect();
+        flows
+    }
+
+    /// A request arrives every 7 ns. A tenth of the time, a fiftieth, or all of it is recorded.
+    #[test]
+    fn the_share_of_recorded_time_does_not_matter() {
+        for (window_ns, period_ns) in [(100, 1_000), (100, 5_000), (1_000, 1_000)] {
+            let windows: Vec<(i64, i64)> = (0..2_000)
+                .map(|at| (at * period_ns, at * period_ns + window_ns))
+                .collect();
+            let all = || (0..2_000 * period_ns).step_by(7);
+            let recorded = flows(all().filter(|start_ns| start_ns % period_ns < window_ns));
+            let found_ns = inter_arrival_ns(&recorded, &windows).unwrap();
+            assert!(
+                (found_ns / 7.0 - 1.0).abs() < 0.01,
+                "{window_ns} {found_ns}"
+            );
+            // Another program recorded all of them.
+            let found_ns = inter_arrival_ns(&flows(all()), &[(0, 1)]).unwrap();
+            assert!((found_ns - 7.0).abs() < 1e-9, "{found_ns}");
+        }
+    }
+
+    #[test]
+    fn without_two_requests_there_is_no_rate() {
+        for count in 0..2 {
+            assert_eq!(inter_arrival_ns(&flows(0..count), &[(0, 9)]), None);
+        }
+        let mut few = flows(0..5);
+        assert_eq!(inter_arrival_ns(&few, &[]), Some(1.0));
+        few.arrivals_left_out = 1;
+        assert_eq!(inter_arrival_ns(&few, &[]), None);
+    }
+}
