@@ -123,7 +123,7 @@ fn outcomes(timed: &Operations) -> BTreeMap<String, (u64, u64)> {
             None => operation.clone(),
         };
         let (spans, failed) = outcomes.entry(name).or_default();
-        *spans += times.duration.count();
+        *spans += times.duration.weighted_count().rounded();
         *failed += times.failed.rounded();
     }
     outcomes
