@@ -202,7 +202,7 @@ mod tests {
         }
     }
 
-    /// The 64 bits before the lowest 56 do not matter, as in OpenTelemetry's specification.
+    /// The 72 bits before the lowest 56 do not matter, as in OpenTelemetry's specification.
     #[test]
     fn the_lowest_bits_decide() {
         let half = rejection_threshold(0.5);

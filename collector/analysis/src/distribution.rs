@@ -227,10 +227,11 @@ impl Distribution {
         found.min(self.max_ns)
     }
 
-    /// Returns the 95 % confidence interval of a [quantile](Self::quantile_ns): of the durations that
-    /// occurred, whether recorded or not (Woodruff, Confidence intervals for medians and other
-    /// position measures, 1952). If all weights are 1, all durations were recorded, and the interval
-    /// is the quantile itself. It does not cover differences between this time and another.
+    /// Returns the 95 % confidence interval of a [quantile](Self::quantile_ns) of the durations
+    /// that occurred, recorded or not (Woodruff, Confidence intervals for medians and other
+    /// position measures, 1952). If all weights are 1, all durations were recorded, and the
+    /// interval is the quantile itself. It does not cover differences between this time and
+    /// another.
     pub fn quantile_interval_ns(&self, quantile: f64) -> [u64; 2] {
         let found_ns = self.quantile_ns(quantile);
         let error = self.weighted.as_ref().map_or(0.0, |weighted| {

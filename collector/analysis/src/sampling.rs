@@ -1,5 +1,5 @@
-//! Sampling weights: the number of requests that a recorded request represents. It is the inverse of
-//! the probability with which the request was recorded completely (Horvitz and Thompson, 1952).
+//! Sampling weights: the number of requests that a recorded request represents. It is the inverse
+//! of the probability with which the request was recorded completely (Horvitz and Thompson, 1952).
 //!
 //! A consistent probability sampler of OpenTelemetry writes its rejection threshold T into W3C
 //! `tracestate`, as `ot=th:` and 1 to 14 hex digits, trailing zeros omitted. It keeps a span if the

@@ -102,8 +102,8 @@ struct PeriodSummary {
     /// that of windows, or the whole time if requests have sampling weights. Null with fewer than
     /// two requests, or if the start times of some requests were not kept.
     inter_arrival_mean_ns: Option<f64>,
-    /// Median time from one recorded request to the next, in ns; also null if requests have sampling
-    /// weights.
+    /// Median time from one recorded request to the next, in ns; also null if requests have
+    /// sampling weights.
     inter_arrival_p50_ns: Option<u64>,
 }
 
