@@ -15,8 +15,8 @@
 //!   `service_map`, `what_if`, `clocks`, `filter_reading` and `kernel_reading`, `causal_graph`,
 //!   `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`.
 //! - Single requests: [`timeline`] and `kernel`, `request` (everything known about one request)
-//!   with `request_failure` and `request_connection`, `span_links` and `path_across` (links to other
-//!   requests), [`request_tree`], `perfetto_trace`.
+//!   with `request_failure` and `request_connection`, `span_links` and `path_across` (links to
+//!   other requests), [`request_tree`], `perfetto_trace`.
 //! - Model files: `saved_model`.
 #![allow(
     missing_docs,
