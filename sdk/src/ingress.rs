@@ -118,7 +118,7 @@ impl IncomingContext {
             false => Span::NONE,
         }
     }
-    /// Records with which probability the sender's sampler kept the request, if it says so.
+    /// Records with which probability the sender's sampler kept the request, if it states this.
     fn record_probability(&self, span: &Span) {
         let stated = self.carried.tracestate.as_deref();
         if let Some(stated) = stated.and_then(sampling::stated_threshold) {

@@ -70,7 +70,7 @@
 //! |---|---|---|
 //! | `STROBOSCOPE_BURST_CONFIG` | when to record: `4ms/32ms`, `0b11100`, `0x1c`, `28`, `always`, `off` | [`Builder::burst_config`] |
 //! | `STROBOSCOPE_SAMPLE` | requests to record outside of windows: `follow`, `burst`, or a ratio | [`Builder::sample`] |
-//! | `STROBOSCOPE_CALLERS` | `public` begins a new trace for each request, without its `sb.` baggage; `trusted` (the default) goes on with the caller's | [`Builder::public_callers`] |
+//! | `STROBOSCOPE_CALLERS` | `public` or `trusted` (the default) | [`Builder::public_callers`] |
 //! | `STROBOSCOPE_FORCE` | `accept` requests that ask to be recorded, or `refuse` them (the default) | [`Builder::accept_force`] |
 //! | `STROBOSCOPE_PROPAGATE` | `always` adds a `traceparent` to every call; `recorded` (the default) does not for most unrecorded requests | [`Builder::propagate_always`] |
 //! | `STROBOSCOPE_COLLECTOR` | collector's address: `http://host:port`, `https://host:port`, `unix:/path` | [`Builder::collector`] |

@@ -12,7 +12,8 @@ mod reference;
 mod request;
 mod root;
 
-pub use carry::{FutureExt, InSpan, in_span_from_first_poll};
+pub use carry::in_span_from_first_poll;
+pub use carry::{FutureExt, InSpan};
 pub use event::event;
 #[cfg(feature = "tracing")]
 pub(crate) use event::{write_event, write_event_quickly};

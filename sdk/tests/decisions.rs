@@ -270,7 +270,7 @@ fn the_ratio_is_stated() {
     check(SampleMode::Ratio(0.0), &[], None, None);
     // A request is sampled for another reason than the ratio.
     check(all, &[(FORCE, "1")], None, None);
-    // The request began elsewhere, so its sender states the probability.
+    // The request began in another process, so its sender states the probability.
     let parent = |flags| format!("00-{TRACE}-{PARENT:016x}-{flags}");
     let sampled = (TRACEPARENT, &*parent("03"));
     check(all, &[sampled], None, None);

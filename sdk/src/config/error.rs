@@ -65,8 +65,8 @@ pub enum InitError {
         /// Description of the problem.
         problem: String,
     },
-    /// [`Builder::flush_on_sigterm`](crate::Builder::flush_on_sigterm) was called in a process that already handles or ignores
-    /// SIGTERM.
+    /// [`Builder::flush_on_sigterm`](crate::Builder::flush_on_sigterm) was called in a process
+    /// that already handles or ignores SIGTERM.
     #[error(
         "this process already has a handler of SIGTERM; leave out `flush_on_sigterm`, and call \
          `stroboscope::flush` where the signal is handled"

@@ -29,8 +29,7 @@ use stroboscope_store::wal::{Payload, PayloadKind, WalError, Writer};
 /// first.
 pub(super) const QUEUE: usize = 4_096;
 
-/// Quiet time after which the live model considers a trace complete. Services send within seconds,
-/// and retry for some more.
+/// Default quiet time after a trace; services send within seconds, and retry for some more.
 const LIVE_QUIET: Duration = Duration::from_secs(30);
 
 /// Default length of time that the live model covers.
@@ -46,8 +45,7 @@ pub struct Options {
     pub segment_bytes: u64,
     /// Maximum bytes that are received but not durable yet.
     pub in_flight_bytes_max: usize,
-    /// Quiet time after which the live model considers a trace complete; `None` disables the live
-    /// model.
+    /// Quiet time after which the live model considers a trace complete; `None` for no model.
     pub live_quiet: Option<Duration>,
     /// Length of time that the live model covers.
     pub live_window: Duration,

@@ -103,7 +103,8 @@ impl LiveModel {
 
 /// Starts the model's thread. A trace counts as fully arrived after the time `quiet` without a
 /// record. The model covers a sliding window of the length `window`, and distinguishes at most
-/// `max_segments` segments. Open traces hold at most `records_open_max` records. Spans of the operations `requests` are requests wherever they occur.
+/// `max_segments` segments. Open traces hold at most `records_open_max` records. Spans of the
+/// operations `requests` are requests wherever they occur.
 ///
 /// # Errors
 /// Returns an error if the system cannot start another thread.
