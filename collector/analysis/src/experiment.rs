@@ -274,8 +274,8 @@ impl Experiment {
         }
         let control_ns = value(&self.control, metric);
         let test_ns = value(&self.test, metric);
-        let found = log_ratio(control_ns, test_ns);
-        let p_value = p_value(&at_none, found);
+        let found = (test_ns.max(1.0) / control_ns.max(1.0)).ln();
+        let p_value = p_value(&at_none, (control_ns, test_ns));
         let is_held = |shift: f64| self.spread(metric, shift).p_value() >= alpha;
         let (low, high) = interval_of(is_held, found, p_value >= alpha);
         let freedom = at_none.freedom();
@@ -293,8 +293,8 @@ impl Experiment {
     /// Computes only the p-value of [`Experiment::effect`], which is faster. Does not check that
     /// the requests suffice.
     pub fn p_value(&self, metric: Metric) -> f64 {
-        let found = log_ratio(value(&self.control, metric), value(&self.test, metric));
-        p_value(&self.spread(metric, 0.0), found)
+        let values = (value(&self.control, metric), value(&self.test, metric));
+        p_value(&self.spread(metric, 0.0), values)
     }
 
     fn enough_above(&self, metric: Metric) -> Result<(), NoComparison> {
@@ -359,15 +359,10 @@ impl Experiment {
     }
 }
 
-/// Returns the logarithm of the ratio of test to control, with values in ns of at least 1.
-fn log_ratio(control_ns: f64, test_ns: f64) -> f64 {
-    (test_ns.max(1.0) / control_ns.max(1.0)).ln()
-}
-
-/// Returns the p-value of a difference whose log ratio is `found`. If many latencies are equal, the
+/// Returns the p-value of the difference of control and test. If many latencies are equal, the
 /// shares above a percentile can differ although the percentile does not.
-fn p_value(at_none: &Spread, found: f64) -> f64 {
-    match found == 0.0 {
+fn p_value(at_none: &Spread, (control, test): (f64, f64)) -> f64 {
+    match control == test {
         true => 1.0,
         false => at_none.p_value(),
     }
