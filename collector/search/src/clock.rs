@@ -34,11 +34,13 @@ impl Clock {
     }
 
     /// Returns the maximum distance, in ns, of a timestamp of this clock and one of `other` whose
-    /// order is uncertain.
+    /// order is uncertain. Searches take spans that touch as one after the other, but a distance of
+    /// exactly a tick of a coarse clock shows no order.
     pub(super) fn slack_ns(&self, other: &Self) -> i64 {
         let is_one_clock = self.host == other.host && self.bounds.island == other.bounds.island;
         let tolerance_ns = self.bounds.tolerance_ns(other.bounds, is_one_clock);
-        i64::try_from(tolerance_ns)
+        let is_coarse = self.bounds.tick_ns.max(other.bounds.tick_ns) > 0;
+        i64::try_from(tolerance_ns.saturating_add(u64::from(is_coarse)))
             .unwrap_or(NEVER_NS)
             .min(NEVER_NS)
     }
