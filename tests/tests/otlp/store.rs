@@ -76,7 +76,9 @@ fn value(column: &str, field: Field) -> Value {
     match field {
         Field::Null => Value::Null,
         Field::Str(text) => text.into(),
-        Field::Bytes(bytes) if column == "trace_id" => Value::String(hex(bytes.data())),
+        Field::Bytes(bytes) if matches!(column, "trace_id" | "process") => {
+            Value::String(hex(bytes.data()))
+        }
         Field::Bytes(bytes) => bytes.as_utf8().expect("a text").into(),
         Field::Bool(is_so) => is_so.into(),
         Field::Double(number) => number.into(),
