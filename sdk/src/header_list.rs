@@ -75,9 +75,8 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Iterator for Members<'a, I> {
     // instruction per byte, depend on unrelated modules.
     #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
-        let is_separator = |byte: &u8| matches!(byte, b',' | b' ' | b'\t');
         let start = loop {
-            if let Some(start) = self.rest.iter().position(|byte| !is_separator(byte)) {
+            if let Some(start) = member_start(self.rest) {
                 break start;
             }
             self.rest = &[];
@@ -98,6 +97,17 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Iterator for Members<'a, I> {
             .map_or(0, |last| last + 1);
         Some(&member[..length])
     }
+}
+
+fn is_separator(byte: &u8) -> bool {
+    matches!(byte, b',' | b' ' | b'\t')
+}
+
+/// Returns the position of the first byte that is no separator. Not inlined, so that its
+/// instructions per byte do not depend on the caller.
+#[inline(never)]
+fn member_start(rest: &[u8]) -> Option<usize> {
+    rest.iter().position(|byte| !is_separator(byte))
 }
 
 #[cfg(test)]
