@@ -15,9 +15,6 @@ use tonic::transport::Channel;
 use crate::Failure;
 use crate::process::CollectorProcess;
 
-/// Number of connections from one address. A collector gives one address at most half of its
-/// connections.
-const FROM_ONE: usize = 100;
 /// Time over which the CPU time of an idle collector is measured.
 const WATCHED: Duration = Duration::from_secs(20);
 
@@ -33,12 +30,9 @@ impl Agents {
         let before_mib = collector.resident_mib()?;
         let address = format!("http://{}", collector.target.grpc);
         let connected = (0..count).map(|number| {
-            let from = Ipv4Addr::new(
-                127,
-                0,
-                1,
-                u8::try_from(1 + number / FROM_ONE).unwrap_or(255),
-            );
+            // An agent is alone on its host, and a collector bounds the connections of each address.
+            let [high, low] = [number / 250, number % 250 + 1].map(|part| part as u8);
+            let from = Ipv4Addr::new(127, 0, high.saturating_add(1), low);
             runtime.spawn(agent(address.clone(), from.into()))
         });
         for connected in connected.collect::<Vec<_>>() {
