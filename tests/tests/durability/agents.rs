@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use stroboscope_tests::{Program, Random, Server};
 
+use crate::acknowledgements::{Acknowledgements, check};
 use crate::senders::{self, Fleet, Role};
 use crate::stored::Stored;
-use crate::told::{Told, check};
 use crate::{Ports, ask};
 
 const ROUNDS: u64 = 8;
@@ -77,7 +77,7 @@ fn agents_and_gateway_are_killed_and_acknowledged_is_stored_once() {
         assert!(agent.stop(libc::SIGTERM).success(), "{}", agent.said());
     }
     assert!(gateway.stop(libc::SIGTERM).success(), "{}", gateway.said());
-    let mut told = Told::default();
+    let mut told = Acknowledgements::default();
     fleet
         .said
         .iter()
@@ -125,7 +125,7 @@ fn a_gateway_that_is_away_delays_and_a_full_buffer_pushes_back() {
     }
     assert!(agent.stop(libc::SIGTERM).success(), "{}", agent.said());
     assert!(gateway.stop(libc::SIGTERM).success(), "{}", gateway.said());
-    let mut told = Told::default();
+    let mut told = Acknowledgements::default();
     let said = fleet.said.iter();
     said.for_each(|(role, said)| told.hear(*role, said));
     check(&told, &Stored::read(&program.data()), 0);

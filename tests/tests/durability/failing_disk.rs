@@ -12,9 +12,9 @@ use stroboscope_tests::{Program, Server};
 use tonic::Code;
 use tonic::transport::Endpoint;
 
+use crate::acknowledgements::{Acknowledgements, check};
 use crate::senders::{self, Fleet, Role};
 use crate::stored::Stored;
-use crate::told::{Told, check};
 use crate::{Ports, ask};
 
 /// An ext4 of its own, in a file.
@@ -227,7 +227,7 @@ fn check_all(mut fleet: Fleet, requests: &Requests, has_python: bool, data: &Pat
     while !fleet.running.is_empty() {
         fleet.kill(0);
     }
-    let mut told = Told::default();
+    let mut told = Acknowledgements::default();
     fleet
         .said
         .iter()

@@ -6,9 +6,9 @@ use std::time::Duration;
 use stroboscope_tests::{Program, Random, Server};
 
 use crate::Ports;
+use crate::acknowledgements::{Acknowledgements, check};
 use crate::senders::{self, Fleet, Role};
 use crate::stored::Stored;
-use crate::told::{Told, check};
 
 const ROUNDS: u64 = 10;
 
@@ -75,7 +75,7 @@ fn whoever_is_killed_acknowledged_is_stored_once() {
         collector.said()
     );
 
-    let mut told = Told::default();
+    let mut told = Acknowledgements::default();
     fleet
         .said
         .iter()

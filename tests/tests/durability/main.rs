@@ -1,6 +1,7 @@
 //! Durability, with real processes, sockets and disks: kills under load, full and failing disks, and quiet.
 
 mod absence;
+mod acknowledgements;
 mod agents;
 mod failing_disk;
 mod kills;
@@ -8,7 +9,6 @@ mod quiet;
 mod senders;
 mod stored;
 mod switching;
-mod told;
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -10,7 +10,7 @@ use crate::stored::{SpanKey, Stored};
 /// Messages of the senders by their keys, each with true if it was acknowledged and false if it was
 /// only sent.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct Acknowledgements {
     /// Batches by incarnation and sequence number.
     pub(crate) batches: BTreeMap<(u128, u64), bool>,
     /// Numbered records by service and number.
@@ -18,7 +18,7 @@ pub(crate) struct Told {
     pub(crate) otlp: Vec<SpanKey>,
 }
 
-impl Told {
+impl Acknowledgements {
     pub(crate) fn hear(&mut self, role: Role, said: &str) {
         for line in said.lines() {
             if let (Role::Otlp(_), true) = (role, line.starts_with('{')) {
@@ -71,7 +71,7 @@ fn otlp_key(span: &Value) -> SpanKey {
     )
 }
 
-pub(crate) fn check(told: &Told, stored: &Stored, otlp_least: usize) {
+pub(crate) fn check(told: &Acknowledgements, stored: &Stored, otlp_least: usize) {
     let twice: Vec<_> = stored
         .batches
         .iter()
