@@ -34,13 +34,13 @@ impl Clock {
     }
 
     /// Returns the maximum distance, in ns, of a timestamp of this clock and one of `other` whose
-    /// order is uncertain. Searches take spans that touch as one after the other, but a distance of
-    /// exactly a tick of a coarse clock shows no order.
+    /// order is uncertain. By exact clocks, spans that touch are one after the other. By others,
+    /// the distance must exceed the tolerance, as in the model.
     pub(super) fn slack_ns(&self, other: &Self) -> i64 {
         let is_one_clock = self.host == other.host && self.bounds.island == other.bounds.island;
         let tolerance_ns = self.bounds.tolerance_ns(other.bounds, is_one_clock);
-        let is_coarse = self.bounds.tick_ns.max(other.bounds.tick_ns) > 0;
-        i64::try_from(tolerance_ns.saturating_add(u64::from(is_coarse)))
+        let is_inexact = u64::from(tolerance_ns > 0);
+        i64::try_from(tolerance_ns.saturating_add(is_inexact))
             .unwrap_or(NEVER_NS)
             .min(NEVER_NS)
     }
