@@ -65,14 +65,20 @@ pub(crate) fn add_links(fields: &mut Fields, more: OwnedValue) {
     let (Some(OwnedValue::Text(known)), OwnedValue::Text(text)) = (known, &more) else {
         return set_field(fields, LINKS, more);
     };
-    let Some((first, next)) = known.strip_suffix("}]").zip(text.strip_prefix("[{")) else {
+    let is_list = known.starts_with("[{") && known.ends_with("}]");
+    let Some(next) = text.strip_prefix('[').filter(|_| is_list) else {
         return set_field(fields, LINKS, more);
     };
     if known.len() + text.len() > LINKS_BYTES_MAX {
         LOSSES.add(LossCause::Oversize, 1);
         return;
     }
-    *known = format!("{first}}},{{{next}").into();
+    // Enlarges the text in place if the allocator can: a batch may have hundreds of links.
+    let mut list = std::mem::take(known).into_string();
+    list.pop();
+    list.reserve_exact(next.len() + 1);
+    list.extend([",", next]);
+    *known = list.into();
 }
 
 #[cfg(test)]
