@@ -201,7 +201,7 @@ fn of_store(data: &DataArguments, last: Duration, runtime: &Handle) -> Result<Sn
             failed_requests: paths.failed_requests().rounded(),
             mean_tail_share: aggregate.tail_wait().1.mean(traces),
             operations_known: operations.len(),
-            refused_segments: 0,
+            refused_segments: known.inference.model.labels().refused(),
             operations,
         }),
         senders: Senders {
