@@ -246,7 +246,7 @@ pub(crate) struct OfRoot<'a> {
 
 impl OfRoot<'_> {
     fn change_ns(&self) -> f64 {
-        mean_ns(self.after) - mean_ns(self.before)
+        self.after.mean_ns() - self.before.mean_ns()
     }
 
     /// Returns the structure of a category; `None` if neither period has it.
@@ -279,11 +279,6 @@ impl OfRoot<'_> {
         let shape = |id| self.shape(id);
         self.gains = gains(&changed, &shape, settings.any_precursor);
     }
-}
-
-fn mean_ns(flows: &RootFlows) -> f64 {
-    let sum_ns: u128 = flows.all().map(|category| category.latency_ns).sum();
-    flows.count().mean(sum_ns as f64)
 }
 
 /// Returns the request of a sample whose latency is nearest to `latency_ns`.

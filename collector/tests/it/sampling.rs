@@ -39,12 +39,15 @@ fn imported(requests: &[Request]) -> TempDir {
     imported_with(requests, 0)
 }
 
-/// Imports requests whose spans have this number of additional attributes.
+/// Imports requests whose spans have this number of additional attributes. Leaves out requests
+/// without a duration.
 fn imported_with(requests: &[Request], attributes: usize) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let attribute = |number| json!({"key": format!("a{number}"), "value": {"intValue": "1"}});
     let attributes: Vec<Value> = (0..attributes).map(attribute).collect();
-    let spans = requests.iter().enumerate().flat_map(|(number, request)| {
+    let recorded = requests.iter().enumerate();
+    let spans = recorded.filter(|(_, request)| request.2 > 0);
+    let spans = spans.flat_map(|(number, request)| {
         let (root, inside, took_ns) = *request;
         [
             span(number, 1, 0, root, took_ns),
@@ -307,4 +310,48 @@ fn without_weights_all_is_as_it_was() {
             assert_eq!(before.get("sampling"), None);
         }
     }
+}
+
+/// Compares the first minute with the second one, in which requests take longer by a half.
+#[test]
+fn a_verdict_is_on_all_requests_and_its_certainty_on_the_recorded_ones() {
+    let compared = |kept: u64, later_ns: u64| {
+        let took_ns = |number: u64| match number < 60 {
+            true => 10_000_000 + number % 7 * 100_000,
+            false => later_ns + number % 7 * 100_000,
+        };
+        let all = (0..120).map(|number| (ONE_PERCENT, ONE_PERCENT, took_ns(number)));
+        let mut all: Vec<Request> = all.collect();
+        for number in (0..all.len()).filter(|number| *number as u64 % 60 >= kept) {
+            all[number].2 = 0;
+        }
+        let directory = imported(&all);
+        let periods = [
+            "compare",
+            "--before",
+            "2026-11-21T10:00..2026-11-21T10:01",
+            "--after",
+            "2026-11-21T10:01..2026-11-21T10:02",
+        ];
+        said(directory.path(), &periods)
+    };
+    let found = compared(60, 15_000_000);
+    let root = &found["mix"][0];
+    near(&root["mean_before_ns"], 10_300_000.0, 0.01);
+    near(&found["before"]["mean_ns"], 10_300_000.0, 0.01);
+    near(&root["caused_ns"], 5_000_000.0, 0.05);
+    assert_eq!(found["regression"]["verdict"], "worse", "{found}");
+    let intervals = found["before"]["percentile_intervals_ns"]
+        .as_array()
+        .unwrap();
+    let median = found["before"]["p50_ns"].as_u64().unwrap();
+    assert!(intervals[0][0].as_u64().unwrap() <= median, "{found}");
+    assert!(intervals[0][1].as_u64().unwrap() >= median, "{found}");
+    // 10 recorded requests stand for 1,000, and are few.
+    let found = compared(10, 10_000_000);
+    let reasons = found["regression"]["reasons"].to_string();
+    assert!(
+        reasons.contains("10 requests, and 20 are needed"),
+        "{found}"
+    );
 }

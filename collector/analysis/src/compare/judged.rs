@@ -92,7 +92,7 @@ pub(super) fn changed_places(
     let judged = PlaceEvidence::of(roots);
     let mut tested = Vec::new();
     for (number, root) in roots.iter().enumerate() {
-        let mean_ns = super::mean_ns(root.before);
+        let mean_ns = root.before.mean_ns();
         for (place, change) in &root.places {
             if !change.is_material(settings.effect_min, mean_ns) {
                 continue;

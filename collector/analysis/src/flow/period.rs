@@ -19,6 +19,7 @@ use crate::distribution::Distribution;
 use crate::pass::{Pass, TraceView};
 use crate::record::TraceId;
 use crate::sampling::WeightedCount;
+use crate::statistics::DEVIATIONS_95;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -177,6 +178,32 @@ impl RootFlows {
     /// Returns the number of recorded requests, and the number of requests that they represent.
     pub fn count(&self) -> WeightedCount {
         self.all().map(|category| category.count).sum()
+    }
+
+    /// Returns the mean latency of the requests in nanoseconds, or 0 without any.
+    pub fn mean_ns(&self) -> f64 {
+        let sum_ns: u128 = self.all().map(|category| category.latency_ns).sum();
+        self.count().mean(sum_ns as f64)
+    }
+
+    /// Returns the ends of the 95 % confidence interval of the change of the mean latency from
+    /// these requests to `later` ones, in nanoseconds, as if requests were independent (Welch). It
+    /// is unbounded if a side has fewer than two requests.
+    pub fn change_interval_ns(&self, later: &RootFlows) -> [f64; 2] {
+        let change_ns = later.mean_ns() - self.mean_ns();
+        let error_ns = (self.mean_variance_ns2() + later.mean_variance_ns2()).sqrt();
+        [-DEVIATIONS_95, DEVIATIONS_95].map(|deviations| change_ns + deviations * error_ns)
+    }
+
+    /// Returns the square of the standard error of the mean latency.
+    fn mean_variance_ns2(&self) -> f64 {
+        let (count, mean_ns) = (self.count(), self.mean_ns());
+        let squares_ns2: f64 = self.all().map(|one| one.squares_ns2 as f64).sum();
+        let variance_ns2 = (count.mean(squares_ns2) - mean_ns * mean_ns).max(0.0);
+        match count.effective() {
+            requests if requests < 2.0 => f64::INFINITY,
+            requests => variance_ns2 / (requests - 1.0),
+        }
     }
 }
 

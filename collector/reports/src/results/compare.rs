@@ -94,6 +94,10 @@ struct PeriodSummary {
     p50_ns: u64,
     p95_ns: u64,
     p99_ns: u64,
+    /// 95 % confidence intervals of p50, p95 and p99 of all requests, recorded or not, in ns;
+    /// absent if requests have no sampling weights.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    percentile_intervals_ns: Option<[[u64; 2]; 3]>,
     mean_ns: f64,
     categories: u64,
     /// Number of requests beyond the limit of categories, whose structure is not distinguished.
@@ -125,6 +129,9 @@ impl PeriodSummary {
             p50_ns: percentiles.p50_ns,
             p95_ns: percentiles.p95_ns,
             p99_ns: percentiles.p99_ns,
+            percentile_intervals_ns: requests.is_weighted().then(|| {
+                [0.5, 0.95, 0.99].map(|quantile| flows.latency.quantile_interval_ns(quantile))
+            }),
             mean_ns: flows.latency.mean_ns(),
             categories: flows
                 .roots
@@ -188,7 +195,7 @@ impl ComparisonReport {
             Verdict::NoChange
         };
         let explained_ns = comparison.explained_ns();
-        let mix = MixRow::all(&comparison, &before.flows);
+        let mix = MixRow::all(&comparison, [&before.flows, &after.flows]);
         let surroundings = surroundings([&old, &new], &mix, comparison.environment.as_ref());
         let periods = [&before.flows, &after.flows];
         Self {

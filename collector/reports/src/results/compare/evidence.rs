@@ -11,10 +11,12 @@ use crate::regression::{ComparingReport, RegressionEvidence};
 
 impl ComparingReport for ComparisonReport {
     fn evidence(&self, worse_by: f64) -> RegressionEvidence {
-        let requests = [self.before.requests, self.after.requests];
+        let recorded = [&self.before, &self.after];
+        let requests = recorded.map(|period| period.recorded.unwrap_or(period.requests));
         let mut doubts = doubts(requests, self.environment, worse_by);
         let too_few = self.too_few.iter().filter(|few| few.is_slower());
         doubts.extend(too_few.take(TOO_FEW_SHOWN).map(TooFewRow::text));
+        doubts.extend(self.mix.iter().filter_map(|row| row.doubt(worse_by)));
         RegressionEvidence {
             rises: self.mix.iter().filter_map(MixRow::rise).collect(),
             failures: self
@@ -64,6 +66,9 @@ mod tests {
                 mean_before_ns,
                 caused_ns,
                 q_value: (caused_ns != 0.0).then_some(0.001),
+                change_low_ns: None,
+                change_high_ns: None,
+                recorded: [0; 2],
             };
             assert_eq!(row.rise().map(|rise| rise.by), expected, "{row:?}");
         };
@@ -72,6 +77,32 @@ mod tests {
         check(Some(1e6), 0.0, None);
         check(Some(0.0), 25e4, None);
         check(None, 25e4, None);
+    }
+
+    #[test]
+    fn a_mean_that_may_have_risen_is_a_doubt() {
+        let check = |recorded: [u64; 2], interval_ns: [f64; 2], expected: Option<&str>| {
+            let row = MixRow {
+                root: "web:/feed".to_owned(),
+                before: 0.5,
+                after: 0.5,
+                mean_before_ns: Some(1e6),
+                caused_ns: 0.0,
+                q_value: None,
+                change_low_ns: Some(interval_ns[0]),
+                change_high_ns: Some(interval_ns[1]),
+                recorded,
+            };
+            assert_eq!(row.doubt(0.05).as_deref(), expected, "{row:?}");
+        };
+        check([20, 20], [-1e5, 49e3], None);
+        let text =
+            "the mean latency of web:/feed changed by 10.0% to 120.0%, which does not exclude 5.0%";
+        check([20, 20], [1e5, 12e5], Some(text));
+        let few = "web:/feed has 3 requests in a period, and 20 are needed";
+        check([20, 3], [1e5, 12e5], Some(few));
+        check([19, 3], [1e5, 12e5], None);
+        check([900, 0], [1e5, 12e5], None);
     }
 
     #[test]

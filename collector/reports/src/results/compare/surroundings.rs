@@ -5,9 +5,9 @@ use serde::Serialize;
 use stroboscope_analysis::compare::{Comparison, Environment, Variation, VariationChange};
 use stroboscope_analysis::flow::{PeriodFlows, RootFlows};
 
-use super::PeriodSummary;
+use super::{PeriodSummary, REQUESTS_MIN};
 use crate::regression::Rise;
-use stroboscope_render::humanise::duration;
+use stroboscope_render::humanise::{counted, duration, percent};
 
 /// A root operation, its share of the requests, and the effect of the causes on it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -22,10 +22,19 @@ pub(super) struct MixRow {
     pub(super) caused_ns: f64,
     /// q-value of the cause that adds most to it; null if no cause adds to it.
     pub(super) q_value: Option<f64>,
+    /// Lower end of the 95 % confidence interval of the change of the mean latency, in ns, as if
+    /// requests were independent; null with fewer than 20 recorded requests in a period, or if
+    /// their weights are so unequal that they count as fewer than two.
+    pub(super) change_low_ns: Option<f64>,
+    /// Upper end of that interval.
+    pub(super) change_high_ns: Option<f64>,
+    /// Numbers of recorded requests, before and after.
+    #[serde(skip)]
+    pub(super) recorded: [u64; 2],
 }
 
 impl MixRow {
-    pub(super) fn all(of: &Comparison, flows_before: &PeriodFlows) -> Vec<Self> {
+    pub(super) fn all(of: &Comparison, flows: [&PeriodFlows; 2]) -> Vec<Self> {
         let row = |(root, [before, after]): &(String, [f64; 2])| {
             let effects = of.causes.iter().filter_map(|cause| {
                 let effect_ns = cause.by_root_ns.get(root)?;
@@ -34,16 +43,26 @@ impl MixRow {
             let effects: Vec<(f64, f64)> = effects.collect();
             let rises = effects.iter().filter(|(effect_ns, _)| *effect_ns > 0.0);
             let largest = rises.max_by(|a, b| a.0.total_cmp(&b.0));
+            let flows = flows.map(|period| period.roots.get(root));
+            let recorded = flows.map(|flows| flows.map_or(0, RootFlows::requests));
+            let is_enough = recorded.iter().all(|requests| *requests >= REQUESTS_MIN);
+            let both = flows[0].zip(flows[1]).filter(|_| is_enough);
+            let interval_ns = both
+                .map(|(before, after)| before.change_interval_ns(after))
+                .filter(|[low_ns, _]| low_ns.is_finite());
             Self {
                 root: root.clone(),
                 before: *before,
                 after: *after,
-                mean_before_ns: flows_before.roots.get(root).and_then(mean_ns),
+                mean_before_ns: flows[0].map(RootFlows::mean_ns),
                 // The sum of no numbers would be -0.
                 caused_ns: effects
                     .iter()
                     .fold(0.0, |sum, (effect_ns, _)| sum + effect_ns),
                 q_value: largest.map(|(_, q_value)| *q_value),
+                change_low_ns: interval_ns.map(|[low_ns, _]| low_ns),
+                change_high_ns: interval_ns.map(|[_, high_ns]| high_ns),
+                recorded,
             }
         };
         let mut rows: Vec<Self> = of.roots.iter().map(row).collect();
@@ -69,12 +88,42 @@ impl MixRow {
             q_value,
         })
     }
-}
 
-fn mean_ns(flows: &RootFlows) -> Option<f64> {
-    let sum_ns: u128 = flows.all().map(|category| category.latency_ns).sum();
-    let requests = flows.requests();
-    (requests > 0).then(|| sum_ns as f64 / requests as f64)
+    /// Returns the reason why the requests cannot exclude a rise of the mean latency by `worse_by`;
+    /// `None` if they can, or if a period has none or both have too few to judge.
+    pub(super) fn doubt(&self, worse_by: f64) -> Option<String> {
+        let [fewest, most] = {
+            let [before, after] = self.recorded;
+            [before.min(after), before.max(after)]
+        };
+        if fewest == 0 || most < REQUESTS_MIN {
+            return None;
+        }
+        if fewest < REQUESTS_MIN {
+            let requests = counted(fewest, "request");
+            return Some(format!(
+                "{} has {requests} in a period, and {REQUESTS_MIN} are needed",
+                self.root
+            ));
+        }
+        let mean_ns = self.mean_before_ns.filter(|mean_ns| *mean_ns > 0.0)?;
+        let Some((low_ns, high_ns)) = self.change_low_ns.zip(self.change_high_ns) else {
+            return Some(format!(
+                "the weights of the requests of {} are too unequal to judge its mean latency",
+                self.root
+            ));
+        };
+        let [low, high] = [low_ns, high_ns].map(|ns| ns / mean_ns);
+        (high >= worse_by).then(|| {
+            format!(
+                "the mean latency of {} changed by {} to {}, which does not exclude {}",
+                self.root,
+                percent(low),
+                percent(high),
+                percent(worse_by)
+            )
+        })
+    }
 }
 
 /// Variation of latency within categories, measured by C² (variance divided by the squared mean),
