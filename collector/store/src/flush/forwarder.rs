@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use super::segment::{list_closed, loaded_checkpoint, read_closed};
+use super::segment::{list_closed, loaded_checkpoint, read_closed, sync_closed};
 use super::{Counters, FlushError, now_ns};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::decode::CheckedBatch;
@@ -89,10 +89,12 @@ impl Forwarder {
     }
 
     /// Reads the log that an earlier run left, and deletes segments that are forwarded already. The
-    /// log must have no writer.
+    /// log must have no writer. Syncs the log, because a run that was killed may have written batches
+    /// without syncing them, and the returned ledger acknowledges these as duplicates.
     ///
     /// # Errors
-    /// Returns an error if the log cannot be read, or if a forwarded segment cannot be deleted.
+    /// Returns an error if the log cannot be synced or read, or if a forwarded segment cannot be
+    /// deleted.
     pub fn recover(&self) -> Result<WaitingLog, FlushError> {
         let first = self.checkpoint.next_segment;
         let mut waiting = WaitingLog {
@@ -107,6 +109,7 @@ impl Forwarder {
                 self.remove(segment)?;
                 continue;
             }
+            sync_closed(&self.data, segment)?;
             let payloads = read_closed(&self.data, segment, &self.counters)?.payloads;
             self.enter(&payloads, &mut waiting.ledger);
             let bytes = payloads.iter().map(Payload::bytes_in_segment).sum();

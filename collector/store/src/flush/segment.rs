@@ -40,6 +40,13 @@ pub(super) fn list_closed(data: &DataDir) -> Result<Vec<u64>, FlushError> {
         .map_err(|source| FlushError::Data(DataDirError::Io { path, source }))
 }
 
+/// Makes the contents of a segment durable.
+pub(super) fn sync_closed(data: &DataDir, segment: u64) -> Result<(), FlushError> {
+    let path = segment_path(&data.wal(), segment);
+    let synced = data.disk().sync(&path);
+    synced.map_err(|source| FlushError::Data(DataDirError::Io { path, source }))
+}
+
 /// Reads a closed segment, and logs and counts its damage. A missing file counts as an empty
 /// segment.
 pub(super) fn read_closed(

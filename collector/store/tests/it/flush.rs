@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use stroboscope_store::data_dir::DataDir;
-use stroboscope_store::flush::{Counters, Flusher};
+use stroboscope_store::flush::{Counters, Flusher, Forwarder, Upstream};
 use stroboscope_store::ledger::Verdict;
 use stroboscope_store::tables::{Store, StoreTable};
 use stroboscope_store::wal::{Payload, PayloadKind, Writer, list_segments_on};
@@ -61,6 +62,16 @@ impl Simulated {
         objects
             .map(|(path, bytes)| (path.to_string(), bytes))
             .collect()
+    }
+}
+
+/// Collector that an agent cannot reach.
+#[derive(Debug)]
+struct Away;
+
+impl Upstream for Away {
+    fn deliver(&mut self, _: u64, _: &[Payload], _: Instant) -> Result<(), String> {
+        Err("it is away".to_owned())
     }
 }
 
@@ -135,6 +146,32 @@ fn a_start_makes_the_checkpoint_durable_before_it_deletes() {
         let known = flusher.ledger().verdict(1, 0);
         assert_eq!(known, Verdict::Duplicate, "seed {seed}");
     }
+}
+
+/// A kill comes between the write of a batch and its sync. The next start of the agent acknowledges
+/// the batch as a duplicate, and a power cut follows. The batch must survive.
+#[test]
+fn the_start_of_an_agent_makes_its_log_durable() {
+    let mut acknowledged = 0;
+    for seed in 0..100 {
+        let simulated = Simulated::new(seed);
+        let data = simulated.data();
+        let mut writer = Writer::on(data.disk().clone(), &data.wal(), 0);
+        writer.append_group(&[of_batch(0)]).unwrap();
+        simulated.disk.end_after(Some(2));
+        assert!(writer.append_group(&[of_batch(1)]).is_err());
+        simulated.disk.restart_process();
+        let verdict = || {
+            let counters = Arc::new(Counters::default());
+            let forwarder = Forwarder::load(&simulated.data(), Box::new(Away), counters).unwrap();
+            forwarder.recover().unwrap().ledger.verdict(1, 1)
+        };
+        let before = verdict();
+        simulated.disk.restart_machine();
+        assert_eq!(verdict(), before, "seed {seed}");
+        acknowledged += u64::from(before == Verdict::Duplicate);
+    }
+    assert!(acknowledged > 20, "{acknowledged}");
 }
 
 /// Rows of a torn end that a power cut removed leave the store, because the sender sends them
