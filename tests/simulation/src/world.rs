@@ -27,6 +27,9 @@ const TICK: Duration = Duration::from_millis(10);
 /// Maximum time until everything is acknowledged once nothing fails any more, in ms: the SDK waits
 /// 20 s for an answer, and 5 s before it retries.
 const REST_MS: u64 = 60_000;
+/// Time in ms until all connections that faults broke are noticed, without any traffic: the SDK and
+/// agents send a keepalive every 10 s, and wait 5 s for its answer.
+const NOTICED_MS: u64 = 16_000;
 /// Time after a switch for which windows are checked, in ms.
 const WINDOWS_MS: u64 = 4_000;
 /// Time that processes may take to end.
@@ -129,7 +132,7 @@ impl World {
         }
         self.log.add("world", "nothing fails any more");
         self.mend();
-        self.for_ms(1_000)?;
+        self.for_ms(NOTICED_MS)?;
         for incarnation in self.fleet.alive() {
             incarnation.known().is_quiet = true;
         }

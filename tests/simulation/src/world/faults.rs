@@ -178,6 +178,9 @@ impl World {
         for &node in self.plan.clone().settings.nodes() {
             self.machine(node).disk.set_faults(Faults::default());
             self.machine(node).disk.end_after(None);
+            if self.machine(node).disk.has_ended() {
+                self.end_node(node, false);
+            }
             set_commit_ms(node, 0);
             self.start_node(node);
         }
