@@ -48,6 +48,10 @@ const FRACTION_BITS: u32 = 16;
 /// [`THRESHOLD`].
 const VENDOR: &str = "ot";
 const THRESHOLD: &str = "th";
+/// Key of our samplers for OpenTelemetry's SDKs in `tracestate`. Its value contains the mask of the
+/// burst in which the request began, under the key [`BURST`], as 1 to 16 hex digits.
+const OWN: &str = "stroboscope";
+const BURST: &str = "burst";
 
 /// Number of requests that a recorded request represents: at least 1, at most 2³².
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -207,22 +211,35 @@ pub struct MalformedThreshold;
 /// Returns the threshold that a `tracestate` states; `None` if it states none. Returns an error if
 /// the threshold is malformed.
 pub fn threshold(tracestate: &str) -> Result<Option<u64>, MalformedThreshold> {
-    let member = tracestate
-        .split(',')
-        .find_map(|member| member.trim().strip_prefix(VENDOR)?.strip_prefix('='));
-    let stated = member
-        .into_iter()
-        .flat_map(|fields| fields.split(';'))
-        .find_map(|field| field.strip_prefix(THRESHOLD)?.strip_prefix(':'));
-    let Some(digits) = stated else {
+    let Some(digits) = stated(tracestate, VENDOR, THRESHOLD) else {
         return Ok(None);
     };
-    // `from_str_radix` alone would accept a leading `+`.
-    if digits.len() > DIGITS_MAX || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return Err(MalformedThreshold);
-    }
-    let leading = u64::from_str_radix(digits, 16).map_err(|_| MalformedThreshold)?;
+    let leading = hex(digits, DIGITS_MAX).ok_or(MalformedThreshold)?;
     Ok(Some(leading << (4 * (DIGITS_MAX - digits.len()))))
+}
+
+/// Returns the burst-config, as bits, that a `tracestate` states; `None` if it states none, or a
+/// malformed one.
+pub fn burst_config(tracestate: &str) -> Option<u64> {
+    hex(stated(tracestate, OWN, BURST)?, 16)
+}
+
+/// Returns a field's value in a vendor's member of a `tracestate`.
+fn stated<'a>(tracestate: &'a str, vendor: &str, field: &str) -> Option<&'a str> {
+    let member = tracestate
+        .split(',')
+        .find_map(|member| member.trim().strip_prefix(vendor)?.strip_prefix('='))?;
+    let mut fields = member.split(';');
+    fields.find_map(|one| one.strip_prefix(field)?.strip_prefix(':'))
+}
+
+fn hex(digits: &str, digits_max: usize) -> Option<u64> {
+    // `from_str_radix` alone would accept a leading `+`.
+    let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let is_short = digits.len() <= digits_max;
+    u64::from_str_radix(digits, 16)
+        .ok()
+        .filter(|_| is_hex && is_short)
 }
 
 /// Sampling thresholds that the spans of a trace state.
@@ -234,11 +251,16 @@ pub struct TraceSampling {
     bounds: Option<(u64, u64)>,
     /// Number of spans whose threshold is malformed.
     malformed: u32,
+    /// Burst-config, as bits, that a span without a parent states; `None` if none does.
+    burst_config: Option<u64>,
 }
 
 impl TraceSampling {
     /// Adds the `tracestate` of a span. `is_root` is true if the span has no parent.
     pub fn observe(&mut self, is_root: bool, tracestate: &str) {
+        if is_root && self.burst_config.is_none() {
+            self.burst_config = burst_config(tracestate);
+        }
         let stated = match threshold(tracestate) {
             Ok(Some(stated)) => stated,
             Ok(None) => return,
@@ -267,6 +289,12 @@ impl TraceSampling {
         self.bounds.is_some_and(|(low, high)| low != high)
     }
 
+    /// Returns the config, as bits, in whose burst a sampler saw the request begin; `None` if its
+    /// root states none.
+    pub fn burst_config(&self) -> Option<u64> {
+        self.burst_config
+    }
+
     /// Reports whether any span states a malformed threshold.
     pub fn is_malformed(&self) -> bool {
         self.malformed > 0
@@ -281,6 +309,31 @@ mod tests {
     #[track_caller]
     fn check(tracestate: &str, expected: Result<Option<u64>, MalformedThreshold>) {
         assert_eq!(threshold(tracestate), expected, "{tracestate:?}");
+    }
+
+    #[test]
+    fn burst_configs_are_read() {
+        for (tracestate, expected) in [
+            ("stroboscope=burst:1c", Some(0x1c)),
+            ("ot=th:8, stroboscope=x:1;burst:0", Some(0)),
+            ("stroboscope=burst:ffffffffffffffff", Some(u64::MAX)),
+            ("stroboscope=burst:1ffffffffffffffff", None),
+            ("stroboscope=burst:", None),
+            ("stroboscope=burst:+1", None),
+            ("stroboscopes=burst:1", None),
+            ("burst:1", None),
+        ] {
+            assert_eq!(burst_config(tracestate), expected, "{tracestate}");
+        }
+        let mut trace = TraceSampling::default();
+        trace.observe(false, "stroboscope=burst:1");
+        assert_eq!(trace.burst_config(), None);
+        trace.observe(true, "stroboscope=burst:2");
+        trace.observe(true, "stroboscope=burst:3");
+        assert_eq!(
+            (trace.burst_config(), trace.weight()),
+            (Some(2), Weight::ONE)
+        );
     }
 
     #[test]

@@ -72,7 +72,8 @@ pub fn burst_basis(source: &Source, selection: Selection) -> Result<BurstBasis, 
             seen.push(Whole {
                 start_ns: root.start_ns,
                 length_ns: root.end_ns.saturating_sub(root.start_ns),
-                is_followed: root.flags.contains(SpanFlags::SAMPLED),
+                is_followed: root.flags.contains(SpanFlags::SAMPLED)
+                    || records.sampling.burst_config().is_some(),
             });
         }
     };
@@ -83,7 +84,7 @@ pub fn burst_basis(source: &Source, selection: Selection) -> Result<BurstBasis, 
         return Err(QueryError::NoneWhole(source.name()));
     };
     let range_ns = (first.start_ns, last.start_ns);
-    let mut windows = super::recorded::bursts(read_batches(source.store())?);
+    let mut windows = super::recorded::bursts(read_batches(source.store())?, &notes.sampling);
     windows.retain(|(open_ns, _)| selection.range.contains(*open_ns));
     let is_of_bursts = !windows.is_empty();
     if !is_of_bursts {

@@ -46,7 +46,7 @@ pub fn search_bursts(
     let batches = read_batches(source.store())?.inspect(|batch| {
         hosts.insert(batch.host.clone());
     });
-    let recorded: Vec<(i64, i64)> = super::recorded::bursts(batches)
+    let recorded: Vec<(i64, i64)> = super::recorded::windows(batches)
         .into_iter()
         .filter(|(open_ns, _)| selection.range.contains(*open_ns))
         .collect();

@@ -120,8 +120,12 @@ pub fn compare(
     };
     let comparison = Comparison::of(&old.flows, &new.flows, &is_client, settings);
     let rate = |of: &PeriodOf, found: &Flows| {
-        let windows = super::recorded::bursts(read_batches(of.source.store())?);
-        Ok::<_, QueryError>(inter_arrival_ns(&found.flows, &windows))
+        let windows = super::recorded::windows(read_batches(of.source.store())?);
+        Ok::<_, QueryError>(inter_arrival_ns(
+            &found.flows,
+            &windows,
+            &found.notes.sampling.bursts,
+        ))
     };
     let inter_arrival_ns = [rate(before, &old)?, rate(after, &new)?];
     let mut notes = old.notes.clone();

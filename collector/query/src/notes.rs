@@ -189,9 +189,9 @@ impl KeptNotes {
             fragments,
             excluded_segments,
             left_out,
-            sampling,
             ..
         } = *notes;
+        let sampling = notes.sampling.clone();
         let (incomplete, diagnostics) = (notes.incomplete.clone(), notes.diagnostics.clone());
         let (roots, connections) = (notes.roots.clone(), notes.connections.clone());
         Self {

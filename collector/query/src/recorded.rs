@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use stroboscope_burst::BurstConfig;
 use stroboscope_store::decode::loses_records;
 use stroboscope_store::tables::BatchRead;
+
+use crate::sampled_notes::SamplingNotes;
 
 /// Half-open intervals in ns since the Unix epoch, in order and disjoint.
 type Intervals = Vec<(i64, i64)>;
@@ -127,14 +130,32 @@ impl RecordedSummary {
 
 /// Returns the windows in which at least one process recorded, in ns since the Unix epoch, in order
 /// of time. Overlapping windows are merged.
-pub(super) fn bursts(batches: impl Iterator<Item = BatchRead>) -> Vec<(i64, i64)> {
+pub(super) fn windows(batches: impl Iterator<Item = BatchRead>) -> Vec<(i64, i64)> {
+    merged(windows_of(batches))
+}
+
+/// Returns the windows in which at least one process recorded, and the bursts in which samplers of
+/// OpenTelemetry's SDKs recorded the used requests, as [`windows`] does. These samplers record
+/// requests that begin in a burst, but no others that run in it.
+pub(super) fn bursts(
+    batches: impl Iterator<Item = BatchRead>,
+    sampling: &SamplingNotes,
+) -> Vec<(i64, i64)> {
+    let mut intervals = windows_of(batches);
+    for (bits, of) in &sampling.bursts {
+        intervals.extend(of.bursts(BurstConfig::from_bits(*bits)));
+    }
+    merged(intervals)
+}
+
+fn windows_of(batches: impl Iterator<Item = BatchRead>) -> Intervals {
     let windows = batches.flat_map(|batch| {
         let windows = batch.windows.into_iter();
         windows
             .map(|window| (window.open_ns, window.close_ns))
             .collect::<Vec<_>>()
     });
-    merged(windows.collect())
+    windows.collect()
 }
 
 fn merged(mut intervals: Intervals) -> Intervals {

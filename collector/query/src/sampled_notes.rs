@@ -1,10 +1,13 @@
 //! Sampling weights of the traces that a query used, and the figures of its report that are
 //! weighted.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::sampling::WeightedCount;
+use stroboscope_burst::BurstConfig;
 
 /// Figures of a report that are weighted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,8 +21,63 @@ pub enum WeightUse {
     Everything,
 }
 
-/// Summary of the sampling weights of the used traces.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Maximum number of burst-configs of samplers in the notes. Requests of more configs count as if
+/// they stated none.
+const CONFIGS_MAX: usize = 64;
+
+/// Requests that samplers of OpenTelemetry's SDKs recorded because they began in bursts of one
+/// config.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BurstRequests {
+    /// Number of requests, at least 1.
+    pub requests: u64,
+    /// Start of the first request, in ns since the Unix epoch.
+    pub first_ns: i64,
+    /// Start of the last request, in ns since the Unix epoch.
+    pub last_ns: i64,
+}
+
+impl BurstRequests {
+    fn merge(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.first_ns = self.first_ns.min(other.first_ns);
+        self.last_ns = self.last_ns.max(other.last_ns);
+    }
+
+    /// Returns the time in ns from the first request to the last one that is in bursts.
+    #[must_use]
+    pub fn open_ns(&self, config: BurstConfig) -> u64 {
+        const MS: u64 = 1_000_000;
+        let open_before_ns = |time_ns: i64| {
+            let time_ns = u64::try_from(time_ns).unwrap_or(0);
+            let part_ns = match config.contains_ms(time_ns / MS) {
+                true => time_ns % MS,
+                false => 0,
+            };
+            config.open_ms_before(time_ns / MS) * MS + part_ns
+        };
+        open_before_ns(self.last_ns).saturating_sub(open_before_ns(self.first_ns))
+    }
+
+    /// Returns the bursts from that of the first request to that of the last one, as half-open
+    /// intervals in ns since the Unix epoch, in order.
+    pub fn bursts(&self, config: BurstConfig) -> impl Iterator<Item = (i64, i64)> {
+        let ms = |time_ns: i64| u64::try_from(time_ns / 1_000_000).unwrap_or(0);
+        let ns =
+            |time_ms: u64| i64::try_from(time_ms.saturating_mul(1_000_000)).unwrap_or(i64::MAX);
+        let (first_ms, last_ms) = (ms(self.first_ns), ms(self.last_ns));
+        let burst_from = move |from_ms: u64| {
+            let open_ms = config.next_open_ms(from_ms);
+            let close_ms = config.close_after_ms(open_ms).unwrap_or(last_ms + 1);
+            (open_ms <= last_ms).then_some((open_ms, close_ms))
+        };
+        let all = std::iter::successors(burst_from(first_ms), move |burst| burst_from(burst.1));
+        all.map(move |(open_ms, close_ms)| (ns(open_ms), ns(close_ms)))
+    }
+}
+
+/// Summary of the sampling of the used traces.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SamplingNotes {
     /// Number of used traces, recorded and weighted.
     pub requests: WeightedCount,
@@ -29,6 +87,8 @@ pub struct SamplingNotes {
     pub differing: u64,
     /// Figures of the report that are weighted.
     pub weighing: WeightUse,
+    /// Requests that samplers recorded in bursts, by the bits of the config.
+    pub bursts: BTreeMap<u64, BurstRequests>,
 }
 
 /// Summary of the sampling weights of the used traces.
@@ -47,8 +107,23 @@ pub(super) struct SamplingEntry {
     differing_thresholds: u64,
     /// True if counts, shares and percentiles of this report are weighted.
     weighted: bool,
+    /// Requests that samplers of OpenTelemetry's SDKs recorded because they began in bursts, by
+    /// burst-config; absent without such requests.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    bursts: Vec<SampledBursts>,
     /// Explanation of the sampling in sentences.
     note: String,
+}
+
+/// Requests of one burst-config.
+#[derive(Serialize, JsonSchema)]
+struct SampledBursts {
+    /// Burst-config, such as `0b11100 (4ms/32ms)`.
+    config: String,
+    /// Number of requests that began in its bursts.
+    requests: u64,
+    /// Share of the time in bursts, from 0 to 1.
+    duty: f64,
 }
 
 impl SamplingNotes {
@@ -57,18 +132,38 @@ impl SamplingNotes {
         self.requests.count(trace.weight());
         self.malformed += u64::from(trace.sampling.is_malformed());
         self.differing += u64::from(trace.sampling.is_differing());
+        if let (Some(bits), Some(root)) = (trace.sampling.burst_config(), trace.root()) {
+            let one = BurstRequests {
+                requests: 1,
+                first_ns: root.start_ns,
+                last_ns: root.start_ns,
+            };
+            self.add_bursts(bits, one);
+        }
+    }
+
+    fn add_bursts(&mut self, bits: u64, of: BurstRequests) {
+        if let Some(known) = self.bursts.get_mut(&bits) {
+            known.merge(&of);
+        } else if self.bursts.len() < CONFIGS_MAX {
+            self.bursts.insert(bits, of);
+        }
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
         self.requests += other.requests;
         self.malformed += other.malformed;
         self.differing += other.differing;
+        for (bits, of) in &other.bursts {
+            self.add_bursts(*bits, *of);
+        }
     }
 
     /// Reports whether there is nothing to report about weights.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        !self.requests.is_weighted() && self.malformed == 0 && self.differing == 0
+        let is_unweighted = !self.requests.is_weighted();
+        is_unweighted && self.malformed == 0 && self.differing == 0 && self.bursts.is_empty()
     }
 
     /// Returns sentences about the sampling weights; empty if all weights are 1 and there are no
@@ -106,6 +201,14 @@ impl SamplingNotes {
                 grouped(self.differing)
             ));
         }
+        for (bits, of) in &self.bursts {
+            let config = BurstConfig::from_bits(*bits);
+            said.push(format!(
+                "{} of the requests used were recorded because they began in a burst of {config}, 1/{} of the time",
+                grouped(of.requests),
+                1u128 << bits.count_ones(),
+            ));
+        }
         said
     }
 }
@@ -119,6 +222,15 @@ impl From<&SamplingNotes> for SamplingEntry {
             malformed_thresholds: of.malformed,
             differing_thresholds: of.differing,
             weighted: of.weighing == WeightUse::Everything,
+            bursts: of
+                .bursts
+                .iter()
+                .map(|(bits, of)| SampledBursts {
+                    config: BurstConfig::from_bits(*bits).to_string(),
+                    requests: of.requests,
+                    duty: BurstConfig::from_bits(*bits).duty(),
+                })
+                .collect(),
             note: of.sentences().join("; "),
         }
     }

@@ -312,7 +312,7 @@ impl Source {
     /// # Errors
     /// Fails if the store cannot be listed.
     pub fn bursts(&self) -> Result<Vec<(i64, i64)>, QueryError> {
-        Ok(super::recorded::bursts(read_batches(&self.store)?))
+        Ok(super::recorded::windows(read_batches(&self.store)?))
     }
 
     /// Returns the clock states that the hosts' kernels reported.

@@ -355,3 +355,54 @@ fn a_verdict_is_on_all_requests_and_its_certainty_on_the_recorded_ones() {
         "{found}"
     );
 }
+
+/// Two seconds of requests every 700 µs, of which a sampler of OpenTelemetry's SDK kept those that
+/// began in bursts of 4 ms every 32 ms.
+#[test]
+fn the_rate_of_requests_is_that_in_bursts() {
+    let directory = tempfile::tempdir().unwrap();
+    let starts_ns = (0..2_000_000_000).step_by(700_000);
+    let starts_ns = starts_ns.filter(|after_ns| ((FROM_NS + after_ns) / 1_000_000) & 0x1c == 0x1c);
+    let spans: Vec<Value> = starts_ns
+        .map(|after_ns| {
+            json!({
+                "traceId": format!("{:032x}", after_ns + 1),
+                "spanId": format!("{:016x}", after_ns + 1),
+                "traceState": "stroboscope=burst:1c",
+                "name": "get",
+                "kind": 2,
+                "startTimeUnixNano": (FROM_NS + after_ns).to_string(),
+                "endTimeUnixNano": (FROM_NS + after_ns + 900_000 + after_ns % 1_000).to_string(),
+            })
+        })
+        .collect();
+    let recorded = spans.len();
+    let service = json!({"key": "service.name", "value": {"stringValue": "web"}});
+    let document = json!({"resourceSpans": [{
+        "resource": {"attributes": [service]},
+        "scopeSpans": [{"scope": {"name": "x"}, "spans": spans}],
+    }]});
+    std::fs::write(directory.path().join("spans.json"), document.to_string()).unwrap();
+    let import = ["import", "--data", "d", "spans.json"];
+    check(directory.path(), &import, 0);
+    let periods = [
+        "compare",
+        "--before",
+        "2026-11-21T10:00:00..2026-11-21T10:00:01",
+        "--after",
+        "2026-11-21T10:00:01..2026-11-21T10:00:02",
+    ];
+    let found = said(directory.path(), &periods);
+    for period in ["before", "after"] {
+        near(&found[period]["inter_arrival_mean_ns"], 700_000.0, 0.02);
+    }
+    assert_eq!(found["regression"]["verdict"], "no_regression", "{found}");
+    let bursts = &found["sampling"]["bursts"];
+    assert_eq!(
+        *bursts,
+        json!([{"config": "0b11100 (4ms/32ms)", "requests": recorded, "duty": 0.125}])
+    );
+    let goal = "requests up to 30 ms, duty 1 %, 200 whole requests an hour";
+    let plan = said(directory.path(), &["burst", "plan", "--goal", goal]);
+    near(&plan["begin_per_hour"], 3.6e12 / 700_000.0, 0.02);
+}

@@ -84,6 +84,28 @@ impl BurstConfig {
         (((time_ms >> h) | 1) << h) | (self.0 & ((1u64 << h) - 1))
     }
 
+    /// Returns the number of milliseconds before `time_ms` that are inside windows.
+    ///
+    /// Each one bit of `time_ms` adds the times that agree with it above that bit and lack it. Of
+    /// these, the windows contain those with all bits of the mask.
+    #[must_use]
+    pub const fn open_ms_before(self, time_ms: u64) -> u64 {
+        let mut open_ms = 0;
+        let mut bit = 64;
+        while bit > 0 {
+            bit -= 1;
+            let (is_one, is_required) = (time_ms >> bit & 1 == 1, self.0 >> bit & 1 == 1);
+            if is_one && !is_required {
+                let below = (1u64 << bit) - 1;
+                open_ms += 1u64 << (bit - (self.0 & below).count_ones());
+            }
+            if is_required && !is_one {
+                break;
+            }
+        }
+        open_ms
+    }
+
     /// Returns burst length and period in ms if the mask consists of ones followed by zeros.
     /// Returns `None` for [`ALWAYS_ON`](Self::ALWAYS_ON), for masks with gaps (their windows have
     /// several periods) and for periods that exceed 64 bits.
@@ -343,6 +365,23 @@ mod tests {
         check("32ms/4ms", Err("shorter than the period"));
         check("0ms/4ms", Err("longer than nothing"));
         check("ms/4ms", Err("start with a number"));
+    }
+
+    #[test]
+    fn open_milliseconds_are_counted() {
+        for mask in 0..64 {
+            let config = BurstConfig::from_bits(mask);
+            for time_ms in 0..130 {
+                let counted = (0..time_ms).filter(|at| config.contains_ms(*at)).count();
+                assert_eq!(
+                    config.open_ms_before(time_ms),
+                    counted as u64,
+                    "{mask} {time_ms}"
+                );
+            }
+        }
+        assert_eq!(BurstConfig::ALWAYS_ON.open_ms_before(u64::MAX), u64::MAX);
+        assert_eq!(BurstConfig::NEVER.open_ms_before(u64::MAX), 0);
     }
 
     #[test]

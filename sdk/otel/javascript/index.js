@@ -7,7 +7,7 @@
  * sampled flag of its caller, so a sampled request is recorded whole. Between bursts nothing is
  * recorded. The schedule is that of Ardelean et al., NSDI 2018, section 3.3.1.
  */
-const { trace, isSpanContextValid, TraceFlags, diag } = require('@opentelemetry/api')
+const { createTraceState, trace, isSpanContextValid, TraceFlags, diag } = require('@opentelemetry/api')
 
 /** Environment variable with the burst-config, as for services with Stroboscope's own SDK. */
 const ENVIRONMENT_VARIABLE = 'STROBOSCOPE_BURST_CONFIG'
@@ -102,6 +102,7 @@ class BurstSampler {
   constructor (config, clockMs = Date.now) {
     this.config = typeof config === 'string' ? BurstConfig.parse(config) : config || fromEnvironment()
     this.clockMs = clockMs
+    this.traceState = createTraceState(`stroboscope=burst:${this.config.mask.toString(16)}`)
   }
 
   shouldSample (context) {
@@ -110,7 +111,8 @@ class BurstSampler {
     const isSampled = hasParent
       ? (parent.traceFlags & TraceFlags.SAMPLED) !== 0
       : this.config.containsMs(Math.floor(this.clockMs()))
-    const traceState = hasParent ? parent.traceState : undefined
+    const ownState = isSampled ? this.traceState : undefined
+    const traceState = hasParent ? parent.traceState : ownState
     return { decision: isSampled ? RECORD_AND_SAMPLED : NOT_RECORD, traceState }
   }
 

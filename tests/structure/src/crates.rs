@@ -71,6 +71,7 @@ fn crates_know_only_whom_they_may() {
             "collector/query",
             &[
                 "stroboscope-analysis",
+                "stroboscope-burst",
                 "stroboscope-kernel-model",
                 "stroboscope-search",
                 "stroboscope-store",

@@ -262,6 +262,10 @@ fn requests_of_python_and_javascript_are_whole_and_begin_in_bursts() {
     for (trace, names) in &spans {
         assert_eq!(names, &whole, "{trace}");
     }
+    let paths = program.run(&["critical-path", "--json"]).succeeds().json();
+    let bursts = &paths["sampling"]["bursts"];
+    assert_eq!(bursts[0]["requests"], spans.len(), "{paths}");
+    assert_eq!(bursts[0]["duty"], 0.25, "{paths}");
     let share = spans.len() as f64 / requests;
     println!(
         "{} of {requests} requests recorded, all whole: {share:.3}",

@@ -13,7 +13,7 @@ import re
 import time
 
 from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
-from opentelemetry.trace import get_current_span
+from opentelemetry.trace import TraceState, get_current_span
 
 __all__ = ["BurstConfig", "BurstSampler", "ENVIRONMENT_VARIABLE", "from_environment"]
 
@@ -113,6 +113,7 @@ class BurstSampler(Sampler):
         if isinstance(config, str):
             config = BurstConfig.parse(config)
         self._config = config or from_environment()
+        self._trace_state = TraceState([("stroboscope", f"burst:{self._config.mask:x}")])
         self._clock_ns = clock_ns
 
     def should_sample(
@@ -124,6 +125,7 @@ class BurstSampler(Sampler):
             trace_state = parent.trace_state
         else:
             is_sampled = self._config.contains_ms(self._clock_ns() // 1_000_000)
+            trace_state = self._trace_state if is_sampled else None
         decision = Decision.RECORD_AND_SAMPLE if is_sampled else Decision.DROP
         return SamplingResult(decision, attributes if is_sampled else None, trace_state)
 
