@@ -15,10 +15,11 @@ pub enum Status {
     Done,
     /// The result is incomplete; standard error lists what was left out. Exit status 1.
     Partly,
-    /// The later or treated requests are worse, and the user asked to fail then. Exit status 1.
+    /// The later or treated requests are worse, or an assertion is violated, and the user asked to
+    /// fail then. Exit status 1.
     Regression,
-    /// The data cannot tell whether requests became worse, and the user asked to fail then. Exit
-    /// status 2.
+    /// The data cannot tell whether requests became worse, or an assertion holds, and the user
+    /// asked to fail then. Exit status 2.
     Undecided,
     /// A signal of this number ended the subcommand before it had a result, and the subcommand
     /// stopped everything that it had started. The exit status is that of shells: 128 more than the

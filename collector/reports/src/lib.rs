@@ -4,8 +4,9 @@
 //! answer: a type that the command line prints, pages show, and SQL reads. The modules, from the
 //! bottom up: `failure` with `advice` and `suggest`; the console (`output`, `stderr`, `progress`);
 //! `time`, `size`, `arguments`, `memory_limit`; `study` (an opened store, and the names of its
-//! segments); `verb` (the traits of reports); `regression` (verdicts on reports); `results`
-//! (results shared by several reports); then a module for each report, and their `registry`.
+//! segments); `verb` (the traits of reports); `regression` and `assertion` (verdicts on reports);
+//! `results` (results shared by several reports); then a module for each report, and their
+//! `registry`.
 #![allow(
     missing_docs,
     reason = "the users are the program's crates beside this one, and help texts document arguments"
@@ -14,6 +15,7 @@
 mod advice;
 pub mod anomalies;
 pub mod arguments;
+pub mod assertion;
 pub mod bad_argument;
 pub mod burst;
 mod clock_words;

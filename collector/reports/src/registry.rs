@@ -122,7 +122,7 @@ pub fn reports() -> Vec<Entry> {
             .saying::<timeline::TimelineSays>()
             .paged::<timeline::TimelineVerb>(&["format"]),
         reading::<predict::PredictVerb>("predict"),
-        reading::<search::SearchVerb>("search"),
+        reading::<search::SearchVerb>("search").paged::<search::SearchVerb>(&["assert"]),
         other("report", report::ReportVerb::run).saying::<report::WrittenPage<'_>>(),
         reading::<clocks::Clocks>("clocks"),
         other("burst", burst::Burst::run).saying::<burst::BurstSays>(),

@@ -152,7 +152,7 @@ impl Regression {
 }
 
 /// Returns the reasons to doubt any verdict on this data.
-fn doubts(notes: &Notes) -> Vec<String> {
+pub(crate) fn doubts(notes: &Notes) -> Vec<String> {
     let mut doubts = Vec::new();
     let damaged = notes.damage.len() as u64;
     if damaged > 0 {

@@ -5,12 +5,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_search::Formula;
 
-use crate::Failure;
 use crate::arguments::{ReadingArguments, ShowArguments, parse_formula};
+use crate::assertion::{Assertion, Quantifier};
 use crate::notes::NOTHING_READ;
 use crate::search_plan::SearchPlanSays;
 use crate::study::NamedStudy;
 use crate::verb::{ReadingVerb, Report};
+use crate::{Failure, Status};
 use stroboscope_query::{
     HELD_BYTES_MAX, Notes, SearchMatch, SearchReport, SearchSettings, WitnessSpan, search_bursts,
     search_requests,
@@ -44,6 +45,11 @@ pub struct SearchVerb {
     /// Search bursts, each with all requests recorded in it, instead of single requests
     #[arg(long)]
     bursts: bool,
+    /// Assert that the formula holds for all requests (or bursts), or for none. Exits with status 0
+    /// if it does, 1 if there is a counterexample, and 2 if the data cannot tell. Lists
+    /// counterexamples instead of matches
+    #[arg(long, value_name = "QUANTIFIER", value_enum)]
+    assert: Option<Quantifier>,
     /// Maximum number of matches to list, the earliest first; 0 only counts them
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     top: usize,
@@ -70,9 +76,14 @@ impl ReadingVerb for SearchVerb {
     }
 
     fn answer(&self, study: &NamedStudy) -> Result<SearchSays, Failure> {
+        let formula = self.formula.1.clone();
         let settings = SearchSettings {
-            formula: self.formula.1.clone(),
-            kept_max: self.top,
+            formula: match self.assert {
+                Some(Quantifier::All) => formula.negated(),
+                Some(Quantifier::None) | None => formula,
+            },
+            // The verdict names a counterexample.
+            kept_max: self.top.max(usize::from(self.assert.is_some())),
             held_bytes_max: self.memory << 20,
             reads_all: self.read_all,
         };
@@ -81,7 +92,7 @@ impl ReadingVerb for SearchVerb {
             false => search_requests,
         };
         let found = search(study.source(), study.selection(), &settings).map_err(Failure::of)?;
-        Ok(SearchSays::of(found, self.bursts, self.explain))
+        Ok(SearchSays::of(found, self))
     }
 }
 
@@ -99,12 +110,14 @@ pub struct SearchSays {
     unknown: u64,
     /// Attributes in the formula that no span has.
     absent_attributes: Vec<String>,
-    /// Matching requests; empty for a search of bursts.
+    /// Matching requests, or counterexamples of the assertion; empty for a search of bursts.
     requests: Vec<FoundRequest>,
-    /// Matching bursts; empty for a search of requests.
+    /// Matching bursts, or counterexamples of the assertion; empty for a search of requests.
     bursts: Vec<FoundBurst>,
     /// Bursts that exceed the memory limit, and were not searched.
     too_large_bursts: Vec<TooLargeBurst>,
+    /// Verdict on the assertion; null without `--assert`.
+    assertion: Option<Assertion>,
     /// Data that was read and skipped; null unless requested.
     plan: Option<SearchPlanSays>,
     #[serde(skip)]
@@ -178,10 +191,15 @@ fn because(witness: &[WitnessSpan]) -> String {
 }
 
 impl SearchSays {
-    fn of(found: SearchReport, is_of_bursts: bool, is_explained: bool) -> Self {
-        let plan = is_explained.then(|| SearchPlanSays::of(&found));
+    fn of(found: SearchReport, verb: &SearchVerb) -> Self {
+        let plan = verb.explain.then(|| SearchPlanSays::of(&found));
+        let is_of_bursts = verb.bursts;
+        let assertion = verb
+            .assert
+            .map(|quantifier| Assertion::of(&found, quantifier, noun(is_of_bursts)));
         let (mut requests, mut bursts) = (Vec::new(), Vec::new());
-        for one in &found.matches {
+        let listed = found.matches.iter().filter(|_| verb.top > 0);
+        for one in listed {
             match one.trace {
                 Some(trace) => requests.push(FoundRequest::of(trace, one)),
                 None => bursts.push(FoundBurst::of(one)),
@@ -190,7 +208,10 @@ impl SearchSays {
         Self {
             notes: found.notes,
             searched: found.searched,
-            matched: found.matched,
+            matched: match verb.assert {
+                Some(Quantifier::All) => found.searched - found.matched - found.unknown,
+                Some(Quantifier::None) | None => found.matched,
+            },
             unknown: found.unknown,
             absent_attributes: found.absent,
             requests,
@@ -204,9 +225,17 @@ impl SearchSays {
                     bytes: large.bytes,
                 })
                 .collect(),
+            assertion,
             plan,
             is_of_bursts,
         }
+    }
+}
+
+const fn noun(is_of_bursts: bool) -> &'static str {
+    match is_of_bursts {
+        true => "burst",
+        false => "request",
     }
 }
 
@@ -269,11 +298,7 @@ impl Report for SearchSays {
 
     fn show(&self, doc: &mut Doc) {
         doc.heading("Search");
-        let what = if self.is_of_bursts {
-            "burst"
-        } else {
-            "request"
-        };
+        let what = noun(self.is_of_bursts);
         let unknown = match self.unknown {
             0 => String::new(),
             unknown => format!(
@@ -315,5 +340,12 @@ impl Report for SearchSays {
         if let Some(plan) = &self.plan {
             plan.show(doc);
         }
+        if let Some(assertion) = &self.assertion {
+            doc.sentence(assertion.sentence());
+        }
+    }
+
+    fn status(&self, read: Status) -> Status {
+        self.assertion.as_ref().map_or(read, Assertion::status)
     }
 }

@@ -125,6 +125,23 @@ impl Formula {
         }
     }
 
+    /// Returns the opposite formula, with as few negations as possible, because the witness of a
+    /// negation is empty.
+    #[must_use]
+    pub fn negated(self) -> Self {
+        let negated = |inner: Box<Self>| Box::new(inner.negated());
+        match self {
+            Self::Not(inner) => *inner,
+            Self::And(a, b) => Self::Or(negated(a), negated(b)),
+            Self::Or(a, b) => Self::And(negated(a), negated(b)),
+            Self::Implies(a, b) => Self::And(a, negated(b)),
+            Self::All(when, inner) => Self::Some(when, negated(inner)),
+            Self::Is(_) | Self::Pair(..) | Self::Some(..) | Self::AtLeast(..) | Self::Until(..) => {
+                Self::Not(Box::new(self))
+            }
+        }
+    }
+
     /// Returns the names of the stored attributes that the formula reads.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {

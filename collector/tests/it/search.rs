@@ -91,6 +91,56 @@ fn requests_are_found_with_the_spans_by_which() {
     );
 }
 
+/// Exit statuses for pipelines. The last of the three requests may lack spans.
+#[test]
+fn a_pipeline_fails_on_a_counterexample() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
+    store(at);
+    let asserted = |quantifier: &str, formula: &str, more: &[&str], status: i32| {
+        let arguments = ["search", "--assert", quantifier, formula];
+        let (text, _) = check(at, &[&arguments[..], more].concat(), status);
+        text.lines().last().unwrap_or_default().to_owned()
+    };
+    let first_two = ["--until", "2023-11-14T22:13:22"];
+    let slow = r#"{ name = "read" && duration > 50ms }"#;
+    let never_slow = format!("never {slow}");
+    for (quantifier, formula) in [("none", slow), ("all", &never_slow)] {
+        let said = asserted(quantifier, formula, &[], 1);
+        let does = ["holds", "does not hold"][usize::from(quantifier == "all")];
+        let expected = format!(
+            "Violated: the formula {does} for 1 of 3 requests, first for {:032x} (web:page).",
+            3
+        );
+        assert_eq!(said, expected);
+        let said = asserted(quantifier, formula, &first_two, 0);
+        assert_eq!(said, format!("Holds for {quantifier} of 2 requests."));
+        let arguments = ["search", "--json", "--assert", quantifier, formula];
+        for top in ["0", "1"] {
+            let (text, _) = check(at, &[&arguments[..], &["--top", top]].concat(), 1);
+            let found: Value = serde_json::from_str(&text).expect("JSON");
+            assert_eq!(found["assertion"]["verdict"], "violated", "{found}");
+            let requests = found["requests"].as_array().expect("requests");
+            assert_eq!(requests.len().to_string(), top, "{found}");
+            for request in requests {
+                assert_eq!(request["witness"], json!(["0000000000000002"]));
+            }
+            let matched = if quantifier == "all" { 2 } else { 1 };
+            assert_eq!(found["matched"], matched, "{found}");
+        }
+    }
+    let unknown = "Unknown: the result is unknown for 1 request, first for ";
+    let nothing = r#"{ name = "nothing" }"#;
+    assert!(asserted("none", nothing, &[], 2).starts_with(unknown));
+    asserted("none", nothing, &["--read-all"], 2);
+    asserted("all", nothing, &first_two, 1);
+    let late = ["--since", "2024-01-01"];
+    let said = asserted("all", "{ }", &late, 2);
+    assert_eq!(said, "Unknown: no request was searched.");
+    asserted("none", "{ }", &late, 2);
+    check(at, &["search", "--assert", "some", "{ }"], 2);
+}
+
 #[test]
 fn any_verb_takes_requests_by_formula() {
     let directory = tempfile::tempdir().expect("a directory");

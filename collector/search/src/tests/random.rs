@@ -358,6 +358,14 @@ proptest! {
     }
 
     #[test]
+    fn a_negated_formula_is_false_where_the_formula_is_true(formula in formula(), seed in any::<u64>()) {
+        let (requests, seen) = burst(&mut Random(seed));
+        let unit = Unit::of(&requests, seen);
+        let opposite: Vec<Truth> = unit.evaluate(&formula).into_iter().map(|of| !of).collect();
+        prop_assert_eq!(unit.evaluate(&formula.negated()), opposite);
+    }
+
+    #[test]
     fn any_formula_over_any_burst(formula in formula(), seed in any::<u64>()) {
         let (requests, seen) = burst(&mut Random(seed));
         check(&requests, seen, &formula);
