@@ -1,5 +1,6 @@
 //! Rendering of results, shared by all reports.
 //!
+//! - [`checks`]: outcomes of checks, for CI systems.
 //! - [`findings`]: charts of the analysis's results.
 //! - [`humanise`]: numbers as text for people.
 //! - [`show`]: results as documents, for terminals, pages and tables.
@@ -12,6 +13,7 @@
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
 )]
 
+pub mod checks;
 pub mod findings;
 pub mod humanise;
 pub mod page;
