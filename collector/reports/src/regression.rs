@@ -68,15 +68,28 @@ pub struct Rise {
     pub q_value: f64,
 }
 
+/// Name of all requests together in a [`Finding`].
+pub(crate) const ALL_REQUESTS: &str = "all requests";
+
+/// Finding about some requests, or about all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Requests that the finding is about, such as those of a root operation.
+    pub of: String,
+    pub text: String,
+}
+
 /// Figures of a report that decide its verdict.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RegressionEvidence {
+    /// Names of requests that the report judges, such as root operations.
+    pub judged: Vec<String>,
     /// Rises of latencies, of any size.
     pub rises: Vec<Rise>,
     /// Descriptions of shares of failed requests that rose by more than chance.
-    pub failures: Vec<String>,
+    pub failures: Vec<Finding>,
     /// Reasons why the data cannot exclude a regression.
-    pub doubts: Vec<String>,
+    pub doubts: Vec<Finding>,
 }
 
 /// A report that compares requests of two sides.
@@ -98,6 +111,16 @@ impl Rise {
     }
 }
 
+impl Finding {
+    /// Creates a finding about all requests.
+    pub fn of_all(text: impl Into<String>) -> Self {
+        Self {
+            of: ALL_REQUESTS.to_owned(),
+            text: text.into(),
+        }
+    }
+}
+
 impl Regression {
     /// Decides: findings prove a regression, even if other data is in doubt.
     pub fn of(evidence: RegressionEvidence, worse_by: f64) -> Self {
@@ -105,6 +128,7 @@ impl Regression {
             mut rises,
             failures,
             doubts,
+            ..
         } = evidence;
         rises.sort_by(|a, b| b.by.total_cmp(&a.by));
         let (large, small): (Vec<Rise>, Vec<Rise>) =
@@ -112,11 +136,14 @@ impl Regression {
         let texts = |rises: &[Rise]| -> Vec<String> {
             rises.iter().map(|rise| rise.text(worse_by)).collect()
         };
-        let worse = [texts(&large), failures].concat();
+        let of_findings = |findings: Vec<Finding>| -> Vec<String> {
+            findings.into_iter().map(|finding| finding.text).collect()
+        };
+        let worse = [texts(&large), of_findings(failures)].concat();
         let (verdict, reasons) = if !worse.is_empty() {
             (RegressionVerdict::Worse, worse)
         } else if !doubts.is_empty() {
-            (RegressionVerdict::Unknown, doubts)
+            (RegressionVerdict::Unknown, of_findings(doubts))
         } else {
             (RegressionVerdict::NoRegression, texts(&small))
         };
@@ -190,7 +217,8 @@ impl<R: ComparingReport> GatedReport<R> {
     /// Adds the verdict to a report.
     pub fn of(report: R, gate: GateArguments) -> Self {
         let mut evidence = report.evidence(gate.worse_by);
-        evidence.doubts.extend(doubts(report.notes()));
+        let doubts = doubts(report.notes()).into_iter();
+        evidence.doubts.extend(doubts.map(Finding::of_all));
         Self {
             report,
             regression: Regression::of(evidence, gate.worse_by),
@@ -241,8 +269,8 @@ mod tests {
             assert_eq!(now, statuses, "{sentence}");
         };
         let nothing = RegressionEvidence::default;
-        let texts = |texts: &[&str]| -> Vec<String> {
-            texts.iter().map(|text| (*text).to_owned()).collect()
+        let texts = |texts: &[&str]| -> Vec<Finding> {
+            texts.iter().map(|text| Finding::of_all(*text)).collect()
         };
         check(
             nothing(),

@@ -2,7 +2,7 @@
 
 use super::ExperimentSays;
 use super::rows::{MetricRow, percent};
-use crate::regression::{ComparingReport, RegressionEvidence};
+use crate::regression::{ComparingReport, Finding, RegressionEvidence};
 
 impl ComparingReport for ExperimentSays {
     fn evidence(&self, worse_by: f64) -> RegressionEvidence {
@@ -36,9 +36,15 @@ impl ComparingReport for ExperimentSays {
         // Metrics of all requests depend on their kinds.
         let metrics = self.metrics.iter();
         let rises = metrics.filter(|row| is_due_to_change && (row.root.is_some() || !is_mixed));
+        let rises = rises.filter_map(MetricRow::rise).collect();
+        let with_result = self.metrics.iter().filter(|row| row.why_not.is_none());
+        let mut judged: Vec<String> = with_result.map(MetricRow::part).collect();
+        judged.sort_unstable();
+        judged.dedup();
         RegressionEvidence {
-            rises: rises.filter_map(MetricRow::rise).collect(),
-            doubts,
+            judged,
+            rises,
+            doubts: doubts.into_iter().map(Finding::of_all).collect(),
             ..RegressionEvidence::default()
         }
     }
@@ -142,7 +148,7 @@ mod tests {
         match doubt {
             "" => assert!(found.doubts.is_empty(), "{found:?}"),
             part => assert!(
-                found.doubts.len() == 1 && found.doubts[0].contains(part),
+                found.doubts.len() == 1 && found.doubts[0].text.contains(part),
                 "{found:?}"
             ),
         }

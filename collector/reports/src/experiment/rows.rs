@@ -1,6 +1,6 @@
 //! Rows of the result of an experiment.
 
-use crate::regression::Rise;
+use crate::regression::{ALL_REQUESTS, Rise};
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::experiment::{Effect, LeftOutTime, Metric, NoComparison, Noise, OneOff};
@@ -207,11 +207,11 @@ impl MetricRow {
     }
 
     /// Names the requests that the row is about.
-    fn part(&self) -> String {
+    pub(super) fn part(&self) -> String {
         match (&self.root, self.hour) {
             (Some(root), _) => root.clone(),
             (None, Some(hour)) => format!("{hour:02}:00 to {:02}:00 UTC", (hour + 1) % 24),
-            (None, None) => "all requests".to_owned(),
+            (None, None) => ALL_REQUESTS.to_owned(),
         }
     }
 }

@@ -7,17 +7,26 @@ use super::failures::FailureShiftRow;
 use super::rows::TooFewRow;
 use super::surroundings::MixRow;
 use super::{ComparisonReport, REQUESTS_MIN, TOO_FEW_SHOWN};
-use crate::regression::{ComparingReport, RegressionEvidence};
+use crate::regression::{ComparingReport, Finding, RegressionEvidence};
 
 impl ComparingReport for ComparisonReport {
     fn evidence(&self, worse_by: f64) -> RegressionEvidence {
         let recorded = [&self.before, &self.after];
         let requests = recorded.map(|period| period.recorded.unwrap_or(period.requests));
-        let mut doubts = doubts(requests, self.environment, worse_by);
+        let doubts = doubts(requests, self.environment, worse_by);
+        let mut doubts: Vec<Finding> = doubts.into_iter().map(Finding::of_all).collect();
         let too_few = self.too_few.iter().filter(|few| few.is_slower());
-        doubts.extend(too_few.take(TOO_FEW_SHOWN).map(TooFewRow::text));
-        doubts.extend(self.mix.iter().filter_map(|row| row.doubt(worse_by)));
+        doubts.extend(too_few.take(TOO_FEW_SHOWN).map(TooFewRow::doubt));
+        let of_mix = self.mix.iter().filter_map(|row| {
+            Some(Finding {
+                of: row.root.clone(),
+                text: row.doubt(worse_by)?,
+            })
+        });
+        doubts.extend(of_mix);
+        let judged = self.mix.iter().filter(|row| row.is_judged());
         RegressionEvidence {
+            judged: judged.map(|row| row.root.clone()).collect(),
             rises: self.mix.iter().filter_map(MixRow::rise).collect(),
             failures: self
                 .failures

@@ -1,5 +1,6 @@
 //! Failed requests before and after, and the origins of additional failures.
 
+use crate::regression::Finding;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_query::{FailureShift, OriginShift};
@@ -120,15 +121,16 @@ impl FailureShiftRow {
     }
 
     /// Describes the rise of the share of failed requests, if it is more than chance.
-    pub(super) fn rise(&self) -> Option<String> {
-        (self.changed && self.rates.after > self.rates.before).then(|| {
-            format!(
+    pub(super) fn rise(&self) -> Option<Finding> {
+        (self.changed && self.rates.after > self.rates.before).then(|| Finding {
+            of: self.root.clone(),
+            text: format!(
                 "failed requests of {} rose from {} to {} (p = {:.1e})",
                 self.root,
                 percent(self.rates.before),
                 percent(self.rates.after),
                 self.p_value
-            )
+            ),
         })
     }
 

@@ -8,6 +8,7 @@ use stroboscope_analysis::compare::{
 };
 use stroboscope_analysis::flow::{EdgeTable, Operation, Repeats};
 
+use crate::regression::Finding;
 use stroboscope_render::humanise::{counted, duration};
 use stroboscope_render::rows;
 
@@ -71,6 +72,14 @@ impl TooFewRow {
 
     pub(super) fn is_slower(&self) -> bool {
         self.contribution_ns > 0.0
+    }
+
+    /// Returns the reason why a verdict on the operation is impossible.
+    pub(super) fn doubt(&self) -> Finding {
+        Finding {
+            of: format!("{}:{}", self.service, self.operation),
+            text: self.text(),
+        }
     }
 
     pub(super) fn text(&self) -> String {

@@ -89,16 +89,19 @@ impl MixRow {
         })
     }
 
+    /// Reports whether both periods have requests, and one of them enough to judge.
+    pub(super) fn is_judged(&self) -> bool {
+        let [before, after] = self.recorded;
+        before.min(after) > 0 && before.max(after) >= REQUESTS_MIN
+    }
+
     /// Returns the reason why the requests cannot exclude a rise of the mean latency by `worse_by`;
     /// `None` if they can, or if a period has none or both have too few to judge.
     pub(super) fn doubt(&self, worse_by: f64) -> Option<String> {
-        let [fewest, most] = {
-            let [before, after] = self.recorded;
-            [before.min(after), before.max(after)]
-        };
-        if fewest == 0 || most < REQUESTS_MIN {
+        if !self.is_judged() {
             return None;
         }
+        let fewest = self.recorded[0].min(self.recorded[1]);
         if fewest < REQUESTS_MIN {
             let requests = counted(fewest, "request");
             return Some(format!(
