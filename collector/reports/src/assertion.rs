@@ -4,6 +4,7 @@ use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_query::{SearchMatch, SearchReport};
+use stroboscope_render::checks::{Check, CheckOutcome};
 use stroboscope_render::humanise::{are, counted, instant};
 
 use crate::Status;
@@ -39,15 +40,17 @@ pub struct Assertion {
     reasons: Vec<String>,
     #[serde(skip)]
     claim: String,
+    #[serde(skip)]
+    quantifier: String,
 }
 
 impl Assertion {
     /// Judges the search for counterexamples, which `one` names: `request` or `burst`.
     pub fn of(found: &SearchReport, quantifier: Quantifier, one: &str) -> Self {
         let of_all = counted(found.searched, one);
-        let (claim, does) = match quantifier {
-            Quantifier::All => (format!("for all of {of_all}"), "does not hold"),
-            Quantifier::None => (format!("for none of {of_all}"), "holds"),
+        let (quantifier, does) = match quantifier {
+            Quantifier::All => ("all", "does not hold"),
+            Quantifier::None => ("none", "holds"),
         };
         let first = |is_sure| {
             let first = found.matches.iter().find(|one| one.is_sure == is_sure);
@@ -69,7 +72,8 @@ impl Assertion {
         Self {
             verdict,
             reasons,
-            claim,
+            claim: format!("for {quantifier} of {of_all}"),
+            quantifier: format!("{quantifier} of the {one}s"),
         }
     }
 
@@ -80,6 +84,19 @@ impl Assertion {
             AssertionVerdict::Unknown => "Unknown",
         };
         format!("{verdict}: {}.", self.reasons.join("; "))
+    }
+
+    /// Returns the check of the formula.
+    pub fn check(&self, formula: &str) -> Check {
+        Check {
+            name: format!("{}: {formula}", self.quantifier),
+            outcome: match self.verdict {
+                AssertionVerdict::Holds => CheckOutcome::Passed,
+                AssertionVerdict::Violated => CheckOutcome::Failed,
+                AssertionVerdict::Unknown => CheckOutcome::Error,
+            },
+            reasons: self.reasons.clone(),
+        }
     }
 
     pub const fn status(&self) -> Status {
@@ -94,14 +111,18 @@ impl Assertion {
 /// Names a request, or a burst and a request in it.
 fn named(found: &SearchMatch) -> String {
     match (found.trace, found.witness.first()) {
-        (Some(trace), _) => format!("{trace:032x} ({})", found.what),
+        (Some(trace), _) => format!("{trace:032x} {}", found.what),
         (None, Some(span)) => format!(
-            "the burst at {} with {:032x} ({})",
+            "the burst at {} with {}, {:032x}",
             instant(found.start_ns),
-            span.trace,
+            found.what,
+            span.trace
+        ),
+        (None, None) => format!(
+            "the burst at {} with {}",
+            instant(found.start_ns),
             found.what
         ),
-        (None, None) => format!("the burst at {} ({})", instant(found.start_ns), found.what),
     }
 }
 
@@ -203,13 +224,13 @@ mod tests {
             "Holds for none of 3 requests.",
         );
         let violated = "Violated: the formula does not hold for 2 of 3 requests, first for \
-                        0000000000000000000000000000000a (web:page).";
+                        0000000000000000000000000000000a web:page.";
         check(&found(3, 2, 1), all, Status::Regression, violated);
         let violated = "Violated: the formula holds for 1 of 1 request, first for \
-                        0000000000000000000000000000000a (web:page).";
+                        0000000000000000000000000000000a web:page.";
         check(&found(1, 1, 0), none, Status::Regression, violated);
         let unknown = "Unknown: the result is unknown for 2 requests, first for \
-                       00000000000000000000000000000007 (web:page).";
+                       00000000000000000000000000000007 web:page.";
         check(&found(3, 0, 2), all, Status::Undecided, unknown);
         let unknown = "Unknown: no request was searched.";
         check(&found(0, 0, 0), none, Status::Undecided, unknown);

@@ -9,7 +9,7 @@ use crate::periods::PeriodArguments;
 use crate::regression::{GateArguments, GatedReport};
 use crate::results::compare::{ComparisonReport, cause_in_words};
 use crate::study::NamedStudy;
-use crate::verb::{ReadingVerb, give};
+use crate::verb::ReadingVerb;
 use crate::{Failure, Status};
 use stroboscope_query::{HowCompared, compare, explain_first_cause, failure_shifts};
 use stroboscope_render::show::TableSpec;
@@ -59,7 +59,7 @@ impl CompareVerb {
         let failures = failure_shifts(both).map_err(Failure::of)?;
         let compared = ComparisonReport::of(found, self.top).explained_by(telling.as_ref());
         let compared = compared.with_failures(&failures);
-        Ok(GatedReport::of(compared, self.gate))
+        Ok(GatedReport::of(compared, &self.gate))
     }
 }
 
@@ -77,11 +77,10 @@ impl ReadingVerb for CompareVerb {
     }
 
     fn run(&self, runtime: &Runtime) -> Result<Status, Failure> {
-        let study = NamedStudy::of(&self.reading, runtime.handle())?;
-        give(
-            &self.compared(&study, Some(runtime))?,
-            &self.reading.from,
-            &self.show,
-        )
+        let files = &self.gate.files;
+        files.give("compare", &self.reading.from, &self.show, || {
+            let study = NamedStudy::of(&self.reading, runtime.handle())?;
+            self.compared(&study, Some(runtime))
+        })
     }
 }

@@ -7,17 +7,18 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::experiment::{Effect, Metric, alpha_of_look};
+use tokio::runtime::Runtime;
 
 use self::rows::{
     BalanceRow, LeftOutRow, MetricRow, NeededRow, NoiseRow, SideMixRow, SideOf, name_of, percent,
 };
-use crate::Failure;
 use crate::arguments::{
     ReadingArguments, SelectionArguments, ShowArguments, parse_range, parse_share,
 };
 use crate::regression::{GateArguments, GatedReport};
 use crate::study::NamedStudy;
 use crate::verb::{ReadingVerb, Report};
+use crate::{Failure, Status};
 use stroboscope_query::{
     ComparedMetric, ComparedPart, ExperimentReport, ExperimentSettings, Notes, TimeRange,
     experiment,
@@ -133,7 +134,15 @@ impl ReadingVerb for ExperimentVerb {
         let found =
             experiment(study.source(), study.selection(), &settings).map_err(Failure::of)?;
         let found = ExperimentSays::of(found, settings);
-        Ok(GatedReport::of(found, self.gate))
+        Ok(GatedReport::of(found, &self.gate))
+    }
+
+    fn run(&self, runtime: &Runtime) -> Result<Status, Failure> {
+        let files = &self.gate.files;
+        files.give("experiment", &self.from, &self.show, || {
+            let (reading, _) = self.arguments();
+            self.answer(&NamedStudy::of(&reading, runtime.handle())?)
+        })
     }
 }
 

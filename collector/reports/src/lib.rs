@@ -4,9 +4,9 @@
 //! answer: a type that the command line prints, pages show, and SQL reads. The modules, from the
 //! bottom up: `failure` with `advice` and `suggest`; the console (`output`, `stderr`, `progress`);
 //! `time`, `size`, `arguments`, `memory_limit`; `study` (an opened store, and the names of its
-//! segments); `verb` (the traits of reports); `regression` and `assertion` (verdicts on reports);
-//! `results` (results shared by several reports); then a module for each report, and their
-//! `registry`.
+//! segments); `verb` (the traits of reports); `verdict_files` (files for CI systems), `regression`
+//! and `assertion` (verdicts on reports); `results` (results shared by several reports); then a
+//! module for each report, and their `registry`.
 #![allow(
     missing_docs,
     reason = "the users are the program's crates beside this one, and help texts document arguments"
@@ -63,6 +63,7 @@ pub mod time;
 pub mod timeline;
 pub mod tradeoffs;
 pub mod verb;
+pub mod verdict_files;
 pub mod what_if;
 
 pub use failure::{Failure, Status};

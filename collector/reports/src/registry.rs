@@ -85,6 +85,9 @@ impl Entry {
     }
 }
 
+/// Arguments for verdicts in CI, which pages do not have.
+const GATE: &[&str] = &["fail_on", "worse_by", "junit", "markdown"];
+
 /// Returns all reports, in the order of the help.
 #[must_use]
 pub fn reports() -> Vec<Entry> {
@@ -111,10 +114,9 @@ pub fn reports() -> Vec<Entry> {
         reading::<operations::OperationsVerb>("operations"),
         reading::<map::MapVerb>("map"),
         reading::<what_if::WhatIfVerb>("what-if"),
-        reading::<compare::CompareVerb>("compare")
-            .paged::<compare::CompareVerb>(&["fail_on", "worse_by"]),
+        reading::<compare::CompareVerb>("compare").paged::<compare::CompareVerb>(GATE),
         reading::<experiment::ExperimentVerb>("experiment")
-            .paged::<experiment::ExperimentVerb>(&["fail_on", "worse_by"]),
+            .paged::<experiment::ExperimentVerb>(GATE),
         other("pool", pool::PoolVerb::run).saying::<pool::PoolSays>(),
         reading::<explain::ExplainVerb>("explain"),
         reading::<flows::FlowsVerb>("flows"),
@@ -122,7 +124,8 @@ pub fn reports() -> Vec<Entry> {
             .saying::<timeline::TimelineSays>()
             .paged::<timeline::TimelineVerb>(&["format"]),
         reading::<predict::PredictVerb>("predict"),
-        reading::<search::SearchVerb>("search").paged::<search::SearchVerb>(&["assert"]),
+        reading::<search::SearchVerb>("search")
+            .paged::<search::SearchVerb>(&["assert", "junit", "markdown"]),
         other("report", report::ReportVerb::run).saying::<report::WrittenPage<'_>>(),
         reading::<clocks::Clocks>("clocks"),
         other("burst", burst::Burst::run).saying::<burst::BurstSays>(),

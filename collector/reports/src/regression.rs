@@ -8,12 +8,14 @@ use crate::Status;
 use crate::arguments::parse_share;
 use crate::output::say;
 use crate::verb::Report;
+use crate::verdict_files::{JudgingReport, VerdictFiles};
 use stroboscope_query::Notes;
+use stroboscope_render::checks::{Check, CheckOutcome};
 use stroboscope_render::humanise::{counted, percent};
 use stroboscope_render::show::Doc;
 
 /// Arguments for a verdict, and for the exit status that it results in.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct GateArguments {
     /// Verdict to fail on. The exit status is then 0 without a regression, and the last line of the
     /// text states the verdict
@@ -23,6 +25,8 @@ pub struct GateArguments {
     /// chance
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = parse_share)]
     worse_by: f64,
+    #[command(flatten)]
+    pub files: VerdictFiles,
 }
 
 /// Verdict that a pipeline fails on.
@@ -121,6 +125,45 @@ impl Finding {
     }
 }
 
+impl RegressionEvidence {
+    /// Returns a check for each thing that is judged or that a finding is about.
+    fn checks(&self, gate: &GateArguments) -> Vec<Check> {
+        let unknown = match gate.fail_on {
+            Some(FailOn::Unknown) => CheckOutcome::Error,
+            Some(FailOn::Worse) | None => CheckOutcome::Skipped,
+        };
+        let mut checks: Vec<Check> = self.judged.iter().map(Check::passed).collect();
+        let mut add = |of: &String, outcome: CheckOutcome, text: String| {
+            let place = checks.iter().position(|check| check.name == *of);
+            let place = place.unwrap_or_else(|| {
+                checks.push(Check::passed(of));
+                checks.len() - 1
+            });
+            let check = &mut checks[place];
+            if outcome < check.outcome {
+                check.outcome = outcome;
+                check.reasons.clear();
+            }
+            if outcome == check.outcome {
+                check.reasons.push(text);
+            }
+        };
+        for rise in self.rises.iter().filter(|rise| rise.by >= gate.worse_by) {
+            add(&rise.of, CheckOutcome::Failed, rise.text(gate.worse_by));
+        }
+        for failure in &self.failures {
+            add(&failure.of, CheckOutcome::Failed, failure.text.clone());
+        }
+        for doubt in &self.doubts {
+            add(&doubt.of, unknown, doubt.text.clone());
+        }
+        if checks.is_empty() {
+            checks.push(Check::passed(ALL_REQUESTS));
+        }
+        checks
+    }
+}
+
 impl Regression {
     /// Decides: findings prove a regression, even if other data is in doubt.
     pub fn of(evidence: RegressionEvidence, worse_by: f64) -> Self {
@@ -210,17 +253,20 @@ pub struct GatedReport<R> {
     report: R,
     regression: Regression,
     #[serde(skip)]
+    checks: Vec<Check>,
+    #[serde(skip)]
     fail_on: Option<FailOn>,
 }
 
 impl<R: ComparingReport> GatedReport<R> {
     /// Adds the verdict to a report.
-    pub fn of(report: R, gate: GateArguments) -> Self {
+    pub fn of(report: R, gate: &GateArguments) -> Self {
         let mut evidence = report.evidence(gate.worse_by);
         let doubts = doubts(report.notes()).into_iter();
         evidence.doubts.extend(doubts.map(Finding::of_all));
         Self {
             report,
+            checks: evidence.checks(gate),
             regression: Regression::of(evidence, gate.worse_by),
             fail_on: gate.fail_on,
         }
@@ -242,6 +288,12 @@ impl<R: ComparingReport> Report for GatedReport<R> {
     fn status(&self, read: Status) -> Status {
         self.fail_on
             .map_or(read, |fail_on| self.regression.status(fail_on))
+    }
+}
+
+impl<R: ComparingReport> JudgingReport for GatedReport<R> {
+    fn verdict(&self) -> (String, Vec<Check>) {
+        (self.regression.sentence(), self.checks.clone())
     }
 }
 
@@ -320,6 +372,62 @@ mod tests {
             [Status::Done, Status::Undecided],
             "Unknown: a file is damaged; and 1 more.",
         );
+    }
+
+    #[test]
+    fn each_root_operation_is_a_check() {
+        let about = |of: &str, text: &str| Finding {
+            of: of.to_owned(),
+            text: text.to_owned(),
+        };
+        let evidence = RegressionEvidence {
+            judged: ["a:good", "a:slow", "a:doubted"]
+                .map(str::to_owned)
+                .to_vec(),
+            rises: vec![rise("a:slow", 0.5), rise("a:good", 0.04)],
+            failures: vec![about("a:failing", "many fail")],
+            doubts: vec![
+                about("a:slow", "few"),
+                about("a:doubted", "few"),
+                about("a:doubted", "unequal"),
+                Finding::of_all("damaged"),
+            ],
+        };
+        let checks = |evidence: &RegressionEvidence, fail_on| -> Vec<String> {
+            let gate = GateArguments {
+                fail_on,
+                worse_by: 0.05,
+                files: VerdictFiles::default(),
+            };
+            let checks = evidence.checks(&gate).into_iter();
+            let text = |check: Check| {
+                format!(
+                    "{} {:?} {}",
+                    check.name,
+                    check.outcome,
+                    check.reasons.join(", ")
+                )
+            };
+            checks.map(text).collect()
+        };
+        for (fail_on, unknown) in [
+            (None, "Skipped"),
+            (Some(FailOn::Worse), "Skipped"),
+            (Some(FailOn::Unknown), "Error"),
+        ] {
+            let found = checks(&evidence, fail_on);
+            assert_eq!(found[0], "a:good Passed ");
+            assert!(
+                found[1].starts_with("a:slow Failed p50 latency of a:slow rose by 50.0%"),
+                "{found:?}"
+            );
+            assert_eq!(found[2], format!("a:doubted {unknown} few, unequal"));
+            assert_eq!(found[3], "a:failing Failed many fail");
+            assert_eq!(found[4], format!("all requests {unknown} damaged"));
+            assert_eq!(found.len(), 5);
+        }
+        let nothing = RegressionEvidence::default();
+        assert_eq!(checks(&nothing, None), ["all requests Passed "]);
     }
 
     #[test]

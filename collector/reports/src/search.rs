@@ -4,18 +4,22 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_search::Formula;
+use tokio::runtime::Runtime;
 
 use crate::arguments::{ReadingArguments, ShowArguments, parse_formula};
 use crate::assertion::{Assertion, Quantifier};
+use crate::failure::FailureCode;
 use crate::notes::NOTHING_READ;
 use crate::search_plan::SearchPlanSays;
 use crate::study::NamedStudy;
 use crate::verb::{ReadingVerb, Report};
+use crate::verdict_files::{JudgingReport, VerdictFiles};
 use crate::{Failure, Status};
 use stroboscope_query::{
     HELD_BYTES_MAX, Notes, SearchMatch, SearchReport, SearchSettings, WitnessSpan, search_bursts,
     search_requests,
 };
+use stroboscope_render::checks::Check;
 use stroboscope_render::humanise::{counted, duration};
 use stroboscope_render::rows;
 use stroboscope_render::show::{Doc, TableSpec};
@@ -50,6 +54,8 @@ pub struct SearchVerb {
     /// counterexamples instead of matches
     #[arg(long, value_name = "QUANTIFIER", value_enum)]
     assert: Option<Quantifier>,
+    #[command(flatten)]
+    files: VerdictFiles,
     /// Maximum number of matches to list, the earliest first; 0 only counts them
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     top: usize,
@@ -94,6 +100,19 @@ impl ReadingVerb for SearchVerb {
         let found = search(study.source(), study.selection(), &settings).map_err(Failure::of)?;
         Ok(SearchSays::of(found, self))
     }
+
+    fn run(&self, runtime: &Runtime) -> Result<Status, Failure> {
+        if self.assert.is_none() && self.files.are_asked() {
+            return Err(Failure::coded(
+                FailureCode::NeedsMore,
+                "--junit and --markdown need --assert: without it, a search has no verdict",
+            ));
+        }
+        self.files
+            .give("search", &self.reading.from, &self.show, || {
+                self.answer(&NamedStudy::of(&self.reading, runtime.handle())?)
+            })
+    }
 }
 
 /// Result of a search.
@@ -122,6 +141,8 @@ pub struct SearchSays {
     plan: Option<SearchPlanSays>,
     #[serde(skip)]
     is_of_bursts: bool,
+    #[serde(skip)]
+    formula: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -228,6 +249,7 @@ impl SearchSays {
             assertion,
             plan,
             is_of_bursts,
+            formula: verb.formula.0.clone(),
         }
     }
 }
@@ -347,5 +369,14 @@ impl Report for SearchSays {
 
     fn status(&self, read: Status) -> Status {
         self.assertion.as_ref().map_or(read, Assertion::status)
+    }
+}
+
+impl JudgingReport for SearchSays {
+    fn verdict(&self) -> (String, Vec<Check>) {
+        let verdict = self.assertion.as_ref();
+        verdict.map_or_else(Default::default, |assertion| {
+            (assertion.sentence(), vec![assertion.check(&self.formula)])
+        })
     }
 }

@@ -41,5 +41,6 @@ mod snapshots;
 mod sql;
 mod steering;
 mod tradeoffs;
+mod verdict_files;
 mod view;
 mod viewing;

@@ -109,7 +109,7 @@ fn a_pipeline_fails_on_a_counterexample() {
         let said = asserted(quantifier, formula, &[], 1);
         let does = ["holds", "does not hold"][usize::from(quantifier == "all")];
         let expected = format!(
-            "Violated: the formula {does} for 1 of 3 requests, first for {:032x} (web:page).",
+            "Violated: the formula {does} for 1 of 3 requests, first for {:032x} web:page.",
             3
         );
         assert_eq!(said, expected);

@@ -270,6 +270,8 @@ mod tests {
                     "data",
                     "html",
                     "parquet",
+                    "junit",
+                    "markdown",
                     "save",
                     "load",
                     "merge",
