@@ -15,6 +15,7 @@ mod explain;
 mod explain_exact;
 mod failures;
 mod flows;
+mod github_action;
 mod help;
 mod import_mapped;
 mod import_not_taken;
