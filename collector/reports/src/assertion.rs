@@ -8,7 +8,7 @@ use stroboscope_render::checks::{Check, CheckOutcome};
 use stroboscope_render::humanise::{are, counted, instant};
 
 use crate::Status;
-use crate::regression::doubts;
+use crate::regression::{clock_doubt, doubts};
 
 /// Requests or bursts for which a pipeline asserts that a formula holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -46,7 +46,8 @@ pub struct Assertion {
 
 impl Assertion {
     /// Judges the search for counterexamples, which `one` names: `request` or `burst`.
-    pub fn of(found: &SearchReport, quantifier: Quantifier, one: &str) -> Self {
+    /// `needs_clocks` is true if the results depend on the clocks of several hosts.
+    pub fn of(found: &SearchReport, quantifier: Quantifier, one: &str, needs_clocks: bool) -> Self {
         let of_all = counted(found.searched, one);
         let (quantifier, does) = match quantifier {
             Quantifier::All => ("all", "does not hold"),
@@ -61,7 +62,8 @@ impl Assertion {
             found.matched,
             first(true)
         );
-        let unknown = doubts_of(found, one, &first(false));
+        let mut unknown = doubts_of(found, one, &first(false));
+        unknown.extend(clock_doubt(&found.notes).filter(|_| needs_clocks));
         let (verdict, reasons) = if found.matched > 0 {
             (AssertionVerdict::Violated, vec![violation])
         } else if unknown.is_empty() {
@@ -203,7 +205,7 @@ mod tests {
 
     #[track_caller]
     fn check(found: &SearchReport, quantifier: Quantifier, status: Status, sentence: &str) {
-        let verdict = Assertion::of(found, quantifier, "request");
+        let verdict = Assertion::of(found, quantifier, "request", true);
         assert_eq!(verdict.sentence(), sentence);
         assert_eq!(verdict.status(), status, "{sentence}");
     }
@@ -285,9 +287,15 @@ mod tests {
             }),
         ];
         for found in &all {
-            let verdict = Assertion::of(found, Quantifier::All, "burst");
+            let verdict = Assertion::of(found, Quantifier::All, "burst", true);
             assert_eq!(verdict.status(), Status::Undecided, "{found:?}");
             assert_eq!(verdict.reasons.len(), 1, "{verdict:?}");
         }
+        let unsynchronised = of(Notes {
+            unsynchronised: vec!["a".into()],
+            ..notes(3)
+        });
+        let verdict = Assertion::of(&unsynchronised, Quantifier::All, "request", false);
+        assert_eq!(verdict.status(), Status::Done);
     }
 }

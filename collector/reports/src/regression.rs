@@ -237,13 +237,13 @@ pub(crate) fn doubts(notes: &Notes) -> Vec<String> {
             counted(notes.left_out.large_traces, "trace")
         ));
     }
-    if !notes.unsynchronised.is_empty() {
-        doubts.push(format!(
-            "nothing synchronises the clocks of {}",
-            notes.unsynchronised.join(", ")
-        ));
-    }
     doubts
+}
+
+/// Returns the reason to doubt a verdict that depends on the clocks of several hosts.
+pub(crate) fn clock_doubt(notes: &Notes) -> Option<String> {
+    let hosts = &notes.unsynchronised;
+    (!hosts.is_empty()).then(|| format!("nothing synchronises the clocks of {}", hosts.join(", ")))
 }
 
 /// A report with the verdict on it.
@@ -262,7 +262,8 @@ impl<R: ComparingReport> GatedReport<R> {
     /// Adds the verdict to a report.
     pub fn of(report: R, gate: &GateArguments) -> Self {
         let mut evidence = report.evidence(gate.worse_by);
-        let doubts = doubts(report.notes()).into_iter();
+        let notes = report.notes();
+        let doubts = doubts(notes).into_iter().chain(clock_doubt(notes));
         evidence.doubts.extend(doubts.map(Finding::of_all));
         Self {
             report,
@@ -447,8 +448,10 @@ mod tests {
             [
                 "1 file could not be read whole",
                 "2 traces did not fit into memory",
-                "nothing synchronises the clocks of a, b",
             ]
         );
+        let clocks = "nothing synchronises the clocks of a, b";
+        assert_eq!(clock_doubt(&notes).as_deref(), Some(clocks));
+        assert_eq!(clock_doubt(&Notes::default()), None);
     }
 }

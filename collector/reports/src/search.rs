@@ -215,9 +215,11 @@ impl SearchSays {
     fn of(found: SearchReport, verb: &SearchVerb) -> Self {
         let plan = verb.explain.then(|| SearchPlanSays::of(&found));
         let is_of_bursts = verb.bursts;
+        // Clocks also decide which spans a burst has.
+        let needs_clocks = is_of_bursts || verb.formula.1.compares_times();
         let assertion = verb
             .assert
-            .map(|quantifier| Assertion::of(&found, quantifier, noun(is_of_bursts)));
+            .map(|quantifier| Assertion::of(&found, quantifier, noun(is_of_bursts), needs_clocks));
         let (mut requests, mut bursts) = (Vec::new(), Vec::new());
         let listed = found.matches.iter().filter(|_| verb.top > 0);
         for one in listed {

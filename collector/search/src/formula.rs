@@ -190,6 +190,23 @@ impl Formula {
         is_named
     }
 
+    /// Reports whether a formula about a whole request compares the times of several spans, so that
+    /// its truth depends on the clocks of their hosts.
+    #[must_use]
+    pub fn compares_times(&self) -> bool {
+        match self {
+            Self::Is(_) => false,
+            Self::Pair(..) | Self::Until(..) => true,
+            Self::Not(inner) => inner.compares_times(),
+            Self::And(a, b) | Self::Or(a, b) | Self::Implies(a, b) => {
+                a.compares_times() || b.compares_times()
+            }
+            Self::Some(when, inner) | Self::All(when, inner) | Self::AtLeast(_, when, inner) => {
+                *when != When::ANYWHERE || inner.compares_times()
+            }
+        }
+    }
+
     fn visit(&self, see: &mut impl FnMut(Part<'_>)) {
         if let Self::Pair(_, relation, _) = self {
             see(Part::Relation(relation));

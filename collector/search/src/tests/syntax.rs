@@ -68,3 +68,30 @@ fn both_ways_of_writing_are_one() {
     );
     same("! { }", "not { }");
 }
+
+#[test]
+fn orders_and_distances_compare_times() {
+    let check = |text: &str, expected: bool| {
+        let formula = parse(text).unwrap();
+        assert_eq!(formula.compares_times(), expected, "{text}");
+        assert_eq!(formula.negated().compares_times(), expected, "not {text}");
+    };
+    check(r#"{ status = error && duration > 2ms }"#, false);
+    check(r#"{ name = "a" } >> { name = "b" }"#, false);
+    check(r#"never { name = "a" }"#, false);
+    check(
+        r#"eventually ({ name = "a" } and not { kind = server })"#,
+        false,
+    );
+    check(r#"{ name = "a" } | count() > 3"#, false);
+    check(r#"{ name = "a" } and always { duration < 1s }"#, false);
+    check(r#"{ name = "a" } then { name = "b" }"#, true);
+    check(r#"never ({ name = "a" } overlaps { name = "b" })"#, true);
+    check(
+        r#"always ({ name = "a" } implies eventually { name = "b" })"#,
+        true,
+    );
+    check(r#"at most 3 of { name = "a" } within 5ms"#, true);
+    check(r#"{ name = "a" } until { name = "b" }"#, true);
+    check(r#"once { name = "a" }"#, true);
+}
