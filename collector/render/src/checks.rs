@@ -50,7 +50,7 @@ impl CheckOutcome {
     /// Returns the name of the element in JUnit XML; `None` for a passed check, which has none.
     const fn element(self) -> Option<[&'static str; 2]> {
         match self {
-            Self::Failed => Some(["<failure type=\"worse\" message=\"", "</failure>"]),
+            Self::Failed => Some(["<failure type=\"failed\" message=\"", "</failure>"]),
             Self::Error => Some(["<error type=\"unknown\" message=\"", "</error>"]),
             Self::Skipped => Some(["<skipped type=\"unknown\" message=\"", "</skipped>"]),
             Self::Passed => None,
@@ -191,7 +191,7 @@ mod tests {
         let expected = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>
 <testsuites>
 <testsuite name=\"stroboscope compare\" tests=\"4\" failures=\"1\" errors=\"1\" skipped=\"1\" time=\"0\">
-<testcase classname=\"stroboscope.compare\" name=\"web:/feed\" time=\"0\"><failure type=\"worse\" message=\"rose; fails\">rose
+<testcase classname=\"stroboscope.compare\" name=\"web:/feed\" time=\"0\"><failure type=\"failed\" message=\"rose; fails\">rose
 fails</failure></testcase>
 <testcase classname=\"stroboscope.compare\" name=\"web:/a\" time=\"0\"></testcase>
 <testcase classname=\"stroboscope.compare\" name=\"web:/b\" time=\"0\"><skipped type=\"unknown\" message=\"few\">few</skipped></testcase>
