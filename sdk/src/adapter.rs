@@ -22,7 +22,8 @@ use crate::record::FieldWriter;
 use crate::span::{Span, write_event, write_event_quickly};
 use known::AdaptedCallsite;
 
-/// Guards of all locks of the adapter, in the order in which they are taken.
+/// Guards of the locks that the adapter takes while it records, in the order in which they are
+/// taken.
 pub(crate) struct AdapterLocks {
     _callsites: RwLockWriteGuard<'static, known::Rest>,
     _slots: MutexGuard<'static, Vec<u32>>,
@@ -79,7 +80,8 @@ pub(crate) fn begin_with_fields(
     )
 }
 
-/// Records an event in the current span, or in the parent that the event names explicitly.
+/// Records an event in the current span, or in the parent that the event names explicitly. An event
+/// that is explicitly a root belongs to no span.
 #[inline(always)]
 pub(crate) fn event(event: &Event<'_>, context_of: impl FnOnce(&Id) -> Option<SpanContext>) {
     let quickly = |known: &'static AdaptedCallsite| {

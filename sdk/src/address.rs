@@ -21,8 +21,8 @@ pub(crate) struct Destination {
     pub(crate) address: String,
     pub(crate) endpoint: Endpoint,
     pub(crate) authorization: Authorization,
-    /// True if the collector runs on this machine, where compression costs the service more than it
-    /// saves.
+    /// True for a Unix socket or a loopback address: on one machine, compression costs the service
+    /// more than it saves.
     pub(crate) is_near: bool,
     #[cfg(feature = "simulation")]
     pub(crate) connector: Option<simulated::Connector>,
@@ -171,7 +171,7 @@ impl Address {
     }
 }
 
-/// Reports whether a host name or address means this machine.
+/// Reports whether a host is `localhost` or a loopback address.
 fn is_loopback(host: &str) -> bool {
     let address = host
         .trim_start_matches('[')
@@ -180,7 +180,7 @@ fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Joins an error and its causes in one line.
+/// Joins an error and its causes, separated by colons.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

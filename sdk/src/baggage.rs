@@ -64,7 +64,7 @@ use crate::sampling;
 /// Baggage key that marks a copy of a request, see [`is_duplicate`].
 pub const DUPLICATE: &str = "duplicate";
 
-/// Lifetime of a value. (Values of a data item live in its [`Provenance`].)
+/// Lifetime of a value. (Values of a data item are in its [`Provenance`].)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Scope {
     /// Until the request ends, in every component it passes from now on.
@@ -166,11 +166,12 @@ impl Entry {
     }
 }
 
-/// Baggage of a request: the SDK's entries by key, and members of other vendors.
+/// Baggage of a request: the SDK's entries, and members of other vendors.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Baggage {
     pub(crate) entries: Vec<Entry>,
-    /// Members of other vendors, unchanged.
+    /// Members of other vendors, and those with the SDK's prefix that this version cannot parse,
+    /// all unchanged.
     pub(crate) foreign: Vec<String>,
 }
 
@@ -242,7 +243,8 @@ impl Baggage {
         self
     }
 
-    /// Returns the entries, in the order in which they were set.
+    /// Returns the entries, in the order in which each key was first set. A replaced value keeps
+    /// its position.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter()
     }
@@ -258,9 +260,9 @@ impl Baggage {
         self.entries.is_empty() && self.foreign.is_empty()
     }
 
-    /// Parses a W3C `baggage` header. It omits malformed members and counts them as dropped. It
-    /// stops at the limits ([`BYTES_MAX`], [`MEMBERS_MAX`]) and counts the remainder as one dropped
-    /// member.
+    /// Parses a W3C `baggage` header. It omits malformed members and entries longer than
+    /// [`VALUE_BYTES_MAX`], and counts them as dropped. It stops at the limits ([`BYTES_MAX`],
+    /// [`MEMBERS_MAX`]) and counts the remainder as one dropped member.
     #[must_use]
     pub fn parse(header: &str) -> Self {
         Self::parse_fields([header.as_bytes()])

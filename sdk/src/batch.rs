@@ -201,7 +201,8 @@ impl BatchBuilder {
         self.bytes
     }
 
-    /// Returns the batch and resets the builder. The caller adds process, sequence and losses.
+    /// Returns the batch and resets the builder. The shipping thread adds the other fields, such as
+    /// process, sequence and losses.
     pub(crate) fn finish(&mut self, windows: &[Window], steps: &[ClockStep]) -> v1::Batch {
         let built = std::mem::take(self);
         let ns = |time_ns: i64| time_ns.max(0).cast_unsigned();

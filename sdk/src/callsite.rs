@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, PoisonError, RwLock, RwLockWriteGuard};
 
-/// Place in the source that creates spans or events. The macros create it as a `static`.
+/// Source of spans or events. The macros create it as a `static`; for names that are only known at
+/// run time, the SDK leaks it.
 #[derive(Debug)]
 pub struct Callsite {
     pub(crate) name: &'static str,

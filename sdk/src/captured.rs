@@ -14,8 +14,8 @@ use crate::thread;
 /// Context at the moment of a [`capture`] call: the request and span that the thread worked for,
 /// and the request's baggage.
 ///
-/// A sampled request stays open in this process while this value lives, so drop it once its work is
-/// done.
+/// A sampled request stays open in this process until this value is dropped, so drop it once its
+/// work is done.
 #[derive(Debug)]
 #[must_use = "a captured context does nothing until work runs in it"]
 pub struct CapturedContext {
@@ -28,7 +28,7 @@ pub struct CapturedContext {
 /// State of a capture that was made while nothing was recorded.
 #[derive(Debug)]
 struct Unseen {
-    /// Number of windows opened before the capture.
+    /// Number of times that the gate opened before the capture.
     openings: u32,
     /// Context in which the work runs, decided when recording is first on: that of an unrecorded
     /// request if the work may be in the middle of one, otherwise none.
@@ -80,8 +80,8 @@ impl CapturedContext {
     ///
     /// A capture made shortly before the current window opened may be in the middle of a request
     /// whose beginning was not recorded. A span that begins inside must then not become a separate
-    /// request. An earlier capture, such as in a server's loop, belongs to no request, because most
-    /// requests are shorter than the time between windows.
+    /// request. An earlier capture, such as in a server's loop, is assumed to belong to no request,
+    /// because most requests are shorter than the time between windows.
     fn context(&self) -> SpanContext {
         match &self.unseen {
             None => self.context,

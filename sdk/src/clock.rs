@@ -12,7 +12,8 @@ use std::collections::VecDeque;
 
 use crate::sys;
 
-/// Reads the tick counter, which grows at an unknown constant rate that is the same on all cores.
+/// Reads the tick counter. Its rate is unknown but the same on all cores, and constant except
+/// across a suspend or a move to another machine.
 #[inline(always)]
 #[must_use]
 pub(crate) fn ticks() -> u64 {
@@ -36,7 +37,7 @@ mod imp {
     }
 
     /// Stores the two halves separately, as the instruction returns them. Joining them takes longer
-    /// than a second store. No code reads the word as a whole until later, on another processor.
+    /// than a second store. The drain reads the word as a whole, but only later.
     #[inline(always)]
     #[allow(unsafe_code)]
     pub(super) fn stamp(place: &mut u64) {
@@ -168,11 +169,11 @@ pub(crate) struct ClockStep {
     pub(crate) step_ns: i64,
 }
 
-/// Minimum size of a step. Smaller differences are slewing (at most 0.5 ms per second) and noise of
-/// reading.
+/// Difference above which the wall clock counts as stepped. Smaller differences, such as noise of
+/// reading, are interpolated.
 pub(crate) const STEP_THRESHOLD_NS: i64 = 5_000_000;
-/// Number of stored anchors. With one per drain they cover some seconds, longer than any record
-/// waits in a ring.
+/// Number of stored anchors. Each turn of a drain adds one, so they cover at least 32 passes,
+/// longer than any record waits in a ring.
 const ANCHORS_KEPT: usize = 512;
 
 /// Maximum error of predicting the monotonic clock by a constant rate: this many ns, plus one part
@@ -403,7 +404,8 @@ impl Line {
 
     /// Returns the wall time of a tick, in ns since the Unix epoch.
     pub(crate) fn wall_ns(&self, ticks: u64) -> i64 {
-        // Computes from the nearer end, so that the float stays small and exact.
+        // Computes from `b` for later ticks and from `a` for others, so that the float stays small
+        // and exact.
         let (base, offset) = if ticks >= self.b.ticks {
             (self.b, (ticks - self.b.ticks) as f64)
         } else if ticks >= self.a.ticks {

@@ -29,8 +29,8 @@ pub const ENV_SAMPLE: &str = "STROBOSCOPE_SAMPLE";
 pub const ENV_CALLERS: &str = "STROBOSCOPE_CALLERS";
 /// `STROBOSCOPE_FORCE`: `accept` or `refuse` requests that ask to be recorded.
 pub const ENV_FORCE: &str = "STROBOSCOPE_FORCE";
-/// `STROBOSCOPE_PROPAGATE`: adds a `traceparent` of the SDK to the calls of all requests (`always`)
-/// or only of recorded ones (`recorded`).
+/// `STROBOSCOPE_PROPAGATE`: adds a `traceparent` of the SDK to all calls (`always`), or leaves it
+/// out of most calls of unrecorded requests (`recorded`), see [`Builder::propagate_always`].
 pub const ENV_PROPAGATE: &str = "STROBOSCOPE_PROPAGATE";
 /// `STROBOSCOPE_TRACING`: filter for spans and events of `tracing`, like `RUST_LOG`.
 pub const ENV_TRACING: &str = "STROBOSCOPE_TRACING";
@@ -164,8 +164,8 @@ impl Builder {
         self
     }
 
-    /// Sets a file of certificates in PEM form. One of them must have signed the certificate of an
-    /// `https` collector. Default: the system's certificates.
+    /// Sets a file of certificates in PEM form, which verify the certificate of an `https`
+    /// collector. Default: the system's certificates.
     pub fn certificate_authority(mut self, file: impl Into<PathBuf>) -> Self {
         self.collector.ca = Some(file.into());
         self
@@ -288,11 +288,12 @@ impl Builder {
     }
 
     /// Applies the `STROBOSCOPE_…` environment variables; variables that are not set change
-    /// nothing. When recording starts, a message reports each unknown variable together with the
-    /// nearest known name.
+    /// nothing. When recording starts, a message reports each unknown variable, with the nearest
+    /// known name or with all of them.
     ///
     /// # Errors
     /// Returns an error that names the variable and the accepted forms if a value is invalid.
+    /// [`init`](Self::init) checks the collector's address, the token and the certificate file.
     pub fn env(mut self) -> Result<Self, InitError> {
         self.unknown_variables =
             variables::unknown(&KNOWN, std::env::vars_os().map(|(name, _)| name));

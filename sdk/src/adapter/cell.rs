@@ -57,8 +57,8 @@ impl SpanCell {
         Span::end_quickly(span_id.load(Relaxed), word.load(Relaxed))
     }
 
-    /// Removes the span from the cell; it ends when the result is dropped. Call it once for each
-    /// [`put`](Self::put).
+    /// Removes the span from the cell; it ends when the result is dropped. Call it at most once for
+    /// each [`put`](Self::put), and not after [`end_quickly`](Self::end_quickly) ended the span.
     #[inline]
     pub(super) fn take(&self) -> Span {
         let words = self.words();

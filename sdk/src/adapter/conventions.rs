@@ -3,8 +3,8 @@
 //! `otel.status_message`). It also recognises the request spans of web frameworks, such as
 //! tower-http and tracing-actix-web, by their method and path.
 //!
-//! A recording thread runs this code only to classify each callsite once; the drain reads the
-//! fields of finished spans.
+//! A recording thread runs this code only when it registers a callsite; the drain reads the fields
+//! of finished spans.
 
 use stroboscope_proto::v1::SpanFlag;
 use tracing_core::Metadata;
@@ -127,8 +127,8 @@ pub(crate) fn describe(
         .map(|callsite| callsite.name)
 }
 
-/// Marks a span as failed by its `otel.status_code`, or without one by the status of its response.
-/// Renames `otel.status_message` to `otel.status_description`.
+/// Marks a span as failed if its `otel.status_code` is `ERROR`. Without the code `ERROR` or `OK`,
+/// the status of its response decides. Renames `otel.status_message` to `otel.status_description`.
 fn describe_status(fields: &mut Fields, is_client: bool) {
     if let Some(message) = take(fields, "otel.status_message") {
         set_field(fields, DESCRIPTION, OwnedValue::Text(message));

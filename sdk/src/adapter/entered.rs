@@ -145,7 +145,7 @@ pub(crate) fn enter(owner: Owner, id: u64, context: SpanContext) {
 
 #[cold]
 fn enter_inner(one: EnteredSpan) -> bool {
-    // Fails only while the thread's locals are being destroyed; spans are no longer entered then.
+    // Fails only while the thread's locals are being destroyed; the span is then not entered.
     INNER.try_with(|inner| inner.borrow_mut().push(one)).is_ok()
 }
 

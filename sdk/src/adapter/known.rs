@@ -50,13 +50,12 @@ const PROBES_NEAR: usize = 2;
 #[repr(align(32))]
 struct Bucket(OnceLock<(usize, &'static AdaptedCallsite)>);
 
-/// Hash table of callsites. It is all zeros until used, so pages that no callsite hashes to take no
-/// memory.
+/// Hash table of callsites.
 static TABLE: [Bucket; BUCKETS] = [const { Bucket(OnceLock::new()) }; BUCKETS];
 
-/// Fallback map for callsites of requests, and for programs with thousands of callsites. Its lock
-/// also guards the filling of buckets, and a fork takes it. Otherwise a bucket could be half filled
-/// in a forked child, and a lookup there would wait forever.
+/// Fallback map for callsites of requests, and for those that find no free bucket among [`PROBES`].
+/// Its lock also guards the filling of buckets, and a fork takes it. Otherwise a bucket could be
+/// half filled in a forked child, and a lookup there would wait forever.
 static REST: LazyLock<RwLock<Rest>> = LazyLock::new(RwLock::default);
 
 #[derive(Default)]
@@ -181,10 +180,11 @@ fn is_unnamed_event(metadata: &Metadata<'_>) -> bool {
 }
 
 /// Returns a name that is clearer to people than `tracing`'s and stable across versions. An event
-/// without a name gets its target, which the drain replaces by the message. A span named like a
-/// function (`apply`) gets the last part of its module path as a prefix (`get::apply`), because
-/// another function of the service may have the same name. The prefix is unconditional: the
-/// callsite of the other function may be registered later, and names must not change then.
+/// without a name gets its target, which the drain may replace by the message. A span named like a
+/// function (`apply`) gets the last part of its module path as a prefix (`get::apply`), unless it
+/// is in a crate's root module: another function of the service may have the same name. The prefix
+/// does not depend on whether there is such a function, because its callsite may be registered
+/// later, and names must not change then.
 fn event_or_span_name(metadata: &'static Metadata<'static>) -> &'static str {
     let name = metadata.name();
     if is_unnamed_event(metadata) {

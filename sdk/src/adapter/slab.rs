@@ -78,7 +78,7 @@ struct FreeSlots(Vec<u32>);
 struct Near {
     slots: [Cell<u32>; NEAR],
     length: Cell<usize>,
-    /// Capacity: `NEAR` while `KEPT` exists, 0 before and after.
+    /// Capacity: `NEAR` from the first [`take_kept`] until `KEPT` is dropped; otherwise 0.
     room: Cell<usize>,
 }
 
@@ -204,13 +204,14 @@ const fn index_of(id: u64) -> u32 {
     id as u32 >> INDEX_SHIFT
 }
 
-/// Returns the slot of an id, even if its span is closed; `None` for [`NOTHING`].
+/// Returns the slot of an id, even if its span is closed; `None` for [`NOTHING`], which has no
+/// slot.
 #[inline(always)]
 fn slot_at(id: u64) -> Option<&'static Slot> {
     SLOTS.get(index_of(id) as usize)
 }
 
-/// Returns the slot of an id and its state; `None` if the span is closed.
+/// Returns the slot of an id and its state; `None` if no open span has this id.
 #[inline]
 fn slot_of(id: &Id) -> Option<(&'static Slot, u64)> {
     let id = id.into_u64();
@@ -234,8 +235,8 @@ fn fill(index: u32, known: &'static AdaptedCallsite, span: [u64; 4]) -> Id {
 }
 
 /// Fast path of [`insert`]: begins a span without fields inside the current span and stores it.
-/// Returns `None`, without side effects, if this thread holds no free slot or
-/// [`Span::begin_quickly`] does not apply.
+/// Returns `None`, without side effects, if `NEAR_SLOTS` is empty or [`Span::begin_quickly`] does
+/// not apply.
 #[inline(always)]
 pub(crate) fn insert_quickly(known: &'static AdaptedCallsite) -> Option<Id> {
     let near = ThreadRef::of(&NEAR_SLOTS);
@@ -266,26 +267,27 @@ pub(crate) fn insert(known: &'static AdaptedCallsite, begin: impl FnOnce() -> Sp
     }
 }
 
-/// Returns the words of an open span, see [`Span::into_words`]. Returns `None` if the span is
-/// closed.
+/// Returns the words of an open span, see [`Span::into_words`]. Returns `None` if no open span has
+/// this id.
 #[inline(always)]
 pub(crate) fn words(id: &Id) -> Option<[u64; 4]> {
     let id = id.into_u64();
     let slot = slot_at(id)?;
     // The id comes from the thread that filled the slot. But an id may outlive its span: if the
-    // slot was reused meanwhile, these words mix both spans, and the generation check rejects them.
+    // slot was reused meanwhile, these words may mix both spans, and the generation check rejects
+    // them.
     let words = slot.span.words();
     fence(Acquire);
     (slot.state.load(Relaxed) >> 32 == id >> 32).then_some(words)
 }
 
-/// Returns the context of an open span, or `None` if the span is closed.
+/// Returns the context of an open span, or `None` if no open span has this id.
 #[inline]
 pub(crate) fn context(id: &Id) -> Option<SpanContext> {
     words(id).map(Span::context_in)
 }
 
-/// Returns the callsite of an open span, or `None` if the span is closed.
+/// Returns the callsite of an open span, or `None` if no open span has this id.
 #[inline]
 pub(crate) fn known(id: &Id) -> Option<&'static AdaptedCallsite> {
     let (slot, _) = slot_of(id)?;
@@ -314,8 +316,8 @@ const fn next_generation(state: u64) -> u64 {
     (state & !(GENERATION - 1)).wrapping_add(GENERATION)
 }
 
-/// Ends a span if `id` is its only reference and recording the end is the only work needed. Returns
-/// `None` if it did nothing.
+/// Ends a span if `id` is its only reference, recording the end is the only work needed, and
+/// `NEAR_SLOTS` has room for the slot. Returns `None` if it did nothing.
 #[inline(always)]
 pub(crate) fn release_quickly(id: &Id) -> Option<()> {
     let id = id.into_u64();

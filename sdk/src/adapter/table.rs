@@ -1,11 +1,12 @@
 //! Open spans of the SDK's layer, found by the ids that another subscriber assigned.
 //!
 //! The table consists of cache lines of eight ids each, and of one place for each id, which stores
-//! the span. A span's id hashes to a line. If the line is full, the span goes to a map behind a
-//! lock. A lookup loads at most eight ids, all from one line. Six of the eight places of every line
-//! are lent, each to one thread, which fills its place without a compare-and-swap. Filling the
-//! other two needs one. The `extensions` of a `tracing_subscriber` registry could replace the
-//! table, but would cost two locks and an allocation per span.
+//! the span. A span's id hashes to a line. If the line has no place that this thread may fill, the
+//! span goes to a map behind a lock. A lookup in the table loads at most eight ids, all from one
+//! line. Six of the eight places of every line are lent, each to one thread, which fills its place
+//! without a compare-and-swap. Filling the other two needs one. The `extensions` of a
+//! `tracing_subscriber` registry could replace the table, but would cost two locks and an
+//! allocation per span.
 
 use std::cell::Cell;
 use std::sync::atomic::{
@@ -50,15 +51,15 @@ static PLACES: [Place; LINES * WAYS] = [const {
     }
 }; LINES * WAYS];
 
-/// Spans whose line was full; `REST_LENGTH` is their number.
+/// Spans for which the table had no place; `REST_LENGTH` is their number.
 static REST: Mutex<Option<FxHashMap<(u64, u64), Span>>> = Mutex::new(None);
 static REST_LENGTH: AtomicUsize = AtomicUsize::new(0);
 
 /// Bit set of the lent ways.
 static LENT: AtomicU32 = AtomicU32::new(0);
 
-/// Value of `WAY` if no way was free for the thread. `UNASKED` means that the thread has not yet
-/// tried to borrow one.
+/// Value of `WAY` if no way was free for the thread, and after the thread has returned its way.
+/// `UNASKED` means that the thread has not yet tried to borrow one.
 const NO_WAY: usize = LENT_WAYS;
 const UNASKED: usize = usize::MAX;
 
@@ -129,8 +130,7 @@ pub(crate) fn words(owner: Owner, id: u64) -> Option<[u64; 4]> {
     own_place(owner, id).map(|(_, place)| place.span.words())
 }
 
-/// Returns true if the table holds no span with this id. Returns false if a span of some owner may
-/// have this id.
+/// Returns true only if no span has this id. Returns false if a span of some owner may have it.
 #[inline(always)]
 pub(crate) fn has_none(id: u64) -> bool {
     !IDS[line_of(id)]
@@ -165,8 +165,9 @@ pub(crate) fn insert(owner: Owner, id: u64, span: [u64; 4]) {
     }
 }
 
-/// Stores a span if this thread has not yet tried to borrow a way, or if its own place is not free.
-/// Takes its arguments in registers, so that callers can end with a jump to it.
+/// Stores a span for which [`insert`] does not use this thread's own place: the thread has none
+/// yet, it is not free, or the id is [`BUSY`]. Takes its arguments in registers, so that callers
+/// can end with a jump to it.
 #[cold]
 #[inline(never)]
 fn insert_elsewhere(owner: Owner, id: u64, high: u64, low: u64, span_id: u64, word: u64) {
@@ -266,7 +267,7 @@ mod tests {
         ))
     }
 
-    /// Serializes the two tests, which share one table.
+    /// Serializes the tests, which share one table.
     static TURN: Mutex<()> = Mutex::new(());
 
     #[test]

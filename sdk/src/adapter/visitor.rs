@@ -21,14 +21,14 @@ impl<'a, 'w> Visitor<'a, 'w> {
         }
     }
 
-    /// Reports whether a value ran code of the service, such as a `Debug` implementation.
+    /// Reports whether a value may have run code of the service, such as a `Debug` implementation.
     pub(crate) fn has_run_code(&self) -> bool {
         self.has_run_code
     }
 
     #[inline]
     fn write(&mut self, field: &Field, value: &(impl Value + ?Sized)) {
-        // tracing allows 32 fields, fewer than a record holds.
+        // Omits fields from number 256 on, which a record cannot number.
         if let Ok(index) = u8::try_from(field.index()) {
             value.write(index, self.writer);
         }

@@ -16,7 +16,7 @@ use super::{
 pub(crate) struct RequestContext {
     /// W3C `tracestate`, unchanged.
     pub(crate) tracestate: Option<String>,
-    /// Baggage shared by all tasks of the request in this process.
+    /// Baggage shared by all work of this process for one arrival of the request.
     request: Arc<Mutex<Baggage>>,
     component: Option<Arc<Component>>,
 }
@@ -86,7 +86,8 @@ impl RequestContext {
             .or_else(|| lock(&self.request).get(key).cloned())
     }
 
-    /// Returns all baggage that a call made now would carry.
+    /// Returns the baggage for a call made now. [`Baggage::to_header`] omits what exceeds the
+    /// limits.
     pub(crate) fn snapshot(&self) -> Baggage {
         let mut all = lock(&self.request).clone();
         let components: Vec<&Component> = self.components().collect();
@@ -99,7 +100,8 @@ impl RequestContext {
         all
     }
 
-    /// Returns the `baggage` header of a call made now, or `None` if the baggage is empty.
+    /// Returns the `baggage` header of a call made now, within the limits, or `None` if the baggage
+    /// is empty.
     pub(crate) fn header(&self) -> Option<String> {
         // Fast path: every call needs this header, but most requests carry no baggage.
         if self.component.is_none() && lock(&self.request).is_empty() {
@@ -170,7 +172,8 @@ pub fn set_with_importance(
 }
 
 /// Returns a value of the request that this thread works for; `None` if there is no request or no
-/// such value. The innermost component's value takes precedence over the request's.
+/// such value. Values of inner components take precedence over those of outer ones and of the
+/// request.
 #[must_use]
 pub fn get(key: &str) -> Option<Value> {
     carried()?.get(key)
@@ -189,7 +192,7 @@ pub fn remove(key: &str) -> bool {
     })
 }
 
-/// Returns all baggage that a call made now would carry.
+/// Returns the baggage for a call made now. [`Baggage::to_header`] omits what exceeds the limits.
 #[must_use]
 pub fn snapshot() -> Baggage {
     carried()
@@ -210,7 +213,8 @@ pub fn note(tradeoff: &Tradeoff) -> bool {
     })
 }
 
-/// Returns the tradeoffs made so far for this request, oldest first.
+/// Returns the tradeoffs in the request's baggage, oldest first: those of its callers and of this
+/// process, without those of its callees.
 #[must_use]
 pub fn tradeoffs() -> Vec<Tradeoff> {
     snapshot()
@@ -233,8 +237,8 @@ pub fn predict_slack(prediction: &SlackPrediction) -> bool {
     set(Scope::Request, SlackPrediction::KEY, prediction.format())
 }
 
-/// Returns the slack prediction that was made where this request entered, or `None` if the request
-/// carries none.
+/// Returns the request's slack prediction, or `None` if the request carries none or a malformed
+/// one.
 #[must_use]
 pub fn slack() -> Option<SlackPrediction> {
     SlackPrediction::of(&get(SlackPrediction::KEY)?)

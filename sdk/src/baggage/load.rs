@@ -1,4 +1,5 @@
-//! Load of this process: throughput, CPU and memory, measured once a second by the shipping thread.
+//! Load of this process: throughput, CPU and memory, measured about once a second by the shipping
+//! thread.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -6,16 +7,16 @@ use stroboscope_proto::v1;
 
 use crate::sys;
 
-/// Load metrics of Chow, dissertation, §4.3.1. The rates are zero until the shipping thread has
-/// measured twice, which takes a second.
+/// Load metrics of Chow, dissertation, §4.3.1. All are zero until the shipping thread has measured
+/// them. For the rates, this takes about a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Load {
-    /// Requests that entered per second, over the last second. Counts requests at
+    /// Requests that entered per second, between the last two measurements. Counts requests at
     /// `tower::ServerLayer` and calls of [`count_request`].
     pub requests_per_second: f64,
-    /// CPU time per wall time over the last second; 1.0 is one busy core. 0 on systems other than
-    /// Unix.
+    /// CPU time per wall time between the last two measurements; 1.0 is one busy core. 0 on systems
+    /// other than Unix.
     pub cpu_cores: f64,
     /// Resident memory in bytes. 0 on systems other than Linux.
     pub memory_bytes: u64,

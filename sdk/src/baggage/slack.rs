@@ -3,8 +3,7 @@
 use super::Value;
 use super::wire::{percent_decode, percent_encode};
 
-/// Maximum number of components in a prediction, so that a set of them fits one word. Components
-/// beyond it are left out.
+/// Maximum number of components in a prediction, so that a set of them fits one word.
 const COMPONENTS_MAX: usize = 64;
 /// Maximum number of edges in a prediction.
 const EDGES_MAX: usize = 256;
@@ -43,7 +42,8 @@ impl SlackPrediction {
     }
 
     /// Adds an edge: `after` begins only when `before` is done. Unknown components are added with a
-    /// slack of 0. Ignores an edge that would close a cycle or exceed the maximum of 256.
+    /// slack of 0. Ignores an edge that would close a cycle, exceed the maximum of 256, or need a
+    /// component beyond the maximum of 64.
     #[must_use]
     pub fn with_edge(mut self, before: &str, after: &str) -> Self {
         let Some(edge) = self.position(before).zip(self.position(after)) else {
@@ -218,7 +218,8 @@ mod tests {
     }
 
     proptest! {
-        /// Checks that a prediction is accepted if no edge closes a cycle with those before it.
+        /// Checks that a prediction is accepted exactly if no edge closes a cycle with those before
+        /// it.
         #[test]
         fn circles_are_refused(edges in prop::collection::vec((0usize..7, 0usize..7), 0..12)) {
             let mut text = "a:1|b:2|c:3|d:4|e:5|f:6|g:7/".to_owned();
@@ -235,7 +236,8 @@ mod tests {
         }
     }
 
-    /// Longest value that can arrive, with as many edges as fit.
+    /// Checks the limits: building ignores further components, and parsing rejects further
+    /// components and edges.
     #[test]
     fn a_prediction_is_bounded() {
         let name = |n: usize| format!("c{n}");

@@ -30,7 +30,7 @@ pub(super) fn count_dropped(members: usize) {
 /// Key prefix of the SDK's members.
 const PREFIX: &str = "sb.";
 
-/// Limits of reading. Only a sender that ignores the specification's limits writes a longer header.
+/// Limits of reading, which bound the time that any header takes.
 const READ_LIMIT: ReadLimit = ReadLimit {
     bytes: BYTES_MAX,
     members: MEMBERS_MAX,
@@ -117,7 +117,7 @@ pub(crate) fn escaped_byte(digits: &[u8]) -> Option<(u8, &[u8])> {
 pub(super) fn format_value(value: &Value, into: &mut String) {
     into.push('=');
     match value {
-        // Writes the shortest text that parses back to the same number.
+        // Writes a text that parses back to the same number.
         Value::Double(v) => percent_encode(&format!("{v:?}"), into),
         other => percent_encode(&other.to_string(), into),
     }
@@ -207,8 +207,9 @@ pub(super) fn format(baggage: &Baggage) -> Option<String> {
     Some(header)
 }
 
-/// Parses header fields that together form one list. It omits malformed members and counts them as
-/// dropped. The part beyond the limits counts as one dropped member.
+/// Parses header fields that together form one list. It omits malformed members and entries that
+/// are too long, and counts them as dropped. The part beyond the limits counts as one dropped
+/// member.
 pub(super) fn parse<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Baggage {
     let mut baggage = Baggage::default();
     let mut places = BTreeMap::new();
@@ -239,7 +240,8 @@ pub(super) fn parse<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Baggage {
 enum Member<'a> {
     /// Entry of the SDK, with its key.
     Ours(&'a str, Entry),
-    /// Member of another vendor, or of a type that a later version of the SDK writes.
+    /// Member of another vendor, or one with the SDK's prefix that this version cannot parse,
+    /// because a later version may have written it.
     Foreign(&'a str),
     Malformed,
 }

@@ -68,7 +68,8 @@ proptest! {
     ) {
         let header = members.join(", ");
         prop_assume!(header.len() <= BYTES_MAX);
-        // A comma inside a member makes two of it, so there may be as many again.
+        // A comma inside a generated member splits it, so there may be more members than were
+        // generated.
         prop_assume!(header.split(',').count() <= MEMBERS_MAX);
         prop_assert_eq!(parse([header.as_bytes()]), parsed_plainly(&header));
     }
