@@ -34,7 +34,7 @@ use open_spans::{EndOutcome, OpenSpan, OpenSpans};
 /// Limits of open spans and of batches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Maximum number of open spans.
+    /// Maximum number of spans whose end is outstanding.
     pub(crate) open_spans_max: usize,
     /// Age in ns at which an open sampled span is shipped as unfinished.
     pub(crate) span_ns_max: i64,
@@ -82,12 +82,12 @@ pub(crate) struct Drain {
     counts: Counts,
 }
 
-/// Number of spans and events shipped, and of records trimmed, since recording started.
+/// Number of spans and events added to batches, and of trimmed ones, since recording started.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) spans: u64,
     pub(crate) events: u64,
-    /// Records made within a guard but outside the exact window.
+    /// Spans and events that began within a guard but outside the exact window.
     pub(crate) trimmed: u64,
 }
 
@@ -357,7 +357,8 @@ impl Drain {
     /// Applies fields and ends that were read before their spans' begins.
     fn settle_early(&mut self) {
         for (span_id, fields) in std::mem::take(&mut self.overdue_fields) {
-            // If the span is still unknown, its begin was lost; its end counts the loss.
+            // If the span is still unknown, it has ended, or its begin was lost and its end counts
+            // the loss.
             let _ = self.open.add_fields(span_id, fields);
         }
         for (span_id, fields) in std::mem::take(&mut self.early_fields) {
@@ -443,7 +444,7 @@ impl Drain {
         self.builder.records() > 0 || !self.steps.is_empty()
     }
 
-    /// Returns the batch collected since the last call, with `windows` and the clock steps.
+    /// Returns the records since the last batch, as a batch with `windows` and the clock steps.
     pub(crate) fn batch(&mut self, windows: &[Window]) -> v1::Batch {
         let steps = std::mem::take(&mut self.steps);
         self.builder.finish(windows, &steps)

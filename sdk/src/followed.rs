@@ -1,5 +1,5 @@
-//! Flags that enable markers for changes of context. [`marker`](crate::marker) sets them, and every
-//! change of context reads them.
+//! Flags that enable markers for changes of context. [`marker`](crate::marker) sets them. Changes
+//! of context outside the fast path read them.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering::Relaxed;
 pub(crate) static ON: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// True if this thread's last marker named a request. The end of that request must be marked
-    /// even if no recorder listens any more.
+    /// True if, by its last marker, this thread works for a request. The end of that work must be
+    /// marked even if no recorder listens any more.
     pub(crate) static SAID: Cell<bool> = const { Cell::new(false) };
 }
 

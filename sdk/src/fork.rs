@@ -6,8 +6,8 @@
 //! sides. The child then closes the gate, forgets the parent's threads, and gets its own ids and
 //! counters. It may call `init` again.
 //!
-//! The child handler does little, because most children only call `exec`: the child's first drain,
-//! if any, handles the inherited rings.
+//! The child handler does little, because most children only call `exec`: the child's `init`, if
+//! any, handles the inherited rings.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -23,8 +23,8 @@ use crate::running::{self, ThreadHandles};
 use crate::thread::{RINGS, RingsLock};
 use crate::{gate, generation, sigterm, thread};
 
-/// Guards of the SDK's process-wide locks, in the order in which they are taken everywhere. Both
-/// sides of a fork drop them.
+/// Guards of the process-wide locks that recording takes, in the order in which they are taken
+/// everywhere. Both sides of a fork drop them.
 struct ForkLocks {
     /// Taken first: a span that ends under this lock may need a ring.
     #[cfg(feature = "tracing")]
@@ -86,7 +86,7 @@ extern "C" fn in_child() {
         .flatten();
     if let Some(mut held) = held {
         held.rings.forked();
-        // Leaks it: dropping would wake threads through its channels that exist only in the parent.
+        // Leaks it: dropping its channels would wake threads that exist only in the parent.
         std::mem::forget(held.running.take());
     }
 }

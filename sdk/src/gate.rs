@@ -16,8 +16,8 @@ use std::sync::atomic::{
 
 use crate::generation;
 
-/// Recording state: 0 means that nothing is recorded. Otherwise it holds some of the bits below
-/// and, above them, the number of sampled requests that this process works for.
+/// Recording state: 0 means that nothing is recorded. Otherwise it consists of some of the bits
+/// below and, above them, the number of [`Hold`]s.
 static STATE: AtomicU32 = AtomicU32::new(0);
 
 const OPEN: u32 = 1;
@@ -92,11 +92,11 @@ pub(crate) fn is_inside_window(ticks: u64) -> bool {
     WINDOW_OPEN_TICKS.load(Relaxed) <= ticks && ticks < WINDOW_CLOSE_TICKS.load(Relaxed)
 }
 
-/// Number of windows opened so far, wrapping. It separates contexts captured just before a window
-/// from older ones.
+/// Number of times that the gate opened so far, wrapping. It separates contexts captured just
+/// before a window from older ones.
 static OPENINGS: AtomicU32 = AtomicU32::new(0);
 
-/// Returns the number of windows opened so far, wrapping.
+/// Returns the number of times that the gate opened so far, wrapping.
 pub(crate) fn openings() -> u32 {
     OPENINGS.load(Relaxed)
 }
@@ -140,8 +140,8 @@ pub(crate) fn reset() {
     STATE.store(0, Relaxed);
 }
 
-/// Registration of a sampled request that this process works for. While it lives, annotations check
-/// their context even between windows.
+/// Registration of work for a sampled request. Until it is dropped, annotations check their context
+/// even between windows.
 #[derive(Debug)]
 pub(crate) struct Hold {
     /// Generation of the process that created it; a copy in a forked child has no effect. `None` if

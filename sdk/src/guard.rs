@@ -18,8 +18,8 @@ use crate::thread::RINGS;
 use crate::{fork, gate, generation, id, sampling, sigterm, sys};
 use stroboscope_burst::BurstConfig;
 
-/// Guard that records while it lives. Dropping it closes open spans, ships pending records within
-/// the shutdown deadline, and stops the SDK's threads.
+/// Guard of a recording, which continues until the guard is dropped. Dropping it closes open spans,
+/// ships pending records within the shutdown deadline, and stops the SDK's threads.
 #[derive(Debug)]
 #[must_use = "recording stops when this is dropped; keep it until the end of main: `let _tracing = …`"]
 pub struct Guard {
@@ -45,8 +45,8 @@ impl std::fmt::Debug for Threads {
 }
 
 impl Guard {
-    /// Reports whether this guard records. If recording was already started in this process, later
-    /// guards do nothing.
+    /// Reports whether this guard records. A guard that was created while another one recorded in
+    /// this process does nothing.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.threads.is_some()
@@ -95,8 +95,8 @@ impl Builder {
     /// Starts recording.
     ///
     /// Starts two threads, `strobe-gate` and `strobe-ship`. Neither blocks the service, and an
-    /// unreachable collector is no error. If recording was already started in this process, the
-    /// returned guard does nothing.
+    /// unreachable collector is no error. If this process is already recording, the returned guard
+    /// does nothing.
     ///
     /// # Errors
     /// Returns an error if the collector's address, token or certificate authority is unusable, or
@@ -228,8 +228,9 @@ fn run_and_leave(runtime: tokio::runtime::Runtime, work: impl Future<Output = ()
 ///
 /// Blocks the calling thread, not the SDK. In async code, call it through `spawn_blocking`.
 ///
-/// Returns `false` if the deadline passed, if records had to be discarded, or if nothing is
-/// running. Records not shipped in time are not lost; they are shipped later.
+/// Returns `false` if the deadline passed, if the collector rejected a batch or the buffer was full
+/// meanwhile, or if nothing is running. Records not shipped in time are not lost; they are shipped
+/// later.
 #[must_use = "false means that some records did not reach the collector"]
 pub fn flush(deadline: Duration) -> bool {
     // Clones it, so that the lock is not held while waiting.
@@ -243,7 +244,7 @@ pub fn flush(deadline: Duration) -> bool {
 }
 
 /// Statistics of the SDK in this process. Losses count from the start of the process, all other
-/// counters from `init`.
+/// counters from `init`; the latter are 0 while nothing is running.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
@@ -257,8 +258,8 @@ pub struct Stats {
     pub spans: u64,
     /// Number of events recorded.
     pub events: u64,
-    /// Number of records made within a guard but outside the exact window. They are expected and
-    /// not a loss.
+    /// Number of spans and events that began within a guard but outside the exact window. They are
+    /// expected and not a loss.
     pub trimmed: u64,
     /// Number of spans that have begun and not ended, as far as the drain has read.
     pub open_spans: u64,

@@ -30,8 +30,7 @@ impl IdSource {
     }
 
     /// Returns a new span id, never 0. The ids of a thread share a random prefix of 44 bits and
-    /// count up below it. A collision within one trace therefore requires two threads with the same
-    /// prefix.
+    /// count up below it. A collision within one trace therefore requires two equal prefixes.
     #[inline(always)]
     pub(crate) fn span_id(&self) -> u64 {
         let mut id = self.next_span.get();
@@ -42,8 +41,7 @@ impl IdSource {
         id
     }
 
-    /// Returns a new trace id, never 0. All 128 bits are random, as W3C trace-context level 2
-    /// requires.
+    /// Returns a new trace id, never 0. All of its bits are random, except the lowest, which is 1.
     #[inline]
     pub(crate) fn trace_id(&self) -> u128 {
         (u128::from(self.random()) << 64) | u128::from(self.random() | 1)

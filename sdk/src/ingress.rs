@@ -28,8 +28,8 @@ pub struct IncomingContext {
     context: SpanContext,
     carried: Arc<RequestContext>,
     forced: bool,
-    /// True if the caller sent an invalid `traceparent`. The caller takes part in tracing, so the
-    /// request's calls must carry new ids.
+    /// True if the caller sent an invalid `traceparent`, or several. The caller takes part in
+    /// tracing, so the request's calls must carry new ids.
     is_malformed: bool,
 }
 
@@ -48,7 +48,8 @@ impl IncomingContext {
         self
     }
 
-    /// Returns the caller's span; [`SpanContext::NONE`] for a request that enters the system here.
+    /// Returns the caller's span; [`SpanContext::NONE`] if the caller sent none that is valid, or
+    /// if callers are [public](crate::Builder::public_callers).
     #[must_use]
     pub fn context(&self) -> SpanContext {
         self.context
@@ -88,7 +89,7 @@ impl IncomingContext {
         self.begin_as(|| callsite::named_after_path(name))
     }
 
-    /// Begins the server span with a name that is computed only if the span is recorded.
+    /// Begins the server span with a name that is computed only if the span may be recorded.
     pub(crate) fn begin_as(&self, name: impl FnOnce() -> &'static Callsite) -> Span {
         const FLAGS: u16 = SpanFlag::Server as u16 | SpanFlag::LocalRoot as u16;
         count_request();

@@ -32,7 +32,7 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 /// internals of transports such as h2, hyper, tonic and tower. `STROBOSCOPE_TRACING`,
 /// [`Builder::tracing`](crate::Builder::tracing) and [`recording`](Self::recording) change this.
 /// The filter does not affect other layers, so a log may be more verbose. A callsite that no layer
-/// wants is disabled and costs nothing. Filters of `tracing_subscriber` apply in addition:
+/// wants is disabled and costs at most one load. Filters of `tracing_subscriber` apply in addition:
 /// `layer().with_filter(…)` records what both filters accept.
 ///
 /// An event outside of any span is recorded as an event outside of any request.
@@ -45,16 +45,16 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 /// gRPC status (`http.response.status_code`, `http.status_code`, `rpc.grpc.status_code`) does so,
 /// too, by OpenTelemetry's rules.
 ///
-/// A span called `request`, `http_request` or similar, with a method and a path, is a web
-/// framework's request span. It gets one of these names:
+/// A span called `request`, `http_request` or similar, with a method, and a path or a route, is a
+/// web framework's request span. It gets one of these names:
 ///
 /// - `GET /user/{id}`: the route, if a field has it (`http.route`, `matched_path`); otherwise the
 ///   path with `{id}` in place of ids;
 /// - `package.Service/Method` for gRPC;
 /// - `GET (not found)` for a new path with the status 404.
 ///
-/// It becomes a server span unless it is inside another span. tower-http's event "finished
-/// processing request" becomes the status of its span.
+/// It becomes a server span unless it is inside another span or a client span. tower-http's event
+/// "finished processing request" becomes the status of its span.
 ///
 /// # Costs by stack
 ///
@@ -74,9 +74,9 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 #[derive(Debug)]
 pub struct TracingLayer<S> {
     /// The inner recorder handles creation, for which `tracing_subscriber` consults the filter once
-    /// per callsite. Entering, leaving and closing bypass the filter, because it would look the
-    /// span up in the registry each time. They need no filter: spans that are not recorded are not
-    /// in the table.
+    /// per callsite, or for each span with `gating_all`. Entering, leaving and closing bypass the
+    /// filter, because it would look the span up in the registry each time. They need no filter:
+    /// spans that are not recorded are not in the table.
     filtered: Filtered<Recorder, LayerSettings, S>,
 }
 

@@ -1,9 +1,10 @@
 //! Tracing in coordinated bursts: annotate a service and find out which work depends on which.
 //!
 //! All processes that share a *burst-config* record during the same short windows of wall-clock
-//! time. Between windows, an annotation costs one flag check. The SDK ships the records to a
-//! collector (the `stroboscope` binary). The collector infers the causal relations between segments
-//! of a request, the critical path, and the slack of all other segments.
+//! time. Between windows, an annotation costs one flag check, unless sampled requests are recorded
+//! then. The SDK ships the records to a collector (the `stroboscope` binary). The collector infers
+//! the causal relations between segments of a request, the critical path, and the slack of all
+//! other segments.
 //!
 //! # Quick start
 //!
@@ -57,12 +58,12 @@
 //!
 //! # Guarantees
 //!
-//! The SDK never makes the service's threads wait or panic. Each thread writes to its own ring,
-//! which grows with the amount of recording, up to 1 MiB. Threads allocate a ring when they first
-//! record and when it grows, but never for a single record. If thousands of threads have used up
-//! the memory for rings, further threads share some rings; when all are full, records are dropped.
-//! Memory is bounded, see [`Builder`]. Every discarded record is counted by cause, in [`stats`] and
-//! in every batch for the collector.
+//! Annotations never wait for the drain or the collector, and never panic. Each thread writes to
+//! its own ring, which grows with the amount of recording, by default up to 1 MiB. Threads allocate
+//! a ring when they first record and when it grows, but never for a single record. If thousands of
+//! threads have used up the memory for rings, further threads share some rings; when all are full,
+//! records are dropped. Memory is bounded, see [`Builder`]. Every discarded record is counted by
+//! cause, in [`stats`] and in every batch for the collector.
 //!
 //! # Environment
 //!
@@ -82,8 +83,9 @@
 //! | `STROBOSCOPE_SERVICE`, `STROBOSCOPE_HOST` | names of the service and the host | [`Builder::service`], [`Builder::host`] |
 //!
 //! If another variable starts with `STROBOSCOPE_`, a warning on standard error names the nearest
-//! known variable when recording starts. Variables that start with `STROBOSCOPE_TEST_` or
-//! `STROBOSCOPE_COLLECT_` (the collector's) are ignored.
+//! known variable, or all of them, when recording starts. Variables that start with
+//! `STROBOSCOPE_TEST_` or `STROBOSCOPE_COLLECT_` (the collector's), or that Kubernetes sets for a
+//! service of this name, are ignored.
 //!
 //! `https` requires the feature `tls`, which is off by default because most services ship to a
 //! sidecar on their own machine.
@@ -201,8 +203,9 @@ pub fn builder() -> Builder {
 /// variables.
 ///
 /// # Errors
-/// Returns an error if a variable holds an invalid value, or if [`Builder::init`] fails. The
-/// message names the variable and the accepted forms. The service may continue untraced.
+/// Returns an error if a variable holds an invalid value, or if [`Builder::init`] fails. For an
+/// invalid value, the message names the variable and the accepted forms. The service may continue
+/// untraced.
 pub fn init(service: &str) -> Result<Guard, InitError> {
     builder().service(service).env()?.init()
 }

@@ -19,18 +19,19 @@ pub enum LossCause {
     /// Too many spans were open at once. The oldest were closed as unfinished, or new spans of
     /// `tracing` were not recorded.
     OpenSpansFull,
-    /// The collector was unreachable for longer than the buffer lasts.
+    /// The buffer of batches that the collector had not acknowledged was full.
     BufferFull,
     /// The collector permanently rejected a batch.
     CollectorRefused,
     /// A string was truncated to the maximum length; the record was kept.
     StringCut,
-    /// A span's end arrived, but its begin had been lost.
+    /// A span's end arrived, but its begin had been lost, or the span had been closed because too
+    /// many were open.
     EndWithoutBegin,
     /// The shutdown deadline passed before everything was shipped.
     ShutdownDeadline,
-    /// A value that should have traveled with a request was dropped because it was malformed or did
-    /// not fit.
+    /// A value that should have traveled with a request was dropped because it was malformed, did
+    /// not fit, or came from a [public caller](crate::Builder::public_callers).
     BaggageDropped,
 }
 

@@ -40,7 +40,7 @@ macro_rules! span {
 
 /// Records an event, an instant inside the current span: `event!("cache_miss", key = id)`.
 ///
-/// Takes the same arguments as [`span!`](crate::span!).
+/// Takes the same arguments as [`span!`](crate::span!), except `request:`.
 ///
 /// ```
 /// stroboscope::event!("cache_miss", key = 42, cause = stroboscope::display("cold"));

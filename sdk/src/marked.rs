@@ -35,7 +35,7 @@ impl Waiters {
         Self(AtomicU32::new(0))
     }
 
-    /// Returns the lock's address, which markers use as its number.
+    /// Returns an address inside the lock, which markers use as its number.
     fn id(&self) -> u64 {
         (&raw const self.0).addr() as u64
     }

@@ -1,7 +1,8 @@
 //! Propagates the context as W3C headers: `traceparent`, `tracestate`, `baggage`.
 //!
 //! Source: W3C Trace Context (level 1, with level 2's forward compatibility rules) and W3C Baggage.
-//! Other vendors' data in `tracestate` and `baggage` is forwarded unchanged.
+//! Other vendors' valid data in `tracestate` and `baggage` is forwarded unchanged, within limits of
+//! size.
 
 #[cfg(feature = "opentelemetry")]
 pub(crate) mod otel;
@@ -37,8 +38,8 @@ static BAGGAGE_NAME: HeaderName = HeaderName::from_static(BAGGAGE);
 /// [accepts](crate::Builder::accept_force) it: `stroboscope-force: 1`.
 pub const FORCE: &str = "stroboscope-force";
 
-/// Maximum length of a forwarded `tracestate` in bytes. W3C requires implementations to support at
-/// least 512 bytes.
+/// Maximum length of a forwarded `tracestate` in bytes. W3C recommends forwarding at least 512
+/// bytes.
 const TRACESTATE_BYTES_MAX: usize = 8_192;
 /// Maximum number of members of a forwarded `tracestate`, as in the specification.
 const TRACESTATE_MEMBERS_MAX: usize = 32;
@@ -230,7 +231,8 @@ fn is_tracestate_value(value: &str) -> bool {
 }
 
 /// Writes the current context and baggage into the headers of an outgoing request. `traceparent`
-/// and `tracestate` replace existing headers; `baggage` is added to the existing header.
+/// and, if the context has one, `tracestate` replace existing headers; `baggage` is added to the
+/// existing header.
 ///
 /// If a request arrived without a `traceparent` and nothing of it is recorded, it needs no ids. Its
 /// calls then carry no `traceparent` either, unless a window may open before the response.
@@ -238,8 +240,8 @@ fn is_tracestate_value(value: &str) -> bool {
 /// outside of requests.
 ///
 /// The value of `traceparent` is marked as [sensitive](http::HeaderValue::set_sensitive), so that
-/// HTTP/2 does not store it: no two calls have the same value. As a result, `{:?}` shows it neither
-/// here nor at the receiver.
+/// HTTP/2 does not store it: calls rarely have the same value. As a result, `{:?}` does not show it
+/// here.
 pub fn inject(headers: &mut http::HeaderMap) {
     let mut context = context::current();
     if context.is_unseen() && !foresight::opens_soon() {
@@ -273,9 +275,9 @@ pub(crate) fn inject_from(
     if context.is_valid()
         && let Some(mut value) = value(&traceparent(context))
     {
-        // HTTP/2 then writes the value literally. It differs in each call, so storing it in the
-        // connection's header table would be useless and would add a search through the values of
-        // all earlier calls.
+        // HTTP/2 then writes the value literally. It differs in nearly every call, so storing it in
+        // the connection's header table would be useless and would add a search through the values
+        // of all earlier calls.
         value.set_sensitive(true);
         headers.insert(&TRACEPARENT_NAME, value);
     }

@@ -14,7 +14,7 @@
 //! CLOSE    tick, callsite, 0, 0, span id, fields…             (an END with fields)
 //! CONTEXT  trace id high, low, span ids                       (never in a ring; precedes a copy of a ring's records)
 //! field    if word 0 has its kind + 1 (then its index is its position): one word, the value
-//!          if word 0 has 0: value kind (8) | index in the callsite's names (8) | bytes (32), then the value's words
+//!          if word 0 has 0: kind (8) | name's index (8) | unused (16) | bytes (32), then the value
 //! ```
 //!
 //! A callsite or a name is the address of a `static`. Texts are copied into the record, so nothing
@@ -247,7 +247,7 @@ pub(crate) fn write_end_of_innermost(
     2
 }
 
-/// Index of the word that holds a record's tick.
+/// Index of the word with a record's tick.
 pub(crate) const TICKS: usize = 1;
 /// Bit position of a record's flags in word 0.
 pub(crate) const FLAGS_SHIFT: u32 = 8;

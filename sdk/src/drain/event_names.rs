@@ -1,4 +1,4 @@
-//! Names for `tracing`'s events, which have a place in the source but no name.
+//! Names for those events of `tracing` that have a place in the source but no name.
 
 use rustc_hash::FxHashMap;
 
@@ -6,7 +6,7 @@ use crate::callsite::Callsite;
 use crate::record::FieldValue;
 
 /// Maximum number of distinct messages used as names of one callsite. A callsite with more messages
-/// formats values into them, so its events are named by their target.
+/// probably formats values into them, so its further events are named by their target.
 const MESSAGES_MAX: usize = 8;
 /// Maximum length of a message used as a name. Longer messages, and messages with digits, are not
 /// used.
@@ -23,9 +23,9 @@ pub(super) struct EventNames {
 }
 
 impl EventNames {
-    /// Returns the name of an event of this callsite: its message, if the callsite has at most
-    /// [`MESSAGES_MAX`] distinct messages, all short and without digits, and otherwise the name of
-    /// the callsite.
+    /// Returns the name of an event of this callsite: its message, if the callsite is among the
+    /// first [`CALLSITES_MAX`] and has had at most [`MESSAGES_MAX`] distinct messages, all short
+    /// and without digits, and otherwise the name of the callsite.
     pub(super) fn name<'a>(
         &mut self,
         callsite: &'static Callsite,

@@ -37,7 +37,8 @@ impl OpenSpan {
         self.window_close_ns.filter(|_| !self.is_sampled())
     }
 
-    /// Reports whether a window would not have held all of the span, which ends at `end_ns`.
+    /// Reports whether the span, which ends at `end_ns`, would be cut or missing if only a window
+    /// were the reason for recording it.
     pub(crate) fn is_outside(&self, end_ns: i64) -> bool {
         self.window_close_ns
             .is_none_or(|close_ns| end_ns >= close_ns)
@@ -58,8 +59,8 @@ impl OpenSpan {
 #[derive(Debug)]
 enum Entry {
     Open(Box<OpenSpan>),
-    /// The span began outside any window, or was shipped when its window closed. Its end is
-    /// expected and ignored.
+    /// The span began outside any window, or was shipped without its end. Its end is expected and
+    /// ignored.
     Settled,
 }
 
@@ -95,8 +96,8 @@ impl OpenSpans {
         }
     }
 
-    /// Adds a span. If there are too many, evicts and returns the oldest open one; otherwise
-    /// returns `None`.
+    /// Adds a span. If there are too many entries, evicts the oldest one, and returns it if it is
+    /// an open span; otherwise returns `None`.
     #[must_use]
     pub(crate) fn begin(&mut self, span: OpenSpan) -> Option<Box<OpenSpan>> {
         self.insert(span.span_id, Entry::Open(Box::new(span)))
@@ -145,7 +146,7 @@ impl OpenSpans {
         None
     }
 
-    /// Adds flags to a span whose begin was seen and to its ancestors.
+    /// Adds flags to an open span and to its open ancestors, up to the first that already has them.
     pub(crate) fn add_flags(&mut self, span_id: u64, flags: u32) {
         let mut next = span_id;
         while let Some(Entry::Open(span)) = self.entries.get_mut(&next)

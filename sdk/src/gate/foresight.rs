@@ -2,7 +2,8 @@
 //! ids needs none. Writing ids into the headers of a call, and reading them at the callee, is most
 //! of the cost of a closed gate.
 //!
-//! It assumes that a call takes at most twice as long as the longest recent span in the records.
+//! It assumes that a call takes at most twice as long as the longest recent span in the records,
+//! within the limits below.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -16,7 +17,7 @@ const AHEAD_MAX_NS: i64 = 60_000_000_000;
 const AHEAD_MIN_NS: i64 = 4_000_000;
 
 /// First tick from which a window may open before an outgoing call returns. 0 means always; the
-/// largest value means never until the timer knows more.
+/// largest value means never until the timer's next turn.
 static SOON_FROM_TICKS: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// True if every request gets ids in its calls, even if it is not recorded.
@@ -26,7 +27,8 @@ static NAMES_ALL: AtomicBool = AtomicBool::new(false);
 /// was seen.
 static LONGEST_NS: AtomicI64 = AtomicI64::new(0);
 
-/// Reports whether the callee of an outgoing call may record any of the request.
+/// Reports whether a window may be open before an outgoing call returns. Also returns true if all
+/// requests get ids.
 #[inline]
 pub(crate) fn opens_soon() -> bool {
     if !is_read() {
@@ -69,8 +71,8 @@ pub(crate) fn saw_span_without_end() {
 }
 
 /// Returns how many ns before an opening the calls of unrecorded requests begin to carry ids: twice
-/// the longest recent duration, from [`AHEAD_MIN_NS`] to [`AHEAD_MAX_NS`]. Called at each turn of
-/// the timer; each call reduces the longest duration a little.
+/// the longest recent duration, from [`AHEAD_MIN_NS`] to [`AHEAD_MAX_NS`], or the latter if no span
+/// was seen. Called at each turn of the timer; each call reduces the longest duration a little.
 pub(super) fn ahead_ns() -> i64 {
     let longest_ns = LONGEST_NS.load(Relaxed);
     // A concurrent update may get lost; the next long span repeats it.

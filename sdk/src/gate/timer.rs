@@ -20,7 +20,7 @@ struct Inner {
     machine: Machine,
     log: WindowLog,
     open: bool,
-    /// Both clocks when the timer was created, for the tick rate.
+    /// Clocks when the timer was created, for the tick rate.
     first: Anchor,
 }
 
@@ -144,7 +144,7 @@ impl Timer {
         inner.machine.stop(self.clock.wall_ns(), &mut inner.log);
     }
 
-    /// Asks the thread to end; the caller unparks and joins it.
+    /// Requests the end of the thread; the caller unparks and joins it.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Windows that were actually recorded: the drain trims by them, and every batch carries them.
+//! Windows that were actually recorded: the drain trims by them, and batches carry them.
 
 use std::collections::VecDeque;
 

@@ -19,7 +19,7 @@ use crate::span_context::SpanContext;
 /// recorder cannot attribute its system calls. The [layer](Layer) tracks the requests under way. A
 /// stream from [`wrap`](Self::wrap) marks its system calls with the request they serve if only one
 /// request is possible. If several are possible, it marks none, because a guess is worse. Nothing
-/// is tracked while no recorder listens.
+/// is tracked while no markers are written.
 ///
 /// ```no_run
 /// # async fn connect(endpoint: tonic::transport::Endpoint) -> Result<(), tonic::transport::Error> {
@@ -46,7 +46,7 @@ pub struct ConnectionUsers(Arc<Mutex<Users>>);
 struct Users {
     /// Requests under way, by number.
     now: Vec<(u64, SpanContext)>,
-    /// Requests under way that began since the last write; the next write is attributed to them.
+    /// Requests that began since the last write; the next write is attributed to them.
     began: Vec<SpanContext>,
     next: u64,
 }
@@ -83,8 +83,7 @@ impl ConnectionUsers {
         }
     }
 
-    // A panic in another thread leaves the lists unchanged; at worst, calls are attributed to no
-    // request.
+    // A poisoned lock is safe to use: no change leaves a list half-done.
     fn lock(&self) -> MutexGuard<'_, Users> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

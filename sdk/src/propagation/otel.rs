@@ -124,8 +124,8 @@ pub(crate) fn to_otel(ours: SpanContext, state: Option<&str>) -> OtelSpanContext
 }
 
 impl SpanContext {
-    /// Makes this span the parent of OpenTelemetry spans started on this thread while the result
-    /// lives.
+    /// Makes this span the parent of OpenTelemetry spans started on this thread until the result is
+    /// dropped.
     #[must_use]
     pub fn attach_to_opentelemetry(self) -> ContextGuard {
         let travelling = carried();
@@ -147,9 +147,9 @@ pub struct OpenTelemetryScope {
     _hold: Option<Hold>,
 }
 
-/// Makes OpenTelemetry's current span the parent of the SDK's spans on this thread while the result
-/// lives. Use it in services whose requests begin as OpenTelemetry spans. If OpenTelemetry sampled
-/// the request, the SDK's spans are recorded between windows, too.
+/// Makes OpenTelemetry's current span the parent of the SDK's spans on this thread until the result
+/// is dropped. Use it in services whose requests begin as OpenTelemetry spans. If OpenTelemetry
+/// sampled the request, the SDK's spans are recorded between windows, too.
 ///
 /// It also installs the baggage that a [`Propagator`] extracted into OpenTelemetry's current
 /// context. Without a current OpenTelemetry span, it sets no parent. (For the opposite direction,

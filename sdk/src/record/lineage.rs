@@ -3,8 +3,8 @@
 use super::{RecordKind, first_word};
 
 /// Trace of a ring's last records, and the spans they were in, innermost last. The writer and the
-/// reader of a ring follow its records by the same rules, so their lineages are always equal, even
-/// in stale parts.
+/// reader of a ring follow its records by the same rules, so after the same record their lineages
+/// are equivalent, even in stale parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lineage {
     trace_id: [u64; 2],

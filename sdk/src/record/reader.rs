@@ -14,7 +14,7 @@ pub(crate) enum Record<'a> {
         ticks: u64,
         span_id: u64,
     },
-    /// CONTEXT: the following records come from another ring.
+    /// CONTEXT: the following records come from a ring with this lineage.
     Context,
     /// Words that are not a record. They indicate a bug, and the drain skips them.
     Broken,
