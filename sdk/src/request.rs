@@ -40,8 +40,7 @@ pub(crate) fn callsite_of_missing(method: &str, path: &str) -> &'static Callsite
         .unwrap_or_else(|| callsite::named(Name::of(method, Some("(not found)"), "").text()))
 }
 
-/// Name of a request, built on the stack. It needs no allocation, because most names are already
-/// registered.
+/// Name of a request, built on the stack without an allocation: most names are already registered.
 struct Name {
     bytes: [u8; NAME_BYTES_MAX + 1],
     len: usize,
@@ -63,7 +62,7 @@ impl Name {
 
     fn text(&self) -> &str {
         let bytes = self.bytes.get(..self.len).unwrap_or_default();
-        // Cut within a character, so the name is too long anyway.
+        // Only a name that was cut within a character is not UTF-8.
         std::str::from_utf8(bytes).unwrap_or("(no name)")
     }
 }
@@ -92,7 +91,8 @@ fn without_ids(path: &str, into: &mut Name) -> std::fmt::Result {
 }
 
 /// Reports whether a part of a path looks like an id: a number; at least 8 hexadecimal digits and
-/// dashes, as in a UUID or hash; or at least 20 characters with at least 3 digits, such as a token.
+/// dashes with a decimal digit, as in a UUID or hash; or at least 20 letters, digits and some
+/// signs, with at least 3 digits, such as a token.
 fn is_id(part: &str) -> bool {
     let bytes = part.as_bytes();
     let digits = bytes.iter().filter(|byte| byte.is_ascii_digit()).count();

@@ -56,9 +56,9 @@ const RECORDS_MIN: usize = if cfg!(all(test, stroboscope_loom)) {
 pub(crate) struct Ring {
     words: Words,
     mask: usize,
-    /// Number of words ever written. Only the producer stores it.
+    /// Number of words written since the ring was created or renewed. Only the producer stores it.
     head: CachePadded<AtomicUsize>,
-    /// Number of words ever read. Only the consumer stores it.
+    /// Number of words read since then. Only the consumer stores it.
     tail: CachePadded<AtomicUsize>,
     /// True once the producer is gone: the remaining records may be read, then the ring may be
     /// dropped.
@@ -93,8 +93,7 @@ pub(crate) struct Producer {
 pub(crate) enum Room {
     /// A record fits.
     Enough,
-    /// A record fits, but half of the ring is full. Returned when this is first seen, and again
-    /// before the ring is full.
+    /// A record fits, but more than half of the ring is full.
     Half,
     /// No record fits.
     None,
@@ -119,7 +118,8 @@ impl std::fmt::Debug for Ring {
 
 impl Ring {
     /// Creates a ring of at least `bytes` bytes (rounded up to a power of two, at least four
-    /// maximum records). Its pages are touched, so that the producer never causes a page fault.
+    /// maximum records). Its pages are touched, so that the producer's first accesses cause no page
+    /// faults.
     pub(crate) fn with_bytes(bytes: usize) -> (Producer, Consumer) {
         Self::of(Words::present, bytes)
     }
@@ -199,7 +199,7 @@ impl Producer {
         self.ring.as_ref().map_or(0, |ring| ring.bytes())
     }
 
-    /// Returns the number of words ever written.
+    /// Returns the number of words written since the ring was created or renewed.
     #[inline(always)]
     pub(crate) fn head(&self) -> usize {
         self.head
@@ -309,8 +309,8 @@ impl Consumer {
         self.ring.retired.load(Acquire) && self.is_empty()
     }
 
-    /// Creates a new ring from the memory of a [finished](Self::is_finished) one, whose pages are
-    /// already allocated. Returns `None` while the old producer is still being dropped.
+    /// Creates a new ring from the memory of a [finished](Self::is_finished) one. Returns `None`
+    /// while the old producer is still being dropped.
     pub(crate) fn renew(self) -> Option<(Producer, Self)> {
         let mut ring = self.ring;
         // Fails while the retired producer still has its reference.

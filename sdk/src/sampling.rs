@@ -25,8 +25,9 @@ pub enum SampleMode {
     #[default]
     Follow,
     /// This fraction (0 to 1) of all requests, inside windows or not, is recorded from ingress to
-    /// end. Their `tracestate` states the fraction, as OpenTelemetry's does (`ot=th:`). Reports of
-    /// the collector weight each recorded request by it, unless a window held the whole request.
+    /// end. Their `tracestate` states the fraction, as OpenTelemetry's does (`ot=th:`). Most
+    /// reports of the collector weight each recorded request by it, unless a window covered the
+    /// whole request.
     Ratio(f64),
 }
 

@@ -48,7 +48,8 @@ const BATCH_AGE_NS: i64 = 200_000_000;
 /// Every batch causes a sync of the collector's disk. When batches without records were shipped
 /// five times per second, they caused most of these syncs.
 const IDLE_BATCH_AGE_NS: i64 = 60_000_000_000;
-/// Maximum number of waiting windows: two minutes of 4 ms every 32 ms.
+/// Number of waiting windows at which a batch without records is closed: two minutes of 4 ms every
+/// 32 ms.
 const IDLE_WINDOWS_MAX: usize = 4_096;
 /// Maximum time for which the end of the process waits for the collector to end the stream, too.
 const GOODBYE: Duration = Duration::from_millis(200);
@@ -111,8 +112,8 @@ impl Shipper {
         let filling = thread::filling();
         let deadline = loop {
             tokio::select! {
-                // A dropped sender means that the process ends without its guard, so there is no
-                // time to wait.
+                // A dropped sender means that `init` failed to start the gate, so there is nothing
+                // to wait for.
                 told = &mut stop => break told.map_or_else(|_| Instant::now(), |stop| stop.deadline.into()),
                 Some(flush) = flushes.recv() => state.flush(flush),
                 () = filling.notified() => {
@@ -193,8 +194,8 @@ struct ShipTask {
     end_said: bool,
     /// Burst-config that the last batch reported.
     config_said: Option<BurstConfig>,
-    /// True if a batch was sent on this connection or waits to be sent, so that the collector
-    /// learns of this process.
+    /// True if a batch was sent on this connection or waits to be sent, which announces this
+    /// process to the collector.
     greeted: bool,
     flushing: Vec<PendingFlush>,
     meter: Meter,
@@ -279,8 +280,8 @@ impl ShipTask {
     /// pass close any batch that is not empty. A regular pass closes a batch of at least
     /// [`BATCH_AGE_NS`] that contains news or [`IDLE_WINDOWS_MAX`] windows, or that has reached
     /// [`IDLE_BATCH_AGE_NS`]. Records, clock steps, losses and another burst-config are news.
-    /// Windows are not. The first batch on a new connection is news, too, because it tells the
-    /// collector of this process. So a process that records nothing sends a batch when it connects,
+    /// Windows are not. The first batch on a new connection is news, too, because it announces this
+    /// process to the collector. So a process that records nothing sends a batch when it connects,
     /// when its config changes, and once a minute.
     fn is_batch_due(&self, why: Pass, age_ns: i64) -> bool {
         let (has_records, windows) = (self.drain.has_something(), self.buffer.windows());
@@ -358,7 +359,7 @@ impl ShipTask {
         match progress {
             Progress::Connected => {
                 self.buffer.resend_all();
-                // The peer may be another collector, which does not know this process.
+                // The peer may be another collector, to which this process must be announced.
                 self.greeted = !self.buffer.is_empty();
             }
             Progress::Reply(reply) => {

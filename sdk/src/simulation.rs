@@ -1,8 +1,7 @@
 //! Process in a simulation: the real gate, batches, buffer and link, with simulated clocks,
 //! connections and records.
 //!
-//! Rings and their drain are left out, because they belong to threads and a simulation has only
-//! one. Not part of the API.
+//! Threads' rings are left out, because a simulation has only one thread. Not part of the API.
 #![allow(
     missing_docs,
     reason = "no part of the API; the user is a test beside this crate"
@@ -68,7 +67,7 @@ pub struct Process {
 pub struct LossCounters(Losses);
 
 impl LossCounters {
-    /// Creates counters that live as long as the operating system's process.
+    /// Creates counters that exist until the operating system's process ends.
     #[must_use]
     pub fn leaked() -> &'static Self {
         Box::leak(Box::new(Self(Losses::new())))

@@ -227,7 +227,8 @@ impl Span {
         SpanContext::from_words([high, low, span_id, self.word.flags()])
     }
 
-    /// Reports whether the span is recorded and shipped to a collector.
+    /// Reports whether the span's begin was recorded. The span is then shipped, unless its records
+    /// are lost, or made outside a window and trimmed.
     #[must_use]
     pub fn is_recorded(&self) -> bool {
         self.word.is_recorded()
@@ -355,7 +356,7 @@ impl Span {
         [high, low, span_id, word.0]
     }
 
-    /// Recreates a span from its words; call it once per conversion.
+    /// Recreates a span from its words; call it at most once per conversion.
     #[inline]
     pub(crate) const fn from_words([high, low, span_id, word]: [u64; 4]) -> Self {
         Self {

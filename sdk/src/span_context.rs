@@ -27,10 +27,10 @@ impl SpanContext {
     /// Flag: the request, or its part in this process, began while recording was off, so its
     /// records are cut.
     const CUT: u64 = 2;
-    /// Flag: all bits of the trace id are random, as defined by W3C trace-context level 2.
+    /// Flag: the trace id is random, as defined by W3C Trace Context level 2.
     const RANDOM: u64 = 4;
-    /// Flag: this process assigned the request's ids, and nothing is recorded of it. Callees need
-    /// not know the ids unless a window may open before the call ends.
+    /// Flag: this process assigned the request's ids, and nothing is recorded of it. Calls need not
+    /// carry the ids unless a window may open before the call ends.
     const UNSEEN: u64 = 8;
     /// Flag: this process sampled the request by its ratio.
     const BY_RATIO: u64 = 16;

@@ -1,4 +1,4 @@
-//! Interface to the operating system. Only this module knows which system it runs on.
+//! Interface to the operating system. Only this module contains code for particular systems.
 //!
 //! | service | Linux | other Unix | other systems |
 //! |---|---|---|---|

@@ -45,11 +45,11 @@ enum State {
     LastBorrowing(u8),
     /// This is one of the SDK's own threads; it records nothing, and this is no loss.
     Muted,
-    /// The thread is being torn down and could not return a ring of its own.
+    /// The thread is being torn down, so it could not return a new ring of its own.
     Ending,
 }
 
-/// Ring of a thread, with the context that its reader already knows.
+/// Ring of a thread, with the context that its next records may omit.
 #[repr(C)]
 pub(crate) struct Writer {
     producer: Producer,
@@ -118,7 +118,7 @@ impl Drop for Reaper {
     }
 }
 
-/// Exclusive right to write this thread's next record while it lives. A signal handler or an
+/// Exclusive right to write this thread's next record, until it is dropped. A signal handler or an
 /// allocator that attempts to write meanwhile is rejected.
 //
 // Not `Send`, because a `ThreadRef` cannot leave its thread.
@@ -252,8 +252,8 @@ pub(crate) fn claim() -> Option<Claim> {
     Claim::take(|ready| ready != BUSY)
 }
 
-/// Writes one record to this thread's ring. Returns false if the record was discarded. This counts
-/// as a loss, except on the SDK's own threads.
+/// Writes one record to this thread's ring, or to a shared one. Returns false if the record was
+/// discarded. This counts as a loss, except on the SDK's own threads.
 #[inline(always)]
 pub(crate) fn write(
     fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage) -> usize,

@@ -87,8 +87,8 @@ pub struct TracingFilter {
     others: LevelFilter,
     /// True if transports are treated like other targets.
     with_transports: bool,
-    /// Hashes of the first two bytes of the targets and transports, one bit each: most targets
-    /// begin with none of them.
+    /// Hashes of the first two bytes of the names that the filter compares targets with, one bit
+    /// each: most targets begin with none of them.
     first_bytes: FirstBytes,
     max_level: LevelFilter,
 }
@@ -339,7 +339,8 @@ impl FromStr for TracingFilter {
     }
 }
 
-/// Writes the form that [`FromStr`] parses.
+/// Writes the form that [`FromStr`] parses. It omits that [`everything`](TracingFilter::everything)
+/// includes transports.
 impl fmt::Display for TracingFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.others)?;

@@ -26,8 +26,8 @@ pub(crate) struct Buffer {
     loads: VecDeque<v1::Load>,
 }
 
-/// Maximum number of waiting load measurements, two minutes: a process that records nothing ships
-/// nothing, and keeps its latest measurements.
+/// Maximum number of waiting load measurements: two minutes, longer than the interval between the
+/// batches of a process that records nothing.
 const LOADS_MAX: usize = 120;
 
 impl Buffer {

@@ -1,4 +1,4 @@
-//! Follows the collector's directives while the connection lives.
+//! Follows the collector's directives while the connection is open.
 //!
 //! Each message is scanned before it is parsed, because two bytes on the wire can become hundreds
 //! in memory.
@@ -33,7 +33,7 @@ mod policy;
 #[cfg(not(feature = "tradeoff"))]
 use no_policy as policy;
 
-/// Maximum size of a directive in bytes. A slack model takes most of it.
+/// Maximum size of a directive in bytes. A slack model may take most of it.
 const DIRECTIVE_BYTES_MAX: usize = 4 << 20;
 
 /// Receives and applies the collector's directives until the stream ends.
@@ -62,7 +62,7 @@ pub(super) async fn follow(channel: AuthorizedChannel, process: v1::Process, tim
                 set.at_ns.cast_signed(),
             ),
             Ok(Some(v1::directive::Kind::SetTradeoffs(policy))) => policy::install(policy),
-            // An agent's business, or a directive of a later version.
+            // A directive for agents only, or one of a later version.
             Ok(Some(v1::directive::Kind::SetRoute(_) | v1::directive::Kind::Probe(_)) | None) => {}
             Err(problem) => policy::refuse(&problem),
         }

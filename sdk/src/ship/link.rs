@@ -1,8 +1,8 @@
 //! Connection to the collector, with reconnects after a pause.
 //!
-//! The link never waits for a peer without a deadline: connecting has a deadline, and so has the
-//! reply to each batch. A peer may send its response headers only with its first reply, as servers
-//! on gRPC's C core do, so batches are sent before headers arrive.
+//! Connecting has a deadline, and so has the reply to each batch. While no batch is unanswered, the
+//! link waits without a deadline. A peer may send its response headers only with its first reply,
+//! as servers on gRPC's C core do, so batches are sent before headers arrive.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,8 +24,8 @@ use crate::id::IdSource;
 /// Maximum number of batches passed to the connection that it has not yet taken.
 const IN_FLIGHT: usize = 8;
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
-/// Maximum pause between attempts while the collector is unreachable, so that processes reconnect
-/// within this time after the collector restarts.
+/// Maximum pause between attempts during the first minute in which the collector is unreachable, so
+/// that processes soon reconnect after the collector restarts.
 const PAUSE_WHILE_AWAY: Duration = Duration::from_millis(200);
 /// Maximum pause once the collector has been unreachable for a minute, or after a stream on a new
 /// connection failed, such as one that the peer rejected.

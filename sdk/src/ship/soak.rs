@@ -1,4 +1,4 @@
-//! Tests that simulate an hour of recording on a test clock and check that no memory grows.
+//! Tests that simulate an hour of recording on a test clock and check that memory stays bounded.
 
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicI64;

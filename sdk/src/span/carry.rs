@@ -44,7 +44,7 @@ pin_project_lite::pin_project! {
     pub struct InSpan<F> {
         #[pin]
         future: F,
-        // `None` while nothing is recorded, and after the future is done.
+        // `None` if there is no span, and after the future is done.
         span: Option<NonEmptySpan>,
     }
 }

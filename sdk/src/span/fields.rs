@@ -45,8 +45,8 @@ fn record_in_current(field: &'static str, value: impl Value) {
 
 impl Span {
     /// Adds a field that is known only after the span began; replaces a field of the same name. On
-    /// an empty span it has no effect and does not format the value. Values are as in
-    /// [`span!`](crate::span!).
+    /// a span that is not recorded, it has no effect and does not format the value. Values are as
+    /// in [`span!`](crate::span!).
     ///
     /// ```
     /// let span = stroboscope::span!("page", user = 7);
@@ -73,7 +73,7 @@ pub(super) fn current_recorded() -> Option<SpanContext> {
         return None;
     }
     let current = context::current();
-    // Only contexts of requests that are not recorded have these marks.
+    // Only contexts without a recorded span have these marks.
     let is_span = current.is_valid() && !current.is_cut() && !current.is_unseen();
     (is_span && (current.is_sampled() || Now::read().is_open())).then_some(current)
 }

@@ -14,8 +14,8 @@ const LINKS_BYTES_MAX: usize = 65_536;
 
 impl Span {
     /// Links this span to a span that caused it, but is not its caller: `producer` is the context
-    /// that came with a message. The consumer of a batch calls this once for each message. On an
-    /// empty span, or with an invalid context, it has no effect.
+    /// that came with a message. The consumer of a batch calls this once for each message. If one
+    /// of the two is known not to be recorded, or the context is invalid, it has no effect.
     ///
     /// The collector lists a request's links, and its critical path can continue at the producer
     /// that ended last. A span has at most about 850 links; more count as
@@ -42,11 +42,12 @@ impl Entered {
     }
 }
 
-/// Links a recorded span to another one, unless that is known not to be recorded.
+/// Links a recorded span to another one, unless that context is invalid or known not to be
+/// recorded.
 #[inline(never)]
 pub(super) fn link(span: SpanContext, to: SpanContext) {
     static FIELD: Callsite = Callsite::new("", &[LINKS], file!(), line!());
-    // Only contexts of requests that are not recorded have these marks.
+    // Only contexts without a recorded span have these marks.
     if !to.is_valid() || to.is_cut() || to.is_unseen() {
         return;
     }

@@ -7,9 +7,9 @@
 //! are generic so that they are compiled with the annotated program: only there can the compiler
 //! know that thread-locals are reachable with one instruction.
 //!
-//! The counter is read last. On some processors, a read waits for all earlier instructions, and
-//! later ones wait for the read, while stores overlap with both. This order leaves little to wait
-//! for.
+//! The counter is read last, except in [`end`]. On some processors, a read waits for all earlier
+//! instructions, and later ones wait for the read, while stores overlap with both. This order
+//! leaves little to wait for.
 
 #![allow(unsafe_code)]
 #![allow(

@@ -54,7 +54,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Returns contexts from outside; some share their span id, which a caller may send.
+/// Returns contexts from outside; the valid ones share their span id, as a caller may choose it.
 fn from_elsewhere(which: usize) -> SpanContext {
     let context = SpanContext::new((77 + (which as u128 / 2)) << 70, 7, which.is_multiple_of(2));
     match which {
@@ -233,7 +233,7 @@ fn read() -> Vec<ExpectedRecord> {
     said
 }
 
-/// Runs the steps in a new thread, whose ring is new, and reads the ring while the thread lives.
+/// Runs the steps in a new thread, and reads its ring before the thread ends.
 fn check(steps: Vec<Step>) {
     let _turn = TURN
         .lock()

@@ -43,7 +43,7 @@ impl Span {
             // Spans below must not join the outer span, which may be recorded.
             return Self::unrecorded(unseen_request());
         }
-        // Only contexts of requests that are not recorded have these marks.
+        // Only contexts without a recorded span have these marks.
         if span.is_recorded() && !outer.is_cut() && !outer.is_unseen() {
             mark_connection(outer, callsite);
             link(span.context(), outer);

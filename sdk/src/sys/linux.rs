@@ -58,8 +58,8 @@ pub(crate) fn resident_bytes() -> Option<u64> {
     Some(pages * u64::try_from(page_bytes).unwrap_or(4_096))
 }
 
-/// Reports whether a process holds a lock on this file. It reads the lock's state without taking
-/// it, so that services do not disturb each other.
+/// Reports whether a process holds an `fcntl` lock on this file; false if the file cannot be
+/// opened. It reads the lock's state without taking it, so that services do not disturb each other.
 pub(crate) fn is_locked(path: &Path) -> bool {
     let Ok(file) = std::fs::File::open(path) else {
         return false;

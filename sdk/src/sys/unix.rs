@@ -4,7 +4,7 @@
 
 use super::{Handler, Sigterm};
 
-/// True if a collector can listen at a path.
+/// True, because tonic connects to Unix sockets on every Unix.
 pub(crate) const HAS_UNIX_SOCKETS: bool = true;
 
 /// Reads a clock that always exists, in ns.

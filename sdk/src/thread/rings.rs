@@ -131,7 +131,7 @@ impl Rings {
     /// `None` if the memory limit allows no new ring.
     fn take(&self, number: usize, purpose: Purpose) -> Option<Producer> {
         let free = loop {
-            // The caller does not wait for other threads.
+            // The caller does not wait while another thread uses the list.
             let free = self
                 .free
                 .try_lock()
@@ -163,8 +163,8 @@ impl Rings {
         Some(make(self.room(number)))
     }
 
-    /// Creates a free ring of each size that has none. Not for recording threads, because it
-    /// touches all of the rings' memory.
+    /// Creates a free ring of each size that has none, if the memory limit allows it. Not for
+    /// recording threads, because it touches all of the rings' memory.
     pub(crate) fn prepare_spares(&self) {
         for number in 0..SIZES {
             let has_spare = |free: &[Vec<Free>; SIZES]| !free[number].is_empty();

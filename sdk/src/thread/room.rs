@@ -102,7 +102,7 @@ impl Local {
         shared::give_back(place, std::mem::replace(writer, Writer::NONE));
     }
 
-    /// Retires the thread's ring and stops recording on this thread.
+    /// Retires the thread's ring, and changes the thread's state to `state`.
     pub(super) fn stop(&self, state: State) {
         if self.ready.get() != BUSY {
             self.ready.set(BUSY);

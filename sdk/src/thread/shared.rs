@@ -1,8 +1,8 @@
 //! Shared rings that threads without a ring of their own borrow, for one record at a time.
 //!
-//! A place is locked only to remove its ring or to put it back. No thread waits for the lock; it
-//! tries the next place. A ring stays together with its lineage, so to its reader it is an ordinary
-//! ring.
+//! A place is locked only to remove its ring or to put it back. A thread that needs a ring does not
+//! wait for the lock; it tries the next place. A ring stays together with its lineage, so to its
+//! reader it is an ordinary ring.
 
 use std::sync::{Mutex, TryLockError};
 
@@ -73,8 +73,8 @@ pub(super) fn give_back(place: u8, writer: Writer) {
         .unwrap_or_else(std::sync::PoisonError::into_inner) = Place::ThreadRef(writer);
 }
 
-/// Resets all places in the thread that survived a fork: threads that no longer exist may have
-/// borrowed rings.
+/// Resets the places in the thread that survived a fork: threads that no longer exist may have
+/// borrowed rings. A place that such a thread had locked stays unusable.
 pub(crate) fn forget_shared() {
     for place in &SHARED {
         if let Ok(mut place) = place.try_lock() {

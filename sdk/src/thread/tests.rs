@@ -12,7 +12,7 @@ pub(crate) fn looks() -> u32 {
     LOOKS.get()
 }
 
-/// Writes a record of minimal length, which readers ignore.
+/// Writes a short record: the END of a span that never began.
 fn fill(place: &mut [u64; RECORD_WORDS_MAX], lineage: &mut Lineage) -> usize {
     record::write_end(place, lineage, 0, 1, 1)
 }

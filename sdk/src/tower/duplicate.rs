@@ -94,8 +94,8 @@ struct Counters {
 type Explore = dyn Fn(u64) -> Vec<(String, Value)> + Send + Sync;
 type OnAnswer = dyn Fn(DuplicateAnswer) + Send + Sync;
 
-/// Layer that sends copies of sampled requests to a pipeline: another service that is [`Clone`],
-/// such as a channel of tonic or a client of hyper.
+/// Layer that sends copies of a fraction of the requests to a pipeline: another service that is
+/// [`Clone`], such as a channel of tonic or a client of hyper.
 ///
 /// Copies carry [`DUPLICATE`] in their baggage, so that all components on their way can recognise
 /// them ([`baggage::is_duplicate`](crate::baggage::is_duplicate)). Components must not write a

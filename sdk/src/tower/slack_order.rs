@@ -106,7 +106,8 @@ impl<S> SlackOrderService<S> {
     /// clock. It is now plus the component's predicted slack (0 if unknown), or plus
     /// [`longest_wait`](SlackOrderLayer::longest_wait) if that is shorter.
     fn deadline_ns(&self, headers: &HeaderMap) -> i64 {
-        // Parses the headers only if no outer layer has parsed the request's baggage.
+        // Parses the headers only if the current request's baggage, as parsed by an outer layer,
+        // has no prediction.
         let slack = baggage::slack().or_else(|| propagation::callers_baggage(headers).slack());
         let slack_ns = slack.and_then(|slack| slack.slack_ns(&self.order.component));
         let wait_ns = slack_ns.unwrap_or(0).min(self.order.longest_wait_ns);

@@ -94,7 +94,7 @@ fn directives() {
         &[("shop", "debug"), ("other", "warn")],
     );
     check("3", &[("shop", "info"), (request, "debug")]);
-    // A part of a name, too, and the longest counts in whatever order they are written.
+    // A target may be a part of a name, and the longest one applies, in any order.
     check(
         "h=debug,hyper=info",
         &[

@@ -15,9 +15,9 @@ static CALLBACK: Mutex<Option<Arc<Callback>>> = Mutex::new(None);
 /// point's goal (§4.3.3.3). The callback receives the point's name, the advised change, and the
 /// decision with the utilities.
 ///
-/// It is called when the advice has been the same for three seconds, and again only after the
-/// advice has changed. It runs in a separate thread, and [`stats`](super::stats) counts its panics.
-/// A new callback replaces the previous one.
+/// It is called when the advice has been the same for about three seconds, and again only after
+/// other advice, or none, has lasted as long. It runs in a separate thread, and
+/// [`stats`](super::stats) counts its panics. A new callback replaces the previous one.
 pub fn on_capacity(callback: impl Fn(&str, Capacity, UtilityDecision) + Send + Sync + 'static) {
     *CALLBACK.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(callback));
 }
@@ -30,7 +30,7 @@ const HELD: u32 = 30;
 pub(super) struct Advice {
     last: Option<Capacity>,
     slices: u32,
-    /// Advice last passed to the callback.
+    /// Last advice that was the same for [`HELD`] slices, or `None` if there was none for as long.
     told: Option<Capacity>,
 }
 
@@ -44,7 +44,7 @@ impl Advice {
     }
 
     /// Returns the advice if the callback must be called now, otherwise `None`. The advice must
-    /// have been the same for [`HELD`] slices, and must differ from that of the last call.
+    /// have been the same for [`HELD`] slices, and must differ from the last one that was.
     fn hold(&mut self, advised: Option<Capacity>) -> Option<Capacity> {
         if advised == self.last {
             self.slices = self.slices.saturating_add(1);

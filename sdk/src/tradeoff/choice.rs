@@ -6,8 +6,8 @@ use super::identity::PointIdentity;
 use super::{in_force, record};
 use crate::baggage::{Tradeoff, note};
 
-/// Decision for one request at one point. While it lives, the request counts as under way at the
-/// point, so keep it until the point's work is done.
+/// Decision for one request at one point. Until it is dropped, the request counts as under way at
+/// the point, so keep it until the point's work is done.
 #[derive(Debug)]
 #[must_use = "the request counts as under way at the point until this is dropped"]
 pub struct Choice {
@@ -84,7 +84,7 @@ impl Choice {
         self.omitted
     }
 
-    /// Reports whether the item at this position stays.
+    /// Reports whether the item at this position stays. Only for decisions about items.
     #[must_use]
     pub fn keeps(&self, place: usize) -> bool {
         self.bits

@@ -1,4 +1,4 @@
-//! Tradeoff rates that a request's baggage asks it to try.
+//! Tradeoff rates in a request's baggage, which the request must try.
 
 use crate::baggage::exploring::is_exploring;
 use crate::baggage::{self, EXPLORE, Value};
@@ -16,7 +16,7 @@ pub(super) struct Exploration {
 }
 
 /// Returns the tradeoff rate that the current request must try at the point of this name. Returns
-/// `None` if it need not explore there, or if the rate is not between 0 and 1.
+/// `None` if it need not explore there, or if the rate is not a number from 0 to 1.
 pub(super) fn of_request(point: &str) -> Option<Exploration> {
     if !is_exploring() {
         return None;

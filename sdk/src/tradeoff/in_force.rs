@@ -11,7 +11,8 @@ use crate::baggage::SlackPrediction;
 
 /// True once a policy was installed. Until then, points need not look for one.
 pub(super) static ACTIVE: AtomicBool = AtomicBool::new(false);
-/// Number of policy changes; a change makes points check at once.
+/// Counter that each change of policy increments; a change makes points measure at their next
+/// request.
 pub(super) static CHANGES: AtomicU64 = AtomicU64::new(1);
 static IN_FORCE: RwLock<Option<Arc<InForce>>> = RwLock::new(None);
 
@@ -34,7 +35,7 @@ pub struct TradeoffStats {
     pub policy: Option<u64>,
     /// Number of tradeoffs made proactively.
     pub made: u64,
-    /// Number of requests that explored as asked.
+    /// Number of decisions that explored a tradeoff rate from the request's baggage.
     pub explored: u64,
     /// Number of tradeoffs forced by a timeout or an error.
     pub reacted: u64,
@@ -46,7 +47,7 @@ pub struct TradeoffStats {
     pub stale: u64,
     /// Number of requests whose slack was predicted.
     pub foretold: u64,
-    /// Number of requests whose key the slack model does not know.
+    /// Number of requests whose key is missing in the slack model.
     pub unforetold: u64,
     /// Number of rejected policies.
     pub refused: u64,
@@ -82,7 +83,7 @@ impl InForce {
     }
 }
 
-/// Installs a policy in place of the previous one; it takes effect at all points at once.
+/// Installs a policy in place of the previous one; it takes effect at each point's next request.
 ///
 /// # Errors
 /// Fails if the policy is invalid; the previous one then stays in force.
@@ -133,8 +134,8 @@ pub(super) fn in_force() -> Option<Arc<InForce>> {
 /// prediction is the slack in the key's last request, from the collector's slack model. Call it
 /// where a request enters, and attach the result with
 /// [`baggage::predict_slack`](crate::baggage::predict_slack). Returns `None` if there is no such
-/// model, if it is too old, or if it does not know the key. [`stats`] counts the last two cases.
-/// Also returns `None` while a policy is being replaced.
+/// model, if it is too old, or if it lacks the key. [`stats`] counts the last two cases. Also
+/// returns `None` while a policy is being replaced.
 ///
 /// Source: Chow et al., "The Mystery Machine" (OSDI 2014), §5.2.
 #[must_use]

@@ -21,7 +21,7 @@ use crate::{gate, sys};
 /// Interval between measurements of the load, in ns.
 const SLICE_NS: i64 = 100_000_000;
 
-/// Tradeoff point, declared once in a `static` and asked for each request.
+/// Tradeoff point, declared once in a `static`, which decides for each request.
 ///
 /// Its name is `COMPONENT.WHAT`, consists of characters allowed in header names, and is the same in
 /// all processes.
@@ -109,15 +109,15 @@ impl Point {
         self.identity.features
     }
 
-    /// Returns the requests that arrive per second, as last measured; 0 while there is no policy
-    /// and no request explores.
+    /// Returns the requests that arrive per second, as last measured; 0 until a policy is installed
+    /// or a request arrives that explores.
     #[must_use]
     pub fn requests_per_second(&self) -> f64 {
         self.identity.requests_per_second()
     }
 
     /// Decides whether the request makes one call in full or replaces it. Every call is made in
-    /// full while there is no policy and no request of this process has explored.
+    /// full until a policy is installed or a request arrives that explores.
     #[inline]
     pub fn decide(&'static self) -> Choice {
         if !ACTIVE.load(Relaxed) && !is_exploring() {
@@ -131,7 +131,7 @@ impl Point {
     }
 
     /// Decides which of `items` items to leave out. `features` returns the values named by the
-    /// schema for the item at a position. It is called only if items are to be left out.
+    /// schema for the item at a position. It is called only if items may be left out.
     #[inline]
     pub fn decide_items<'a, const N: usize>(
         &'static self,
@@ -151,8 +151,8 @@ impl Point {
     /// Records the value of items to the response (its loss of quality if each were missing), as
     /// training data for models. Call it at the end of a pipeline that explores; it has no effect
     /// for other requests. Losses are in the quality function's unit, see
-    /// [`quality`](crate::quality). Only complete responses show the value of their items, so
-    /// nothing is recorded if the request had to leave items out at this point.
+    /// [`quality`](crate::quality). Only complete responses show the value of their items, so a
+    /// point that leaves out items records nothing if the request explores a rate above 0.
     pub fn meter<'a, const N: usize>(
         &self,
         items: impl ExactSizeIterator<Item = ([Feature<'a>; N], f64)>,

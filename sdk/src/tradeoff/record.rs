@@ -14,7 +14,8 @@ use crate::loss::{LOSSES, LossCause};
 /// - `tradeoff.point`, `.kind` (`omit`, `default`, `low_fidelity`), `.proactive`, `.explored`,
 ///   `.by_model`
 /// - `.items`, `.omitted`, `.omitted_by` (number by the first feature, such as `ads=12 pages=3`)
-/// - `.requests_per_second`, `.under_way`, `.policy` (version), `.cause` (empty if proactive)
+/// - `.requests_per_second`, `.under_way`, `.policy` (version; 0 if there is none, or if reactive),
+///   `.cause` (empty if proactive)
 pub const EVENT: &str = "stroboscope.tradeoff";
 /// Name of the event for the value of items to a response. Attributes: `tradeoff_items.point`,
 /// `.schema` (names of features, separated by tabs), `.rows` (one line per item: features and loss,

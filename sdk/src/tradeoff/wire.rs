@@ -17,7 +17,7 @@ pub(crate) fn directed(sent: v1::TradeoffPolicy) {
     }
 }
 
-/// Counts a directive that could not be parsed as a rejected policy.
+/// Counts a directive that was rejected before or during parsing as a rejected policy.
 pub(crate) fn refused(problem: &str) {
     in_force::refused(problem.to_owned());
 }

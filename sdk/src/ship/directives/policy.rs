@@ -17,7 +17,7 @@ const EDGES: u32 = 3;
 const KEYS: u32 = 4;
 
 /// Checks the number of elements that parsing would turn into many small allocations. Returns a
-/// description of the first number that exceeds its limit.
+/// description of the first number that exceeds its limit, or of the malformed part.
 pub(super) fn check(directive: Bytes) -> Result<(), String> {
     // Counts all policies of one message together, because parsing merges them.
     let (mut points, mut points_bytes) = (0, 0);

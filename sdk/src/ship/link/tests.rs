@@ -133,7 +133,7 @@ async fn peers_that_do_not_answer_are_left() {
         assert!(problem.starts_with("waited 0.1 s for the collector at http://127.0.0.1:"));
         assert!(problem.contains("to acknowledge a batch"), "{problem}");
     }
-    // One that is connected to, and speaks no HTTP/2.
+    // A peer that accepts connections and sends nothing on them.
     let (listener, address) = listener().await;
     let silent = tokio::spawn(async move {
         let mut accepted = Vec::new();
@@ -174,7 +174,7 @@ async fn a_collector_that_comes_back_is_found_soon() {
     }
     serve(Peer::AnswersLate, TcpListener::bind(address).await.unwrap());
     assert!(matches!(next(&mut link).await, Progress::Connected));
-    // After a longer time it is asked less often.
+    // After a longer time, the attempts become rarer.
     link.away_since = Instant::now().checked_sub(2 * LONG_AWAY);
     assert_eq!(link.pause_max(), PAUSE_LAST);
 }
