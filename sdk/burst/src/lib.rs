@@ -6,7 +6,6 @@
 //! processes that share a config record at the same instants without communicating. Window edges
 //! are computed from the mask, so a gate needs only a timer and a flag instead of a clock reading
 //! per check.
-
 //!
 //! [`marker`] defines the kinds of markers, through which a kernel trace shows which request or
 //! span a thread works for.
@@ -128,8 +127,8 @@ impl BurstConfig {
         0.5f64.powi(self.0.count_ones().cast_signed())
     }
 
-    /// Returns the share of this config's windows in which `other` records, too, from 0 to 1. Each
-    /// bit that only `other` requires halves the share.
+    /// Returns the share of the time in this config's windows at which `other` records, too, from 0
+    /// to 1. Each bit that only `other` requires halves the share.
     #[must_use]
     pub fn overlap(self, other: Self) -> f64 {
         Self(self.0 | other.0).duty() / self.duty()
@@ -209,7 +208,8 @@ impl BurstConfig {
     }
 
     /// Returns the mask of ones followed by zeros whose burst and period are nearest to the given
-    /// lengths. It rounds each length to a power of two, by ratio.
+    /// lengths. It rounds each length to a power of two, by ratio. The burst is at least 1 ms, and
+    /// the period at least twice the burst.
     ///
     /// # Errors
     /// Returns a description of the problem if a length is not positive, the period is infinite, or

@@ -97,8 +97,8 @@ pub(crate) fn traced(options: &Options, function: ItemFn) -> TokenStream {
     quote!(#(#attrs)* #vis #sig { #body })
 }
 
-/// Generates a statement that tells the compiler the type of the async block, as `?` and `return`
-/// inside it require. The statement never runs.
+/// Generates a statement that fixes the type of the async block, as `?` and `return` inside it
+/// require. The statement never runs. Generates nothing for a type with `impl` or without a type.
 fn return_hint(output: &ReturnType) -> TokenStream {
     match output {
         ReturnType::Type(_, kind) if !mentions_impl(kind) => quote! {

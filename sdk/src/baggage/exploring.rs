@@ -1,4 +1,4 @@
-//! Tracks whether any request arrived with a tradeoff rate to explore; without one, no request's
+//! Tracks whether any parsed baggage named a tradeoff rate to explore; if none did, no request's
 //! baggage needs to be searched.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -9,14 +9,14 @@ pub const EXPLORE: &str = "explore.";
 
 static EXPLORING: AtomicBool = AtomicBool::new(false);
 
-/// Records that a request arrived with this key, if the key begins with [`EXPLORE`].
+/// Records that parsed baggage has this key, if the key begins with [`EXPLORE`].
 pub(super) fn seen(key: &str) {
     if key.starts_with(EXPLORE) && !EXPLORING.load(Relaxed) {
         EXPLORING.store(true, Relaxed);
     }
 }
 
-/// Reports whether a request ever arrived in this process with a key that begins with [`EXPLORE`].
+/// Reports whether this process ever parsed baggage with a key that begins with [`EXPLORE`].
 #[cfg(feature = "tradeoff")]
 #[inline]
 pub(crate) fn is_exploring() -> bool {

@@ -49,7 +49,7 @@ pub struct PointPolicy {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Policy {
-    /// Version, which grows with every change; every record of a tradeoff contains it.
+    /// Version, which grows with every change; every record of a proactive tradeoff contains it.
     pub version: u64,
     /// Time at which the models were learned, in ns since the Unix epoch.
     pub learned_ns: u64,
@@ -127,8 +127,8 @@ impl PointPolicy {
     }
 
     /// Returns the tradeoff rate for a request with `slack_ns` of slack, at a component that
-    /// otherwise uses the rate `from`. It is the lowest rate whose additional latency fits into the
-    /// slack.
+    /// otherwise uses the rate `from`. It is the lowest rate, up to `from`, whose additional
+    /// latency fits into the slack, or `from` if the latency is unknown.
     #[must_use]
     pub fn rate_within_slack(&self, requests_per_second: f64, from: f64, slack_ns: f64) -> Rate {
         let base_ns = self.performance.latency_ns(requests_per_second, from);

@@ -32,7 +32,8 @@ pub struct CurvePoint {
 pub struct Curve {
     /// Fraction of items that was given up, 0 to 1.
     pub tradeoff_rate: f64,
-    /// Measurements by ascending request rate. Latency never falls as the rate rises.
+    /// Measurements by ascending request rate. In the result of [`of`](Self::of), latency never
+    /// falls as the rate rises.
     pub points: Vec<CurvePoint>,
 }
 
@@ -93,7 +94,7 @@ impl Curve {
     }
 
     /// Returns the request rate up to which the latency does not exceed a limit, by linear
-    /// interpolation. Returns `None` if every measurement exceeds the limit.
+    /// interpolation. Returns `None` if every measurement exceeds the limit, or if there is none.
     #[must_use]
     pub fn requests_per_second_within(&self, limit_ns: f64) -> Option<f64> {
         let beyond = self
