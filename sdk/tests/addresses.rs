@@ -91,7 +91,8 @@ fn a_unix_socket() {
     );
 }
 
-/// A process starts although the unix socket does not exist, and `stats` names the address.
+/// Checks that a process starts although the unix socket does not exist, and that `stats` names the
+/// address.
 #[test]
 fn a_unix_socket_that_is_not_there_is_named() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

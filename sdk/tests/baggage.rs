@@ -79,8 +79,8 @@ proptest! {
         }
     }
 
-    /// The header keeps the limits, and no dropped entry has a higher importance than a kept one.
-    /// Members of others are dropped only if no entry is kept.
+    /// Checks that the header keeps the limits, that no dropped entry has a higher importance than
+    /// a kept one, and that members of others are dropped only if no entry is kept.
     #[test]
     fn over_the_limits_the_least_important_go(
         entries in prop::collection::vec(entry(), 0..400),
@@ -106,8 +106,8 @@ proptest! {
         }
     }
 
-    /// No header causes a panic. The header that is written from the parsed baggage keeps the
-    /// limits, and does not change if it is parsed and written again.
+    /// Checks that no header causes a panic, and that the header that is written from the parsed
+    /// baggage keeps the limits, and does not change if it is parsed and written again.
     #[test]
     fn any_header_is_survived(header in "[ -~\t]{0,200}|([a-z.;=%,0-9]{0,40},){0,300}") {
         let baggage = Baggage::parse(&header);
@@ -280,8 +280,8 @@ fn all_tasks_of_a_request_share_it() {
     assert!(baggage::snapshot().is_empty());
 }
 
-/// Baggage passes from process to process in header maps. Values that the callee sets do not reach
-/// the caller.
+/// Checks that baggage passes from process to process in header maps, and that values that the
+/// callee sets do not reach the caller.
 #[test]
 fn the_next_process_has_it() {
     let _request = baggage::enter_request(Baggage::default());

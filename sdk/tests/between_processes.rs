@@ -139,7 +139,7 @@ impl http_body::Body for Body {
     }
 }
 
-/// Handles a request as its path says: panics, never returns, fails, or answers.
+/// Handles a request by its path: panics, never returns, fails, or responds.
 async fn handle(request: http::Request<()>) -> Result<http::Response<Body>, std::io::Error> {
     let response = |status: u16, kind: &str, is_broken| {
         let response = http::Response::builder().status(status);
@@ -212,8 +212,8 @@ async fn call_handler(path: &str) {
     }
 }
 
-/// Spans distinguish a response, an error, a panic and a call that is given up, by the rules of
-/// OpenTelemetry.
+/// Checks that spans distinguish a response, an error, a panic and a call that is given up, by the
+/// rules of OpenTelemetry.
 #[test]
 fn spans_say_how_their_requests_ended() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -307,7 +307,7 @@ fn spans_say_how_their_requests_ended() {
     }
 }
 
-/// If nothing is recorded, a request still keeps its trace id and parent.
+/// Checks that a request keeps its trace id and parent if nothing is recorded.
 #[test]
 fn a_closed_gate_hands_the_context_on() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -132,7 +132,7 @@ fn a_ratio_samples_at_the_ingress() {
     check(NEVER, SampleMode::Ratio(0.0), NOBODY, false, UNNAMED);
 }
 
-/// The parent's decision applies. This process's own sample mode is ignored.
+/// Checks that the parent's decision applies, and that this process's own sample mode is ignored.
 #[test]
 fn the_parents_flag_is_obeyed() {
     for mode in [
@@ -175,7 +175,8 @@ fn force_is_refused_unless_accepted() {
     assert_eq!((spans.len(), flags.as_str()), (0, UNNAMED));
 }
 
-/// Callers from outside decide nothing: the trace is a new one, and no baggage of the SDK remains.
+/// Checks that callers from outside decide nothing: the trace is a new one, and no baggage of the
+/// SDK remains.
 #[test]
 fn public_callers_decide_nothing() {
     const SENT: &str = "sb.explore.ranker=0;t=d,sb.duplicate=true;t=b,theirs=1";
@@ -286,7 +287,8 @@ fn the_ratio_is_stated() {
     check(all, &[unsampled, given, (FORCE, "1")], None, Some(state));
 }
 
-/// A request's low 56 bits decide, and its calls state the ratio as a threshold.
+/// Checks that some requests are recorded and others are not, and that the calls of the recorded
+/// ones state the ratio as a threshold.
 #[test]
 fn a_quarter_has_the_highest_trace_ids() {
     let mut recorded = 0;
@@ -296,12 +298,12 @@ fn a_quarter_has_the_highest_trace_ids() {
         assert_eq!((&stored, &sent), (&threshold, &threshold));
         recorded += u32::from(stored.is_some());
     }
-    // Fails with a probability of 2e-4 and 2e-9.
+    // Fails with a probability of 2e-4 and 3e-11.
     assert!((1..25).contains(&recorded), "{recorded}");
 }
 
-/// While the process does not record, requests keep their trace id and sampled flag, and nothing is
-/// buffered or lost.
+/// Checks that, while the process does not record, requests keep their trace id and sampled flag,
+/// and nothing is buffered or lost.
 #[test]
 fn without_recording_a_sampled_request_only_passes_through() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -249,7 +249,8 @@ async fn a_slow_pipeline_delays_nobody_and_only_so_many_copies_wait() {
     settled(&layer, 3).await;
 }
 
-/// A copy is not copied again, even if the pipeline is the service itself behind the same layer.
+/// Checks that a copy is not copied again, even if the pipeline is the service itself behind the
+/// same layer.
 #[tokio::test]
 async fn a_copy_that_comes_round_again_ends() {
     type Round = Arc<

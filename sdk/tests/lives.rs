@@ -48,7 +48,8 @@ fn never_started() {
     assert_eq!((stats.rings_bytes, stats.losses), (rings_before, vec![]));
 }
 
-/// Only the first start has an effect. After it has stopped, another start records.
+/// Checks that only the first start has an effect, and that another one records after the first has
+/// stopped.
 #[test]
 fn started_by_a_library_then_by_the_service() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,7 +123,7 @@ fn threads_of_ours() -> Option<usize> {
     Some(count)
 }
 
-/// The SDK is started, used and stopped inside a single-threaded runtime with local tasks.
+/// Starts, uses and stops the SDK inside a single-threaded runtime with local tasks.
 #[test]
 fn a_current_thread_runtime() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -49,7 +49,7 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> std::thread::JoinHandle<()> {
         .unwrap()
 }
 
-/// 10,000 threads record two spans each, spread over two seconds.
+/// Lets 10,000 threads record two spans each, spread over two seconds.
 #[test]
 fn threads_that_stay() {
     const THREADS: usize = 10_000;
@@ -85,8 +85,8 @@ fn threads_that_come_and_go() {
     });
 }
 
-/// 512 threads, tokio's limit of blocking threads, record 100 spans each at the same time. This is
-/// more than a small ring holds.
+/// Lets 512 threads, tokio's limit of blocking threads, record 100 spans each at the same time. The
+/// records of each thread take about half of a small ring.
 #[test]
 fn threads_for_blocking_work() {
     const THREADS: usize = 512;

@@ -129,7 +129,7 @@ fn ours_inside_theirs_and_theirs_inside_that() {
     );
 }
 
-/// OpenTelemetry's sampled flag is obeyed: such a request is recorded between windows as well.
+/// Checks that a request that OpenTelemetry sampled is recorded between windows as well.
 #[test]
 fn their_decision_is_obeyed() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,8 +158,8 @@ fn headers_of(map: &HashMap<String, String>) -> http::HeaderMap {
         .collect()
 }
 
-/// A request passes from a process with OpenTelemetry to one with the SDK, and on to one with
-/// OpenTelemetry, with the same headers.
+/// Passes a request from a process with OpenTelemetry to one with the SDK, and on to one with
+/// OpenTelemetry, in the same kind of headers.
 #[test]
 fn the_propagator_joins_processes_of_both_kinds() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -208,7 +208,7 @@ fn the_propagator_joins_processes_of_both_kinds() {
     assert_eq!((second.parent, parent(third)), (id(first), second.id));
 }
 
-/// The propagator passes on baggage without a trace context.
+/// Checks that the propagator passes on baggage without a trace context.
 #[test]
 fn baggage_without_a_trace_is_passed_on() {
     let propagator = Propagator::new();

@@ -78,7 +78,7 @@ fn flush_says_when_not_everything_arrived() {
     drop(guard);
 }
 
-/// A thread records in several runs of the SDK, one after the other.
+/// Checks that a thread records in several runs of the SDK, one after the other.
 #[test]
 fn a_thread_records_again_after_a_restart() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -180,8 +180,8 @@ fn sigterm_ships_first_and_then_ends_the_process() {
     assert!(collector.span("open").has(SpanFlag::Unfinished));
 }
 
-/// Without a collector, a first SIGTERM waits for the shutdown deadline (5 s), and a second one
-/// ends the process at once.
+/// Checks that, without a collector, a first SIGTERM waits for the shutdown deadline (5 s), and a
+/// second one ends the process at once.
 #[test]
 fn a_second_sigterm_ends_at_once() {
     let mut process = child("flush", "http://127.0.0.1:9");

@@ -216,8 +216,8 @@ fn a_value_that_records_while_being_formatted_does_no_harm() {
     assert_eq!(names, ["outside"]);
 }
 
-/// In burst mode, every record lies inside a window, every window lies in one of the burst config,
-/// and a span that a close cuts has the flag for it.
+/// Checks burst mode: every record lies inside a window, every window lies in one of the burst
+/// config, and a span that a close cuts has the flag for it.
 #[test]
 fn bursts_have_exact_edges() {
     let config = "32ms/64ms".parse().unwrap();
@@ -261,8 +261,8 @@ fn bursts_have_exact_edges() {
     assert!(spans.iter().any(|span| span.has(SpanFlag::CutClose)));
 }
 
-/// In follow mode, a request that enters during a window is recorded to its end. One that enters
-/// between windows is not recorded.
+/// Checks follow mode: a request that enters during a window is recorded to its end, and one that
+/// enters between windows is not recorded.
 #[test]
 fn followed_requests_are_whole() {
     let config: BurstConfig = "16ms/256ms".parse().unwrap();
@@ -340,12 +340,12 @@ fn cut_by_an_opening() -> Option<Collector> {
     }
     let recorded = runtime.block_on(request.in_span(span));
     let collector = recording.finish();
-    // Some steps lie in the guard before the exact window, and are removed.
+    // Some steps lie in the guard before the exact window, and are trimmed.
     (recorded >= 20).then_some(collector)
 }
 
-/// A request that began before a window is recorded in part, in one trace, with a flag that its
-/// beginning is missing.
+/// Checks that a request that began before a window is recorded in part, in one trace, with a flag
+/// that its beginning is missing.
 #[test]
 fn an_async_request_cut_by_an_opening_is_one_trace_and_marked() {
     let collector = std::iter::repeat_with(cut_by_an_opening)
@@ -365,7 +365,7 @@ fn an_async_request_cut_by_an_opening_is_one_trace_and_marked() {
     }
 }
 
-/// Spans of a task that was spawned outside of any request, more than a period ago, begin requests.
+/// Checks that spans of a task spawned more than a period ago, outside of requests, begin requests.
 #[test]
 fn a_task_older_than_a_period_is_no_request() {
     let recording = Recording::start("32ms/64ms".parse().unwrap(), SampleMode::Follow);
@@ -427,7 +427,7 @@ fn a_ratio_samples_also_between_windows_and_decides_once() {
     }
 }
 
-/// A sampled span has the flag `OUTSIDE` exactly if no window holds all of it.
+/// Checks that a sampled span has the flag `OUTSIDE` exactly if no window covers all of it.
 #[test]
 fn sampled_spans_outside_of_windows_are_marked() {
     let recording = Recording::start("32ms/64ms".parse().unwrap(), SampleMode::Ratio(1.0));
@@ -503,7 +503,7 @@ fn refused_and_undeliverable_batches_are_counted() {
     recording.finish();
 }
 
-/// Without a collector the service continues, and stopping takes hardly longer than the deadline.
+/// Checks that, without a collector, stopping takes at most a second longer than the deadline.
 #[test]
 fn no_collector_is_no_problem() {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -126,7 +126,7 @@ fn tower_https_spans_are_requests() {
     assert_eq!(events, ["response failed"]);
 }
 
-/// Below a server span of the SDK, the span of tower-http is no request of its own.
+/// Checks that the span of tower-http is no request of its own below a server span of the SDK.
 #[test]
 fn tower_https_span_below_ours_keeps_its_name() {
     let layers = || {
@@ -195,7 +195,7 @@ fn fields_of_opentelemetry_are_names_kinds_and_outcomes() {
     assert_eq!(attributes("fine"), map(&expected));
 }
 
-/// The span has the fields of axum's examples.
+/// Checks the names of spans with the fields of axum's examples.
 #[test]
 fn requests_are_named_by_their_routes_where_these_are_known() {
     let collector = record(async {

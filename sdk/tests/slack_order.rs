@@ -116,7 +116,7 @@ async fn those_without_slack_go_first_and_nobody_waits_for_ever() {
     let layer = || SlackOrderLayer::new("ranker", 1);
     assert_eq!(order(layer(), arrivals.clone(), false).await, expected);
     assert_eq!(order(layer(), arrivals, true).await, expected);
-    // The slack of this component is not known, so the order is that of arrival.
+    // The predictions lack this component, so the order is that of arrival.
     let by_arrival = vec![
         ("first", None, 0),
         ("rich", Some(400), 0),

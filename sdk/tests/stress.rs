@@ -66,7 +66,7 @@ async fn tasks(round: u64) {
 }
 
 /// Records spans and events of `tracing`. They are not counted, because a span of `tracing` does
-/// not tell whether it is recorded.
+/// not show whether it is recorded.
 fn of_tracing(round: u64) {
     let _outer = tracing::info_span!("of_tracing", round).entered();
     tracing::info!(round, "an event");

@@ -96,8 +96,8 @@ fn annotated() {
     }
 }
 
-/// The SDK's filter applies only to the SDK's records, wherever its layer is in the stack and
-/// whichever other filters there are.
+/// Checks that the SDK's filter applies only to the SDK's records, wherever its layer is in the
+/// stack and whichever other filters there are.
 #[test]
 fn other_layers_see_what_is_left_out() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -195,8 +195,7 @@ fn other_layers_see_what_is_left_out() {
     drop(guard);
 }
 
-/// A callsite that the SDK's filter excludes and no other layer wants is disabled, so that it costs
-/// nothing.
+/// Checks that a callsite that the SDK's filter excludes and no other layer wants is disabled.
 #[test]
 fn what_is_left_out_costs_nothing() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

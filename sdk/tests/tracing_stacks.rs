@@ -278,8 +278,8 @@ fn levels_can_be_left_out() {
     assert_eq!(tree(&collector), "a[c]");
 }
 
-/// A span whose parent id belongs to a closed span is recorded without a parent. The registry of
-/// `tracing-subscriber` would panic.
+/// Checks that a span whose parent id belongs to a closed span is recorded without a parent. The
+/// registry of `tracing-subscriber` would panic.
 #[test]
 fn an_id_that_outlived_its_span_names_nothing() {
     let collector = record(BurstConfig::ALWAYS_ON, subscriber, || {

@@ -139,7 +139,7 @@ fn the_least_worth_goes_first_and_is_noted() {
     );
     assert!(noted[0].proactive);
     assert_eq!(tradeoff::stats().policy, Some(3));
-    // An item of a generator that the model does not know is omitted last.
+    // An item of a generator that is missing in the model is omitted last.
     let items = [("new", 0), ("pages", 1)];
     assert!(decide(&POINT, &items).keeps(0));
     tradeoff::uninstall();
@@ -213,7 +213,7 @@ fn slack_is_foretold_by_the_last_request_of_the_key() {
     tradeoff::uninstall();
 }
 
-/// If no rate meets the goal, the point uses the highest rate and counts the goal as unmet.
+/// Checks that a goal that no rate meets gets the highest rate and is counted as unmet.
 #[test]
 fn a_goal_that_cannot_be_met_is_counted() {
     static POINT: Point = Point::omitting("test.unmet", &["generator"]);
@@ -272,8 +272,8 @@ fn policies_that_make_no_sense_or_are_old_or_of_another_schema_leave_all_as_it_i
     );
 }
 
-/// The point omits items while the arrival rate is too high for the latency limit, and none after
-/// that.
+/// Checks that the point omits items while the arrival rate is too high for the latency limit, and
+/// none after that.
 #[test]
 fn a_spike_is_answered_and_its_end() {
     static POINT: Point = Point::omitting("test.spike", &["generator"]);
@@ -303,8 +303,8 @@ fn a_spike_is_answered_and_its_end() {
     assert_eq!(run(20, 2_500), 0, "{}/s", POINT.requests_per_second());
 }
 
-/// Requests in progress count as load as well: at ten arrivals per second, items are omitted once
-/// enough decisions are held, and none after they have ended.
+/// Checks that requests in progress count as load as well: at ten arrivals per second, items are
+/// omitted once enough decisions are held, and none after they have ended.
 #[test]
 fn a_backlog_is_load() {
     static POINT: Point = Point::omitting("test.backlog", &["generator"]);
