@@ -25,7 +25,8 @@ const WARM_UP: Duration = Duration::from_millis(10);
 const MEASURED: Duration = Duration::from_millis(20);
 const MEASURED_BURSTS: Duration = Duration::from_millis(200);
 const ROUNDS: usize = 60;
-/// Number of comparisons without recording, before and after a recorder, in each round.
+/// Number of times per round that a recorder is started and stopped, to measure without recording
+/// afterwards.
 const PAIRS: usize = 3;
 /// Number of rounds of the other tools, which take seconds to start.
 const ROUNDS_OF_TOOLS: usize = 5;

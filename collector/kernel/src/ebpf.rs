@@ -28,8 +28,8 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/recorder.aarch64.o");
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 static OBJECT: &[u8] = &[];
 
-/// Programs in order of attachment, scheduling first: a system call of a thread whose switches are
-/// not recorded yet would look like a missed switch.
+/// Programs in order of attachment, scheduling before system calls: a system call of a thread whose
+/// switches are not recorded yet would look like a missed switch.
 const PROGRAMS: [&str; 8] = [
     "sched_process_exec",
     "task_rename",
@@ -218,8 +218,8 @@ impl EbpfSource {
         let slots = self.slots.words();
         let first = number * self.slots_per_cpu as usize;
         let mut tail = self.tails[number];
-        // Reads at most one ring at a time, so that a busy processor cannot keep the reader busy
-        // forever.
+        // Reads at most as many slots as the ring has, so that a busy processor cannot keep the
+        // reader busy forever.
         let end = tail + self.slots_per_cpu;
         while tail < end {
             let place = (first + (tail % self.slots_per_cpu) as usize) * slot::WORDS;

@@ -51,8 +51,8 @@ impl EventFilter {
     }
 
     /// Processes the next event in order of time. If the gate is open, or if the event reports
-    /// losses, adds it to `events`, after the introductions of its threads. Calls `process_of` once
-    /// per thread to find its process.
+    /// losses, adds it to `events`, after the introductions of its threads. Calls `process_of` at
+    /// most once per thread, to find its process.
     pub(crate) fn push(
         &mut self,
         event: Event,

@@ -7,10 +7,10 @@ use stroboscope_analysis::kernel::marker::MARK;
 /// Kind of the marker by which a recorder identifies its process.
 const HELLO: u64 = 0x7f;
 
-/// Tells the loaded programs that this thread's process is the recorder. They recognise it by
+/// Marks this thread's process as the recorder for the loaded programs, which recognise it by
 /// `nonce`.
 pub(crate) fn hello(nonce: u64) {
-    // SAFETY: getpid has no arguments; the kernel ignores what stands in their registers.
+    // SAFETY: getpid has no arguments; the kernel ignores their registers.
     unsafe {
         libc::syscall(
             libc::SYS_getpid,

@@ -22,7 +22,7 @@ pub struct Recording {
     /// program was still running on that processor.
     pub skipped: LossCounts,
     /// Number of events that the recorder does not decode. With eBPF, it is 0 unless the programs
-    /// and the recorder do not match. With tracefs, it includes executions of programs.
+    /// and the recorder do not match.
     pub unknown_events: u64,
 }
 

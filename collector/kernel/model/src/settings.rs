@@ -49,7 +49,7 @@ pub struct Settings {
     pub exits: bool,
     /// Facility that records.
     pub facility: Facility,
-    /// File whose lock tells services that a recorder is running; see [`recorder_path`].
+    /// File whose lock shows services that a recorder is running; see [`recorder_path`].
     pub announced_by: PathBuf,
 }
 

@@ -1,5 +1,5 @@
-//! Exports timelines as JSON, with times in ns since the Unix epoch and ids of 16 hexadecimal
-//! digits.
+//! Exports timelines as JSON, with times in ns since the Unix epoch and ids of traces and spans as
+//! 16 hexadecimal digits.
 
 use serde_json::{Value, json as object};
 use stroboscope_analysis::kernel::call::Architecture;

@@ -191,8 +191,8 @@ fn after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.find(key).map(|at| &text[at + key.len()..])
 }
 
-/// Returns the kernel's bit for the state of a task, from its letters. R and R+ give 0: the task
-/// could continue to run.
+/// Returns the kernel's bit for the state of a task, from its letters. Returns 0 for R and R+, the
+/// states of a task that could continue to run, and for unknown letters.
 fn state(letters: &str) -> u8 {
     match letters.chars().next() {
         Some('S') => 1,

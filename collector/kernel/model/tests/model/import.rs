@@ -98,7 +98,7 @@ fn what_strace_says_is_owned() {
         directory.path().join("m"),
         directory.path().join("text"),
     );
-    // What strace does not show of getpid, it shows of a write that fails.
+    // strace shows the text of a failed `write`, but not the arguments of `getpid`.
     let program_text = "#include <unistd.h>\nint main(void) { write(-1, \"STROBE 1 c0ffee 0 0 0 0\", 23); \
                         write(1, \"hello\\n\", 6); write(-1, \"STROBE 2 c0ffee 0 0 0 0\", 23); }\n";
     std::fs::write(&source, program_text).unwrap();
