@@ -1,4 +1,5 @@
-//! A recorder that is killed leaves nothing in the kernel.
+//! Tests that a killed recorder leaves no programs in the kernel, and that the next one removes its
+//! instance in tracefs.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -11,7 +12,7 @@ use crate::machine;
 
 const ENV: &str = "KERNEL_TEST_RECORDER";
 
-/// The numbers of the programs that a process has in the kernel.
+/// Returns the ids of the programs that a process has in the kernel.
 fn programs_of(process: u32) -> BTreeSet<u32> {
     let open = std::fs::read_dir(format!("/proc/{process}/fdinfo")).unwrap();
     let text = open
@@ -24,7 +25,7 @@ fn programs_of(process: u32) -> BTreeSet<u32> {
     .collect()
 }
 
-/// Returns the programs that still exist after a while, because the kernel frees them with a delay.
+/// Waits at most a minute for the kernel to free programs, and returns those that still exist.
 fn left_of(programs: &BTreeSet<u32>) -> BTreeSet<u32> {
     let until = Instant::now() + Duration::from_secs(60);
     loop {
@@ -40,7 +41,7 @@ fn left_of(programs: &BTreeSet<u32>) -> BTreeSet<u32> {
     }
 }
 
-/// Starts a recorder and kills it; its number and its programs.
+/// Starts a recorder and kills it. Returns its process id and its programs.
 fn kill_in_a_burst(facility: &str) -> (u32, BTreeSet<u32>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
@@ -54,7 +55,7 @@ fn kill_in_a_burst(facility: &str) -> (u32, BTreeSet<u32>) {
         .spawn()
         .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    // It says so from inside a window.
+    // The recorder prints this after it has drained events.
     assert!(
         lines
             .map_while(Result::ok)
@@ -94,7 +95,7 @@ fn nothing_is_left_by_a_killed_recorder_and_the_next_one_starts() {
     assert!(machine::start(TEST, &Settings::default()).is_some());
 }
 
-/// Does a recorder of this process have an instance in tracefs?
+/// Reports whether a recorder of this process has an instance in tracefs.
 fn has_instance(process: u32) -> bool {
     let entries = std::fs::read_dir("/sys/kernel/tracing/instances").unwrap();
     let prefix = format!("stroboscope-{process}-");

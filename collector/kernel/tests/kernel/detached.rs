@@ -1,4 +1,4 @@
-//! A recorder that is gone costs nothing: no thread goes on taking the slow way into the kernel.
+//! Tests that, after a recorder has stopped, no thread takes the slow path into the kernel.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,7 +12,7 @@ use stroboscope_kernel_model::Settings;
 
 use crate::machine;
 
-/// `SYSCALL_WORK_SYSCALL_TRACEPOINT`: set on every thread while anybody traces system calls.
+/// `SYSCALL_WORK_SYSCALL_TRACEPOINT`, a flag of every thread while system calls are traced.
 const TRACED: u64 = 1 << 1;
 
 fn counting_program(directory: &Path) -> Result<Ebpf, String> {
@@ -43,7 +43,7 @@ fn counting_program(directory: &Path) -> Result<Ebpf, String> {
     Ok(ebpf)
 }
 
-/// The machine's threads, and how many of them are traced.
+/// Returns the number of threads of the machine, and how many of them are traced.
 fn threads(ebpf: &mut Ebpf) -> (usize, usize) {
     let program: &mut Iter = ebpf.program_mut("threads").unwrap().try_into().unwrap();
     let link = program.attach().unwrap();
@@ -85,7 +85,7 @@ fn no_thread_goes_on_being_traced() {
         all > 10 && traced == all,
         "while recording: {traced} of {all}"
     );
-    // Threads are born while the recorder goes.
+    // Starts processes while the recorder stops.
     let mut forking = Command::new("sh")
         .args(["-c", "for i in $(seq 300); do /bin/true; done"])
         .spawn()

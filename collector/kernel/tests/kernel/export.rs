@@ -1,4 +1,4 @@
-//! Other tools read exported recordings, with equal counts.
+//! Tests that other tools read exported recordings, with equal counts.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ use crate::ground_truth::record;
 use crate::machine;
 use crate::workload::{Plan, What};
 
-/// Python program that counts the content of a trace, by the official package's protobufs.
+/// Python program that counts the content of a trace, with the messages of Perfetto's own package.
 const READER: &str = r#"
 import sys, collections
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
@@ -76,7 +76,7 @@ fn perfettos_own_package_reads_the_same_counts() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("trace.pftrace");
     let wall = |at_ns| recording.clocks.wall_ns(at_ns);
-    // Of the first request's span, one segment.
+    // One segment of the first request's span.
     let segments: Vec<NamedSegment> = timeline.work_intervals[..1]
         .iter()
         .map(|interval| NamedSegment {

@@ -1,4 +1,4 @@
-//! Selection of the processes whose events are recorded.
+//! Tests the selection of the processes whose events are recorded.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -26,7 +26,8 @@ fn callers(events: &[Event]) -> BTreeSet<u32> {
         .collect()
 }
 
-/// Runs a shell that starts other programs while recording; the callers seen, and the shell.
+/// Runs a shell that starts other programs, and records it. Returns the threads that made system
+/// calls, the shell's process id and all events.
 fn run(
     test: &str,
     processes: impl FnOnce(u32) -> Processes,

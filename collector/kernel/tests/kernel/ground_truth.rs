@@ -148,7 +148,8 @@ fn score_waits(timeline: &Timeline, truth: &[Line], score: &mut Score) {
         let is_right =
             found.is_some_and(|wait| wait.owner.trace() == Some(line.trace)) && said == expected;
         match (slept, expected.len()) {
-            // It never slept: the holder need not have told the kernel. What is said must be true all the same.
+            // The thread never slept, so the release may not have made a system call. The releases
+            // that the timeline has must still be right.
             (false, _) => {
                 score.unslept += 1;
                 score.unslept_wrong += u64::from(!said.is_subset(&expected));

@@ -1,5 +1,6 @@
-//! Attribution of calls if the programs could confuse two threads: threads that reuse the stack of
-//! one that ended, and a thread that gets its process's id because it executes a program.
+//! Tests the attribution of calls where the recorder's programs could confuse two threads: threads
+//! that reuse the stack of one that ended, and a thread that gets its process's id because it
+//! executes a program.
 
 #![allow(unsafe_code)]
 
@@ -36,7 +37,8 @@ fn is_the_program() {
     if stage != "threads" {
         return;
     }
-    // On a processor of their own each finds the one before it as the last caller, and most often has its stack.
+    // On this processor, the last caller is usually the thread before, whose stack the new thread
+    // usually reuses.
     let alone = |then: fn()| std::thread::spawn(move || (pin(0), call(), then()));
     for _ in 0..THREADS {
         alone(|| {}).join().unwrap();
@@ -47,7 +49,8 @@ fn is_the_program() {
 
 /// Keeps this thread, and those it starts, on one processor.
 fn pin(number: usize) {
-    // SAFETY: a set of processors is plain bits, and zero is a value of it; it lives throughout the call.
+    // SAFETY: a set of processors consists of bits, and may be all zeros. It is valid during the
+    // call.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(number, &mut set);
@@ -67,7 +70,8 @@ fn program(stage: &str) -> Command {
 fn a_call_is_never_taken_for_another_threads() {
     const TEST: &str = "a_call_is_never_taken_for_another_threads";
     let _alone = machine::alone();
-    // Away from the processor of the watched threads, whose last caller it would be otherwise; what it starts as well.
+    // Keeps the recorder and what it starts off the processor of the watched threads, where it
+    // would otherwise be the last caller.
     std::thread::spawn(|| {
         pin(1);
         watch(TEST);
@@ -110,7 +114,8 @@ fn watch(test: &str) {
             _ => {}
         }
     }
-    // The first thread of either program, the short-lived ones, and the one that executes.
+    // The thread that runs the test in either program, the short-lived ones, and the one that
+    // executes the second program.
     assert_eq!(said.len(), CALLS * (THREADS + 3));
     said.sort_unstable();
     let (executing, executed) = (said[said.len() - CALLS - 1].1, child.id());

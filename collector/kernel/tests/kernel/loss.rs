@@ -1,5 +1,5 @@
-//! Recordings with buffers that are too small: captured events and counted losses add up to all
-//! events.
+//! Tests recordings with buffers that are too small: captured, lost and skipped events add up to
+//! all events.
 
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ fn captured(recording: &Recording) -> LossCounts {
     counts
 }
 
-/// Does it say so of the programs of this process? Since Linux 5.12.
+/// Reports whether the kernel counts skipped runs of this process's programs, as it does since
+/// Linux 5.12.
 fn kernel_counts_what_it_skips() -> bool {
     let open = std::fs::read_dir("/proc/self/fdinfo").unwrap();
     let mut about = open
@@ -42,7 +43,8 @@ fn captured_and_lost_make_up_the_truth() {
         run_ms: 1_000,
         pairs: false,
     });
-    // Until it waits for its start signal, so that both recorders see the same.
+    // Waits until the program waits for its start signal, so that both recorders see the same
+    // events.
     std::thread::sleep(Duration::from_millis(300));
     let settings = |events_per_cpu| Settings {
         burst_config: BurstConfig::ALWAYS_ON,
@@ -108,7 +110,7 @@ fn captured_and_lost_make_up_the_truth() {
         whole.switches + also.switches
     );
 
-    // Every loss has its place in time, and what is attributed in spite of it is right.
+    // Every loss has a time, and every attribution made in spite of the losses is right.
     let timeline = small.timeline();
     let placed: u64 = timeline.gaps.iter().map(|gap| gap.counts.total()).sum();
     assert_eq!(placed, lost(LossCounts::total));
@@ -129,7 +131,7 @@ fn captured_and_lost_make_up_the_truth() {
         if let Some(call) = its {
             match call.owner.trace() {
                 owner if owner.unwrap_or(0) == line.trace => right += 1,
-                // Not known is an answer, after a loss.
+                // After a loss, the owner may be unknown.
                 None => {}
                 Some(_) => wrong.push((line, call)),
             }

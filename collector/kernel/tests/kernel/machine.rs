@@ -9,13 +9,13 @@ use stroboscope_kernel_model::{Facility, Settings};
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Tests of this binary disturb each other: two recorders cost twice as much.
+/// Returns a lock that lets one test at a time record, because every recorder adds its own cost.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The file by whose lock this process's recorders announce themselves: its own, so that services of these tests do not
-/// hear other recorders of the machine.
+/// Returns the file whose lock announces the recorders of this process. No other process uses it,
+/// so services of these tests do not react to other recorders of the machine.
 pub(crate) fn announced_by() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("recorder-{}", std::process::id()))
 }

@@ -1,4 +1,5 @@
-//! The recorder against real kernel events. Tests that the machine does not allow say so by name and pass.
+//! Tests of the recorder with events of a real kernel. Tests that the machine does not allow print
+//! their names and pass.
 
 mod crash;
 mod detached;

@@ -1,9 +1,9 @@
-//! The committed objects equal those compiled from their source.
+//! Tests that the committed objects equal those compiled from their source.
 
 use std::path::Path;
 use std::process::Command;
 
-/// The compiler the objects were built by; another one makes other bytes.
+/// Compiler that built the objects. Another one may generate different bytes.
 const COMPILER: &str = "Debian clang version 14.0.6";
 
 #[test]

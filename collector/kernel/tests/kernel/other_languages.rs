@@ -1,4 +1,4 @@
-//! Programs without the SDK: five lines of C, five of Python.
+//! Tests programs without the SDK, in C and Python, that set the markers themselves.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,14 +15,15 @@ fn example(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Runs a program; its `write` of "hello" must be the request's, and none of its other calls to a file may be.
+/// Runs a program and checks that its `write` of 6 bytes belongs to the request, and that fewer
+/// than 30 of its calls do.
 fn check(test: &str, program: &str, arguments: &[&Path]) {
     let settings = Settings {
         burst_config: BurstConfig::ALWAYS_ON,
         processes: Processes::Trees(vec![std::process::id()]),
         ..Settings::default()
     };
-    // The recorder's own process is not recorded, what it starts is.
+    // The recorder's own process is not recorded, but the processes that it starts are.
     let Some(mut recorder) = machine::start(test, &settings) else {
         return;
     };
@@ -84,7 +85,7 @@ fn five_lines_of_c() {
 fn five_lines_of_python() {
     const TEST: &str = "five_lines_of_python";
     let _alone = machine::alone();
-    // The program itself, not what a version manager puts before it.
+    // Finds the interpreter itself, because `python3` may be a script of a version manager.
     let found = Command::new("python3")
         .args(["-c", "import sys; print(sys.executable)"])
         .output();

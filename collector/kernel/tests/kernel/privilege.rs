@@ -1,4 +1,4 @@
-//! Without the necessary rights, the recorder fails with a clear message.
+//! Tests the recorder without the necessary rights, and without a file to announce itself by.
 
 use std::path::Path;
 use std::process::Command;

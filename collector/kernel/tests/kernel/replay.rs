@@ -1,6 +1,8 @@
-//! Recorded events and the recorded program's own log, committed: for machines whose kernel refuses to be recorded.
+//! Tests attribution with committed events and the recorded program's own log, also on machines
+//! that do not allow recording.
 //!
-//! `cargo test -p stroboscope-kernel --test kernel -- --ignored replay::record_again` writes them anew, as root.
+//! To record them again, as root:
+//! `cargo test -p stroboscope-kernel --test kernel -- --ignored replay::record_again`.
 
 use std::path::PathBuf;
 
@@ -185,7 +187,7 @@ fn record_again() {
             json!({"window": [window.open_ns, window.close_ns]})
         ));
     }
-    // What the program did outside the windows is nothing to compare with.
+    // What the program did outside the windows was not recorded and cannot be compared.
     let is_seen = |line: &&Line| {
         windows
             .iter()
@@ -216,7 +218,7 @@ fn recorded_events_are_owned_as_the_program_says() {
             events.push(read);
         }
     }
-    // Recorded on this architecture.
+    // The events were recorded on x86-64.
     let timeline = attribute(&events, &windows, Architecture::X86_64);
     let score = Score::of(&timeline, &truth);
     println!("{score:?}");

@@ -1,4 +1,4 @@
-//! A service with the SDK: its spans, tasks and locks, seen from the kernel.
+//! Tests the recording of a service with the SDK: its spans, tasks and locks.
 
 #![allow(unsafe_code)]
 
@@ -74,14 +74,15 @@ fn tasks(truth: &Arc<Truth>) {
     });
 }
 
-/// Is this thread of ours asleep?
+/// Reports whether this thread of this process is asleep.
 fn is_asleep(tid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ")
         .is_some_and(|(_, rest)| rest.starts_with('S'))
 }
 
-/// One holds a lock for a request until another, for another request, has gone to sleep for it.
+/// Makes one thread hold a lock, for one request, until a second thread, for another request,
+/// sleeps while it waits for the lock.
 fn locks(truth: &Truth) {
     let lock = marked::Mutex::new(());
     for _ in 0..LOCK_WAITS {
@@ -94,7 +95,8 @@ fn locks(truth: &Truth) {
                 let span = span!("waiter").entered();
                 let own = span.context().trace_id() as u64;
                 let from_ns = now_ns();
-                // SAFETY: gettid has no arguments. From here on nothing but the lock makes this thread sleep.
+                // SAFETY: gettid has no arguments. From here until the lock is taken, only the lock
+                // makes this thread sleep.
                 waiting.store(unsafe { libc::gettid() }.cast_unsigned(), Release);
                 let got = lock.lock().unwrap();
                 let to_ns = now_ns();
@@ -135,7 +137,7 @@ fn is_the_service() {
     };
     println!("before {}", marker::is_on());
     println!("ready");
-    // What was done before the recorder records, it cannot know.
+    // The recorder cannot record what happens before it has started.
     std::io::stdin().read_line(&mut String::new()).unwrap();
     println!("during {}", wait_for(true));
     let truth = Arc::new(Truth::default());

@@ -29,11 +29,11 @@ pub(crate) struct Line {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Call(u32),
-    /// Waited for the lock; did it sleep and get woken?
+    /// Waited for the lock. True if the thread slept and was woken.
     Wait(bool),
-    /// Released the lock and woke a waiter, at some time between the two times. One entry covers
-    /// both, because the kernel sees only the wake-up. A thread that is preempted between both
-    /// steps wakes a waiter that began to wait after the release.
+    /// Released the lock, and woke a waiter if there could be one, at some time between the two
+    /// times. One entry covers both, because the kernel sees only the wake-up. A thread that is
+    /// preempted between both steps wakes a waiter that began to wait after the release.
     Release,
     Request,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Plan {
     /// Minimum duration of a request.
     pub(crate) request_us: u64,
     pub(crate) run_ms: u64,
-    /// By the paper's pair of calls instead of the one marker.
+    /// Whether requests are marked by the paper's pair of calls instead of one marker.
     pub(crate) pairs: bool,
 }
 
@@ -155,14 +155,15 @@ impl Line {
     }
 }
 
-// What follows runs in the program.
+// The rest of this file runs in the program.
 
 pub(crate) fn now_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: a valid place; the C library answers without a system call.
+    // SAFETY: the pointer is valid during the call. Usually, the C library needs no system call for
+    // this.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     (time.tv_sec * 1_000_000_000 + time.tv_nsec).cast_unsigned()
 }
@@ -179,7 +180,7 @@ thread_local! {
 
 fn log(what: What, from_ns: u64, to_ns: u64) {
     LOG.with_borrow_mut(|log| {
-        // Growing would make system calls nobody logs.
+        // Growth could make system calls that are not logged.
         assert!(log.lines.len() < log.lines.capacity(), "the log is full");
         log.lines.push(Line {
             tid: log.tid,
@@ -191,11 +192,12 @@ fn log(what: What, from_ns: u64, to_ns: u64) {
     });
 }
 
-/// The system call itself: the C library's wrapper would have to be trusted to make no other.
+/// Makes a system call without the C library, whose wrapper could make others.
 #[cfg(target_arch = "x86_64")]
 unsafe fn raw(number: i64, a: [u64; 6]) -> i64 {
     let result;
-    // SAFETY: what the call does with its arguments is the caller's concern; the registers it changes are declared.
+    // SAFETY: the caller ensures that the arguments are valid. All registers that the call changes
+    // are declared.
     unsafe {
         core::arch::asm!("syscall", inlateout("rax") number => result, in("rdi") a[0], in("rsi") a[1], in("rdx") a[2],
             in("r10") a[3], in("r8") a[4], in("r9") a[5], lateout("rcx") _, lateout("r11") _, options(nostack));
@@ -205,13 +207,13 @@ unsafe fn raw(number: i64, a: [u64; 6]) -> i64 {
 
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn raw(number: i64, a: [u64; 6]) -> i64 {
-    // SAFETY: what the call does with its arguments is the caller's concern.
+    // SAFETY: the caller ensures that the arguments are valid.
     unsafe { libc::syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]) }
 }
 
 fn call(number: i64, a: [u64; 6]) -> i64 {
     let from_ns = now_ns();
-    // SAFETY: the callers below pass numbers, and pointers to memory that is valid for the length of the call.
+    // SAFETY: the callers below pass numbers, and pointers to memory that is valid during the call.
     let result = unsafe { raw(number, a) };
     log(What::Call(number as u32), from_ns, now_ns());
     result
@@ -345,7 +347,7 @@ fn request(trace: u64, plan: Plan, dice: &mut Dice, path: &std::ffi::CStr, buffe
     edge(2);
     log(What::Request, from_ns, now_ns());
     LOG.with_borrow_mut(|log| log.trace = 0);
-    // Between requests: nobody's.
+    // This call is between requests and belongs to none.
     call(libc::SYS_getppid, [0; 6]);
     if dice.throw(4) == 0 {
         sleep(30);
