@@ -10,8 +10,8 @@ use super::message::{AnyKind, KeyValue};
 /// Attribute that contains the original name of the span.
 pub(super) const SPAN_NAME: &str = "otel.span_name";
 
-/// Maximum length of a function's name. It is far below any limit on names, so that no qualified
-/// name exceeds a limit.
+/// Maximum length of a function's name, and of the part before it. With the default limits, no
+/// qualified name is too long.
 const NAME_BYTES_MAX: usize = 128;
 
 /// Place in the source code, as far as a span's attributes give it. A field is `None` if its

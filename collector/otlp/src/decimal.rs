@@ -1,4 +1,5 @@
-//! Parses decimal numbers digit by digit: a 64-bit float cannot hold a time in nanoseconds.
+//! Parses decimal numbers digit by digit: a 64-bit float cannot represent today's times exactly in
+//! nanoseconds.
 
 use std::borrow::Cow;
 

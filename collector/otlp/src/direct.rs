@@ -4,8 +4,8 @@
 //! The parts that spans share (service, host, the attributes of resource and scope) are written
 //! once, as JSON; each span's own attributes are appended to them. A single span takes the slow
 //! path if it has links, an event without a name, duplicate attributes, too many attributes,
-//! attributes with the name of a synthesized one, or values that are maps, bytes or infinity. Both
-//! paths write the same texts; a test compares them.
+//! attributes with the name of a synthesized one, or values that are maps, bytes, infinity or NaN.
+//! Both paths write the same texts; a test compares them.
 
 use prost::Message as _;
 use serde_json::Value;
@@ -94,7 +94,7 @@ pub fn plain_spans_of(number: u64, bytes: &[u8], take: &mut dyn TakePlain) -> Op
     Some(())
 }
 
-/// A `ScopeSpans`, of which the spans are not read yet.
+/// A `ScopeSpans` whose spans are not read yet.
 struct ScopeBytes<'a> {
     bytes: &'a [u8],
     scope: Option<Scope>,
@@ -390,7 +390,7 @@ fn value(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
         }
         Some((4, Wire::Fixed64(bits))) => {
             let value = f64::from_bits(bits);
-            // JSON cannot express infinity.
+            // JSON cannot express infinity and NaN.
             if !value.is_finite() {
                 return None;
             }

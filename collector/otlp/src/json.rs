@@ -146,7 +146,7 @@ pub(super) fn severity<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Err
     )
 }
 
-/// Decodes an id from hex or base64. Null becomes an empty id; any other text is an error.
+/// Decodes an id from hex or base64. Null becomes an empty id. A text in neither form is an error.
 pub(super) fn id<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
     let text = Option::<Cow<'_, str>>::deserialize(from)?.unwrap_or_default();
     let wrong = || {

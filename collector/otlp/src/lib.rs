@@ -3,7 +3,7 @@
 //! The service is the resource's `service.name`, the host its `host.name`, `host.id` or
 //! `k8s.pod.name`. The kinds client and server become flags. Other fields become attributes. Their
 //! names are those that OpenTelemetry defines for other formats ("Mapping to non-OTLP formats"),
-//! where it defines one. Of attributes with equal keys, only the last is stored.
+//! where it defines one. Of equal keys, the last counts, but for service and host the first.
 //!
 //! | of OTLP | attribute |
 //! |---|---|
@@ -21,7 +21,7 @@
 //! | original name of a span whose name gets its module as a prefix, such as `get::apply` (see `code_place`) | `otel.span_name` |
 //! | a resource's service name that is not a text | `resource.service.name` |
 //!
-//! [`StoredSpan::parts`] is the inverse: it restores all of this without loss.
+//! [`StoredSpan::parts`] is the inverse: it restores all of this, except for what its module names.
 //!
 //! `span`, `typed` (JSON), `wire` (protobuf) and `id_text` serve importers of other formats, too.
 #![allow(
@@ -313,7 +313,7 @@ fn value(value: Option<&AnyValue>) -> Value {
         Some(AnyKind::Text(text)) => text.as_str().into(),
         Some(AnyKind::Bool(bool)) => (*bool).into(),
         Some(AnyKind::Int(int)) => (*int).into(),
-        // JSON has no infinity; a text at least preserves the value.
+        // JSON has no infinity and no NaN. A text at least preserves the value.
         Some(AnyKind::Double(double)) if !double.is_finite() => double.to_string().into(),
         Some(AnyKind::Double(double)) => (*double).into(),
         Some(AnyKind::Array(array)) => array

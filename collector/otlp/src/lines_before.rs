@@ -1,7 +1,7 @@
 //! Finds the line of a record on which a part of it begins.
 
-/// Counts the line ends before the parts of a record. Callers ask for the parts in order, so each
-/// byte is read once.
+/// Counts the line ends before the parts of a record. The parts must be passed in order, so that
+/// each byte is read once.
 pub struct LinesBefore<'a> {
     record: &'a str,
     at: usize,

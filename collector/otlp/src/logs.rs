@@ -14,7 +14,9 @@
 //! | body, severity, observed time | attributes `log.body`, `log.severity_text`, `log.severity_number`, `log.observed_time_unix_nano` |
 //! | flags, dropped attributes | `otel.flags`, `otel.dropped_attributes_count` |
 //!
-//! Attributes keep their names. Attributes of resource and scope are stored as for [spans](super).
+//! Attributes keep their names, but a field replaces an attribute with the same name as its own in
+//! this table. The exact forms of values that JSON cannot express are not stored. Attributes of
+//! resource and scope are stored as for [spans](super).
 
 use prost::Message;
 use serde::Deserialize;

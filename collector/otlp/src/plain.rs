@@ -161,7 +161,7 @@ impl Walk {
                 _ => Some(()),
             }),
             3 => value.text().map(drop),
-            // The former name of `scope_spans`, in versions that are no longer in use.
+            // The field of old versions of OTLP that preceded `scope_spans`.
             1000 => None,
             _ => Some(()),
         })?;

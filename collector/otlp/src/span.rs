@@ -92,7 +92,7 @@ impl ForeignSpan {
 }
 
 /// Returns the number of a span: 1 to 16 hex digits as they are, or a stable hash (XXH3) of any
-/// other text. An empty text or zeros mean no span, and return 0.
+/// other text. Returns 0 for an empty text and for zeros, which mean that there is no span.
 pub fn span_number(text: &str) -> u64 {
     let is_hex =
         (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());

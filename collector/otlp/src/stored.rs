@@ -1,9 +1,10 @@
-//! Converts spans of the store to OTLP's messages: the lossless inverse of
-//! [`spans_of`](super::spans_of).
+//! Converts spans of the store to OTLP's messages: the inverse of [`spans_of`](super::spans_of),
+//! with these exceptions:
 //!
 //! Elements whose order has no meaning in OTLP (resources, the scopes of a resource, attributes)
 //! are in the store's order. Present but empty fields (an empty scope, an unset status) are
-//! omitted. The store keeps only the last of duplicate attributes.
+//! omitted. The store keeps only the last of duplicate attributes, and no unknown fields. Trace ids
+//! of 64 bits become ids of 128 bits.
 
 use std::collections::BTreeMap;
 
@@ -55,8 +56,9 @@ pub struct StoredEvent {
 /// Attributes in their stored form, by key, in order.
 pub type StoredAttributes = Vec<(String, AnyValue)>;
 
-/// Parses a value stored as JSON; returns `None` if it is not JSON. Numbers without a point or an
-/// exponent are integers if they fit into 64 bits.
+/// Parses a value stored as JSON; returns `None` for most texts that are not JSON, but accepts all
+/// numbers of Rust, such as `inf`. Numbers without a point or an exponent, except `-0`, are
+/// integers if they fit into signed 64 bits.
 #[must_use]
 pub fn any_of_json(json: &str) -> Option<AnyValue> {
     let json = json.trim();

@@ -41,8 +41,8 @@ pub(crate) fn field<'a>(rest: &mut &'a [u8]) -> Option<Field<'a>> {
     Some(Field { number, payload })
 }
 
-/// Removes a varint of up to 64 bits from the front of the bytes and returns its value; `None` if
-/// the bytes do not begin with one.
+/// Removes a varint from the front of the bytes and returns its lowest 64 bits; `None` if the bytes
+/// do not begin with one of at most ten bytes.
 pub fn varint(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
