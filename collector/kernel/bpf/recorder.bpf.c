@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT
 //
-// The recorder's programs: system calls, scheduling and names of chosen processes, in bursts of wall-clock time.
+// Programs that record system calls, scheduling and names of chosen processes, in bursts.
 //
-// Built by bpf/build.sh into recorder.x86_64.o and recorder.aarch64.o, which are committed; a test builds them again
-// and compares. src/ebpf/layout.rs mirrors every layout below.
+// bpf/build.sh compiles this file to recorder.x86_64.o and recorder.aarch64.o, which are committed.
+// A test compares them with this file. src/ebpf/layout.rs mirrors control, cpu and slot.
 //
-// - Events go to one ring per CPU: 64-byte slots in a mapped array. A slot is complete when its lap says so, because an
-//   interrupt may reserve a later slot before the one it interrupted is filled.
-// - A full ring drops, and counts by kind. The gap is closed by a LOST event once an eighth of the ring is free.
-// - The gate is arithmetic on wall time, so a burst's edges are exact.
-// - Carry: which request each thread works for is kept at all times, also while the gate is shut or the ring full. Each
-//   thread's first event of a burst, and its first after a gap, is preceded by a THREAD event that says it.
+// - Each CPU has a ring of 64-byte slots in a mapped array. A slot is complete once its lap is
+//   current, because an interrupt may reserve and fill a later slot first.
+// - A full ring loses events, counted by kind. Once 1/8 is free, a LOST event ends the gap.
+// - The gate is computed from the wall time, which is monotonic time and a stored offset.
+// - The request of each thread is stored at all times. A THREAD event with the request comes before
+//   the first system call that is recorded of the thread in a burst, and after a gap.
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -39,7 +39,7 @@ enum {
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
-// Only the fields read here; the loader finds where the running kernel keeps them.
+// Only the fields read here. The loader adapts their offsets to the running kernel.
 #define KERNEL __attribute__((preserve_access_index))
 struct atomic {
 	s32 counter;
@@ -81,16 +81,16 @@ struct pt_regs {
 #define NR_GETPID 172
 #endif
 
-// Markers; the format is the one the SDK writes.
+// Markers, in the format of the SDK.
 #define MARK 0x5354524f42450000ULL
 #define MARK_MASK 0xffffffffffff0000ULL
 enum { MARK_START = 1, MARK_END = 2, MARK_ON = 3, MARK_OFF = 4, MARK_HELLO = 0x7f, MARK_PAIR = 0x8000 };
 
 enum { ENTER = 1, EXIT, SWITCH, WAKING, NEW_TASK, EXEC, TASK_EXIT, THREAD, LOST };
-// Dozing: no window is near, so nobody need look at a clock.
+// MODE_DOZE: no window is near, so the programs need not read a clock.
 enum { MODE_OFF, MODE_ALWAYS, MODE_BURSTS, MODE_DOZE };
 
-// Fixed at load; the verifier drops the branches that cannot be taken.
+// Set before loading. The verifier removes the branches that cannot be taken.
 const volatile u32 SLOTS_PER_CPU = 4096; // a power of two
 const volatile u32 SLOTS_SHIFT = 12;
 const volatile u32 CHOOSE = 0; // 0: every process, 1: those in `chosen`
@@ -102,18 +102,18 @@ struct control {
 	s64 wall_offset_ns; // wall time minus monotonic time
 	u64 hello;
 	u32 window_shift; // trailing zeros of config
-	u32 epoch; // gaps closed
-	u32 generation; // changes of `chosen`; with the next field it says whether what is known of a thread still holds
+	u32 epoch; // gaps closed, and times the recorder had all threads introduced again
+	u32 generation; // changes of `chosen`; each makes older lookups invalid
 	u32 births; // threads that began, and programs that were executed
-	u32 pairs; // was the first half of a pair ever seen?
+	u32 pairs; // 1 after the first half of a pair
 	u32 by_name;
 };
-// Each group is a line of the processor's cache.
+// Each group of fields has 64 bytes, a cache line.
 struct cpu {
 	u64 head; // slots reserved
 	u64 gap; // events lost since the gap began, 0: no gap
-	// The thread that made the last system call here: most often it makes the next one, too, and need not be looked up.
-	// It is known by where its registers are saved: on its own stack, which no other thread has unless one was born.
+	// Thread of the last system call here, which usually makes the next one, too. It is recognised
+	// by the address of its saved registers, on its stack. `births` shows reuse of the stack.
 	u64 last_regs;
 	u64 last_births; // and the generation, as in `control`
 	u64 last_seen; // as in task_state, NOT_CHOSEN, or 0
@@ -140,7 +140,7 @@ struct task_state {
 	u64 trace;
 	u64 span;
 	u64 seen; // the burst and gap in which the thread was introduced
-	u32 ns_tid; // its id as its process sees it
+	u32 ns_tid; // its id in its own namespace, from markers
 	u16 known; // a marker was seen
 	u16 pending; // kind of a pair's first half
 	u32 generation;
@@ -195,7 +195,7 @@ struct moment {
 	u64 now_ns;
 	u64 seen;
 	u32 number; // of the CPU
-	u32 tid; // whose system call it is
+	u32 tid; // of the thread that makes the system call
 };
 
 static __always_inline struct control *get_control(void)
@@ -245,10 +245,10 @@ static __always_inline void lose(struct moment *m, u32 kind)
 	__sync_fetch_and_add(&m->cpu->lost[group & 3], 1);
 }
 
-// A slot with its number in the ring, or nothing and the loss is counted.
+// Returns a slot and sets its number, or counts a loss and returns 0.
 static __always_inline struct slot *reserve(struct moment *m, u32 kind, u64 *at)
 {
-	// Room for what may interrupt between this check and the reservation.
+	// Leaves room for interrupts between this check and the reservation.
 	u64 used = *(volatile u64 *)&m->cpu->head - *(volatile u64 *)&m->cpu->tail;
 	if (used + 8 > SLOTS_PER_CPU || (m->cpu->gap && kind != LOST)) {
 		lose(m, kind);
@@ -259,7 +259,7 @@ static __always_inline struct slot *reserve(struct moment *m, u32 kind, u64 *at)
 	return bpf_map_lookup_elem(&slots, &index);
 }
 
-// Last of all, and seen last of all: x86 keeps the order of stores, elsewhere an exchange orders them.
+// Writes the head last. x86 keeps the order of stores; elsewhere, an exchange orders them.
 static __always_inline void commit(struct slot *s, u64 at, u32 kind, u32 tid, u32 number)
 {
 	u64 lap = (u8)((at >> SLOTS_SHIFT) + 1);
@@ -292,7 +292,7 @@ static __noinline int close_gap(struct control *c, struct cpu *cpu, u64 now_ns, 
 	return 0;
 }
 
-// The ring is ready: a gap is closed, and the moment has its place among windows and gaps.
+// Closes a gap if there is room, and sets `seen` to the current window and number of gaps.
 static __always_inline bool at_moment(struct moment *m, struct control *c, u64 window)
 {
 	if (m->cpu->gap)
@@ -326,12 +326,12 @@ static __always_inline void introduce(struct moment *m, struct task_state *state
 	commit(s, at, THREAD, task->pid, 0);
 }
 
-// Who makes this system call, and is it to be recorded?
+// Stores which thread makes the system call, and whether its process is chosen.
 static __noinline int meet(struct control *c, struct cpu *cpu, u64 regs, u64 births)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *state = bpf_task_storage_get(&tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	// A thread without a place to remember it is looked up again.
+	// Without storage for its state, the thread is looked up again at its next call.
 	cpu->last_regs = state ? regs : 0;
 	cpu->last_births = births;
 	cpu->last_tid = task->pid;
@@ -339,26 +339,26 @@ static __noinline int meet(struct control *c, struct cpu *cpu, u64 regs, u64 bir
 	return 0;
 }
 
-// The first system call of a thread in a burst, or after a gap.
+// Introduces a thread before its first system call in a burst, or after a gap.
 static __noinline int introduce_caller(struct cpu *cpu, u64 now_ns, u64 seen, u32 number)
 {
 	struct moment m = { .cpu = cpu, .now_ns = now_ns, .seen = seen, .number = number };
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *state = bpf_task_storage_get(&tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!state) {
-		// Nobody can say for whom it works: an introduction is missing, and that is counted.
+		// The thread's request is not stored, so the missing introduction counts as a loss.
 		lose(&m, THREAD);
 		return 0;
 	}
 	introduce(&m, state, task);
-	// Not introduced, when the ring is full; then it is tried again.
+	// If the ring is full, the next call tries again to introduce the thread.
 	cpu->last_seen = state->seen == seen ? seen : 0;
 	return 0;
 }
 
-// Is a system call of this thread to be recorded now? What costs nothing comes first: whether a window is near, then what
-// was found for the last system call here, then the clock, which costs more than all the rest of a shut gate. These
-// programs run with preemption off, so nobody else uses the processor's memory of the last thread meanwhile.
+// Reports whether to record a system call. It checks the mode first, then the stored thread, and
+// then the clock, whose reading costs most. Preemption is off in these programs, so no other
+// thread's system call changes the stored thread meanwhile.
 static __always_inline bool call_begins(struct moment *m, struct control *c, struct pt_regs *regs)
 {
 	u64 window;
@@ -393,7 +393,7 @@ static __always_inline bool is_mark(u64 first)
 	return (first & MARK_MASK) == MARK;
 }
 
-// A marker moves the thread to another request, whether the gate is open or not.
+// Applies a marker, or the second half of a pair, to the thread's state, also outside of bursts.
 static __noinline int follow_marker(struct control *c, struct pt_regs *regs)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -434,7 +434,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 	if (!c)
 		return 0;
 	bool open = call_begins(&m, c, regs);
-	// After the introduction, which says what the thread worked for until now.
+	// Follows the introduction, which has the thread's request before this marker.
 	if (number == NR_GETPID && (is_mark(ARG0(regs)) || *(volatile u32 *)&c->pairs))
 		follow_marker(c, regs);
 	if (!open)
@@ -549,7 +549,7 @@ int BPF_PROG(task_newtask, struct task_struct *task, unsigned long flags)
 	struct task_struct *parent = bpf_get_current_task_btf();
 	struct task_state *state = bpf_task_storage_get(&tasks, parent, 0, 0);
 	u32 tgid = parent->tgid;
-	// Forks are followed, also between bursts, and also those of the recorder's own process.
+	// Chooses the forks of a chosen process, also between bursts, and those of the recorder as well.
 	if (CHOOSE && task->tgid != tgid && bpf_map_lookup_elem(&chosen, &tgid))
 		choose(c, task->tgid);
 	if (!is_chosen(c, state, tgid))
@@ -568,7 +568,7 @@ int BPF_PROG(task_newtask, struct task_struct *task, unsigned long flags)
 	return 0;
 }
 
-// A thread has a new name: says it in the open window, and is introduced again.
+// Records a thread's new name while a window is open, and chooses a process by its name.
 static __always_inline int renamed(struct task_struct *task, const char *comm, u32 kind)
 {
 	struct control *c = get_control();
@@ -577,7 +577,7 @@ static __always_inline int renamed(struct task_struct *task, const char *comm, u
 	struct name name = {};
 	if (!c)
 		return 0;
-	// A thread that executes a program takes the number of its process's first thread.
+	// A thread that executes a program gets its process's id.
 	if (kind == EXEC)
 		__sync_fetch_and_add(&c->births, 1);
 	if (!*(volatile u32 *)&c->mode)
@@ -624,7 +624,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 	u32 tgid = task->tgid;
 	if (!is_chosen(c, state, tgid))
 		return 0;
-	// The process's number may be given to another one.
+	// The kernel may reuse the process's id.
 	if (CHOOSE && task->signal->live.counter == 0)
 		bpf_map_delete_elem(&chosen, &tgid);
 	if (!is_open(c, &now_ns, &window) || !begin(&m, c, now_ns, window))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT
 //
-// For each thread of the machine 8 bytes: what it has to do at each system call besides the call.
+// Writes 8 bytes for each thread of the machine: the flags of its extra work at system calls.
 typedef unsigned char __u8;
 typedef unsigned short __u16, __be16;
 typedef unsigned int __u32, __be32, __wsum;
