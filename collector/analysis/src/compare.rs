@@ -5,12 +5,12 @@
 //! requests, and over the places where their critical paths spend time. Its change is therefore a
 //! sum of three parts:
 //!
-//! - places that take longer in requests of one structure (response-time mutations, §5.1);
+//! - places whose time changed in requests of one structure (response-time mutations, §5.1);
 //! - requests that now have another structure (structural mutations, §5.2);
-//! - root operations that are requested more often.
+//! - root operations that are requested more or less often.
 //!
-//! All effects of one operation, or of one difference of structure, form one *cause* (the paper's
-//! future work, §5.3). A cause is tested against the variation within each period.
+//! The changed times of one operation form one *cause*, and so do its changes of structure (the
+//! paper's future work, §5.3). A cause is tested against the variation within each period.
 
 mod blame;
 mod cause;
@@ -63,8 +63,8 @@ use structure::{CountChange, Gain, count_changes, gains, raw_count_changes};
 /// Parameters of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CompareSettings {
-    /// Maximum fraction of false discoveries among the reported differences (Benjamini and
-    /// Hochberg).
+    /// Maximum expected fraction of false discoveries among the differences that are found
+    /// (Benjamini and Hochberg).
     pub false_discoveries: f64,
     /// Minimum change of a category's number of requests, scaled to the later period. Smaller
     /// changes are ignored. The paper calls it `SM_THRESHOLD`.
@@ -98,7 +98,7 @@ pub struct Comparison {
     /// Change of the mean latency, in ns.
     pub change_ns: f64,
     /// 95 % confidence interval of `change_ns` for all requests, recorded or not. Both bounds are
-    /// `change_ns` if no request has a weight.
+    /// `change_ns` if all weights are 1.
     pub change_interval_ns: [f64; 2],
     /// Part of the change, in ns, that is due to the users' workload: to other shares of the root
     /// operations.
@@ -116,7 +116,7 @@ pub struct Comparison {
     pub mutations: Vec<Mutation>,
     /// Root operations, with their shares of the requests in both periods.
     pub roots: Vec<(String, [f64; 2])>,
-    /// Usual change of the places of all services; `None` if there are too few places for an
+    /// Usual change of the places of all services; `None` if there is too little data for an
     /// estimate.
     pub environment: Option<Environment>,
     /// Variation of requests within one category.

@@ -1,11 +1,12 @@
 //! Critical path and slack of one request (The Mystery Machine, §4.4.1 and §4.4.2).
 //!
 //! The vertices are the request's segments. A segment A is a predecessor of a segment B if A ended
-//! before B started in this request, and if the model relates the two. The relation may be that A
+//! by the start of B in this request, and if the model relates the two. The relation may be that A
 //! happens before B, that they exclude each other, or that they work on one data element in a
 //! pipeline of their tasks. The weight of a segment is its duration plus its *wait*. The wait
 //! begins at the latest end among the predecessors, or at the first event if there are none, and
-//! ends at the segment's start. No segment explains that time. If the request continues after its
+//! ends at the segment's start. No predecessor explains that time. If the request continues after
+//! its
 //! last segment, that *tail* is a wait as well.
 //!
 //! Two facts follow. First, the longest path to a segment's end is exactly the time from the first

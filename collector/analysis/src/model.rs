@@ -104,8 +104,8 @@ impl Model {
     }
 
     /// Creates an empty model that distinguishes at most `max_labels` segments. The counts take
-    /// about 2.1 KiB for each segment and each 64 segments that occur with it, at most
-    /// `max_labels² / 64 * 2.1` KiB.
+    /// about 2.1 KiB for each segment and each 64 segments that occur with it, at most `max_labels²
+    /// / 64 * 2.1` KiB, and at most 12 MiB for sets of segments that recur.
     pub fn with_max_labels(max_labels: usize) -> Model {
         Model {
             labels: Labels::with_max(max_labels),
@@ -146,8 +146,8 @@ impl Model {
         self.counts.blocks() * BLOCK_BYTES + self.groups.bytes() + self.labels.len() * LABEL_BYTES
     }
 
-    /// Returns an upper bound of the bytes that observing this trace adds; `None` if the bound is
-    /// at most `few`.
+    /// Returns an upper bound of the bytes that the matrix of counts needs for further pairs if
+    /// this trace is observed; `None` if the bound is at most `few`.
     pub fn growth_bytes(&self, trace: &SegmentedTrace, few: usize) -> Option<usize> {
         let pairs = trace.segments.len().min(self.labels.len()) * self.labels.len().div_ceil(64);
         if pairs * BLOCK_BYTES <= few {
@@ -223,8 +223,9 @@ impl Model {
     }
 
     /// Adds the counts of another model. Labels are matched by their text, so the two models may
-    /// number them differently. Apart from the numbers, merging is commutative and associative.
-    /// Labels over the bound are refused and counted; all counts that involve them are left out.
+    /// number them differently. Apart from the numbers, merging is commutative and associative
+    /// while no label and no task is refused. Labels over the bound are refused and counted; all
+    /// counts that involve them are left out.
     pub fn merge(&mut self, other: &Model) {
         let ids: Vec<Option<SegmentId>> = other
             .labels
@@ -250,8 +251,9 @@ impl Model {
         canonical
     }
 
-    /// Returns the believed relations. A relation is believed if at most the fraction `tolerance`
-    /// of the traces that could contradict it do so: 0 allows none, 0.01 one in a hundred.
+    /// Returns the believed relations. A relation is believed if some trace has shown an order, and
+    /// if at most the fraction `tolerance` of the traces that could contradict it do so: 0 allows
+    /// none, 0.01 one in a hundred.
     pub fn relations(&self, tolerance: f64) -> Relations {
         Relations::of(&self.resolved(), &self.pipelines, &self.labels, tolerance)
     }

@@ -25,15 +25,16 @@
 //! describes the requests in windows.
 //!
 //! Forced requests count once, since they are certain to be recorded. A request that was cut by a
-//! window counts once among the incomplete ones; with a ratio, its like are represented by sampled
-//! requests, too.
+//! window counts once among the incomplete ones; with a ratio, sampled requests also represent
+//! requests like it.
 //!
 //! Malformed thresholds are ignored. A trace without a valid threshold counts once.
 //!
 //! **Fixed point.** Weights are rounded to whole multiples of 2⁻¹⁶. The error is at most 0.0008 %,
-//! since no weight is below 1. Sums therefore do not depend on the order of traces, nor on how a
-//! range is divided into parts. Random rounding to whole numbers would also be unbiased, but it
-//! would add variance and give different figures in each run.
+//! since no weight is below 1, except that weights above 2³² are reduced to it. Sums therefore do
+//! not depend on the order of traces, nor on how a range is divided into parts. Random rounding to
+//! whole numbers would also be unbiased, but it would add variance and give different figures in
+//! each run.
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
@@ -161,7 +162,8 @@ impl WeightedCount {
         self.recorded == 0
     }
 
-    /// Returns this count as a fraction of `whole`, 0 to 1; 0 if `whole` is zero.
+    /// Returns the number of items that this count represents, divided by that of `whole`; 0 if
+    /// `whole` is zero. It is at most 1 for a part of `whole`.
     pub fn share_of(self, whole: WeightedCount) -> f64 {
         if whole.sum == 0 {
             0.0

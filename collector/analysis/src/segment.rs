@@ -6,7 +6,7 @@
 //! **The answer.** A request ends when its caller has the answer, at the end of its root span (of
 //! several roots, the one that ends last). Latency is measured up to the answer. Work that ends
 //! later continues *after the answer*. The time of the answer is unknown without a root, as in an
-//! event log, or if recording ended before the root did; then the request ends with its last event.
+//! event log, or if recording ended before a root did; then the request ends with its last event.
 //! A segment may end after the root by no more than the error of their clocks. It then counts as
 //! ended by the answer, and its times are moved to the answer. The model still uses the recorded
 //! times: the recorded order of two instants on one clock is more certain than their order after
@@ -84,9 +84,9 @@ impl ClockBounds {
     }
 
     /// Returns the maximum distance, in nanoseconds, of two timestamps that may have been taken in
-    /// either order. Errors do not matter if one clock took both. A distance of a whole tick shows
-    /// no order, on one clock or on two: an end that is a truncated start plus a truncated duration
-    /// may be almost two ticks early.
+    /// either order; `u64::MAX` for clocks of different islands. Errors do not matter if one clock
+    /// took both. A distance of a whole tick shows no order, on one clock or on two: an end that is
+    /// a truncated start plus a truncated duration may be almost two ticks early.
     pub fn tolerance_ns(self, other: ClockBounds, is_one_clock: bool) -> u64 {
         let tick_ns = self.tick_ns.max(other.tick_ns);
         if is_one_clock {
@@ -238,7 +238,7 @@ impl SegmentedTrace {
     }
 
     /// Returns the tolerance between any two timestamps of the trace, in nanoseconds; `None` if it
-    /// differs from pair to pair.
+    /// may differ from pair to pair.
     pub fn uniform_tolerance_ns(&self) -> Option<u64> {
         let Some(first) = self.clocks.first() else {
             return Some(0);
@@ -328,8 +328,9 @@ pub fn segment(records: &TraceRecords, labels: &mut Labels) -> (SegmentedTrace, 
     Segmenter::default().segment(records, labels)
 }
 
-/// Cuts traces into segments, with a cache of names. Its memory is at most about 64 MiB plus what
-/// the largest trace needs. Its results never depend on earlier traces.
+/// Cuts traces into segments, with a cache of names. Between traces, it empties a cache of span
+/// names above about 32 MiB, and a cache of event names above 65,536 names. Its results never
+/// depend on earlier traces.
 #[derive(Clone, Debug, Default)]
 pub struct Segmenter {
     spans: SpanCutter,

@@ -146,8 +146,8 @@ pub fn normal_deviation(p_value: f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// Returns the probability that a normal value lies at least this many standard deviations from its
-/// mean.
+/// Returns the approximate probability that a normal value lies at least this many standard
+/// deviations from its mean: that of Student's t with 10⁹ degrees of freedom.
 pub fn normal_two_sided(deviations: f64) -> f64 {
     student_two_sided(deviations, 1e9)
 }
@@ -222,7 +222,7 @@ fn ln_gamma(x: f64) -> f64 {
 
 /// Corrects the p-values of many tests for their number (Benjamini and Hochberg, 1995). If all
 /// hypotheses with a corrected value of at most q are rejected, on average at most a fraction q of
-/// them is true. Results are in the order of the input.
+/// them is true, if the tests are independent. Results are in the order of the input.
 pub fn benjamini_hochberg(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_by(|a, b| p_values[*a].total_cmp(&p_values[*b]));

@@ -128,8 +128,9 @@ pub(super) fn responsible(
     blamed
 }
 
-/// Factor by which the caller's score must exceed the callee's for the caller to be responsible. A
-/// caller has more links that may be late by chance.
+/// Factor by which the caller's score must exceed the callee's for the caller to be responsible.
+/// The more links a service has, the more of them can be late by chance, and callers often have
+/// more.
 const CALLER_MIN: f64 = 1.5;
 
 /// Minimum share of late links assumed for a service whose own operations changed. Some of its
@@ -157,8 +158,8 @@ pub(super) fn links<'a>(places: impl Iterator<Item = (usize, &'a Place, f64, boo
 mod tests {
     use super::*;
 
-    /// Builds links from (caller, callee, contribution in ns); links with a contribution are
-    /// changed.
+    /// Checks the responsible services of the changed links, in order of the links. Links are
+    /// (caller, callee, contribution in ns), and are changed if the contribution is not 0.
     #[track_caller]
     fn check(links: &[(&str, &str, f64)], expected: &[&str]) {
         let links: Vec<Link> = links

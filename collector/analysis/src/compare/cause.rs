@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Kind of change that a cause explains.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CauseKind {
-    /// The time of an operation changed: its own time, or the time on the link to it.
+    /// The time of an operation changed: its own time, or the time on links to or from it.
     ResponseTime,
     /// Requests take another path from the operation on.
     Structure(PathDifference),
@@ -53,7 +53,8 @@ pub struct Cause {
     pub place: Option<Place>,
     /// True if the change shows on one link only. Its caller, callee or network may be responsible.
     pub is_undecided: bool,
-    /// Edge that changed most; `None` if the structure changed, or if no edge is known.
+    /// Edge that changed most, at the place and in the category of the largest contribution; `None`
+    /// if the structure changed, or if no edge is known.
     pub edge: Option<EdgeId>,
     /// Edges of the affected places; empty if the structure changed.
     pub edges: Vec<EdgeId>,
@@ -305,8 +306,8 @@ impl Default for Draft {
 }
 
 impl Draft {
-    /// Iterates over the contributions of changed times to the mean latency of all requests, by
-    /// root operation, without the parts that a few slow requests make up.
+    /// Iterates over the contributions of changed times to the mean latency of all requests, each
+    /// with its root operation, without the parts that a few slow requests make up.
     fn robust_ns(&self, roots: &[OfRoot<'_>]) -> impl Iterator<Item = (usize, f64)> {
         self.places
             .iter()

@@ -102,7 +102,7 @@ impl Contrast {
     ///
     /// If the structure changed, requests with the new structure are separated from those with the
     /// former one, in both periods. An event that coincides with the change without causing it
-    /// separates these sets less well than the reason does.
+    /// usually separates these sets less well than the reason does.
     ///
     /// If times changed, later requests are separated from earlier ones. If only a part of the
     /// later requests changed, their times on `edges` determine that part, or their whole latency

@@ -3,9 +3,9 @@
 //! Two periods differ by more than the variation within each: in clock rates of processors, other
 //! workloads on the machines, placement in memory, or longer queues everywhere. Places of all
 //! services then become slower or faster, by different amounts. Medians over all places estimate
-//! the usual change of a place and its spread. A place that changed no more than usual is not
-//! reported as a cause. As in a meta-analysis with random effects, this spread adds to the sampling
-//! error of each place.
+//! the usual change of a place and its spread. A change close to the usual one is not reported as a
+//! cause. As in a meta-analysis with random effects, this spread adds to the sampling error of each
+//! place.
 
 use super::OfRoot;
 use super::place::Place;
@@ -31,21 +31,21 @@ const PLACES_MIN: usize = 8;
 const SERVICES_MIN: usize = 3;
 /// Maximum relative error of a place's change for the estimate to use the place.
 const ERROR_MAX: f64 = 0.5;
-/// Minimum share of a place in the mean latency for the estimate to use it. Smaller places are too
-/// imprecise.
+/// Minimum share of a place in the earlier mean latency for the estimate to use it. Smaller places
+/// are too imprecise.
 const PART_MIN: f64 = 1e-4;
-/// Distance from the usual change, in standard deviations, that still counts as usual.
+/// Distance from the usual change, in standard deviations, below which a change counts as usual.
 const USUAL_MAX: f64 = 2.5;
 /// Minimum spread, as two periods differ even if nothing changed.
 const SPREAD_MIN: f64 = 0.01;
-/// Absolute logarithm of the factor from which a change never counts as usual: a factor of e.
+/// Absolute logarithm of the factor from which a change never counts as usual: a factor of e or
+/// 1/e.
 const LARGE: f64 = 1.0;
 /// Factor from the median absolute deviation to the standard deviation of a normal distribution.
 const MAD: f64 = 1.4826;
 
-/// Removes the places that changed no more than usual from `changed`, whose keys are (root
-/// operation, place). Returns `None` and removes nothing if there is too little data for an
-/// estimate.
+/// Removes the usual changes from `changed`, whose keys are (root operation, place). Returns `None`
+/// and removes nothing if there is too little data for an estimate.
 pub(super) fn keep_own(
     changed: &mut BTreeMap<(usize, usize), f64>,
     roots: &[OfRoot<'_>],
@@ -64,6 +64,7 @@ pub(super) fn keep_own(
 }
 
 /// Computes the logarithm of the factor by which each place's time changed, and its relative error.
+/// Leaves out places that take no time in one of the periods.
 fn ratios(roots: &[OfRoot<'_>]) -> BTreeMap<usize, Ratio> {
     let mut sums: BTreeMap<usize, (f64, f64, Option<f64>)> = BTreeMap::new();
     for root in roots {
@@ -125,7 +126,8 @@ impl Environment {
         })
     }
 
-    /// Reports whether a place changed no more than usual, given the precision of its change.
+    /// Reports whether a place's change is close to the usual one, given the precision of the
+    /// change.
     fn is_usual(&self, ratio: Ratio) -> bool {
         let is_large = ratio.log.abs() >= LARGE;
         let deviation = self.spread.hypot(ratio.error.unwrap_or_default());

@@ -41,7 +41,7 @@ pub(super) struct Observation {
 
 /// Maximum number of time slices of one period.
 const SLICES_MAX: usize = 12;
-/// Approximate minimum number of observations of a slice.
+/// Approximate minimum number of observations of a slice, if a period has at least twice as many.
 const SLICE_ROWS_MIN: usize = 6;
 /// Minimum number of slices that allows an estimate of the variation between slices.
 const SLICES_KNOWN_MIN: usize = 5;
@@ -66,7 +66,7 @@ pub(super) struct RankEvidence {
     statistics: Vec<Statistic>,
     /// For each period, the squared difference of mean ranks between its halves, in units of the
     /// variance of ranks, and its expectation under independence. `None` if the period has too few
-    /// observations.
+    /// observations, or if their ranks do not vary.
     halves: [Option<[f64; 2]>; 2],
 }
 
@@ -140,7 +140,7 @@ impl RankEvidence {
     }
 
     /// Returns the smallest p-value that this many observations of each period can reach, which is
-    /// when all of one period are slower than all of the other.
+    /// when all of one period are slower than all of the other; 0 if they are too many to count.
     pub(super) fn least_p_value([before, after]: [usize; 2]) -> f64 {
         let stratum = ShareStratum {
             with: after as u64,
@@ -150,9 +150,10 @@ impl RankEvidence {
         shares_two_sided(&[stratum], after as u64).unwrap_or(0.0)
     }
 
-    /// Computes evidence that more or fewer requests have a property. `has` tells for each sampled
-    /// request, in order of time, if it has the property. For each period, `with` is the number of
-    /// requests that have it, and `of` that of all requests. Returns `None` if all or none have it.
+    /// Computes evidence that more or fewer requests have a property. `has` lists the sampled
+    /// requests in order of period and time, each with true if it has the property. For each
+    /// period, `with` is the number of requests that have it, and `of` that of all requests.
+    /// Returns `None` if all or none have it, in either period or in the samples.
     pub(super) fn of_shares(
         has: &[(Period, bool)],
         with: [u64; 2],
@@ -206,8 +207,8 @@ impl RankEvidence {
     }
 
     /// Tests for a change, given the variability of all places. The most significant statistic
-    /// decides, with its p-value corrected for its share of the error rate. A statistic that
-    /// depends on a single slice has a p-value of 1.
+    /// decides, with its p-value corrected for its share of the error rate. A statistic has a
+    /// p-value of 1 if, without its most extreme slice, it falls below [`WITHOUT_ONE_MIN`].
     pub(super) fn verdict(&self, variability: &Variability) -> RankTest {
         let of = |statistic: &Statistic| {
             let (inflation, freedom) = variability.inflation(self, statistic);
@@ -348,7 +349,7 @@ fn inflation(
 
 /// Returns, for each period, the squared difference of mean ranks between its halves, and its
 /// expectation under independence. Both are in units of the variance of ranks. `None` if a period
-/// has too few observations.
+/// has too few observations, or if their ranks do not vary.
 fn halves(
     rows: &[AlignedObservation],
     scores: &[f64],

@@ -44,7 +44,7 @@ impl EdgeChange {
     }
 }
 
-/// A category that changed. A category that became both slower and more frequent yields two
+/// A category that changed. A category whose times and whose frequency changed can yield two
 /// mutations (virtual categories, §5.3).
 #[derive(Clone, Debug)]
 pub struct Mutation {
@@ -62,7 +62,7 @@ pub struct Mutation {
     pub p_value: f64,
     /// P-value of the change, corrected for the number of categories tested.
     pub q_value: f64,
-    /// Number of requests in each period.
+    /// Number of requests in each period that the recorded ones represent.
     pub requests: [u64; 2],
     /// Mean latency in each period, in nanoseconds.
     pub means_ns: [f64; 2],
@@ -74,7 +74,8 @@ pub struct Mutation {
     pub causes: Vec<usize>,
 }
 
-/// Minimum fraction of a category's change that a place must contribute to be responsible for it.
+/// Minimum contribution of a responsible place to a category's change, as a fraction of the sum of
+/// the absolute contributions of all places.
 const PART_MIN: f64 = 0.2;
 
 /// Finds the categories whose requests became significantly slower or faster because of a place
@@ -180,7 +181,7 @@ pub(super) fn structural_mutations(
                 let old_ns = mean_ns(precursor.category, root.before, root.after);
                 precursor.moved * (mean_ns(gain.id, root.before, root.after) - old_ns)
             });
-            // Requests without a precursor contribute all of their time.
+            // With the same workload, requests without a precursor contribute all of their time.
             let new_ns = if settings.same_workload {
                 gain.unexplained * mean_ns(gain.id, root.before, root.after)
             } else {

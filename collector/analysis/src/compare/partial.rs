@@ -2,8 +2,9 @@
 //! then separate these from the other later requests. Separating the periods is not enough: a
 //! property of every second user, for example, is equally frequent in both.
 //!
-//! The boundary is the time beyond which the fractions of the two periods' requests differ most,
-//! the point of the Kolmogorov–Smirnov statistic.
+//! The boundary is the time beyond which the fraction of the later requests exceeds that of the
+//! earlier ones most, the point of the one-sided Kolmogorov–Smirnov statistic. For faster requests,
+//! it is the time below which it does.
 
 /// Boundary between times that earlier requests had as well, and times that few earlier requests
 /// had.
@@ -28,7 +29,7 @@ const SHARE_MAX: f64 = 0.9;
 
 impl PartialChange {
     /// Finds the boundary from the times of earlier and of later requests, in ns. Returns `None` if
-    /// no requests changed, or nearly all.
+    /// a period has no requests, or if none or nearly all of the later requests changed.
     pub(super) fn of([mut earlier, mut later]: [Vec<f64>; 2]) -> Option<PartialChange> {
         let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
         if earlier.is_empty() || later.is_empty() {
@@ -63,8 +64,8 @@ impl PartialChange {
     }
 }
 
-/// Returns the time beyond which the fractions of both sorted lists differ most, and these
-/// fractions. Of several such times, returns the largest.
+/// Returns the time beyond which the fraction of `later` exceeds that of `earlier` most, and the
+/// fractions of both. Of several such times, returns the largest. Both lists are sorted.
 fn parting(earlier: &[f64], later: &[f64]) -> (f64, [f64; 2]) {
     let (mut at_earlier, mut at_later) = (0, 0);
     let mut best = (f64::NEG_INFINITY, i128::MIN, [1.0, 1.0]);

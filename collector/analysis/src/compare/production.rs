@@ -140,7 +140,8 @@ impl Production {
     }
 }
 
-/// Rounds a sum of bucketed numbers of repeats to the bucket of its middle.
+/// Rounds a sum of bucketed numbers of repeats to the bucket of its middle. Exact and unbounded
+/// sums stay.
 fn rounded(repeats: Repeats) -> Repeats {
     if repeats.from == repeats.to || repeats.to == u32::MAX {
         return repeats;
@@ -176,8 +177,8 @@ fn add_productions(
     }
 }
 
-/// Merges the productions of a client that have the same number of calls and the same outcome.
-/// Clients of many servers may share one name, and their caller chooses the server.
+/// Merges the productions of a client that have the same number of different calls and the same
+/// outcome. Clients of many servers may share one name, and their caller chooses the server.
 fn of_client(
     known: BTreeMap<Production, BTreeSet<CategoryId>>,
 ) -> BTreeMap<Production, BTreeSet<CategoryId>> {
@@ -308,8 +309,8 @@ impl FeatureChange {
         self.shares[1] - self.shares[0]
     }
 
-    /// Reports whether the change is new behaviour: few earlier requests had the feature, or lacked
-    /// it if it became rarer.
+    /// Reports whether the change is new behaviour: compared with the later period, few earlier
+    /// requests had the feature, or few lacked it if it became rarer.
     pub(super) fn is_new(&self) -> bool {
         let [before, after] = if self.gain() > 0.0 {
             self.shares
@@ -328,11 +329,12 @@ impl FeatureChange {
     }
 }
 
-/// Maximum ratio of the earlier to the later frequency of new behaviour. Existing behaviour that
-/// became more frequent may be the users' choice.
+/// Maximum ratio of the earlier to the later frequency of new behaviour, and of the smaller to the
+/// larger frequency of a plain change. Existing behaviour that became more frequent may be the
+/// users' choice.
 const NEW_BEFORE_MAX: f64 = 0.25;
-/// Minimum frequency of a production for [`Feature::Exactly`]. Rarer productions count only by
-/// properties that they share with others.
+/// Minimum frequency, in either period, of a production for [`Feature::Exactly`]. Rarer productions
+/// count only by properties that they share with others.
 const EXACT_MIN: f64 = 0.05;
 
 /// An operation in the requests of one root operation, and the changes of its productions.

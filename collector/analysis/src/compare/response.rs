@@ -2,9 +2,10 @@
 //!
 //! The mean latency of a root operation's requests is a sum over categories and places: the share
 //! of requests times the mean time on the critical path. A place's time is compared only between
-//! requests that do the same at the place. These are the requests of one category. If a category
-//! has too few requests, they are those in which the place's operation makes the same calls. A mix
-//! of many structures therefore neither hides a change nor looks like one.
+//! requests that do the same at the place: within a *stratum*. A stratum holds the requests of one
+//! category. If categories have too few requests, it holds those of their requests in which the
+//! operation of the place (for a link, its caller) behaves alike. A mix of many structures
+//! therefore neither hides a change nor looks like one.
 
 use super::evidence::{Observation, RankEvidence};
 use super::matched::{Alike, REQUESTS_MIN};
@@ -27,15 +28,15 @@ pub(super) struct PlaceChange {
     /// Standard error of [`contribution_ns`](Self::contribution_ns), from time slices; `None` if
     /// there are too few slices.
     pub(super) error_ns: Option<f64>,
-    /// Total latency of the earlier requests that reach the place, divided by the number of all
+    /// Total latency of the earlier requests in the place's strata, divided by the number of all
     /// earlier requests of the root operation.
     pub(super) latency_ns: f64,
-    /// Fraction of the root operation's later requests that reach the place.
+    /// Fraction of the root operation's later requests that are in the place's strata.
     pub(super) runs: f64,
     /// Fraction (0 to 1) of the mean's change that remains if the few slowest requests of each
     /// period are clipped.
     pub(super) robust: f64,
-    /// Fraction of the requests reaching the place in which the place's time changed.
+    /// Estimated fraction of the requests in the place's strata in which the place's time changed.
     pub(super) affected: f64,
     /// Times of single requests at the place, for the test.
     pub(super) observations: Vec<Observation>,
@@ -53,7 +54,8 @@ impl PlaceChange {
         self.robust * self.contribution_ns()
     }
 
-    /// Reports whether the place's time grew or shrank by this factor or more.
+    /// Reports whether the place's time grew or shrank by this factor or more, without the part
+    /// that a few slow requests make up.
     pub(super) fn is_by_factor(&self, factor: f64) -> bool {
         let after_ns = self.before_ns + self.robust_ns();
         after_ns >= factor * self.before_ns || after_ns * factor <= self.before_ns
@@ -62,7 +64,7 @@ impl PlaceChange {
     /// Reports whether the change is large enough to matter. It must be at least `effect_min` of
     /// `latency_ns`. A tenth of that suffices if the place's own time changed by at least 30 %. In
     /// any case the change must be at least a tenth of `effect_min` of `mean_ns`, the mean latency
-    /// of all requests of the root operation.
+    /// of all earlier requests of the root operation.
     pub(super) fn is_material(&self, effect_min: f64, mean_ns: f64) -> bool {
         let change_ns = self.robust_ns().abs();
         if change_ns < SMALL_PART * effect_min * mean_ns {
@@ -129,8 +131,9 @@ pub(super) fn place_changes(
     found.into_iter().map(change).collect()
 }
 
-/// Returns a digest of the calls of the operation that a place belongs to: for a link, its caller.
-/// The calls determine how long the operation itself takes.
+/// Returns a digest of the behaviour of the operation that a place belongs to: for a link, its
+/// caller. The behaviour (calls, failures and number of runs) determines how long the operation
+/// itself takes. Returns 0 if the structure lacks the operation.
 fn structure_at(place: &Place, structure: &BTreeMap<Operation, u64>) -> u64 {
     let operation = match place {
         Place::Own(operation) => operation,
@@ -242,8 +245,8 @@ fn error_ns(observations: &[Observation], all_before: f64) -> Option<f64> {
 /// Times of both periods, each in units of its stratum's mean, sorted.
 struct AlignedTimes([Vec<f64>; 2]);
 
-/// Fraction of a period's requests (at least one) that are clipped, so that they alone do not
-/// determine the size of a change.
+/// Fraction of a period's requests (at least one, unless it is the only one) that are clipped, so
+/// that they alone do not determine the size of a change.
 const FEW: f64 = 0.01;
 /// Number of quantiles that [`AlignedTimes::affected`] compares.
 const QUANTILES: usize = 100;
@@ -299,7 +302,8 @@ impl AlignedTimes {
     }
 
     /// Returns the fraction of the requests whose time changed by at least half of the mean's
-    /// change, on a logarithmic scale. Requests of the two periods are paired by quantile.
+    /// change, on a logarithmic scale. Requests of the two periods are paired by quantile. If the
+    /// mean's change is infinite, every change counts.
     fn affected(&self) -> f64 {
         if self.is_empty() {
             return 0.0;

@@ -66,11 +66,12 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Approximate maximum number of sampled requests that are compared in each period.
+/// Approximate maximum number of sampled requests that are compared in each period. More than 1,024
+/// categories can exceed it.
 const ROWS_MAX: usize = 1 << 14;
 
 /// Returns the maximum number of requests per category and period that keeps each period within
-/// about [`ROWS_MAX`].
+/// [`ROWS_MAX`]: [`SAMPLE_MAX`], halved as often as necessary, but at least 16.
 pub(super) fn category_rows_max(periods: [&PeriodFlows; 2]) -> usize {
     let rows = |most: usize| {
         let of = |period: &PeriodFlows| -> usize {

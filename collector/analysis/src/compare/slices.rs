@@ -2,9 +2,9 @@
 //!
 //! Requests are not independent: concurrent work, caches and queues make neighbours alike, and
 //! machines are faster in one minute than in the next. A test that assumes independence would find
-//! any negligible difference significant in thousands of requests. Each period is therefore cut
-//! into time slices. The test compares the difference between the periods with the differences
-//! between slices of one period (batch means; Law, Simulation modeling and analysis, §9.5).
+//! negligible differences significant in thousands of requests. Each period is therefore cut into
+//! time slices. The test compares the difference between the periods with the differences between
+//! slices of one period (batch means; Law, Simulation modeling and analysis, §9.5).
 //! Correlated neighbouring slices reduce the certainty further.
 
 use crate::statistics::student_two_sided;

@@ -35,7 +35,7 @@ pub(super) struct PathChange {
     pub(super) q_value: f64,
     /// Categories of affected requests.
     pub(super) gained: BTreeSet<CategoryId>,
-    /// Categories of requests that behave as before.
+    /// Categories of requests that still have the former behaviour.
     pub(super) lost: BTreeSet<CategoryId>,
 }
 
@@ -91,8 +91,8 @@ fn change(
     settings: &CompareSettings,
 ) -> Option<PathChange> {
     let requests = operation.runs[1] * root.after.requests() as f64;
-    // Users choose what they ask of the root operation. A change there counts only if the behaviour
-    // is new.
+    // Users choose what they ask of the root operation. Unless it fails, a change there counts only
+    // if the behaviour is new.
     let size = |change: &FeatureChange| change.gain().abs();
     // If few requests show existing behaviour slightly more often, their data are probably the
     // reason.

@@ -1,6 +1,6 @@
 //! Analyses requests that continued after their caller had its answer.
 //!
-//! A predecessor ends before its successor starts. A segment that ended after the answer is
+//! A predecessor ends by the start of its successor. A segment that ended after the answer is
 //! therefore not a predecessor of one that ended by the answer. So the two parts can be analysed
 //! separately, and the work after the answer does not affect the critical path of the request.
 

@@ -1,6 +1,6 @@
 //! Finds the predecessors of each segment of one trace.
 //!
-//! A predecessor of a segment B ended before B started. If segments are visited in order of start,
+//! A predecessor of a segment B ended by the start of B. If segments are visited in order of start,
 //! the set of labels whose instance has ended only grows. A bit set holds these labels. Its
 //! intersection with B's row of relations, word by word, contains B's predecessors. Most of them
 //! can be skipped: if P is a predecessor of B, the predecessors of P add nothing about B. They are

@@ -1,10 +1,10 @@
 //! Handles labels that occur several times in one trace.
 //!
-//! If a label precedes a segment B, each instance of the label that ended before B started is a
-//! predecessor of B. These are the first instances in order of end, and there are more of them the
-//! later B starts. A running aggregate over the instances, such as the latest end, therefore
-//! answers a query without visiting them one by one. A trace of k segments and l labels takes at
-//! most k·l steps, however often the labels repeat.
+//! If a label precedes a segment B, each instance of the label that ended by the start of B is a
+//! predecessor of B. These are the first instances in order of end, and never fewer for a later B.
+//! A running aggregate over the instances, such as the latest end, therefore answers a query
+//! without visiting them one by one. A trace of k segments and l labels takes at most k·l steps,
+//! however often the labels repeat.
 
 use crate::segment::{Segment, SegmentedTrace};
 
@@ -99,8 +99,8 @@ impl RepeatedLabels {
     }
 }
 
-/// Reports whether an instance ended before the segment of this index started. This holds for a
-/// prefix of a label's instances.
+/// Reports whether an instance ended by the start of the segment of this index, and comes before it
+/// in the trace. This holds for a prefix of a label's instances.
 fn is_before(segments: &[Segment], instance: u32, index: usize) -> bool {
     (instance as usize) < index && segments[instance as usize].end_ns <= segments[index].start_ns
 }

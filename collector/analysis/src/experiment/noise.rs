@@ -20,7 +20,7 @@ pub const NOISE_UNITS_MIN: usize = 10;
 pub struct Noise {
     /// Metric that was compared.
     pub metric: Metric,
-    /// Number of units on each side.
+    /// Number of units on each side, rounded down.
     pub units: usize,
     /// Average number of requests on each side.
     pub requests: usize,

@@ -13,7 +13,7 @@ const SLOTS: usize = 48;
 /// Minimum number of slots with enough requests. With fewer, no slot counts as an outlier.
 const SLOTS_MIN: usize = 8;
 /// Minimum mean number of requests per side in a slot. Slots with fewer are ignored. Also the
-/// minimum for comparing the mix of operations of a slot.
+/// minimum number on each side for comparing the mix of operations of a slot.
 const REQUESTS_MIN: usize = 8;
 
 /// Kind of one-off event.
@@ -54,7 +54,7 @@ pub struct TimedRequest {
 }
 
 /// Finds time spans with a [`OneOff`] event. Divides the time into 48 equal slots, and compares
-/// each slot with the median over all slots.
+/// each slot with the median over all slots with enough requests.
 pub fn one_offs(requests: &[TimedRequest]) -> Vec<LeftOutTime> {
     let began = requests.iter().map(|one| one.at_ns);
     let (Some(first), Some(last)) = (began.clone().min(), began.max()) else {
@@ -220,8 +220,8 @@ impl Robust {
         }
     }
 
-    /// Returns the distance of a value from the median, in units of the deviation. The unit is at
-    /// least `least` and at least 0.01.
+    /// Returns the signed distance of a value from the median, in units of the deviation. The unit
+    /// is at least `least` and at least 0.01.
     fn away(&self, value: f64, least: f64) -> f64 {
         (value - self.middle) / self.deviation.max(least).max(0.01)
     }

@@ -105,7 +105,7 @@ const METRICS: [(&str, Metric); 3] = [
 ];
 
 /// Returns the results of the trials, which four threads run. `STROBOSCOPE_TRIALS` sets their
-/// number; the default is 200.
+/// number, rounded down to a multiple of four; the default is 200.
 fn trials<T: Send>(seed: u64, one: impl Fn(&mut Random) -> T + Sync) -> Vec<T> {
     let trials = std::env::var("STROBOSCOPE_TRIALS").ok();
     let trials = trials.map_or(200, |trials| trials.parse().expect("a number"));
@@ -176,7 +176,7 @@ fn where_there_is_no_effect_one_in_twenty_is_seen_at_most() {
         println!("{name}: {:.1} % false alarms", wrong * 100.0);
         assert!(wrong <= one_in_twenty(found.len()), "{name}: {wrong}");
     }
-    // With the false discovery rate held, any of them differs as rarely.
+    // Corrected for the number of metrics, any of them differs as rarely.
     let any = part(&|one| benjamini_hochberg(&one.0).iter().any(|q| *q < 0.05));
     println!("any of the three: {:.1} %", any * 100.0);
     assert!(any <= one_in_twenty(found.len()), "{any}");
@@ -220,7 +220,7 @@ fn effects_are_seen_as_often_as_foretold_and_their_intervals_hold_them() {
         };
         let found = trials(177, |random| {
             let pilot = ask(random, 1.0, 1.0).ok()?;
-            // One pilot in a hundred is so unlucky that what it asks for would take minutes.
+            // About one pilot in a hundred needs an experiment that would take minutes.
             let times = pilot.times_needed(effect, 0.05).min(12.0);
             let then = ask(random, times, 1.0 + effect);
             let foretold = then.map_or(0.0, |then| then.power(effect, 0.05));
@@ -470,7 +470,7 @@ fn what_happened_to_both_sides_is_not_the_change() {
             is_test,
             latency_ns: (1e6 * factor * random.lognormal(0.5)) as u64,
         };
-        // Once the test is asked for another thing, and once both are.
+        // In slot 20 only the test gets the other operation alone, in slot 40 both sides do.
         let is_other = match slot {
             20 => is_test,
             40 => true,

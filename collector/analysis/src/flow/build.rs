@@ -12,12 +12,12 @@ use std::sync::Arc;
 /// Level of detail of a request-flow graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Zoom {
-    /// Calls from service to service: spans whose parent is of the same service are hidden.
+    /// Calls from service to service: a span is hidden if its parent is of the same service.
     Service,
-    /// Calls from operation to operation: every span is shown.
+    /// Calls from operation to operation: spans are shown, down to [`DEPTH_MAX`].
     #[default]
     Operation,
-    /// Every span and every event inside a span is shown.
+    /// Spans, down to [`DEPTH_MAX`], and the events inside them.
     Full,
 }
 
@@ -62,14 +62,14 @@ pub fn failed_spans(records: &TraceRecords) -> impl Iterator<Item = u64> {
 /// Maximum nesting depth. Deeper spans are hidden, and count as part of the span at this depth.
 pub const DEPTH_MAX: usize = 96;
 
-/// Maximum number of cached shapes. A full cache is cleared.
+/// Number of cached shapes above which the cache is cleared before the next request.
 const SHAPES_MAX: usize = 1 << 16;
 
 /// Builds structures, and caches them.
 ///
-/// Most requests have a structure that was built before. The builder therefore computes the digest
-/// of a shape first, in memory that it reuses for each request. It builds the shape only if the
-/// digest is new.
+/// Most requests have a structure that was built before. For each span, the builder therefore
+/// computes the digest of the shape first, in memory that it reuses for each request. It builds the
+/// shape only if the digest is new.
 #[derive(Clone, Debug, Default)]
 pub struct FlowBuilder {
     settings: FlowSettings,
@@ -77,12 +77,12 @@ pub struct FlowBuilder {
     known: KnownShapes,
     tree: SpanTree,
     failed: FxHashSet<u64>,
-    /// Items for which unfinished operations waited, those of the innermost operation last.
+    /// Items that no finished operation contains yet, those of the innermost operation last.
     open: Vec<Item>,
     stages: Stages,
 }
 
-/// An operation for which another operation waited, or an event in it.
+/// A finished operation, or an event inside an operation.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     id: OperationId,
@@ -104,7 +104,7 @@ struct KnownShapes {
 }
 
 impl KnownShapes {
-    /// Clears a full cache. Shape numbers are only valid within one request.
+    /// Clears the cache if it exceeds its maximum. Shape numbers are only valid within one request.
     fn bound(&mut self) {
         if self.all.len() > SHAPES_MAX {
             self.numbers.clear();
@@ -351,7 +351,7 @@ struct Stages {
 
 impl Stages {
     /// Groups items into stages, each sorted by digest. An item begins a new stage if it starts
-    /// after all items of the current stage ended, and if its order after each of them is
+    /// when or after all items of the current stage ended, and if its order after each of them is
     /// meaningful. Repetitions of one operation stay in one stage.
     fn find(&mut self, items: &mut [Item], parent: OperationId, orders: &KnownOrders) {
         self.begins.clear();

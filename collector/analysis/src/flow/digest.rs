@@ -57,7 +57,7 @@ impl Digest {
     }
 }
 
-/// Combines both halves of the product, so that every bit of each factor affects the result.
+/// Combines both halves of the product, so that every bit of each factor can affect the result.
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     (product as u64) ^ ((product >> 64) as u64)

@@ -1,10 +1,11 @@
-//! Edges of request-flow graphs. An edge stands for the time from one boundary of a segment to the
-//! other.
+//! Edges of request-flow graphs. An edge stands for the time from the start boundary of a segment
+//! to its end boundary.
 //!
 //! Requests of one category may number their tasks differently, and a loop has several tasks of one
 //! name. An edge therefore stands for all segments whose labels differ only by numbers. A request's
 //! time on an edge is the sum over these segments on its critical path. Waits are included, so that
-//! the times on all edges add up to the latency.
+//! the times on all edges add up to the latency, unless the table of labels refused a segment of
+//! the path.
 
 use super::shape::Operation;
 use crate::label::{Labels, SegmentId, SegmentLabel};
@@ -99,7 +100,8 @@ fn unnumbered(text: &str) -> &str {
 
 fn operation(component: &str) -> Operation {
     let text = task_path::unescape(component);
-    // Names of services rarely contain a colon. A task of an event log may not belong to a service.
+    // Names of services rarely contain a colon. A task of an event log need not belong to a
+    // service.
     let (service, name) = text.split_once(':').unwrap_or((&text, ""));
     Operation {
         service: service.into(),
@@ -108,7 +110,8 @@ fn operation(component: &str) -> Operation {
     }
 }
 
-/// Table of numbered edges. The bound on labels also bounds its size.
+/// Table of numbered edges. The bound on labels also bounds its size, except for tails, of which
+/// there is at most one for each root operation.
 #[derive(Clone, Debug, Default)]
 pub struct EdgeTable {
     edges: Vec<FlowEdge>,

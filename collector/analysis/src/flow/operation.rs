@@ -19,7 +19,7 @@ pub(super) struct NumberedOperation {
     pub(super) operation: Operation,
 }
 
-/// Maximum number of cached names.
+/// Number of cached operations above which the cache is cleared before the next request.
 const NAMES_MAX: usize = 1 << 16;
 
 /// Service, name and host as recorded, and the operation with these names.
@@ -33,7 +33,7 @@ pub(super) struct OperationCache {
 }
 
 impl OperationCache {
-    /// Clears a full cache.
+    /// Clears the cache if it exceeds its maximum.
     pub(super) fn bound(&mut self) {
         if self.known.len() > NAMES_MAX {
             self.known.clear();
@@ -53,7 +53,7 @@ impl OperationCache {
         host: Option<&Arc<str>>,
     ) -> Arc<NumberedOperation> {
         let at = |text: &Arc<str>| text.as_ptr().addr();
-        // An empty text has no allocation, and an address does not determine the length.
+        // An address does not determine the length: an empty text has no bytes of its own.
         let key = [at(service), at(name), host.map_or(0, at)];
         if let Some((known_service, known_name, known_host, known)) = self.known.get(&key)
             && known_service.len() == service.len()

@@ -3,7 +3,7 @@
 //! Records do not show if two calls were serial or parallel. Two calls that did not overlap in a
 //! request may have been parallel and fast. If each request determined the order, parallel calls
 //! would yield a category for each order. An order therefore counts only if nearly all requests
-//! show it, as in the causal model.
+//! show it.
 
 use super::operation::{OperationCache, OperationId};
 use crate::pass::Pass;
@@ -14,11 +14,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// Maximum fraction of observations that may contradict an order. It is not 0, because clocks step
 /// and recorders move spans.
 const CONTRADICTED_MAX: f64 = 0.02;
-/// Maximum number of counted pairs. A further pair counts as serial in each request in which the
-/// two did not overlap.
+/// Maximum number of counted pairs. Uncounted orders are meaningful unless their parent was a
+/// fan-out: each request then shows its own order.
 const PAIRS_MAX: usize = 1 << 16;
-/// Maximum number of distinct operations below a parent whose orders are counted. A parent with
-/// more is a fan-out: its orders are not counted, and do not count.
+/// Maximum number of distinct operations below a parent whose orders are counted. In a request with
+/// more of them, the parent is a fan-out, and the orders below it are not counted. Below a parent
+/// that was ever a fan-out, only orders that other requests showed can be meaningful.
 const SIBLINGS_MAX: usize = 32;
 
 /// Number of times that two operations with a common parent ran in each order. `ab` counts the
@@ -38,7 +39,7 @@ impl PairOrder {
 }
 
 /// Orders of operations with a common parent, counted over many requests. Merging is commutative
-/// and associative while all pairs fit.
+/// and associative while all pairs and all fan-outs fit.
 #[derive(Clone, Debug, Default)]
 pub struct SiblingOrders {
     pairs: FxHashMap<(OperationId, OperationId, OperationId), PairOrder>,
@@ -134,8 +135,9 @@ fn take(
     of_pair.mixed += seen.mixed;
 }
 
-/// Meaningful orders over all compared periods. An order that one period contradicts is not
-/// meaningful in any, so that requests of all periods fall into the same categories.
+/// Meaningful orders over all compared periods. If the order of two operations varies within one
+/// period, it is not meaningful in any, so that requests of all periods fall into the same
+/// categories.
 #[derive(Clone, Debug, Default)]
 pub struct KnownOrders {
     /// Counted pairs, each with whether its order is meaningful.

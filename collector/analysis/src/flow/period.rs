@@ -1,11 +1,11 @@
 //! Collects the request flows of a period: categories, and the time of their requests by edge.
 //!
-//! The number of a category's requests and the sums of their latencies and times by edge are exact.
-//! Tests use a sample: up to [`SAMPLE_MAX`] requests of each category, those with the smallest
-//! digests of their ids. The sample is random, does not depend on the order of requests, and can be
-//! merged. It holds whole requests, so that a request's times on several edges can be related. To
-//! bound memory, a period has at most [`CATEGORIES_MAX`] categories. Requests of further categories
-//! are counted together, by root operation.
+//! The number of a category's requests and the sums of their latencies and times by edge cover all
+//! recorded requests. Tests use a sample: up to [`SAMPLE_MAX`] requests of each category, those
+//! with the smallest digests of their ids. The sample is random, does not depend on the order of
+//! requests, and can be merged. It holds whole requests, so that a request's times on several edges
+//! can be related. To bound memory, a period has at most [`CATEGORIES_MAX`] categories, those whose
+//! requests come first. Requests of further categories are counted together, by root operation.
 
 use super::build::FlowSettings;
 use super::category_id::CategoryId;
@@ -188,7 +188,7 @@ impl RootFlows {
 
     /// Returns the ends of the 95 % confidence interval of the change of the mean latency from
     /// these requests to `later` ones, in nanoseconds, as if requests were independent (Welch). It
-    /// is unbounded if a side has fewer than two requests.
+    /// is unbounded if a side has an effective number of requests below 2.
     pub fn change_interval_ns(&self, later: &RootFlows) -> [f64; 2] {
         let change_ns = later.mean_ns() - self.mean_ns();
         let error_ns = (self.mean_variance_ns2() + later.mean_variance_ns2()).sqrt();

@@ -205,7 +205,7 @@ impl Shape {
         self.stages.iter().flatten()
     }
 
-    /// Returns the number of operations in the shape, where a repeated part counts once.
+    /// Returns the number of operations and events in the shape, where a repeated part counts once.
     pub fn len(&self) -> usize {
         1 + self.parts().map(|part| part.shape.len()).sum::<usize>()
     }
@@ -295,8 +295,8 @@ mod tests {
             Arc::new(of.canonical(fold))
         }
 
-        /// The paper's way: every string that a traversal in depth can yield, by all orders of
-        /// parallel parts.
+        /// Returns every string that a depth-first traversal can yield, as in the paper: one for
+        /// each order of the parallel parts.
         fn strings(&self) -> BTreeSet<String> {
             let mut strings = BTreeSet::from([String::new()]);
             for stage in self.stages.iter().filter(|stage| !stage.is_empty()) {

@@ -69,7 +69,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Upper bound of the memory that the present groups take, in bytes.
+    /// Upper bound of the memory that the counters of the present groups take, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.words * LEVELS * 2 * size_of::<u64>()
     }
@@ -81,8 +81,9 @@ impl Groups {
     }
 
     /// Counts a trace in its group. The segments must be in order of start. Returns `false` if the
-    /// sweep must count the trace instead: a label repeats, two segments neither overlap nor have a
-    /// known order, or the set of labels has no group. Counts of full groups move to `counts`.
+    /// sweep must count the trace instead: there are no segments, a label repeats, two segments
+    /// neither overlap nor have a known order, or the set of labels has no group. Counts of full
+    /// groups move to `counts`.
     pub(super) fn count(&mut self, segments: &[Segment], counts: &mut Counts) -> bool {
         if !self.read(segments) {
             return false;

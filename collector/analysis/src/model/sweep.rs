@@ -5,8 +5,8 @@
 //! before `e`. If the instances are taken in order of `e`, this set of labels only grows. It is
 //! kept as one running bitset, which is ORed into row A word by word. Likewise, the set of labels
 //! that are active when an instance of B starts is kept as a running bitset and ORed into row B. A
-//! trace of k segments therefore costs two sorts and k rows of k/64 words, and no branch depends on
-//! a pair.
+//! trace of k segments therefore costs one sort and k rows, each of a word for every 64 labels of
+//! which any occurs. Only repeated labels and segments without length need work for single pairs.
 
 use super::counts::{Counts, PerKind};
 use super::uncertain::{PAIRWISE_MAX, compare_pairs, shrunk};
@@ -194,7 +194,8 @@ impl Sweep {
         });
     }
 
-    /// Fills `order` with the instances in order of end.
+    /// Fills `order` with the instances in order of end. Ends before the first start count as
+    /// equal.
     fn sort_by_end(&mut self, segments: &[Segment]) {
         self.order.clear();
         let Some(first) = segments.first() else {

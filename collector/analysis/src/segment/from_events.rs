@@ -29,7 +29,7 @@ use crate::record::{EventRecord, RecordOwner};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Maximum number of cached names.
+/// Number of cached names above which the cache is emptied before the next trace.
 const NAMES_MAX: usize = 1 << 16;
 /// Maximum number of hosts of a task whose events are ordered by arrival. A task on more hosts is
 /// ordered by time alone.

@@ -20,9 +20,9 @@
 //! **Waiting.** A span waits for its children until it ends. A child that outlives its parent by
 //! more than their clocks may be off was *detached*: the parent did not wait for the child's end. A
 //! detached child takes no time from its parent, whose own time is only cut where the child starts
-//! (`→child`). A *call* is the exception: a client span's child, or a server's span. Its caller
-//! waited for it until the caller's own end, since servers often end a little after their callers
-//! have the answer.
+//! (`→child`). A *call* is the exception: a client span's child, or a server's span. Unless it
+//! certainly began after the caller's end, its caller waited for it until the caller's own end,
+//! since servers often end a little after their callers have the answer.
 //!
 //! The callers of a span have all that they wait for at the earliest end among the spans from its
 //! parent up to the root or a detached span. At that instant, the span's own time is cut once more:

@@ -111,7 +111,7 @@ impl SpanTree {
     }
 
     /// Breaks every cycle of parents: the span of the cycle with the lowest number becomes a root.
-    /// Takes linear time, because each span is visited once.
+    /// Takes linear time, because each span is visited once, and once more if it is on a cycle.
     fn break_cycles(&mut self, records: &[SpanRecord], diagnostics: &mut Vec<Diagnostic>) {
         const UNSEEN: u32 = u32::MAX;
         self.seen_by.clear();

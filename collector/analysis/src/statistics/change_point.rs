@@ -69,8 +69,9 @@ pub struct ChangePoint {
 }
 
 /// Finds the last change. `matters` gets the blocks before a change and the blocks from it on, and
-/// returns `false` for changes to ignore. Returns `None` if no change that matters has a p-value of
-/// at most `p_max`.
+/// returns `false` for changes to ignore. The whole series, its last half and its last quarter are
+/// searched at 60 %, 20 % and 20 % of `p_max`. Returns `None` if no change that matters reaches the
+/// level of its part.
 #[must_use]
 pub fn last_change(
     blocks: &[Block],
@@ -233,8 +234,8 @@ fn likelihood_ratio(before: Block, all: Block) -> f64 {
 }
 
 /// Returns the ratio of the variance of sums of neighbouring blocks to that of independent blocks,
-/// at least 1. It is the largest ratio over runs of 2, 4, 8 … blocks on either side of block `at`,
-/// after each side's mean was removed.
+/// at least 1. It is the largest ratio over runs of 2, 4, 8 … blocks, each at most a quarter of a
+/// side of block `at`, after each side's mean was removed.
 fn variance_ratio(blocks: &[Block], at: usize) -> f64 {
     let residuals = [&blocks[..at], &blocks[at..]].map(|side| {
         let all = sum(side);

@@ -2,7 +2,7 @@
 //!
 //! The bandwidth is that of Botev, Grotowski and Kroese (Kernel density estimation via diffusion,
 //! 2010, the improved Sheather-Jones rule). Unlike rules of thumb and the older plug-in rules, it
-//! never assumes that the density is close to normal. That assumption merges the modes of a
+//! does not assume that the density is close to normal. That assumption merges the modes of a
 //! mixture, such as the hits and misses of a cache. If the rule's equation has no usable root, as
 //! with few values, Silverman's rule of thumb replaces it, and [`Density::rule`] reports this.
 //!

@@ -130,7 +130,7 @@ mod tests {
     }
 
     proptest! {
-        /// Checks the optimum directly: no small step in any direction reduces the residual.
+        /// Checks the optimum directly: no small step along any axis reduces the residual.
         #[test]
         fn nothing_nearby_is_better(
             rows in prop::collection::vec(prop::collection::vec(-5.0..5.0_f64, 3), 5..30),

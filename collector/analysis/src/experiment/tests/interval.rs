@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Small, skewed experiments, of which a third has latencies of the resolution of 1 ms, and a third
-/// of 5 ms.
+/// Simulates small, skewed experiments. The latencies of a third are whole milliseconds, those of
+/// another third multiples of 5 ms.
 #[test]
 fn an_interval_excludes_no_effect_if_and_only_if_the_p_value_is_below_its_level() {
     let mut compared = 0;

@@ -148,7 +148,7 @@ impl Noise {
         let value = |noise: &mut Noise| match kind % 4 {
             0 => (noise.normal() * 0.8).exp(),
             1 => noise.normal() / noise.normal(),
-            // Two ways to sample, and few values at all.
+            // A mixture of two distributions over few values.
             2 => f64::from(u8::from(noise.uniform() < 0.3)) * 5.0 + (noise.uniform() * 3.0).floor(),
             _ => noise.uniform(),
         };

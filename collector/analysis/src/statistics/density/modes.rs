@@ -11,8 +11,8 @@ pub struct Mode {
     pub value_ns: f64,
     /// Density at the maximum, per doubling of the latency.
     pub density: f64,
-    /// Rise of the maximum above the higher of the two valleys that separate it from higher
-    /// densities, in standard errors.
+    /// Rise of the maximum above the higher of the valleys that separate it from higher densities,
+    /// in standard errors. The highest maximum rises from 0.
     pub prominence: f64,
     /// Fraction of all values between the valleys on both sides.
     pub share: f64,

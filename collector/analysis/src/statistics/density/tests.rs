@@ -60,7 +60,7 @@ proptest! {
     }
 }
 
-/// The best bandwidth for a normal distribution is known: 1.06 σ n^(-1/5).
+/// Compares with the best bandwidth for a normal distribution: 1.06 σ n^(-1/5).
 #[test]
 fn of_a_normal_distribution_the_bandwidth_is_the_best() {
     for (seed, count) in [(1, 500), (2, 5_000), (3, 50_000)] {
@@ -75,8 +75,8 @@ fn of_a_normal_distribution_the_bandwidth_is_the_best() {
     }
 }
 
-/// The modes are hits, misses and timeouts. A rule of thumb would yield a bandwidth of more than a
-/// doubling.
+/// Finds the modes of hits, misses and timeouts. A rule of thumb would yield a bandwidth of more
+/// than a doubling.
 #[test]
 fn modes_of_a_mixture_are_found() {
     let parts = [(2e6, 0.08, 6_000), (3e6, 0.08, 3_000), (1e9, 0.02, 300)];
