@@ -3,9 +3,9 @@
 //!
 //! Programs emit [markers](marker) that state which request a thread works for. [`attribute()`]
 //! combines the markers with context switches and with the owners that the recorder remembers
-//! across bursts. It finds the owner of every system call and of every interval on and off a
-//! processor. It also finds which thread woke a sleeping thread, and which request held a contended
-//! lock.
+//! across bursts. It finds the owners of system calls and of intervals on and off a processor, as
+//! far as the events show them. It also finds which thread woke a sleeping thread, and which
+//! request held a contended lock.
 //!
 //! ```
 //! use stroboscope_analysis::kernel::attribute;

@@ -273,8 +273,8 @@ impl Alignment {
 
     /// Counts the round trips of a trace, given as recorded, that contradict the alignment. A round
     /// trip contradicts it if the aligned middles of both intervals are farther apart than the sum
-    /// of all error bounds. A contradiction suggests that a clock was set, or that an event log's
-    /// lines are not in the order of its threads.
+    /// of all error bounds and both resolutions. A contradiction suggests that a clock was set, or
+    /// that an event log's lines are not in the order of its threads.
     pub fn contradictions(&self, records: &TraceRecords) -> u64 {
         let contradicts = |r: &&super::RoundTrip| {
             let client = self.convert(&r.client, r.client_ns);
@@ -319,7 +319,7 @@ fn busiest<'a>(
 /// takes them as recorded. Its error bound is that of the pair if event-log tasks cross both hosts
 /// and their order of lines is accepted, otherwise 0. The step between differing clocks is their
 /// line of offsets. If two clocks differ within a group of agreeing ones, every pair of the group
-/// uses its line of offsets. Contradictory pairs have no step.
+/// that has a line of offsets uses it. Contradictory pairs have no step.
 fn neighbours(
     evidence: &ClockEvidence,
     verdicts: &BTreeMap<(Arc<str>, Arc<str>), Verdict>,

@@ -3,7 +3,7 @@
 use super::round_trip::RoundTrip;
 
 /// Largest drift assumed between two clocks where nothing was measured, in parts per million.
-/// Quartz clocks stay below 50 each.
+/// Quartz clocks usually stay below 50 each.
 pub const DRIFT_MAX_PPM: u64 = 100;
 
 /// One instant as two clocks show it.
@@ -47,7 +47,8 @@ fn drifted(error_ns: u64, over_ns: u64) -> u64 {
     error_ns.saturating_add(u64::try_from(gained).unwrap_or(u64::MAX))
 }
 
-/// A continuous, increasing map from one clock to another. It keeps the order of one host's events.
+/// A continuous map from one clock to another that never decreases. It keeps the order of one
+/// host's events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Anchors {
@@ -233,7 +234,8 @@ mod tests {
     #[test]
     fn estimates_that_are_near_each_other_do_not_stop_time() {
         const MS: i64 = 1_000_000;
-        // The second is 1 ms later, and by its error the other clock has almost stood still.
+        // The third estimate is 1 ms after the second. By its error, the other clock seems to
+        // advance by only 0.4 ms.
         let found = vec![
             anchor(0, 0, 400_000),
             anchor(1_000 * MS, 1_000 * MS, 300_000),

@@ -71,7 +71,7 @@ impl Windows {
 }
 
 /// Evidence from traces about the clocks of their hosts. Merging is commutative and associative, as
-/// long as hosts and pairs fit their limits.
+/// long as hosts, pairs and programs fit their limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClockEvidence {
     pub(super) pairs: BTreeMap<(Arc<str>, Arc<str>), Windows>,
@@ -102,8 +102,8 @@ impl ClockEvidence {
             nested,
             tasks,
         } = Crossings::of(records);
-        // Sorting groups the round trips of a pair, so that each pair is looked up once. The pair's
-        // names are compared by address: any order does.
+        // Sorting groups the round trips of a pair, so that few pairs are looked up twice. The
+        // pair's names are compared by address: any order does.
         let address = |host: &Arc<str>| host.as_ptr() as usize;
         let pair = |r: &RoundTrip| (address(&r.client), address(&r.server));
         round_trips.sort_unstable_by_key(pair);

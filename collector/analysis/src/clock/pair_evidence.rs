@@ -96,7 +96,7 @@ impl Sizes {
         self.0.iter().sum()
     }
 
-    /// Counts the recorded times that are at most `size_ns`, rounded up to the next power of ten.
+    /// Counts the recorded times below the first power of ten above `size_ns`.
     pub(super) fn upto(&self, size_ns: u64) -> u64 {
         let decades = size_ns
             .checked_ilog10()
@@ -113,8 +113,8 @@ pub(super) struct PairEvidence {
     /// Time by which the server took longer than the client waited, for each round trip in which it
     /// did.
     pub(super) impossible: Sizes,
-    /// Time by which a span sticks out of its parent at either end. Covers spans whose parent is on
-    /// the other host and is not known to wait for them; 0 counts too.
+    /// Time by which a span sticks out of its parent at either end. Covers the spans of
+    /// [`NestedSpan`](super::round_trip::NestedSpan); 0 counts too.
     pub(super) sticking_out: Sizes,
     /// Time by which the spans of `sticking_out` start before their parent, or 0.
     pub(super) early: Sizes,

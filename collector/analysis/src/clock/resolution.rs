@@ -3,15 +3,16 @@
 //! A program's resolution is the coarsest power of ten of nanoseconds, up to a second, that divides
 //! nearly all of its timestamps. Recorders truncate to seconds, milliseconds and microseconds,
 //! kernels tick every 10 ms, and other systems count by 100 ns. One timestamp in ten is by chance a
-//! multiple of the next power, so neither a few round timestamps nor a few odd ones decide. A
-//! program with fewer than [`SURE_FROM`] timestamps has a resolution of milliseconds or
-//! microseconds if that divides all of them, otherwise 1 ns. Other powers of ten too often divide a
-//! few timestamps by chance.
+//! multiple of the next power, so neither a few round timestamps nor a few odd ones decide. Fewer
+//! than [`SURE_FROM`] timestamps of one kind have a resolution of milliseconds or microseconds if
+//! that divides all of them, otherwise 1 ns. Other powers of ten too often divide a few timestamps
+//! by chance.
 //!
-//! Starts and ends of spans are judged separately. If only starts are whole milliseconds, an end is
-//! a start plus a duration of finer resolution. The order of such timestamps is unknown up to the
-//! sum of both resolutions. Programs of one host are judged separately as well. The processes of
-//! one service that have few timestamps are judged together.
+//! The kinds of timestamps are starts and ends of spans, and events. They are judged separately. If
+//! only starts are whole milliseconds, an end is a start plus a duration of finer resolution. The
+//! order of such timestamps is unknown up to the sum of both resolutions. Programs of one host are
+//! judged separately as well. The processes of one service that have few timestamps are judged
+//! together.
 //!
 //! The clock of a host has the coarsest resolution that at least one in [`COMMON_SHARE`] of its
 //! timestamps has. A service that occurs once therefore does not coarsen the others.

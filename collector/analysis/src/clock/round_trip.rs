@@ -64,7 +64,8 @@ pub(super) struct Impossible {
     pub(super) by_ns: u64,
 }
 
-/// A span whose parent is on another host and is not known to wait for it.
+/// A span whose parent is on another host and is not known to wait for it, or whose host or
+/// parent's host is unknown.
 #[derive(Clone, Debug)]
 pub(super) struct NestedSpan {
     pub(super) parent: Arc<str>,
@@ -201,7 +202,7 @@ impl Stay<'_> {
 ///
 /// Lines merged from several hosts arrive late by their shipping time, so their order may not be
 /// the order of control. The order of timestamps may be wrong too, if clocks are off. As neither is
-/// known to be right, each task votes for the order that explains it better.
+/// known to be right, each task counts for the order that explains it better.
 #[derive(Clone, Debug)]
 pub(super) struct TaskOrders {
     /// Pairs of hosts between which the task moves, in order of name.

@@ -23,8 +23,9 @@ use super::timeline::{Gap, Owner, Timeline};
 /// owners. The result has no intervals on or off a processor for threads that the recorder does not
 /// follow, because it recorded only some of their switches.
 ///
-/// Takes O(n log n) time to sort n events, and time for each lock wait in proportion to the
-/// releases during the wait. Never panics, whatever the events contain.
+/// Takes O(n log n) time to sort n events. A gap takes time in proportion to the threads, and a
+/// lock wait in proportion to the releases during the wait times their holders. Never panics,
+/// whatever the events contain.
 #[must_use]
 pub fn attribute(events: &[Event], windows: &[Window], architecture: Architecture) -> Timeline {
     let is_switch = |event: &Event| matches!(event.body, Body::Switch { .. });

@@ -22,7 +22,7 @@ pub struct SpanSum {
     pub runnable_ns: u64,
     /// Time asleep.
     pub blocked_ns: u64,
-    /// System calls by number; markers are excluded.
+    /// System calls by number, without `getpid`, which carries the markers.
     pub calls: BTreeMap<u32, CallSum>,
 }
 

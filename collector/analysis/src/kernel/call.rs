@@ -16,7 +16,8 @@ pub enum Architecture {
 /// Kind of a futex system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FutexOperation {
-    /// Sleeps until another thread wakes it, unless the futex's value makes it return immediately.
+    /// Sleeps until a wake-up, a timeout or a signal, unless the futex's value makes it return
+    /// immediately.
     Wait,
     /// Wakes threads that sleep on the futex.
     Wake,

@@ -232,8 +232,8 @@ impl LockSums {
         }
     }
 
-    /// Sum of the waits of threads that worked for no request, or for an unknown request. Most of
-    /// these threads were idle.
+    /// Sum of the waits of threads that worked for no request, or for an unknown request. Idle
+    /// threads usually account for most of it.
     #[must_use]
     pub fn of_no_request(&self) -> WaitSum {
         self.of_no_request

@@ -12,11 +12,12 @@ use super::timeline::{Owner, Reason, SystemCall, Timeline};
 pub struct RequestSummary {
     /// Low half of the request's trace id.
     pub trace: u64,
-    /// Monotonic time of the request's first event.
+    /// Monotonic time of the request's first recorded activity.
     pub first_ns: u64,
-    /// Monotonic time of the request's last event.
+    /// Monotonic time of the end of its last interval of work or on a processor; `first_ns` without
+    /// such an interval.
     pub last_ns: u64,
-    /// Number of threads that worked for the request.
+    /// Number of threads with an interval of work for the request.
     pub threads: usize,
     /// Time on a processor.
     pub on_cpu_ns: u64,
@@ -27,7 +28,7 @@ pub struct RequestSummary {
     /// Time waiting for locks that markers identify, by the low half of the holder's trace id. The
     /// key is 0 if the lock was held for no request, and `None` if the holder is unknown.
     pub lock_ns: BTreeMap<Option<u64>, u64>,
-    /// System calls by number; markers are excluded.
+    /// System calls by number, without `getpid`, which carries the markers.
     pub calls: BTreeMap<u32, CallSum>,
     /// True if parts of the request are missing: it was active when a window opened or closed, or
     /// continued after a loss of events.

@@ -46,9 +46,10 @@ pub struct SystemCall {
     pub tid: u32,
     /// Number of the system call.
     pub call: u32,
-    /// Arguments; `None` if the call began before the window.
+    /// Arguments; `None` if the call began before the window, or if its beginning was lost.
     pub args: Option<[u64; 6]>,
-    /// Start of the call; the window's opening if the call began earlier.
+    /// Start of the call. If the call began earlier, the window's opening; if its beginning may
+    /// have been lost, its end.
     pub start_ns: u64,
     /// End of the call; `None` if the call did not end within the window.
     pub end_ns: Option<u64>,
@@ -101,8 +102,9 @@ pub struct Waker {
     pub tid: u32,
     /// Request that the running thread worked for.
     pub owner: Owner,
-    /// Number of the system call that the running thread was in. `None` if it was in none: then an
-    /// interrupt (a timer, a device) caused the wake-up and only happened to run on this thread.
+    /// Number of the system call that the running thread was in. `None` if it was in none, or in
+    /// one that began before the window. In the former case, an interrupt (a timer, a device)
+    /// usually caused the wake-up and only happened to run on this thread.
     pub call: Option<u32>,
     /// Time of the wake-up, monotonic ns.
     pub ts_ns: u64,
@@ -242,7 +244,7 @@ pub struct Timeline {
     pub threads: BTreeMap<u32, ThreadInfo>,
     /// Intervals in which events are missing.
     pub gaps: Vec<Gap>,
-    /// Number of switches that must have happened but were not recorded.
+    /// Number of switches of followed threads that must have happened but were not recorded.
     pub implied_switches: u64,
 }
 

@@ -21,7 +21,8 @@ impl Attribution {
         match (thread.owner, owner) {
             (_, Owner::Unknown) => {}
             (Owner::Unknown, _) => self.was(tid, owner),
-            // A marker was lost without a report of lost events; the recorder's statement wins.
+            // If the owners differ, a marker was lost without a report of lost events; the
+            // recorder's statement wins.
             _ => self.set_owner(tid, ts_ns, owner),
         }
     }
