@@ -19,8 +19,8 @@
 //! **Rule for an operation.** Spans of an operation are connections if most of those that last a
 //! second are. In addition, one of them must last ten seconds, or an operation of their children
 //! must also begin traces. Commands begin traces when a burst opens inside a connection. A slow
-//! request that calls few functions therefore does not qualify. The division then applies to all of
-//! the operation's spans, however short, so that requests of one kind have one form.
+//! request that calls few functions therefore does not qualify. The division then applies to all
+//! root spans of the operation, however short, so that requests of one kind have one form.
 //!
 //! **Marks.** If the SDK knows the names of requests, it marks the connections in which they begin.
 //! The remaining spans of a marked connection are not requests.

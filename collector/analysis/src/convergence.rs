@@ -29,9 +29,9 @@ pub struct ConvergencePoint {
 pub enum LineLimit {
     /// A point every this many traces.
     Traces(u64),
-    /// A point whenever the number of observed traces grew by one part in this many. That yields
-    /// some hundreds of points for any number of traces, denser at the beginning, when most
-    /// relations change.
+    /// A point whenever the number of observed traces grew by one part in this many. The number of
+    /// points grows with the logarithm of the number of traces. Points are denser at the beginning,
+    /// when most relations change.
     OneIn(u64),
 }
 
@@ -65,14 +65,14 @@ pub struct Convergence {
 }
 
 impl Convergence {
-    /// Creates a series with a point every `traces` traces, for the relations that the model holds
-    /// at this tolerance for noise (see [`Model::relations`]).
+    /// Creates a series with a point every `traces` traces, for the relations that the model
+    /// believes at this tolerance for noise (see [`Model::relations`]).
     pub fn every(traces: u64, tolerance: f64) -> Convergence {
         Convergence::at(LineLimit::Traces(traces), tolerance)
     }
 
-    /// Creates a series with this interval between points, for the relations that the model holds
-    /// at this tolerance for noise.
+    /// Creates a series with this interval between points, for the relations that the model
+    /// believes at this tolerance for noise.
     pub fn at(pace: LineLimit, tolerance: f64) -> Convergence {
         Convergence {
             pace,

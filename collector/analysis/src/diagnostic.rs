@@ -49,11 +49,12 @@ pub enum Diagnostic {
     /// The events of a task on one host did not arrive in the order of their times. A clock was set
     /// back, or the lines of the log are not in order. The events were sorted by time.
     EventsOutOfOrder {
-        /// Number of events that arrived after an event with a later time.
+        /// Number of pairs of neighbouring events, in order of time, that arrived in the other
+        /// order.
         events: u32,
     },
-    /// Tasks with a single event yield no segment. Other events of these tasks are missing, or each
-    /// task's name contains an id.
+    /// Tasks with a single event yield no segment. Other events of these tasks may be missing, or
+    /// each task's name may contain an id.
     LoneEvents {
         /// Number of these events.
         events: u32,

@@ -39,7 +39,7 @@ pub struct Distribution {
     /// Replaces `histogram` once weights differ from 1. Its counters are sums of [`Weight::units`].
     weighted: Option<Box<WeightedHistogram>>,
     count: WeightedCount,
-    /// Weighted sum, exact to the nanosecond for each duration.
+    /// Weighted sum, in which each weighted duration is rounded to the nanosecond.
     sum_ns: u128,
     max_ns: u64,
 }
@@ -194,7 +194,7 @@ impl Distribution {
         self.count
     }
 
-    /// Returns the exact weighted sum in nanoseconds.
+    /// Returns the weighted sum in nanoseconds, which is exact if all weights are 1.
     pub fn sum_ns(&self) -> u128 {
         self.sum_ns
     }

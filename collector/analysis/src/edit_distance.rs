@@ -19,7 +19,7 @@ pub fn edit_distance<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> usize {
 }
 
 /// Returns the edit distance of two sequences if it is at most `most`, and `None` otherwise. Stops
-/// as soon as the distance is certain to exceed `most`.
+/// early if the distance is certain to exceed `most` after a block of 64 elements.
 pub fn edit_distance_within<T: Copy + Eq + Hash>(a: &[T], b: &[T], most: usize) -> Option<usize> {
     let (a, b) = without_ends(a, b);
     if a.len().abs_diff(b.len()) > most {
@@ -44,8 +44,8 @@ pub fn normalised_edit_distance<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> f64 {
     normalised(edit_distance(a, b), a.len().max(b.len()))
 }
 
-/// Returns the normalised edit distance if it is at most `most`, and `None` otherwise. Stops as
-/// soon as the distance is certain to exceed `most`.
+/// Returns the normalised edit distance if it is at most `most`, and `None` otherwise. Stops early
+/// like [`edit_distance_within`].
 pub fn normalised_edit_distance_within<T: Copy + Eq + Hash>(
     a: &[T],
     b: &[T],

@@ -2,8 +2,8 @@
 //! (Spectroscope, §5.5).
 //!
 //! A [decision tree](crate::decision_tree) is grown from two thirds of a sample of both categories.
-//! The remaining third, the held-out requests, tests each leaf. A tree always finds some
-//! conditions, so the explanation includes only leaves that also separate the held-out requests
+//! The remaining third, the held-out requests, tests each leaf. A tree may find conditions by
+//! chance, so the explanation includes only leaves that also separate the held-out requests
 //! significantly.
 //!
 //! The sample takes a tenth of each category, but at least 100 requests if it has them, as in the

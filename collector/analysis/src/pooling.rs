@@ -55,8 +55,8 @@ pub struct PooledPercentile {
     pub normal: f64,
     /// Percentile of the sum of the measured distributions, if they are independent of each other.
     pub independent: f64,
-    /// Percentile of the observed sums of simultaneous use; `None` if fewer than ten sums exceed
-    /// it.
+    /// Percentile of the observed sums of simultaneous use; `None` if they are too few for ten to
+    /// exceed it.
     pub together: Option<f64>,
 }
 

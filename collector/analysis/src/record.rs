@@ -217,7 +217,7 @@ impl HostClock {
     }
 }
 
-/// Complete records of one trace, in any order.
+/// Records of one trace, in any order.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct TraceRecords {
     /// Id of the trace.
@@ -250,7 +250,7 @@ const HOSTS_COMPARED_MAX: usize = 32;
 pub const SEVERAL_VALUES: &str = "(several)";
 
 impl TraceRecords {
-    /// Returns the id under which the store and the kernel know the trace.
+    /// Returns the id that the trace has in the store and in kernel recordings.
     #[must_use]
     pub fn stored_id(&self) -> TraceId {
         self.divided_from.unwrap_or(self.id)

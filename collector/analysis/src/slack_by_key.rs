@@ -216,7 +216,7 @@ impl SlackByKey {
         }
     }
 
-    /// Returns the number of keys evicted so far. The keys with the latest requests are kept.
+    /// Returns the number of evictions of keys so far. The keys with the latest requests are kept.
     #[must_use]
     pub fn forgotten(&self) -> u64 {
         self.forgotten
@@ -358,7 +358,7 @@ mod tests {
             let mut parts = observe(right);
             parts.merge(observe(left));
             prop_assert_eq!(&parts.finish("user", &components, None).0, &whole);
-            // By looking for each key's last one.
+            // Compares with the last request of each key.
             for key in 0u8..6 {
                 let of_key = requests.iter().filter(|request| request.0 == key);
                 let last = of_key.map(|(_, start_ns, slack)| (*start_ns, *slack)).max();

@@ -65,7 +65,7 @@ pub struct ChangeEvidence {
     /// test, two-sided).
     pub p_value: f64,
     /// P-value corrected for the number of differences examined (Benjamini and Hochberg): of all
-    /// changes up to this q-value, at most this fraction is chance.
+    /// changes up to this q-value, on average at most this fraction is chance.
     pub q_value: f64,
     /// Minimum change, 0 to 1, of the share of requests that contradict the relation or have the
     /// segment, at 95 % confidence.

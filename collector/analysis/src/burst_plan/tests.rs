@@ -84,7 +84,7 @@ fn the_best_reaches_the_goal_and_half_of_it_does_not() {
     };
     let plans = plan_bursts(&some(), &goal);
     let best = plans.reaching[0];
-    // 30 ms ten times are 300: 512 ms, and as rarely as is enough.
+    // Ten times 30 ms is 300 ms, so bursts take 512 ms. Their period is the longest that suffices.
     assert_eq!((best.burst_ms, best.period_ms), (512, 65_536));
     assert!(best.whole_per_hour >= 200.0 && best.duty() <= 0.02);
     let rarer = planned(&some(), goal.longest_ns, 512, 2 * 65_536);
@@ -113,9 +113,9 @@ fn what_gives_way_reaches_the_rest() {
     assert!(fewer.duty() <= 0.01 && fewer.whole_per_hour < 5_000.0 && fewer.whole_per_hour > 100.0);
     let more = giving_way.duty.unwrap();
     assert!(more.duty() > 0.01 && more.whole_per_hour >= 5_000.0);
-    // Of shorter requests there are fewer.
+    // Fewer requests are shorter.
     assert_eq!(giving_way.longest, None);
-    // No mask records what is not there.
+    // No mask records more requests than there are.
     let impossible = BurstGoal {
         whole_per_hour: 40_000.0,
         ..goal

@@ -41,9 +41,9 @@ pub fn connection_ids(request: TraceId) -> (TraceId, (TraceId, TraceId)) {
 }
 
 impl Connections {
-    /// Divides a trace into the requests of its connections, or returns `None` if it has no
-    /// connection. Removes spans outside of all requests, as they belong to the connection. If none
-    /// of these spans is a root, they form a request of their own.
+    /// Divides a trace into the requests of its connections, and into declared requests. Returns
+    /// `None` if it has neither. Removes spans outside of all requests, as they belong to the
+    /// connection. If none of these spans is a root, they form a request of their own.
     #[must_use]
     pub fn divide(&self, trace: &mut TraceRecords) -> Option<Division> {
         if self.is_empty() {

@@ -122,7 +122,7 @@ fn what_is_left_of_a_marked_connection_is_no_request() {
     assert!(learned(&[rest.clone()]).divide(&mut rest.clone()).is_none());
     rest.spans[0].flags = SpanFlags::CONNECTION;
     let connections = learned(&[rest.clone()]);
-    // So is one that nothing was asked on.
+    // A span of the operation without children is a connection, too.
     rest.spans[0].flags = SpanFlags(0);
     let division = connections.divide(&mut rest).unwrap();
     assert!(division.requests.is_empty());

@@ -76,7 +76,7 @@ fn a_planted_rule_is_found() {
         ],
         "{leaves:#?}"
     );
-    // And tells rows apart that it has not seen.
+    // The tree also classifies rows that it was not grown from.
     let fresh = planted(2, 1_000);
     let right = (0..1_000).filter(|row| {
         let place = tree.leaf_of(&fresh, *row);
@@ -137,7 +137,7 @@ fn chance_is_seldom_a_rule() {
         let tree = grow(&Table::new(columns, classes).expect("a table"));
         with_questions += u32::from(tree.leaves().len() > 1);
     }
-    // One tree has no means against chance that all columns had; rows that are held out do (`explain`).
+    // A single tree cannot exclude chance among its columns; the held-out rows of `explain` do.
     assert!(with_questions <= 20, "{with_questions} of 40");
 }
 
@@ -175,7 +175,7 @@ fn texts_beyond_the_bound_are_others() {
     };
     let tree = grow(&Table::new(vec![column], classes).expect("a table"));
     for leaf in tree.leaves() {
-        // What others are is not known, so no condition names them.
+        // The other texts are unknown, so no condition lists them.
         assert!(
             !matches!(leaf.conditions.first(), Some(Condition { test: Test::OneOf(texts), .. }) if texts.is_empty())
         );

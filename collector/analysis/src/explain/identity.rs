@@ -1,11 +1,11 @@
 //! Recognises identities of processes: values that name one incarnation of a process. They separate
 //! any two deployments, whatever changed between them, and so explain nothing.
 //!
-//! [`is_named`] knows the names of OpenTelemetry. [`Incarnations`] finds other identities by their
-//! values: each process records one value only, and no other process records it, or all values look
-//! generated. If at least half of the values occur in both periods, the parameter is not an
-//! identity, as it may name a slow machine. A release is not an identity either: several processes
-//! run one release.
+//! [`is_named`] recognises the names of OpenTelemetry. [`Incarnations`] finds other identities by
+//! their values: each process records one value only, and no other process records it, or all
+//! values look generated. If at least half of the values occur in both periods, the parameter is
+//! not an identity, as it may name a slow machine. A release is not an identity either: several
+//! processes run one release.
 
 use super::Parameter;
 use rustc_hash::FxHashMap;
@@ -174,7 +174,8 @@ struct Values {
     is_full: bool,
 }
 
-/// Maximum number of distinct values of a parameter. A parameter with more does not name processes.
+/// Maximum number of distinct values of a parameter. A parameter with more is not taken for an
+/// identity.
 const VALUES_MAX: usize = 4_096;
 /// Minimum number of processes for a conclusion. With fewer, a release or a setting may differ in
 /// each of them as well.

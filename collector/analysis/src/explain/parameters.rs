@@ -23,11 +23,12 @@ pub enum Why {
     OfFailure,
     /// The parameter is a measured time, and the explained change is one of times.
     Duration,
-    /// At least nine tenths of the parameter's values are distinct. If the values are numbers, nine
-    /// tenths of them must also be integers of at least 2⁵³, too large to be measurements.
+    /// At least nine tenths of the parameter's values, of which there are ten or more, are
+    /// distinct. If the values are numbers, nine tenths of them must also be integers of at least
+    /// 2⁵³, too large to be measurements.
     DiffersAlways,
-    /// The parameter's numbers grow or fall with the start times of requests in each category, or
-    /// are Unix times within an hour of them. It is a timestamp or a counter.
+    /// The parameter's numbers grow or fall with the start times of requests in each category with
+    /// enough values, or are Unix times within an hour of them. It is a timestamp or a counter.
     FollowsTime,
 }
 

@@ -308,7 +308,7 @@ fn the_largest_of_several_tells() {
         found[0].contains("(store:read) have the change"),
         "{found:#?}"
     );
-    // Left out by the name that it was recorded under.
+    // `without` also matches the recorded name.
     let without = ExplainSettings {
         without: ["bytes".to_owned()].into(),
         ..ExplainSettings::default()
@@ -322,7 +322,7 @@ fn what_is_too_much_is_counted() {
     let mut requests = requests(6, [400, 400], |dice, is_mutation| {
         let mut said = small_reads(dice, is_mutation);
         said.push(("web:read", "city", format!("city {}", dice.below(90))));
-        // A loop says two texts.
+        // A loop records two texts.
         said.push(("loop:call", "step", "step 1".to_owned()));
         said.push(("loop:call", "step", format!("step {}", 1 + dice.below(2))));
         said
@@ -333,11 +333,12 @@ fn what_is_too_much_is_counted() {
             key: format!("key {at}").into(),
         };
         let more = (0..300).map(|at| (parameter(at), Arc::from("x")));
-        // They come first, and are as frequent as what tells: by name, `web:read` is last.
+        // By name they come before `web:read`, whose `count` is as frequent.
         request.parameters.extend(more);
     }
     let explanation = explained(&requests);
-    // All say: 300 keys, 9 of the fixture, `count`, `city` and `step`, which some say twice.
+    // Every request records 300 keys, 9 of the fixture, `count`, `city` and `step`, which some
+    // record twice.
     let unseen = Unseen {
         parameters: 312 - PARAMETERS_MAX,
         texts: explanation.unseen.texts,

@@ -106,7 +106,7 @@ fn parts_of_requests_fail_as_well() {
     // The root was not recorded.
     let part = [(3, 9, true, 5, SERVER), (4, 3, true, 4, CLIENT)];
     check(&part, Some((true, &[4, 3])));
-    // Nor was it here, and the failure travels on through a function that is not marked, but not through a server.
+    // Nor was it here. The failure travels on through an unmarked function, but not a server.
     let part = [(3, 9, false, 5, INNER), (4, 3, true, 4, CLIENT)];
     check(&part, Some((true, &[4])));
     let part = [(3, 9, false, 5, SERVER), (4, 3, true, 4, CLIENT)];
@@ -134,7 +134,7 @@ fn obvious(spans: &[Given]) -> Option<(bool, Vec<u64>)> {
     };
     let has_failed = |id: u64| of(id).2;
     let passes = |id: u64| has_failed(id) || of(id).4 == INNER;
-    // Does the failure of the one travel to the other?
+    // Reports whether the failure of `from` travels to `to`.
     let travels = |from: u64, to: u64| {
         let way = up(from);
         let at = way.iter().position(|id| *id == to);

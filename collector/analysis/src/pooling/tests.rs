@@ -108,7 +108,7 @@ fn twice(uses: &[ProcessUse]) -> PooledDemand {
 #[test]
 fn independent_processes_are_predicted_and_the_tail_is_foretold() {
     for tail in [0.0, 0.012] {
-        // What a process of twice the users really uses.
+        // Use of a process that serves twice the users.
         let mut random = Random(99);
         let (mut one, mut other) = (
             Process::new(&mut random, 0.0, tail),
@@ -136,7 +136,7 @@ fn independent_processes_are_predicted_and_the_tail_is_foretold() {
             mean(&|one| one.percentiles[2].foretold_error()),
             part_of(&found, |one| foretold(one).abs() <= 0.02),
         );
-        // One in a hundred, for chance.
+        // By chance, about one in a hundred is refused.
         assert!(refused <= 0.05, "{refused}");
         assert!(part_of(&found, near) >= 0.99);
         assert!(part_of(&found, |one| foretold(one).abs() <= 0.03) >= 0.95);
@@ -145,8 +145,8 @@ fn independent_processes_are_predicted_and_the_tail_is_foretold() {
 
 #[test]
 fn processes_that_depend_on_each_other_are_refused() {
-    // The lower one answers what the upper one asks, some seconds later; the upper one waits meanwhile, or they take turns
-    // within a second.
+    // The lower process serves the upper one, some seconds later. The upper one waits meanwhile, or
+    // they take turns within a second.
     let found = trials(5, |random| {
         let shift = (random.next() % 6) as usize;
         let mut asked = Process::new(random, 0.5, 0.01);
@@ -176,7 +176,7 @@ fn processes_that_depend_on_each_other_are_refused() {
     println!("refused {refused:.3}, the shift right to one second {shift:.3}");
     assert_eq!(refused, 1.0);
     assert!(shift >= 0.99);
-    // The sums of what they used at the same time are what such a pair would use.
+    // The observed sums are those of such a pair of processes.
     let (_, turns) = found.iter().find(|(shift, _)| *shift == 0).unwrap();
     let [p50, p95, _] = &turns.percentiles[..] else {
         panic!("{turns:?}")
@@ -266,7 +266,7 @@ fn what_cannot_be_told_is_not() {
         ),
         "{few:?}"
     );
-    // What never varies is what it is.
+    // The sum of constant uses is constant.
     let still = twice(&[named(0, vec![4.0; 200]), named(1, vec![4.0; 200])]);
     assert_eq!(
         still.percentiles[1],
@@ -319,7 +319,7 @@ fn a_sum_of_distributions_is_that_of_all_pairs() {
         let step = (a[299] - a[0]) / 512.0;
         for part in [0.1, 0.5, 0.9, 0.95, 0.99] {
             let (found, expected) = (sum.percentile(part), percentile_of(&all, part));
-            // Between neighbours of few values, any is right.
+            // If the values are few, any value between two neighbours is right.
             let around = [part - 0.003, part + 0.003].map(|part| percentile_of(&all, part));
             assert!(
                 (found - expected).abs() <= 2.0 * step

@@ -334,7 +334,7 @@ fn decided_in_full<'a>(events: &[(u64, Event<'a>)]) -> BTreeSet<&'a str> {
 fn component(records: &TraceRecords, span: u64) -> Option<&SpanRecord> {
     let find = |id: u64| records.spans.iter().find(|span| span.span_id == id);
     let mut at = find(span)?;
-    // Stored records have no cycles of parents, but a limit costs nothing.
+    // The limit ends the walk if parents form a cycle.
     for _ in 0..records.spans.len() {
         let is_root =
             at.flags.contains(SpanFlags::LOCAL_ROOT) || at.flags.contains(SpanFlags::SERVER);

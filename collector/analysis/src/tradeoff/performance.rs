@@ -371,8 +371,8 @@ mod tests {
 
     #[test]
     fn loads_that_are_on_their_way_are_left_out() {
-        // The load rises from 10 to 40 a second at the tenth second; it is measured a second late,
-        // and slow at once.
+        // The load rises from 10 to 40 a second at the tenth second. The measured load rises over
+        // the following second, but the latency at once.
         let of = |number: u64| {
             let at_s = match number {
                 0..100 => number as f64 / 10.0,

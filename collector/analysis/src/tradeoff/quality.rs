@@ -257,9 +257,9 @@ mod tests {
     use super::*;
     use crate::record::TraceId;
 
-    /// Makes a point whose answers have items of three generators: `friends` have the first place
-    /// in six of ten answers, `pages` in three, `ads` in one. Each generator's surest candidate
-    /// comes first.
+    /// Makes a point whose answers have items of three generators. The first place goes to the
+    /// surest candidate of one generator: of `friends` in six of ten answers, of `pages` in three,
+    /// of `ads` in one.
     fn point(answers: u64) -> PointObserved {
         let generators: [Arc<str>; 3] = ["friends".into(), "pages".into(), "ads".into()];
         let answers = (0..answers).map(|number| {

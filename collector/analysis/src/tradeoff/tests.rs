@@ -122,7 +122,8 @@ fn reduced_answers_teach_nothing() {
             "{source}: {weight}, and is {truth}"
         );
     }
-    // All of the ads are left out, and those of the pages that are never first: one answer in five is worse.
+    // At half, all ads are left out, and the pages that are never first. One answer in five is
+    // worse.
     let half = model.mean_drop(0.5);
     assert!((half - FIRST[2]).abs() < 0.02, "{half}");
 }
@@ -164,7 +165,8 @@ fn an_answer_is_whole_only_where_that_is_known() {
 
 #[test]
 fn a_share_of_calls_costs_that_share_of_their_loss() {
-    // In half of the answers the call is worth 2, in the others nothing; half of the calls that explore are made in full.
+    // In half of the answers, the call is worth 2, in the others nothing. Half of the calls that
+    // explore are made in full.
     let loss = |number: u64| 2 * (number / 2 % 2);
     let point = observe((0..4_000).map(|number| {
         let rows = format!("{}\n", loss(number));
@@ -196,7 +198,8 @@ fn a_share_of_calls_costs_that_share_of_their_loss() {
             assert!((judged.share_with_drop - share).abs() < 0.03, "{judged:?}");
         }
     }
-    // The mean loss of a call is 1. What pays best is found by trying all rates: some calls, and not all.
+    // The mean loss of a call is 1. Trying all rates shows that it pays best to make some calls in
+    // full, but not all.
     let performance = PerformanceModel::new(
         0.5,
         vec![
