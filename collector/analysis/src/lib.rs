@@ -28,7 +28,7 @@
 //! between two periods.
 //!
 //! Most analyses are two [passes](pass::Pass) over the traces: the first builds the model (or finds
-//! a threshold), the second uses it. No pass keeps the traces.
+//! a threshold), the second uses it. A pass keeps at most a bounded sample of the traces.
 //!
 //! ```
 //! use stroboscope_analysis::aggregate::PathAggregate;

@@ -151,7 +151,7 @@ impl Groups {
     }
 }
 
-/// Spans that match, indexed by group, clock and start.
+/// Spans that match or may match, indexed by group, clock and start.
 #[derive(Debug)]
 pub(super) struct Among {
     groups: Groups,
@@ -201,7 +201,7 @@ impl Among {
     }
 
     /// Counts the matching spans of a span's group that start in the interval `stretch`. Includes
-    /// the span itself if it starts in the interval.
+    /// the span itself if it matches and starts in the interval.
     pub(super) fn count(&self, unit: &Unit<'_>, place: usize, stretch: Stretch) -> Counts {
         let group = self.groups.group(unit, place);
         let Some(of_group) = group.and_then(|group| self.starts.get(&group)) else {
@@ -258,7 +258,7 @@ impl Starts {
             possible: between(&self.known_ns, &self.counts, possible.0, possible.1).possible,
         };
         if !self.open_ns.is_empty() {
-            // These spans may have begun at any time before their latest possible start.
+            // These spans may have begun at any time up to their latest possible start.
             if least_ns == i64::MIN {
                 counts.sure += between(&self.open_ns, &self.open_counts, i64::MIN, sure.1).sure;
             }
@@ -300,8 +300,8 @@ impl RelatedSpans {
         }
     }
 
-    /// Reports whether [`RelatedSpans::count`] includes the span itself if the span starts in the
-    /// interval.
+    /// Reports whether [`RelatedSpans::count`] includes the span itself if the span matches and
+    /// starts in the interval.
     pub(super) fn has_itself(&self, unit: &Unit<'_>, place: usize) -> bool {
         self.of_request.is_none() && self.all.groups.group(unit, place).is_some()
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use stroboscope_analysis::record::HostClock;
 use stroboscope_analysis::segment::ClockBounds;
 
-/// Offset in ns that is longer than any error bound and far from overflow. `-NEVER_NS` lies before
-/// every instant, and `NEVER_NS` after every instant.
+/// Maximum of all error bounds, in ns; far from overflow. As times since the Unix epoch,
+/// `-NEVER_NS` lies before and `NEVER_NS` after every instant of the years 1897 to 2042.
 pub(super) const NEVER_NS: i64 = i64::MAX / 4;
 
 /// Properties of the clock that recorded a span's times.
@@ -33,9 +33,9 @@ impl Clock {
         }
     }
 
-    /// Returns the maximum distance, in ns, of a timestamp of this clock and one of `other` whose
-    /// order is uncertain. By exact clocks, spans that touch are one after the other. By others,
-    /// the distance must exceed the tolerance, as in the model.
+    /// Returns the minimum distance, in ns, of a timestamp of this clock and one of `other` whose
+    /// order is certain, but at most [`NEVER_NS`]. By exact clocks, spans that touch are one after
+    /// the other. By others, the distance must exceed the tolerance, as in the model.
     pub(super) fn slack_ns(&self, other: &Self) -> i64 {
         let is_one_clock = self.host == other.host && self.bounds.island == other.bounds.island;
         let tolerance_ns = self.bounds.tolerance_ns(other.bounds, is_one_clock);

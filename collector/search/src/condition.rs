@@ -44,7 +44,7 @@ pub enum Comparison {
 /// Value that a field is compared with.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// `"text"`, or `true` and `false`, which are recorded as texts.
+    /// `"text"`, or a word that is recorded as a text, such as `true`, `server` or `error`.
     Text(String),
     /// A number. Durations are numbers of nanoseconds.
     Number(f64),
@@ -88,7 +88,7 @@ pub(super) enum FieldReading<'a> {
     Between(f64, f64),
     /// The span has no such field.
     Nothing,
-    /// The span may have had the field before the recording began.
+    /// The field may exist outside the recorded part of the span.
     Unseen,
 }
 

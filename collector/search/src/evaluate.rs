@@ -1,5 +1,6 @@
-//! Evaluates a formula on every span, innermost operators first, with one pass over the spans for
-//! each operator.
+//! Evaluates a formula on every span, innermost operators first. Most operators need one pass over
+//! the spans. Spans that may have had a shared value before the recording began, and inexact starts
+//! under `until`, need comparisons of each span with others.
 
 use super::among::{Among, Counts, Groups, RelatedSpans, Stretch, is_unsure};
 use super::formula::{Formula, Order, Relation, Side, When};
@@ -18,7 +19,7 @@ pub struct Evaluation {
 }
 
 impl Unit<'_> {
-    /// Evaluates a formula that [`parse`](crate::parse) returned, and collects its witness.
+    /// Evaluates a formula on the whole request or burst, and collects its witness.
     #[must_use]
     pub fn search(&self, formula: &Formula) -> Evaluation {
         // Without a span, no formula holds, not even a formula about all spans.

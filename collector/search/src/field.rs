@@ -12,8 +12,8 @@ pub enum Field {
     Service,
     /// Host that recorded the span.
     Host,
-    /// `resource.host.name`: the resource's own host name, or the recording host if the resource
-    /// names none.
+    /// `resource.host.name`: this attribute of the resource or, if the resource has neither
+    /// `host.name` nor `host.id` nor `k8s.pod.name`, the recording host.
     ResourceHost,
     /// Duration of the span, in ns.
     Duration,
@@ -62,7 +62,7 @@ pub enum LinkField {
     Attribute(Arc<str>),
 }
 
-/// List of the fields that a formula may name, for error messages.
+/// Fields that both formulas and TraceQL accept, for error messages. Aliases are left out.
 pub(super) const FIELDS: &str = "a field: `name`, `status`, `statusMessage`, `kind`, `duration`, `rootName`, `rootServiceName`, \
      `traceDuration`, `event:name`, `event:timeSinceStart`, `link:traceID`, `link:spanID`, `instrumentation:name`, \
      `instrumentation:version`, or an attribute: `.bytes`, `span.bytes`, `resource.zone`, `event.KEY`, `link.KEY`, \
@@ -158,7 +158,7 @@ impl Field {
     }
 
     /// Returns the stored names of the attribute that the user named by this field. The list is
-    /// empty if the field is not an attribute.
+    /// empty if the field is not an attribute, or is an attribute of a link.
     #[must_use]
     pub fn asked_keys(&self) -> Vec<String> {
         match self {

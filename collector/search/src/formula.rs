@@ -74,7 +74,7 @@ pub enum Order {
     Before,
     /// `a` lies within `b`.
     During,
-    /// Both spans are under way at some instant.
+    /// Each of both spans starts before the other ends.
     Overlaps,
 }
 
@@ -117,7 +117,7 @@ impl Formula {
             Self::Or(a, b) => Self::Or(lift(a), lift(b)),
             Self::Implies(a, b) => Self::Implies(lift(a), lift(b)),
             Self::Is(_) | Self::Pair(..) => Self::Some(When::ANYWHERE, Box::new(self)),
-            // A range from the first span on covers every span, whatever the clocks report.
+            // A range from the first span on covers every span, even if clocks err.
             Self::Some(when, inner) => Self::Some(when.of_whole(), inner),
             Self::All(when, inner) => Self::All(when.of_whole(), inner),
             Self::AtLeast(count, when, inner) => Self::AtLeast(count, when.of_whole(), inner),

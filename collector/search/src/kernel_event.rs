@@ -42,9 +42,10 @@ pub struct KernelEvent {
     pub span_id: u64,
     /// Start, in ns since the Unix epoch.
     pub start_ns: i64,
-    /// End, in ns since the Unix epoch.
+    /// End, in ns since the Unix epoch. If the end was not recorded, the end of the recorded
+    /// window.
     pub end_ns: i64,
-    /// True if the event began before the recording of the kernel did.
+    /// True if the event starts with a window of the recording, so that it may have begun before.
     pub is_cut_open: bool,
     /// True if the end of the event was not recorded.
     pub is_cut_close: bool,
@@ -53,7 +54,7 @@ pub struct KernelEvent {
 }
 
 impl KernelEvent {
-    /// Returns an upper bound of the event's memory, in bytes.
+    /// Returns the approximate memory of the event, in bytes, without its shared name and host.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let texts = self.attributes.iter().map(|(_, value)| value.len() + 16);

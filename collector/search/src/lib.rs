@@ -17,15 +17,20 @@
 //! prefix    = ( "not" | "!" ) prefix | "never" pair
 //!           | ( "always" | "eventually" | "historically" | "once" ) [ within ] pair
 //!           | "at" ( "least" | "most" ) NUMBER "of" prefix [ within ]
-//!           | "(" formula ")" | spans [ "|" "count" "(" ")" ( ">" | ">=" | "=" | "!=" | "<=" | "<" ) NUMBER ]
-//! spans     = braces { ( ">>" | ">" | "~" ) braces }
+//!           | spans [ "|" "count" "(" ")" ( ">" | ">=" | "=" | "!=" | "<=" | "<" ) NUMBER ]
+//! spans     = operand { ( ">>" | ">" | "~" ) operand }
+//! operand   = "(" formula ")" | braces
 //! within    = "within" DURATION
 //! ```
+//!
+//! Both operands of `>>`, `>` and `~` must be braces, or such combinations of braces. A text that
+//! also matches TraceQL's grammar is a TraceQL query, which may end with `| select(…)` or a hint.
 //!
 //! Braces contain fields, such as `name`, `service`, `host`, `duration`, `kind`, `status`,
 //! `kernel`, `rootName`, `rootServiceName`, `traceDuration`, `event:name`, and attributes such as
 //! `.bytes`. Operators (`=`, `!=`, `<`, `<=`, `>`, `>=`, `=~`, `!~`) compare fields with `"texts"`,
-//! numbers, durations or `nil`. `&&`, `||`, `!` and parentheses combine the comparisons.
+//! numbers, durations, `nil` or words such as `server` and `true`. `&&`, `||`, `!` (also `and`,
+//! `or`, `not`) and parentheses combine the comparisons.
 //!
 //! # Meaning
 //!
@@ -34,11 +39,11 @@
 //! request's first span instead. The position of a span in time is its start. `a before b` compares
 //! the starts of both; `a then b` compares the end of `a` with the start of `b`.
 //!
-//! Braces that name `kernel` select kernel events of the request; all other braces select spans.
-//! Operators about time consider only spans, unless their operand names `kernel`.
+//! Braces that name `kernel` select kernel events of the request; all other braces select spans and
+//! log events. Operators about time consider kernel events only if their operand names `kernel`.
 //!
 //! Truth has three values. A trace that is cut by a burst's edge may lack a span. The order of two
-//! spans is unknown if their hosts' clocks may err by more than the time between the spans. In both
+//! spans is unknown if their hosts' clocks may err by the time between the spans or more. In both
 //! cases, a formula may be [`Truth::Unknown`].
 //!
 //! ```

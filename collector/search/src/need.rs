@@ -183,7 +183,7 @@ impl Condition {
 
 fn compared(facts: &FieldFacts, comparison: Comparison, value: &Value) -> May {
     if facts.between.is_some() && matches!(value, Value::Text(_)) {
-        // Numeric attributes are compared with texts as they are written.
+        // Evaluation compares attributes as texts, even if they contain numbers.
         return EITHER;
     }
     Condition::Compare(Field::Name, comparison, value.clone()).of_values(facts)

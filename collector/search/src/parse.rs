@@ -12,19 +12,19 @@ use super::token::{Kind, Token, tokens};
 
 /// Maximum number of characters of a formula.
 pub const CHARACTERS_MAX: usize = 16_384;
-/// Maximum nesting depth of a formula.
+/// Maximum depth of the parser's nested rules. A pair of parentheses in a formula takes two levels.
 const DEPTH_MAX: u32 = 128;
 
 const FORMULA: &str = "a formula, such as `{ name = \"read\" }` or `always …`";
 const OPERATORS: &str =
     "`then`, `before`, `during`, `overlaps`, `until`, `since`, `and`, `or`, `implies` or the end";
 
-/// Parses a formula about a whole request or burst. The part of TraceQL that [`parse_traceql`]
-/// supports belongs to the language, with the same meaning as in Tempo, also with fields that only
-/// formulas have.
+/// Parses a formula about a whole request or burst. A text that matches the grammar of
+/// [`parse_traceql`] is parsed as a TraceQL query, even if it names fields that only formulas have.
 ///
 /// # Errors
-/// Returns the first position at which the text does not match the grammar, with the expected text.
+/// Returns a position at which the text does not match the grammar, with the expected text. An
+/// invalid token is reported before other errors.
 pub fn parse(text: &str) -> Result<Formula, SyntaxError> {
     if text.chars().count() > CHARACTERS_MAX {
         return Err(SyntaxError::new(

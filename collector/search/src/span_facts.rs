@@ -11,7 +11,7 @@ pub fn kind_of(span: &SpanRecord) -> &'static str {
     } else if span.flags.contains(SpanFlags::CLIENT) {
         "client"
     } else if span.process != 0 {
-        // The Stroboscope SDK records no other kinds.
+        // Only the Stroboscope SDK records processes, and it records no other kinds.
         "internal"
     } else {
         "unspecified"

@@ -1,5 +1,5 @@
 //! Decides whether a span lies within another span, or overlaps it. For each clock, it looks up the
-//! latest end of the spans that started before.
+//! latest end of the spans that started up to an instant.
 
 use rustc_hash::FxHashMap;
 
@@ -162,7 +162,7 @@ impl SpanIntervals {
         for ends in of_group {
             let slack_ns = unit.slack_ns(span.clock, ends.clock);
             // An overlapping span starts before the end and ends after the start. A surrounding
-            // span starts before the start and ends after the end.
+            // span starts no later than the start and ends no earlier than the end.
             let (sure, possible) = match self.order {
                 Order::During => (
                     (

@@ -14,9 +14,9 @@ pub(super) struct Token {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind {
-    /// Bracket or operator.
+    /// Bracket, comma or operator.
     Sign(&'static str),
-    /// Keyword or field.
+    /// Keyword, field or value without quotes.
     Word(String),
     /// Quoted text.
     Text(String),
@@ -50,7 +50,7 @@ fn is_of_word(c: char) -> bool {
 }
 
 /// Splits a text into tokens. The last token is [`Kind::End`]. Fails at the first character that
-/// begins no token, and at an unfinished text or number.
+/// begins no token, and at an unfinished text, a malformed number or an unknown unit.
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, SyntaxError> {
     let chars: Vec<char> = text.chars().collect();
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Spans of a request or a burst, with the certainty of their order in time.
+//! Spans of a request or a burst, with the ranges in which they may have started and ended.
 
 use std::sync::Arc;
 
@@ -71,7 +71,8 @@ pub(super) struct Instant {
 pub(super) struct RequestSeen<'a> {
     pub(super) records: &'a TraceRecords,
     pub(super) root: Option<&'a SpanRecord>,
-    /// Earliest possible start of a span of the request, in ns since the Unix epoch.
+    /// Start of the root span, in ns since the Unix epoch; `-NEVER_NS` if there is no root or a
+    /// span began before the recording.
     pub(super) from_ns: i64,
     /// Attributes of all spans and events of the request, in order of owner.
     pub(super) attributes: Vec<AttributeRef<'a>>,
@@ -94,8 +95,8 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Reports whether a request was recorded completely, provided that no records were lost. Every
-    /// span that a complete request lacks never existed.
+    /// Reports whether a request was recorded completely, provided that no records were lost. If
+    /// so, a span that is not among the records never existed.
     #[must_use]
     pub fn is_whole(records: &TraceRecords) -> bool {
         Self::seen_of(records) == (-NEVER_NS, NEVER_NS)
@@ -111,7 +112,7 @@ impl<'a> Unit<'a> {
         let from_ns = if is_log || (has_root && !is_cut(SpanFlags::CUT_OPEN)) {
             -NEVER_NS
         } else {
-            // Spans that began before the first one were not recorded.
+            // Spans that began before the first one may not have been recorded.
             starts().min().unwrap_or(0)
         };
         let close = |span: &SpanRecord| is_cut_close(span).then_some(span.end_ns);
@@ -331,8 +332,8 @@ impl<'a> Unit<'a> {
         self.spans.is_empty()
     }
 
-    /// Returns the maximum distance, in ns, of two timestamps of these clocks whose order is
-    /// uncertain.
+    /// Returns the minimum distance, in ns, of two timestamps of these clocks whose order is
+    /// certain.
     pub(super) fn slack_ns(&self, a: u32, b: u32) -> i64 {
         self.clocks[a as usize].slack_ns(&self.clocks[b as usize])
     }

@@ -42,7 +42,7 @@ impl Starts<'_, '_> {
         }
     }
 
-    /// Reports whether one exact clock recorded all starts.
+    /// Reports whether one exact clock recorded all starts, and no start lies before the recording.
     fn are_exact(&self) -> bool {
         let unit = self.unit;
         let is_known = |place: usize| {
@@ -81,7 +81,7 @@ impl Unit<'_> {
     }
 }
 
-/// Returns `Unknown` if an unrecorded span could have started within `within_ns` and before
+/// Returns `Unknown` if an unrecorded span could have started within `within_ns` and no later than
 /// `broken_ns`, the first start that breaks the formula. Returns `False` otherwise.
 fn unseen(starts: &Starts<'_, '_>, place: usize, broken_ns: i64, within_ns: i64) -> Truth {
     let (_, start) = starts.at(place);

@@ -51,8 +51,10 @@ impl Unit<'_> {
         Self::is_in(gap, (stretch.least_ns, stretch.most_ns))
     }
 
-    /// Adds the spans that show that a formula is at least `truth` for a span, where `Unknown` is
-    /// less than `True`. Operators that require absence, such as `not` and `always`, add no span.
+    /// Adds recorded spans that support that a formula is at least `truth` for a span, where
+    /// `Unknown` is less than `True`. Operators that require absence, such as `not` and `always`,
+    /// add no span. `a until b` adds only spans of `b`, and `{…} >> {…}` only the span of the
+    /// right-hand selector.
     pub(super) fn witness(
         &self,
         formula: &Formula,

@@ -113,7 +113,7 @@ fn a_leaf_is_where_its_rows_go() {
     for row in 0..800 {
         counts[tree.leaf_of(&table, row)] += 1;
     }
-    // Rows whose answers are unknown count by parts there, and whole here.
+    // A leaf counts rows with unknown answers as fractions, this loop as whole rows.
     for (count, leaf) in counts.iter().zip(&leaves) {
         let rows: f64 = leaf.rows.iter().sum();
         assert!((f64::from(*count) - rows).abs() < 80.0, "{count} {leaf:?}");

@@ -14,8 +14,8 @@ const CLOSE_MIN: usize = 12;
 ///
 /// For two unrelated segments, the distance between their starts has about the same density near an
 /// overlap as inside one. If each followed the other within the sum of their lengths `CLOSE_MIN`
-/// times, about as many overlaps are expected. The probability of no overlap at all is then below
-/// e^-12.
+/// times, about as many overlaps are expected. The probability of no overlap at all is then about
+/// e^-12 or less.
 pub(super) fn contended(
     sample: &WaitingSample,
     pairs: &[(SegmentId, SegmentId)],

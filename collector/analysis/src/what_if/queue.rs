@@ -11,7 +11,7 @@
 //!   did not wait.
 //!
 //! Both kinds assume first-come, first-served order. Requests that were not recorded also occupy
-//! places, so neither kind is found if such requests exist.
+//! places, so usually neither kind is found if such requests exist.
 
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;

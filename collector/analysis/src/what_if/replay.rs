@@ -32,8 +32,7 @@ struct WaitRelease {
     by: Option<usize>,
 }
 
-/// Maximum number of rounds of a replay. Rounds repeat until the order of segments that exclude
-/// each other no longer changes.
+/// Maximum number of rounds of a replay. Rounds repeat until the ends of segments no longer change.
 const ROUNDS_MAX: usize = 16;
 
 struct Replay<'a, L> {
@@ -225,7 +224,7 @@ impl<L: Lengths> Replay<'_, L> {
     }
 
     /// Returns the end of a segment, in nanoseconds after the request's start. The second argument
-    /// is the end of the last predecessor, as recorded and in the replay.
+    /// is the end of the last predecessor or rival, as recorded and in the replay.
     fn end_ns(&self, index: usize, (ready_ns, new_ready_ns): (i64, u64), ends: &[u64]) -> u64 {
         let segment = &self.trace.segments[index];
         let start_ns = self.start_ns(index, (ready_ns, new_ready_ns), ends);

@@ -40,9 +40,10 @@ impl SampledTrace {
     }
 }
 
-/// Requests of the time slices with the lowest hashes. The sample does not depend on the order of
-/// requests, nor on the parts that are merged. A slice is complete from its beginning up to a
-/// certain request, so it shows which requests wait for others.
+/// Requests of the time slices with the lowest hashes. Until the limit on segments is reached, the
+/// sample does not depend on the order of requests, nor on the parts that are merged. A slice is
+/// complete from its beginning up to a certain request, apart from requests that are too large, so
+/// it shows which requests wait for others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WaitingSample {
     kept: BTreeMap<Key, SampledTrace>,

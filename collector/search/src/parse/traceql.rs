@@ -18,15 +18,15 @@ type Relate = fn(Box<Selector>, Box<Selector>) -> Selector;
 pub struct TraceQl {
     /// Formula that a trace must satisfy.
     pub formula: Formula,
-    /// Fields that the query's `select` asks to list for each span.
+    /// Fields that `select` lists for each span.
     pub select: Vec<Field>,
 }
 
 /// Parses a TraceQL query. An empty text selects every trace.
 ///
 /// # Errors
-/// Returns the first position at which the text does not match TraceQL's grammar, or is not
-/// supported.
+/// Returns a position at which the text does not match TraceQL's grammar, or uses an unsupported
+/// part of TraceQL.
 pub fn parse_traceql(text: &str) -> Result<TraceQl, SyntaxError> {
     parse_query(text, true)
 }
@@ -161,8 +161,8 @@ impl Parser {
         Ok(fields)
     }
 
-    /// Parses the hint `with (most_recent=true)`. It is ignored, because every search returns the
-    /// most recent traces.
+    /// Parses the hint `with (most_recent=true)`, or with `false`. It is ignored, because every
+    /// search returns the most recent traces.
     fn hints(&mut self) -> ParseResult<()> {
         if !self.take_word("with") {
             return Ok(());
