@@ -1,10 +1,11 @@
 //! Calibration of `compare`: false causes on quiet periods, and power on planted changes.
 //!
-//! Run: `cargo bench -p stroboscope-analysis --bench calibration`, or in the dev profile
-//! `cargo test -p stroboscope-analysis --bench calibration -- --bench`; options follow after `--`. Each system is
-//! random: services, their operations and calls, heavy-tailed times, bursts, drift, clocks. One seed determines it.
-//! Quiet pairs are halves of one window, and neighbouring windows. Planted changes range from undetectable to obvious;
-//! an oracle that knows the changed quantity says which of them can be detected at all, at the same false rate.
+//! Run: `cargo bench -p stroboscope-analysis --bench calibration`, or in the dev profile `cargo
+//! test -p stroboscope-analysis --bench calibration -- --bench`; options follow after `--`. Each
+//! system is random: services, their operations and calls, heavy-tailed times, bursts, drift,
+//! clocks. One seed determines it. Quiet pairs are halves of one window, and neighbouring windows.
+//! Planted changes range from undetectable to obvious. An oracle, which tests only the changed
+//! quantity, decides which of them can be detected at all, at the same false rate.
 
 mod effects;
 mod fault;

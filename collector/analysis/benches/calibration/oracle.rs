@@ -1,5 +1,4 @@
-//! Test that knows the changed operation and the changed quantity: an upper bound for any
-//! comparison.
+//! Test of the changed quantity of the changed operation: an upper bound for any comparison.
 
 use super::fault::{Fault, FaultKind};
 use super::request::Simulated;

@@ -26,7 +26,7 @@ pub(crate) struct Note {
     pub(crate) is_origin: bool,
 }
 
-/// A request, with facts that only the simulator knows.
+/// A request, with facts that its records do not contain.
 #[derive(Clone, Debug)]
 pub(crate) struct Simulated {
     pub(crate) records: TraceRecords,

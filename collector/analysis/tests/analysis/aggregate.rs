@@ -14,7 +14,7 @@ fn paths(seed: u64, leaves: usize, traces: usize) -> Vec<TracePath> {
     let structure = Structure::random(&mut random, 0, leaves);
     let mut trace = |number: usize| {
         let trace = structure.run(&mut random);
-        // Some go on after their answer.
+        // Some requests continue after their answer.
         let late_ns = (trace.end_ns - trace.start_ns) / 4 * i64::from(number.is_multiple_of(3));
         let answer_ns = trace.end_ns - late_ns;
         trace.answered_at(answer_ns)
@@ -43,7 +43,7 @@ proptest! {
     #[test]
     fn parts_in_any_order_merge_to_the_whole(seed in any::<u64>(), cut in 0usize..40) {
         let mut paths = paths(seed, 12, 40);
-        // Shares are of what there is to share: a trace without length has none, and pulls no mean down.
+        // A trace without length has no shares, and lowers no mean.
         let empty = TracePath { latency_ns: 0, critical_path_ns: 0, tail_wait_ns: 0, ..paths[0].clone() };
         paths.extend([empty.clone(), empty]);
         let whole = aggregate(&paths);
@@ -102,7 +102,7 @@ fn operations_have_exactly_their_segments_shares() {
         operations[0].critical_duration_ns,
         members().map(|s| s.critical_duration_ns).sum()
     );
-    // And durations and slack of all their instances.
+    // The distributions of duration and slack include all instances.
     let [mut duration, mut slack] = [Distribution::default(), Distribution::default()];
     for member in members() {
         duration.merge(&member.duration);

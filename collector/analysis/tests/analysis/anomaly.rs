@@ -104,7 +104,8 @@ fn correlations() {
     );
 }
 
-/// Requests of segments 0 and 1 in series; one in twenty also has the debugging segment 2, which is slow.
+/// Returns paths of requests with segments 0 and 1 in series. One in twenty also has the debugging
+/// segment 2, which is slow.
 fn paths(random: &mut Random) -> Vec<(TraceId, TracePath)> {
     let mut model = Model::new();
     let mut labels = Labels::default();

@@ -1,4 +1,5 @@
-//! Calibration of the comparison on a few dozen small systems; the bench of the same name has many and larger ones.
+//! Calibration of the comparison on a few dozen small systems. The bench of the same name has many
+//! and larger ones.
 
 // The bench uses the rest.
 #![allow(dead_code)]
@@ -43,7 +44,7 @@ fn bench(seed: u64) -> Bench {
     Bench::of(System::random(seed, bounds))
 }
 
-/// Probability of so many or more successes.
+/// Returns the probability of at least this many successes.
 fn at_least(successes: usize, trials: usize, probability: f64) -> f64 {
     let mut of_exactly = (1.0 - probability).powi(trials as i32);
     let mut below = 0.0;

@@ -68,7 +68,7 @@ fn operations_are_of_what_nearly_all_of_their_spans_say() {
         .iter()
         .map(|(_, label)| (label.operation(), whole.value(label).unwrap().to_string()))
         .collect();
-    // The last one says nothing, and runs inside the one before.
+    // The last span has no value of its own, and runs inside the previous one.
     let several = SEVERAL_VALUES;
     let expected = [
         ("db:read", several),
@@ -79,7 +79,7 @@ fn operations_are_of_what_nearly_all_of_their_spans_say() {
         values,
         expected.map(|(a, b)| (a.to_owned(), b.to_owned())).into()
     );
-    // One in twenty says something else.
+    // One value in twenty differs.
     (0..18).for_each(|_| whole.observe(&traces[0]));
     let values: std::collections::BTreeMap<String, String> = labels
         .iter()
@@ -202,7 +202,7 @@ fn what_is_known_of_every_span_makes_categories() {
         ["web", "db", "log"].map(one).to_vec()
     };
     assert_eq!(found("service"), ["web", "db", "log"]);
-    // The last one's host is not known; it is taken to be where its parent is.
+    // The host of the last span is unknown, so the host of its parent counts.
     assert_eq!(found("host.name"), ["on web", "on db", "on db"]);
     assert_eq!(
         found("operation"),

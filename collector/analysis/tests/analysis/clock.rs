@@ -96,7 +96,8 @@ fn check_alignment(seed: u64, hosts: usize, event_log: bool) {
             assert!(host != "h0" || error_ns == 0);
         }
     }
-    // The relations of the truth, of what was aligned, and of the truth under twice the error bounds.
+    // Relations of the true records, of the aligned ones, and of the true ones under more than
+    // twice the error bounds.
     let cautious: Vec<TraceRecords> = truth
         .iter()
         .zip(&aligned)
@@ -202,7 +203,7 @@ fn the_lowest_round_trip_counts() {
     assert_eq!(alignment.convert("b", 7450), Some((2250, 11)));
     assert_eq!(alignment.convert("a", 7), Some((7, 0)));
     assert_eq!(alignment.convert("c", 7), None);
-    // The first pair is off by 200, within its own 301.
+    // The first call's offset differs by 200 ns, within its own error of 301 ns.
     assert_eq!(
         traces
             .iter()
@@ -342,7 +343,8 @@ fn years_of_round_trips_fit() {
     }
 }
 
-/// Lines `host task time`, in order of arrival; the expectation is `client server rtt offset` each.
+/// Checks the round trips in the lines `host task time`, given in order of arrival. The expected
+/// text lists `client server rtt offset` for each.
 #[track_caller]
 fn check_events(lines: &str, expected: &str, impossible: u64) {
     let event = |(seq, line): (usize, &str)| {

@@ -1,5 +1,5 @@
-//! Event logs of a system whose relations are known, as they reach an analysis: with lines in the order of control, merged
-//! with the delay of shipping, or shuffled; and of hosts that nothing ties together.
+//! Event logs of a system whose relations are known, with their lines in the order of control,
+//! merged with the delay of shipping, or shuffled. Also logs of hosts that exchange no messages.
 
 use crate::generator::Random;
 use std::collections::BTreeSet;
@@ -13,8 +13,8 @@ const REQUESTS: i64 = 410;
 
 type Relation = (String, String);
 
-/// One request's events in true time: web asks db (which may ask cache) some times, and writes of its own on the way, at the same
-/// time as a worker on each host does something unrelated.
+/// Returns one request's events in true time. `web` calls `db` twice, and `db` calls `cache` each
+/// time. Meanwhile, a worker on each host does unrelated work.
 fn request(random: &mut Random, number: i64) -> Vec<EventRecord> {
     let mut events = Vec::new();
     let mut write = |host: &str, task: &str, event: &str, ts_ns: i64| {
@@ -56,7 +56,7 @@ fn request(random: &mut Random, number: i64) -> Vec<EventRecord> {
     events
 }
 
-/// The requests, their lines put into the order that `arrival` gives them.
+/// Returns the requests, with their lines in the order that `arrival` determines.
 fn log(mut arrival: impl FnMut(&mut Random, &EventRecord) -> i64) -> Vec<TraceRecords> {
     let (mut random, mut of_arrival) = (Random(7), Random(8));
     let trace = |number: i64| {
@@ -201,7 +201,8 @@ fn clocks_that_are_off_are_still_corrected() {
 
 #[test]
 fn evidence_that_contradicts_itself_corrects_nothing() {
-    // Each line of db is off by another second: whatever comes back is impossible, or of another offset.
+    // In each trace, the lines of `db` are off by another time of up to 1 s. Its round trips are
+    // impossible, or have another offset.
     let mut traces = log(in_order);
     let mut random = Random(3);
     for trace in &mut traces {
@@ -213,7 +214,7 @@ fn evidence_that_contradicts_itself_corrects_nothing() {
     let (alignment, _) = align(&traces);
     assert!(!alignment.is_needed(), "{:?}", alignment.pairs());
     assert!(alignment.contradictory().count() > 0);
-    // What web and cache know of each other they know by db.
+    // `web` and `cache` exchange messages only via `db`.
     assert_eq!(alignment.islands().len(), 3);
     let truth = relations(&log(in_order), None);
     let found = relations(&traces, Some(&alignment));
@@ -222,11 +223,12 @@ fn evidence_that_contradicts_itself_corrects_nothing() {
         "contradictory: {not_true} false, {missed} missed of {}",
         truth.len()
     );
-    // A segment from one host to the other that would end before it starts has no end of its own, which costs one.
+    // A segment between two hosts that would end before it starts loses its own end, which may cost
+    // a relation.
     assert!(not_true * 50 < truth.len() && missed * 50 < truth.len());
 }
 
-/// Only the workers, which never go to another host.
+/// Returns the traces with only the workers, which never go to another host.
 fn untied(traces: &[TraceRecords]) -> Vec<TraceRecords> {
     let mut untied = traces.to_vec();
     untied
@@ -255,7 +257,7 @@ fn orders_between_hosts_that_nothing_ties_together_are_unknown() {
     );
     assert!(as_recorded.len() > 2 * truth.len());
     assert_eq!(found, truth);
-    // Kernels that keep their clocks right tie them together, by their errors.
+    // Kernels that synchronize their clocks align the hosts, within the errors of the clocks.
     let mut evidence = ClockEvidence::new();
     clean.iter().for_each(|trace| evidence.observe(trace));
     for (host, max_error_ns) in [("web", 40_000), ("db", 10_000), ("cache", 25_000)] {
@@ -283,7 +285,8 @@ fn a_ring_says_as_much_as_its_one_way_bounds() {
     let mut random = Random(11);
     let names = ["a", "b", "c", "d"];
     for _ in 0..200 {
-        // From a by the others in turn and back: each message arrives after it was sent, by clocks that are off.
+        // A request goes from `a` via the other hosts back to `a`. In true time, each message
+        // arrives after it was sent. The clocks are off.
         let hosts = 3 + random.below(2);
         let ahead: Vec<i64> = (0..hosts)
             .map(|_| random.below(2_000_001) as i64 - 1_000_000)
@@ -317,8 +320,9 @@ fn a_ring_says_as_much_as_its_one_way_bounds() {
         };
         let (found, impossible) = stroboscope_analysis::clock::round_trips(&records);
         assert_eq!((found.len(), impossible), (hosts - 1, 0));
-        // The twin: how far each clock is ahead of another at most, by each message, and by shortest paths. A host's own stay is
-        // as long by any clock, so that its arrival and its departure are one clock.
+        // The reference: the maximum by which each clock is ahead of another, by each message and
+        // by shortest paths. A host's stay is equally long by any clock, so its arrival and its
+        // departure count as one clock.
         let mut most = vec![vec![i64::MAX / 4; hosts]; hosts];
         most.iter_mut()
             .enumerate()
@@ -332,7 +336,8 @@ fn a_ring_says_as_much_as_its_one_way_bounds() {
             let ((a, _, sent_ns), (b, received_ns, _)) = (pair[0], pair[1]);
             most[a][b] = most[a][b].min(received_ns - sent_ns);
         }
-        // By way of others, their stays take time as well: paths add up messages, whose ends lie apart by stays.
+        // Paths via other hosts add up the bounds of messages, regardless of the stays between
+        // them.
         for via in 0..hosts {
             for a in 0..hosts {
                 for b in 0..hosts {

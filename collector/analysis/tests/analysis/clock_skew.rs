@@ -1,4 +1,5 @@
-//! Event logs of tasks that cross hosts, whose clocks are apart by less and by more than their round trips show.
+//! Event logs of tasks that cross hosts. The clocks of the hosts differ by less and by more than
+//! round trips can show.
 
 use crate::generator::Random;
 use std::collections::BTreeSet;
@@ -43,7 +44,7 @@ impl Visit {
     }
 }
 
-/// One request in the making: its events in the order of control, by a clock that is right.
+/// Request that is being simulated: its events in the order of control, by an exact clock.
 struct Request<'a> {
     random: &'a mut Random,
     now_ns: i64,
@@ -93,7 +94,7 @@ impl Request<'_> {
         }
         self.later(20, 500);
         self.step(host, "answers");
-        // A worker that takes up pieces in any order, each when the one before is done.
+        // A worker processes pieces in any order, each after the previous one.
         if std::mem::replace(&mut self.woken[host], true) {
             return;
         }
@@ -108,7 +109,8 @@ impl Request<'_> {
     }
 }
 
-/// A store by clocks that are right. The lines of a task arrive in the order of control, those of several tasks in any order.
+/// Returns a store by exact clocks. The lines of one task arrive in the order of control. Lines of
+/// different tasks are interleaved.
 fn store(seed: u64) -> Vec<TraceRecords> {
     let random = &mut Random(seed * 7919 + 1);
     let hosts = 2 + random.below(4);
@@ -127,7 +129,7 @@ fn store(seed: u64) -> Vec<TraceRecords> {
         for event in &mut events {
             event.seq = 2 * event.seq + u32::from(&*event.task == "request") * (first + 1);
         }
-        // Numbers that are taken twice would be of one place.
+        // Lines with equal numbers are put in order of their tasks.
         events.sort_by(|a, b| (a.seq, &a.task).cmp(&(b.seq, &b.task)));
         (0..)
             .zip(&mut events)
@@ -164,7 +166,7 @@ fn skewed(traces: &[TraceRecords], seed: u64, skew_ns: i64) -> Vec<TraceRecords>
 
 type Relations = BTreeSet<(String, String)>;
 
-/// The names of all segments, and the relations between them.
+/// Returns the names of all segments, and the relations between them.
 fn inferred(traces: &[TraceRecords], aligned: bool) -> (BTreeSet<String>, Relations) {
     let mut evidence = ClockEvidence::new();
     traces.iter().for_each(|trace| evidence.observe(trace));
@@ -213,13 +215,14 @@ fn skew_invents_no_segment_and_refutes_no_relation() {
     }
     for (wrong, refuted, invented, all) in sums {
         assert_eq!((wrong, refuted), (0, 0));
-        // An order is contradicted only beyond the bounds, and how often it is depends on where the estimates lie.
+        // Only differences beyond the error bounds contradict an order. Their number depends on the
+        // estimated offsets.
         assert!(invented * 20 < all, "{invented} of {all}");
     }
 }
 
-/// Lines in any order: timestamps decide, and between equal ones of a host, as where one piece ends and the next begins, never
-/// the lines.
+/// Timestamps decide the order of shuffled lines. The order of lines has no effect, not even
+/// between equal timestamps of a host, as where one piece ends and the next begins.
 #[test]
 fn shuffled_lines_decide_nothing() {
     for seed in 0..SEEDS {
@@ -231,7 +234,7 @@ fn shuffled_lines_decide_nothing() {
         let mut shuffled = || {
             let mut traces = right.clone();
             for trace in &mut traces {
-                // From late to early, those of one instant in any order.
+                // Lines go from late to early. Lines of one instant are in random order.
                 trace
                     .events
                     .sort_by_cached_key(|event| (-event.ts_ns, random.next()));
@@ -275,7 +278,8 @@ fn names(lines: &[(&str, i64, &str)], errors_ns: u64) -> Vec<String> {
 
 #[test]
 fn only_the_contradicted_pair_of_a_task_changes_places() {
-    // Between c and d lies more than the bounds explain; what b and a recorded is within them.
+    // `c` is earlier than `d` by more than the error bounds. The other lines are out of order only
+    // within them.
     let lines = [
         ("a", 1000, "a"),
         ("b", 950, "b"),
@@ -292,7 +296,7 @@ fn only_the_contradicted_pair_of_a_task_changes_places() {
         "t [e … f]",
     ];
     assert_eq!(names(&lines, 60), expected);
-    // No line may go against its own host's clock, however many lines of others lie between.
+    // Lines of one host follow its clock, however many lines of other hosts lie between.
     let lines = [("a", 1010, "late"), ("b", 1005, "b"), ("a", 1000, "early")];
     assert_eq!(names(&lines, 60), ["t [b … early]", "t [early … late]"]);
 }

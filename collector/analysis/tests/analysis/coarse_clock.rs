@@ -39,7 +39,8 @@ fn span(
     }
 }
 
-/// A request that calls `db` twice, one after the other, with a little work between: by clocks that are right.
+/// Returns a request that calls `db` twice in sequence, with a little work in between, by exact
+/// clocks.
 fn request(random: &mut Random, number: i64) -> TraceRecords {
     let mut now_ns = ORIGIN_NS + number * 1_000_000_000 + random.below(900_000_000) as i64;
     let mut later = |random: &mut Random, least_ns: i64, most_ns: usize| {
@@ -98,13 +99,13 @@ fn check_resolution(starts_ns: i64, durations_ns: i64, unit_ns: u64, tick_ns: u6
         (found.unit_ns, found.tick_ns, found.timestamps),
         (unit_ns, tick_ns, 240)
     );
-    // In parts, in any order.
+    // Parts merge to the whole in any order.
     let mut merged = evidence(&traces[41..]);
     merged.merge(&evidence(&traces[..7]));
     merged.merge(&evidence(&traces[7..41]));
     assert_eq!(merged, whole);
     assert_eq!(merged.align(None), whole.align(None));
-    // What is whole by truncation proves no skew.
+    // Truncated times prove no skew.
     assert!(
         !whole.align(None).is_needed(),
         "{:?}",
@@ -384,7 +385,7 @@ fn what_follows_by_construction_needs_no_clock() {
     assert_eq!(found, expected);
 }
 
-/// Calls one after the other by clocks in whole microseconds, of several services of one host.
+/// Returns sequential calls by clocks in whole microseconds, of several services of one host.
 fn services(number: i64, random: &mut Random) -> TraceRecords {
     let mut whole = coarse(&request(random, number), 1000, 1000);
     for span in &mut whole.spans {
@@ -393,7 +394,7 @@ fn services(number: i64, random: &mut Random) -> TraceRecords {
     whole
 }
 
-/// A request of its own, that began and ended on a whole millisecond.
+/// Returns a separate request that began and ended on a whole millisecond.
 fn tick(number: i64, service: &str, process: u128) -> TraceRecords {
     let from_ns = ORIGIN_NS + number * 60_000_000_000;
     let one = SpanRecord {
@@ -424,7 +425,8 @@ fn a_few_round_timestamps_blur_nobody() {
     };
     let of_plain = relations(&plain);
     assert!(of_plain.len() > 10, "{}", of_plain.len());
-    // Of a service that is seen once, or as often as it has processes, and of one that is always there.
+    // Ticks of a service that occurs once, of one that occurs once in each of its processes, and of
+    // one that is in every request.
     for (service, ticks) in [("cron", 1), ("cron", 9), ("web", 3)] {
         let mut traces = plain.clone();
         traces.extend((0..ticks).map(|number| tick(number, service, number as u128)));
@@ -440,16 +442,16 @@ fn a_program_in_whole_milliseconds_blurs_its_host_if_it_is_a_fair_part_of_it() {
     let random = &mut Random(10);
     let plain: Vec<_> = (0..40).map(|number| services(number, random)).collect();
     let unit_ns = |traces: &[TraceRecords]| evidence(traces).resolution("h").unit_ns;
-    // A process each time: none has enough timestamps, all together have.
+    // Each process has too few timestamps, but all together have enough.
     let mut mixed = plain;
     mixed.extend((0..60).map(|number| tick(number, "lambda", number as u128)));
     assert_eq!(unit_ns(&mixed), 1_000_000_000);
-    // A clock in whole milliseconds is none in nanoseconds because of one timestamp that is not.
+    // One odd timestamp does not change the unit of a clock in whole milliseconds.
     let mut odd: Vec<_> = (0..60)
         .map(|number| coarse(&services(number, random), 1_000_000, 1_000_000))
         .collect();
     odd[7].spans[0].end_ns += 1;
     assert_eq!(unit_ns(&odd), 1_000_000);
-    // Few timestamps in all, of a clock that is.
+    // A single request with few timestamps suffices for such a clock.
     assert_eq!(unit_ns(&odd[..1]), 1_000_000);
 }

@@ -1,4 +1,5 @@
-//! Critical path and slack against enumeration of every path, and against a replay of the request.
+//! Compares critical path and slack with the enumeration of every path, and with a replay of the
+//! request.
 
 use crate::generator::{Random, Structure, any_trace, labels};
 use proptest::prelude::*;
@@ -15,7 +16,7 @@ fn learn(traces: &[SegmentedTrace], label_count: usize, tolerance: f64) -> Relat
     model.relations(tolerance)
 }
 
-/// Every segment's predecessors, straight from the definition.
+/// Returns the predecessors of each segment, by the definition.
 fn graph(trace: &SegmentedTrace, relations: &Relations) -> Vec<Vec<usize>> {
     let precedes = |i: usize, j: usize| {
         let (a, b) = (&trace.segments[i], &trace.segments[j]);
@@ -55,7 +56,7 @@ fn replay(
         .unwrap_or(0)
 }
 
-/// The length of the longest path that ends with `at`, by walking every path there is.
+/// Returns the length of the longest path that ends with `at`, by enumerating all paths.
 fn longest_path(path: &TracePath, graph: &[Vec<usize>], at: usize) -> u64 {
     let weight = path.segments[at].duration_ns() + path.segments[at].wait_ns;
     weight
@@ -97,7 +98,8 @@ fn check_invariants(trace: &SegmentedTrace, relations: &Relations) -> (TracePath
             .partition(|i| trace.segments[*i].start_ns < trace.segments[*i].end_ns);
         let expected = timed.iter().max().or_else(|| instant.iter().min());
         assert_eq!(timing.predecessor.as_ref(), expected);
-        // What the caller waited for ends with the answer, all else with the last event.
+        // A segment that ends by the answer may delay the answer; a later one may delay only the
+        // last event.
         let all_ns = |grown| match is_late(index) {
             false => replay((trace, &path, &graph), grown, |i| !is_late(i)) + path.tail_wait_ns,
             true => {
@@ -186,7 +188,7 @@ proptest! {
         let relations = learn(&traces, 8, tolerance);
         for trace in &traces {
             let (path, graph) = check_invariants(trace, &relations);
-            // The request is what it would be, had nothing gone on.
+            // The part up to the answer equals a request without work after the answer.
             let by_answer = |segment: &&Segment| segment.end_ns <= trace.answer_ns;
             let segments: Vec<Segment> = trace.segments.iter().filter(by_answer).copied().collect();
             let alone = SegmentedTrace::new(TraceId(1), None, trace.start_ns, trace.answer_ns, segments);
@@ -240,7 +242,8 @@ proptest! {
     }
 }
 
-/// Segments `(label, start, end)` within `request`; the expectation is one `wait/slack` each, `*` if critical.
+/// Checks the path of a request with the segments `(label, start, end)`. The expected text lists
+/// `label:wait/slack` for each segment, with `*` if it is critical.
 #[track_caller]
 fn check(
     request: (i64, i64),
@@ -277,11 +280,12 @@ fn check(
 #[test]
 fn golden_paths() {
     check((0, 0), &[], &[], "");
-    check((0, 50), &[], &[], ""); // a request of which nothing was logged is all tail
+    check((0, 50), &[], &[], ""); // a request without segments is all tail
     check((0, 10), &[(0, 0, 10)], &[], "0:0/0*");
     check((0, 30), &[(0, 2, 10), (1, 15, 30)], &[], "0:2/0* 1:5/0*"); // waits before and between
     check((0, 40), &[(0, 0, 10), (1, 10, 30)], &[], "0:0/0* 1:0/0*"); // a tail
-    // Figure 2 of the paper: S1, then S2 and N1 side by side, then N2 after S2 and C1 after N1, then C2 after all.
+    // Figure 2 of the paper: S1, then S2 and N1 in parallel, then N2 after S2 and C1 after N1, then
+    // C2 after all others.
     let order = [
         (0, 0, 10),
         (1, 10, 40),
@@ -305,14 +309,14 @@ fn golden_paths() {
         &[other],
         "0:0/0* 2:0/25 1:0/0* 4:0/25 3:0/0* 5:0/0*",
     );
-    // A lock: whichever came first is what the other one waited for.
+    // A lock: the later segment waited for the earlier one.
     check(
         (0, 20),
         &[(0, 0, 10), (1, 10, 20)],
         &[&[(1, 0, 10), (0, 10, 20)]],
         "0:0/0* 1:0/0*",
     );
-    // No relation: the two run side by side, and the one that ends first has slack.
+    // No relation: both segments run in parallel, and the one that ends first has slack.
     check(
         (0, 20),
         &[(0, 0, 10), (1, 10, 20)],
@@ -326,11 +330,11 @@ fn golden_paths() {
         &[],
         "0:0/0* 0:0/0* 0:0/0*",
     );
-    // Ties: the first that ends last.
+    // A tie: of the segments that end last, the first is critical.
     check((0, 10), &[(0, 0, 10), (1, 0, 10)], &[], "0:0/0* 1:0/0");
 }
 
-/// Were every pair of a loop's instances looked at, this would take minutes.
+/// This test would take minutes if the analysis compared every pair of a loop's instances.
 #[test]
 fn a_loop_of_a_hundred_thousand_events_ends_in_good_time() {
     let event = |seq: u32| EventRecord {
@@ -357,14 +361,15 @@ fn a_loop_of_a_hundred_thousand_events_ends_in_good_time() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
-    /// Many labels that all repeat, mostly one after the other: few predecessors stand for many.
+    /// Many labels repeat, mostly in sequence, so that few predecessors represent many.
     #[test]
     fn invariants_hold_where_many_labels_repeat(seed in any::<u64>(), labels in 35..90u32, disorder in 1..12usize) {
         let mut random = Random(seed);
         let mut segments = Vec::new();
         let mut at_ns = 0;
         for turn in 0..3 * labels {
-            // Now and then out of turn, at the same instant, of no length, or over the next ones.
+            // Some segments are out of turn, start at the same instant, have no length, or overlap
+            // the next ones.
             let label = if random.below(disorder) == 0 { random.below(labels as usize) as u32 } else { turn % labels };
             at_ns += random.below(4) as i64;
             let length_ns = if random.below(8) == 0 { random.below(40) } else { random.below(4) };
@@ -373,7 +378,7 @@ proptest! {
         let trace = SegmentedTrace::new(TraceId(1), None, 0, at_ns + 50, segments);
         let relations = learn(std::slice::from_ref(&trace), labels as usize, 0.0);
         check_invariants(&trace, &relations);
-        // Of a looser model, relations hold that this trace contradicts.
+        // A looser model contains relations that this trace contradicts.
         let path = analyse(&trace, &learn(std::slice::from_ref(&trace), labels as usize, 1.0));
         prop_assert_eq!(path.critical_path_ns, path.latency_ns);
     }

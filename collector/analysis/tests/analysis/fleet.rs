@@ -1,4 +1,5 @@
-//! Simulated requests over hosts whose clocks are wrong: each is ahead or behind, and gains or loses time.
+//! Simulated requests over hosts whose clocks are wrong: each is ahead or behind, and gains or
+//! loses time.
 
 use crate::generator::Random;
 use stroboscope_analysis::record::{EventRecord, SpanFlags, SpanRecord, TraceId, TraceRecords};
@@ -6,7 +7,7 @@ use stroboscope_analysis::record::{EventRecord, SpanFlags, SpanRecord, TraceId, 
 /// 2023-11-14, in nanoseconds.
 pub(crate) const ORIGIN_NS: i64 = 1_700_000_000_000_000_000;
 
-/// A host's clock: so far ahead at the origin, and gaining so many nanoseconds a second.
+/// Clock of a host: its lead at the origin, and the nanoseconds that it gains per second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SkewedClock {
     pub(crate) ahead_ns: i64,
@@ -21,7 +22,8 @@ impl SkewedClock {
     }
 }
 
-/// Hosts `h0`, `h1` …, with clocks that are up to 100 ms off and drift by up to 45 ppm.
+/// Hosts `h0`, `h1` …, with clocks that are up to 100 ms off at the origin and drift by up to 45
+/// ppm.
 pub(crate) struct Fleet {
     pub(crate) clocks: Vec<SkewedClock>,
     spans: Vec<SpanRecord>,
@@ -46,8 +48,8 @@ impl Fleet {
             .copied()
     }
 
-    /// A request at this second, in true time: calls from host to host, two deep, one after the other or
-    /// at once.
+    /// Returns a request at this second, in true time. Hosts call each other two levels deep,
+    /// sequentially or in parallel.
     pub(crate) fn request(&mut self, random: &mut Random, second: i64) -> TraceRecords {
         let start_ns = ORIGIN_NS + second * 1_000_000_000;
         self.spans.clear();
@@ -130,7 +132,7 @@ impl Fleet {
     pub(crate) fn as_event_log(records: &TraceRecords) -> TraceRecords {
         let mut events: Vec<EventRecord> = Vec::new();
         for span in &records.spans {
-            // A call at once with others is a branch of its own; the path to it names the task.
+            // Each parallel call is a branch of its own. The path to it names the task.
             let mut task = String::new();
             let mut at = Some(span);
             while let Some(here) = at {
@@ -166,7 +168,7 @@ impl Fleet {
         }
     }
 
-    /// The request as these hosts would have recorded it.
+    /// Returns the request as these hosts would have recorded it.
     pub(crate) fn skew(&self, records: &TraceRecords) -> TraceRecords {
         let mut skewed = records.clone();
         for span in &mut skewed.spans {

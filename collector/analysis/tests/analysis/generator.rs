@@ -1,4 +1,4 @@
-//! Random requests: with a known causal structure, and with none.
+//! Random requests, with a known causal structure or without one.
 
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use stroboscope_analysis::label::{Labels, SegmentId};
 use stroboscope_analysis::record::TraceId;
 use stroboscope_analysis::segment::{Segment, SegmentedTrace};
 
-/// SplitMix64: small, and the same on every machine.
+/// SplitMix64, which yields the same numbers on every machine.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -40,7 +40,7 @@ pub(crate) enum Structure {
 }
 
 impl Structure {
-    /// A random structure of `leaves` leaves, numbered from `first`.
+    /// Returns a random structure of `leaves` leaves, numbered from `first`.
     pub(crate) fn random(random: &mut Random, first: usize, leaves: usize) -> Structure {
         if leaves == 1 {
             return Structure::Leaf {
@@ -90,7 +90,7 @@ impl Structure {
                 } else {
                     ready_ns
                 };
-                // Some are far longer than others, so that every order that can occur does.
+                // Some segments are far longer than others, so that every possible order occurs.
                 let duration_ns = random.below(20) << (random.below(4) * 4);
                 let end_ns = start_ns + duration_ns as i64;
                 if *locked {
@@ -113,7 +113,8 @@ impl Structure {
         }
     }
 
-    /// The pairs (a, b) of which a always comes first, and the pairs a < b that only the lock keeps apart.
+    /// Returns the pairs (a, b) of which a always comes first, and the pairs a < b that only the
+    /// lock keeps apart.
     pub(crate) fn truth(&self) -> (Pairs, Pairs) {
         let (mut before, mut exclusive) = (Vec::new(), Vec::new());
         self.collect_truth(&mut before, &mut exclusive);
@@ -165,7 +166,8 @@ pub(crate) fn intern(
     numbers.into_iter().map(one).collect()
 }
 
-/// Any trace of up to `most` instances of `labels` labels: labels repeat, times tie, lengths are zero.
+/// Generates traces of up to `most` instances of `labels` labels. Labels repeat, times tie, and
+/// lengths may be zero.
 pub(crate) fn any_trace(labels: u32, most: usize) -> impl Strategy<Value = SegmentedTrace> {
     let segment = (0..labels, -20i64..20, 0i64..8).prop_map(|(id, start_ns, length_ns)| {
         Segment::new(SegmentId(id), start_ns, start_ns + length_ns)

@@ -49,8 +49,8 @@ fn any_span() -> impl Strategy<Value = SpanRecord> {
         )
 }
 
-/// Spans whose ids are 1, 2 … and whose parents come before them: a tree. Names are the ids, so that tasks are
-/// the spans.
+/// Generates a tree of spans with the ids 1, 2 …, in which parents precede their children. Names
+/// are the ids, so each span is its own task.
 fn any_tree() -> impl Strategy<Value = Vec<SpanRecord>> {
     proptest::collection::vec(any_span(), 1..10).prop_map(|mut spans| {
         for (index, span) in spans.iter_mut().enumerate() {
@@ -103,7 +103,7 @@ proptest! {
             prop_assert_eq!(own.iter().map(|s| s.duration_ns()).sum::<u64>(), own_time(&records.spans, span));
             prop_assert!(own.iter().all(|s| span.start_ns <= s.start_ns && s.end_ns <= span.end_ns));
             prop_assert!(own.windows(2).all(|pair| pair[0].end_ns <= pair[1].start_ns));
-            // Nothing that somebody waits for goes on over the end of the spans that wait for it.
+            // No segment crosses the end of a span that waits for it.
             let mut answers = Vec::new();
             let mut child = span;
             while let Some(parent) = records.spans.iter().find(|s| s.span_id == child.parent_id) {
@@ -130,7 +130,7 @@ proptest! {
         twins in proptest::collection::vec((any::<prop::sample::Index>(), any_span()), 0..3),
     ) {
         let mut records = TraceRecords { spans, ..Default::default() };
-        // Some ids come twice, alike in times and names and in nothing else.
+        // Some ids occur twice, with other flags and events.
         for (of, twin) in twins.into_iter().filter(|_| !records.spans.is_empty()).collect::<Vec<_>>() {
             let SpanRecord { flags, events, .. } = twin;
             records.spans.push(SpanRecord { flags, events, ..of.get(&records.spans).clone() });
@@ -150,7 +150,7 @@ proptest! {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
-    /// A segmenter remembers names from trace to trace, under whichever labels it is given.
+    /// A segmenter caches names across traces, even if the labels change.
     #[test]
     fn a_segmenter_cuts_as_a_new_one_does(
         traces in proptest::collection::vec((proptest::collection::vec(any_span(), 0..14), 0usize..2), 1..12),

@@ -1,4 +1,4 @@
-//! Attribution against a small machine that is simulated, and so knows the truth.
+//! Compares attribution with a simulated machine, whose true owners are known.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ struct Sim {
     trace: u64,
     cpu: Option<u16>,
     since_ns: u64,
-    /// Inside which call it left the processor.
+    /// Call inside which the thread left the processor.
     asleep_in: Option<u32>,
     introduced_in: Option<usize>,
     off_since: Option<(u64, Reason)>,
@@ -199,7 +199,7 @@ impl Machine {
         );
     }
 
-    /// Start (1) or end (2); the call itself belongs to the request.
+    /// Records a marker of a start (1) or an end (2). The call itself belongs to the request.
     fn mark(&mut self, cpu: u16, tid: u32, kind: u64, trace: u64) {
         let old = self.threads[tid as usize].trace;
         let named = if kind == 1 { trace } else { old };
@@ -242,7 +242,7 @@ fn run(windows: Vec<Window>, script: &[(u8, u8, u64)]) -> Machine {
     machine
 }
 
-/// Every nanosecond a thread was on a processor within a window, by owner, as far as `spans` say.
+/// Returns the time that each thread was on a processor within the windows, by owner.
 fn totals(
     spans: impl Iterator<Item = (u32, u64, u64, u64)>,
     windows: &[Window],
@@ -294,7 +294,7 @@ proptest! {
         let timeline = attribute(&machine.events, &machine.windows, Architecture::X86_64);
         check_calls(&machine, &timeline);
         prop_assert_eq!(timeline.implied_switches, 0);
-        // Threads that never left their last interval are cut at the last event; compare what is complete.
+        // Intervals that never ended are cut at the last event, so only complete ones are compared.
         let mut off: Vec<_> = timeline.off_cpu.iter().filter(|off| off.reason != Reason::Unknown)
             .filter_map(|off| Some((off.tid, off.start_ns, off.end_ns?, trace(off.owner), off.reason))).collect();
         let mut expected = machine.off_cpu.clone();
@@ -313,7 +313,7 @@ proptest! {
         let machine = run(windows, &script);
         let timeline = attribute(&machine.events, &machine.windows, Architecture::X86_64);
         check_calls(&machine, &timeline);
-        // Nothing is claimed that was not so: every interval on a processor is within a true one of the same owner.
+        // Every attributed interval on a processor lies within a true one of the same owner.
         for on in timeline.on_cpu.iter().filter(|on| on.owner != Owner::Unknown) {
             let is_true = machine.on_cpu.iter().any(|&(tid, from_ns, to_ns, owner)| {
                 tid == on.tid && owner == trace(on.owner) && from_ns <= on.start_ns && on.end_ns <= to_ns
@@ -424,7 +424,7 @@ fn a_lock_wait_is_joined_with_who_released_it() {
         &[0xb],
         Some(ReleaseEvidence::Wake),
     );
-    // Woken twice: another one was quicker. Both are named, in order.
+    // Woken twice, because another thread was quicker. Both wakers are named, in order.
     let twice = [
         &starts[..],
         &waits,
@@ -435,16 +435,16 @@ fn a_lock_wait_is_joined_with_who_released_it() {
     ]
     .concat();
     check_wait(&twice, &[0xb, 0xc], Some(ReleaseEvidence::Wake));
-    // Later, or to somebody else: not the reason.
+    // A wake-up after the wait is not its reason.
     check_wait(
         &[&starts[..], &waits, &has_it, &wake(60, 2)].concat(),
         &[],
         None,
     );
-    // The kernel's call was seen, the wake-up was not.
+    // The call was recorded, but not the wake-up.
     let call_only = [&starts[..], &waits, &wake(20, 3)[..1], &has_it].concat();
     check_wait(&call_only, &[0xc], Some(ReleaseEvidence::Call));
-    // The holder's own word goes first.
+    // The holder's own marker takes precedence.
     let marked = [
         &starts[..],
         &waits,
@@ -454,7 +454,7 @@ fn a_lock_wait_is_joined_with_who_released_it() {
     ]
     .concat();
     check_wait(&marked, &[0xc], Some(ReleaseEvidence::Marker));
-    // Another lock's release says nothing.
+    // The release of another lock is no evidence.
     check_wait(
         &[&starts[..], &waits, &[mark(19, 3, 7, 0xc, 78)], &has_it].concat(),
         &[],
@@ -570,7 +570,7 @@ fn who_is_introduced_while_away_may_still_run_where_events_are_lost() {
         };
         on(0, 90, 0, Body::Lost { first_ns, counts })
     };
-    // Thread 5 is away, named while another one is woken, and comes back after it may have run on processor 0.
+    // Thread 5 is off the processor, and returns after it may have run on processor 0.
     let events = [
         thread(1),
         read(2),

@@ -1,4 +1,5 @@
-//! Openings that a recorder saw a little earlier than all samples of its clocks, taken together, put them.
+//! Openings that a recorder saw slightly earlier than the combined samples of its clocks place
+//! them.
 
 use stroboscope_analysis::kernel::attribute;
 use stroboscope_analysis::kernel::call::Architecture;

@@ -103,7 +103,8 @@ fn waits(events: &[Event]) -> Vec<Seen> {
     timeline.lock_waits.iter().map(seen).collect()
 }
 
-/// Two requests on two threads: the first waits, and the second wakes it by a call of this operation at this address.
+/// Returns the events of two requests on two threads. The first waits, and the second wakes it by a
+/// call of this operation at this address.
 fn asleep_until_woken(operation: u64, address: u64) -> Vec<Event> {
     vec![
         mark(1, 1, 1, 0xa, 0),
@@ -130,11 +131,11 @@ fn a_futex_wait_says_who_woke_it() {
             expected(vec![0xb])
         );
     }
-    // An interrupt, such as a timeout's, is nobody's.
+    // A wake-up outside a call, such as a timeout's interrupt, has no waker.
     let mut timeout = asleep_until_woken(129, LOCK);
     timeout.remove(4);
     assert_eq!(waits(&timeout), expected(vec![]));
-    // And a wake-up that was not recorded is not guessed.
+    // A wake-up that was not recorded is not guessed.
     let mut unseen = asleep_until_woken(129, LOCK);
     unseen.remove(5);
     assert_eq!(waits(&unseen), expected(vec![]));
@@ -154,7 +155,7 @@ fn a_marked_lock_is_not_counted_by_its_futex_again() {
         Some(ReleaseEvidence::Wake),
     );
     assert_eq!(waits(&events), [marked]);
-    // A task that waits leaves its thread to another request, whose own wait is another matter.
+    // A task that waits leaves its thread to another request, whose own wait is separate.
     let task = [
         mark(1, 1, 3, 0xa, 0),
         mark(2, 1, 5, 0xa, 77),
@@ -186,7 +187,7 @@ fn without_switches_the_calls_are_the_waits() {
         [
             enter(10, 1, [LOCK, 128, 2, 0, 0, 0]),
             exit(41, 1, result),
-            // Before it, of another futex, after it, and its own.
+            // Calls before the wait, at another futex, and after the wait.
             enter(5, 2, [LOCK, 129, 1, 0, 0, 0]),
             enter(20, 2, [OTHER, 129, 1, 0, 0, 0]),
             enter(60, 2, [LOCK, 129, 1, 0, 0, 0]),
@@ -201,7 +202,7 @@ fn without_switches_the_calls_are_the_waits() {
         of(vec![0xb], Some(ReleaseEvidence::Call)),
         "whom it woke was not seen"
     );
-    // A call that found nobody to wake is not the one.
+    // A call that woke nobody is not the reason.
     let mask = u64::from(u32::MAX);
     for (call, args) in [
         (FUTEX, [LOCK, 129, 1, 0, 0, 0]),
@@ -219,7 +220,7 @@ fn without_switches_the_calls_are_the_waits() {
             "the later one woke nobody"
         );
     }
-    // The word had changed already: nobody waited.
+    // The value of the futex had changed already, so nobody waited.
     assert_eq!(seen(&wake, -11), []);
 }
 
@@ -233,7 +234,7 @@ fn owner() -> impl Strategy<Value = Owner> {
     ]
 }
 
-/// Waits as attribution makes them: holders' shares add up to the wait.
+/// Generates waits as attribution makes them: the shares of the holders add up to the wait.
 fn wait() -> impl Strategy<Value = LockWait> {
     let holders = prop::collection::vec((owner(), 0u64..500), 0..3);
     let times = (0u64..1_000_000, prop::option::weighted(0.9, 0u64..5_000));

@@ -1,4 +1,4 @@
-//! The causal model against the double loop, and against requests of known structure.
+//! Compares the causal model with the double loop, and with requests of known structure.
 
 use crate::generator::{Random, Structure, any_trace, intern, labels};
 use crate::naive;
@@ -15,7 +15,7 @@ fn model_of(traces: &[SegmentedTrace], labels: Labels) -> Model {
     model
 }
 
-/// One trace of these (label, start, end).
+/// Returns a trace of segments, given as (label, start, end).
 fn trace(segments: &[(u32, i64, i64)]) -> SegmentedTrace {
     let segments = segments
         .iter()
@@ -45,7 +45,7 @@ fn check_against_naive(traces: &[SegmentedTrace], label_count: usize) {
     check_relations(&model, &expected);
 }
 
-/// The relations by their definition, at a few tolerances.
+/// Checks the relations against their definition, at several tolerances.
 fn check_relations(model: &Model, pairs: &[PairCounts]) {
     for tolerance in [0.0, 0.1, 0.5] {
         let relations = model.relations(tolerance);
@@ -55,7 +55,7 @@ fn check_relations(model: &Model, pairs: &[PairCounts]) {
         let uncontradicted = |a, b| {
             a != b && counts(a, b).is_some_and(|p| believed(p.contradictions, p.cooccurrences))
         };
-        // Where neither order was contradicted, none was seen.
+        // If neither order was contradicted, neither was observed.
         let before = |a, b| uncontradicted(a, b) && !uncontradicted(b, a);
         let order_was_seen = |a, b| {
             let contradictions = |a, b| counts(a, b).map_or(0, |p| p.contradictions);
@@ -100,10 +100,10 @@ proptest! {
     }
 }
 
-/// Threads of control for some of the segments, each in the order of the trace.
+/// Assigns some of the segments to threads, each in the order of the trace.
 fn put_in_threads(trace: &mut SegmentedTrace, threads: &[usize]) {
     for (step, (segment, thread)) in trace.segments.iter_mut().zip(threads).enumerate() {
-        // Segments of a thread follow each other: only of those that do so is this one.
+        // The loop below takes a segment out of its thread if it overlaps an earlier one.
         let is_of_thread = *thread > 0;
         segment.step = if is_of_thread {
             ThreadStep::of_span(*thread, step)
@@ -152,7 +152,7 @@ fn any_inexact_trace(labels: u32, most: usize) -> impl Strategy<Value = Segmente
     )
 }
 
-/// Any trace of two clocks of the same resolution, with threads.
+/// Generates traces of two clocks with the same resolution, and with threads.
 fn any_coarse_trace(labels: u32, most: usize) -> impl Strategy<Value = SegmentedTrace> {
     let clocks = proptest::collection::vec((0u16..2, 0u16..2), most);
     let threads = proptest::collection::vec(0usize..4, most);
@@ -177,7 +177,8 @@ fn any_coarse_trace(labels: u32, most: usize) -> impl Strategy<Value = Segmented
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
-    /// The sweeps of a trace whose clocks are alike, of one set of labels often enough for a group of its own, too.
+    /// Tests the sweeps of traces whose clocks are alike. One set of labels may occur often enough
+    /// for a group of its own.
     #[test]
     fn coarse_clocks_equal_the_double_loop(
         traces in proptest::collection::vec(any_coarse_trace(9, 12), 0..6), repeats in 1usize..14,
@@ -197,7 +198,7 @@ proptest! {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3))]
-    /// A large trace is judged with more caution, never with less.
+    /// The sweep of a large trace is more cautious than the double loop, never less.
     #[test]
     fn large_inexact_traces_contradict_nothing_that_is_unsure(seed in any::<u64>()) {
         let mut random = Random(seed);
@@ -290,7 +291,8 @@ fn enough_traces_leave_only_what_is_true() {
     assert_eq!(listed(relations.all_mutual_exclusion()), exclusive);
 }
 
-/// The model's parts when the same traces come in another order, under other numbers, split over several models.
+/// Returns the parts of the model if the same traces come in another order, with other label
+/// numbers, split over several models.
 fn parts_of_shuffled(traces: &[SegmentedTrace], label_count: usize, seed: u64) -> ModelParts {
     let mut random = Random(seed);
     let mut traces = traces.to_vec();

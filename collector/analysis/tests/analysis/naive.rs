@@ -1,10 +1,11 @@
-//! The obvious double loop over all pairs of instances: the twin of the sweep.
+//! Naive double loop over all pairs of instances, with which the sweep is compared.
 
 use stroboscope_analysis::label::SegmentId;
 use stroboscope_analysis::model::PairCounts;
 use stroboscope_analysis::segment::{Segment, SegmentedTrace};
 
-/// Counts all pairs of `labels` labels as [`Model::pairs`](stroboscope_analysis::model::Model::pairs) does.
+/// Counts all pairs of `labels` labels as
+/// [`Model::pairs`](stroboscope_analysis::model::Model::pairs) does.
 pub(crate) fn pairs(traces: &[SegmentedTrace], labels: usize) -> Vec<PairCounts> {
     let mut counts = vec![[0u64; 3]; labels * labels];
     for trace in traces {

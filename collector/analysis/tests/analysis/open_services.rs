@@ -1,18 +1,18 @@
-//! Services whose requests wait for each other: workers, connections and locks are shared by all requests that are on
-//! their way.
+//! Services whose requests wait for each other, because they share workers, connections or locks,
+//! and one service without shared resources.
 
 use crate::simulator::{Room, Run};
 use std::future::Future;
 use std::pin::Pin;
 
-/// Serves one request after another.
+/// Function that serves a request.
 pub(crate) type Service = Box<dyn FnMut(Run) -> Pin<Box<dyn Future<Output = ()>>>>;
 
 const STORE: (&str, &str) = ("web:Store/Read", "store:read");
 const WRITE: (&str, &str) = ("web:Store/Write", "store:write");
 const USERS: (&str, &str) = ("web:Users", "users:load");
 
-/// A service whose requests share a room.
+/// Returns a service whose requests share a room with this number of places.
 fn shared<F: Future<Output = ()> + 'static>(
     places: u64,
     serve: impl Fn(Run, Room) -> F + 'static,

@@ -169,7 +169,7 @@ proptest! {
     }
 }
 
-/// Lines `task event time`, or `task event time element`.
+/// Returns an event log of the lines `task event time` or `task event time element`.
 fn log(lines: &str) -> TraceRecords {
     let mut records = TraceRecords::default();
     for (seq, line) in lines
@@ -220,10 +220,10 @@ fn elements_that_flow_in_order_are_a_pipeline() {
     let mut plain = Segmenter::default();
     let shower = "show start 0\n show begin 12 a\n show end 15 a\n show begin 21 b\n show end 40 b\n show begin 40 c\n show end 44 c";
     check(&mut plain, &format!("{SENDER}{shower}"), "send>>show 3");
-    // Another order, an element too early, and one element alone.
+    // The elements are shown in another order.
     let swapped = "show begin 32 b\n show end 35 b\n show begin 36 a\n show end 40 a";
     check(&mut plain, &format!("{SENDER}{swapped}"), "");
-    // What is logged only when it is done may have waited before.
+    // Work that is logged only at its end may have waited before.
     check(
         &mut plain,
         &format!("{SENDER}show shown 11 a\n show shown 22 b\n show shown 33 c"),
@@ -320,7 +320,7 @@ fn trailing_tokens_name_elements_if_asked_for() {
             "show [end:* … begin/*]"
         ]
     );
-    // What is no id stays a name.
+    // A word that is not an id remains a part of the name.
     let (_, model) = check(&mut segmenter, "a x-one 0\n a v2 1\n a 7 2\n a q- 3", "");
     assert_eq!(
         model.labels().iter().next().map(|(_, l)| l.to_string()),
@@ -345,7 +345,7 @@ fn tasks_past_the_bound_are_counted() {
     assert!(model.relations(0.0).all_pipelines().is_empty()); // one element has no order
 }
 
-/// A sender of which the span has an event per element, and a shower that has a span per element, or such events, too.
+/// The spans of the sender and of the shower have events about each element.
 #[test]
 fn events_inside_spans_are_about_elements() {
     let pipelines = |tree: &str| {
@@ -380,10 +380,10 @@ fn events_inside_spans_are_about_elements() {
         format!("{sent}>>web:page > web:show 6")
     );
     assert_eq!(pipelines(&shown("show", [45, 65, 55])), "");
-    // Logged when done: the first has no beginning, and two are in order.
+    // Only the ends are logged: the first has no beginning, and two are in order.
     let done = format!("{SENDER} web:show 40..90 !shown=a@45 !shown=b@55 !shown=c@65");
     assert_eq!(pipelines(&done), format!("{sent}>>web:page > web:show 4"));
-    // Of spans that name their element, none has to.
+    // Events that name no element form no pipeline.
     let none = format!("{SENDER} web:show 40..90 !shown@45 !shown@55 !shown@65");
     assert_eq!(pipelines(&none), "");
 }

@@ -40,8 +40,8 @@ struct Occurred {
     is_held: bool,
 }
 
-/// Returns requests that occurred. In windows there are more of them, and they take longer. Many are
-/// about as long as a window.
+/// Returns requests that occurred. In windows there are more of them, and they take longer. Many
+/// are about as long as a window.
 fn traffic(requests: usize, dice: &mut Dice) -> Vec<Occurred> {
     let request = |_| {
         let is_in_window = dice.unit() < 0.3;
@@ -219,8 +219,8 @@ fn intervals_of_percentiles_cover_those_of_all_requests() {
     check("our ratio, an eighth", same(EIGHTH), true);
 }
 
-/// The 95 % interval of the change of the mean contains the change for all requests in 93 to 97 % of
-/// 1,000 pairs of sampled stores.
+/// The 95 % interval of the change of the mean contains the change for all requests in 93 to 97 %
+/// of 1,000 pairs of sampled stores.
 #[test]
 fn intervals_of_comparisons_cover_the_change_for_all_requests() {
     const STORES: u64 = 1_000;

@@ -18,7 +18,7 @@ for line in sys.stdin:
     print(repr(float(found.statistic)), repr(float(found.pvalue)))
 ";
 
-/// The Python that has scipy.
+/// Returns the command of a Python that has scipy.
 fn python() -> Option<String> {
     let python = std::env::var("STROBOSCOPE_TEST_PYTHON").unwrap_or_else(|_| "python3".into());
     let has_it = Command::new(&python)
@@ -60,7 +60,8 @@ fn kolmogorov_and_smirnov_are_those_of_scipy() {
     let mut samples = Vec::new();
     let mut asked = String::new();
     for case in 0..300 {
-        // Two of three so small that the test is exact; values without ties, as scipy's exact form has them, and with some.
+        // Two of three cases are so small that the test is exact. Half of the cases have values
+        // without ties, as scipy's exact test requires.
         let most = if case % 3 == 2 { 900 } else { 80 };
         let sizes = [0, 1].map(|_| 5 + dice.below(most));
         let range = if case % 2 == 0 { 1 << 30 } else { 400 };
@@ -104,7 +105,7 @@ fn kolmogorov_and_smirnov_are_those_of_scipy() {
             (found.statistic - statistic).abs() < 1e-9,
             "{found:?} {line}"
         );
-        // Of what is smaller, both say that it is nothing.
+        // The error is relative to the p-value, or to 1e-12 if the p-value is smaller.
         let off = (found.p_value - p_value).abs() / p_value.max(1e-12);
         assert!(off < 1e-6, "{found:?} {line}");
         largest = largest.max(off);

@@ -1,5 +1,6 @@
-//! Golden segmentations. Spans are written as a tree by indentation, `service:name start..end`, with `!event@time`
-//! (about an element: `!event=element@time`) for a span's own events, `=client`, `=server`, `=cut` for its flags, `^host` for its host; segments as `task [start … end] from..to`, in order of time.
+//! Golden segmentations. Spans are lines of an indented tree, `service:name start..end`, with their
+//! events `!event@time` or `!event=element@time`, their flags `=client`, `=server`, `=cut`, and
+//! their host `^host`. Segments are lines `task [start … end] from..to`, in order of time.
 
 use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::record::{
@@ -132,7 +133,7 @@ fn a_span_with_children() {
          web:home > store:read [start … end] 20..40
          web:home [←store:read … end] 40..100",
     );
-    // Overlapping children are one stretch: opened by the first to start, closed by the last to end.
+    // The first of overlapping children opens one stretch, and the last to end closes it.
     check(
         "web:home 0..100
            store:read 20..60
@@ -218,7 +219,7 @@ fn children_at_and_past_the_edges() {
 
 #[test]
 fn who_goes_on_after_whom() {
-    // Work left behind takes no time from its parent, except where the parent waits for something else.
+    // Work left behind takes no time from its parent, unless the parent waits for something else.
     check(
         "web:checkout 0..30
            shop:handler 2..28
@@ -237,7 +238,7 @@ fn who_goes_on_after_whom() {
          web:checkout > shop:handler > worker:mail > db:read [start … end] 35..40
          web:checkout > shop:handler > worker:mail [←db:read … end] 40..50",
     );
-    // A call is waited for until its caller ends. What its server does then is told apart.
+    // A call is waited for until its caller ends. The server's later work has labels of its own.
     check(
         "web:get 0..10 =client
            api:get 2..20 =server
@@ -251,21 +252,21 @@ fn who_goes_on_after_whom() {
          web:get > api:get > db:log [start … end] 12..15
          web:get > api:get [←db:log … end] 15..20",
     );
-    // A server's span under one that is no client's is a call all the same.
+    // A server's span below one that is not a client's also counts as a call.
     check(
         "web:page 0..10\n  api:get 2..12 =server",
         "web:page [start … →api:get] 0..2
          web:page > api:get [start … end] 2..10
          web:page > api:get [answered … end] 10..12",
     );
-    // Where recording ended before the parent did, nobody knows what it waited for.
+    // If recording ended before the parent did, it is unknown for what the parent waited.
     check(
         "web:page 0..10 =cut\n  a:x 4..20",
         "web:page [start … →a:x] 0..4 \n web:page > a:x [start … end] 4..20",
     );
 }
 
-/// Segments, answer and end of spans on hosts `h` and `b`, whose clocks are so far off.
+/// Checks segments, answer and end of spans on hosts `h` and `b`, whose clocks have this error.
 #[track_caller]
 fn check_answer(tree: &str, error_ns: u64, expected: (i64, i64), segments: &str) {
     let mut records = parse(tree);
@@ -307,7 +308,7 @@ fn a_request_ends_when_its_caller_has_the_answer() {
         "web:a [start … →b:x] 0..4\nweb:a [→b:x … end] 4..10\nweb:a > b:x [start … end] 4..13";
     check_answer("web:a 0..10\n  b:x ^b 4..13", 0, (10, 13), later);
     check_answer("web:a 0..10\n  b:x ^b 4..13", 1, (10, 13), later);
-    // Within the clocks' errors, it ended by the answer, and its caller was active after it for a time not known.
+    // Within the clocks' errors, it ended by the answer, and its caller was active after it.
     let by_then =
         "web:a [start … →b:x] 0..4\nweb:a > b:x [start … end] 4..10\nweb:a [←b:x … end] 10..10";
     check_answer("web:a 0..10\n  b:x ^b 4..13", 2, (10, 10), by_then);
@@ -322,9 +323,8 @@ fn a_request_ends_when_its_caller_has_the_answer() {
          web:a > b:x > b:y [start … end] 10..10"
         },
     );
-    // Of one clock, the order is certain.
-    check_answer("web:a 0..10\n  b:x 4..13", 9, (10, 13), later);
-    // Of several roots, the last; without one, or if it was cut, everything.
+    check_answer("web:a 0..10\n  b:x 4..13", 9, (10, 13), later); // one clock: a certain order
+    // Of several roots, the last counts. Without a root, or if it was cut, the whole trace counts.
     check_answer("a:x 0..4\na:y 2..9\n  a:z 9..12", 0, (9, 12), {
         "a:x [start … end] 0..4\na:y [start … end] 2..9\na:y > a:z [start … end] 9..12"
     });
@@ -438,13 +438,13 @@ fn parents_that_make_no_tree() {
         "a:1x [start … end] 0..4\na:2x [start … end] 4..9",
         "",
     );
-    // A tail that leads into a cycle: only the cycle is cut.
+    // A chain of parents leads into a cycle: only the cycle is cut.
     check_ids(
         &[(3, 1, 0, 1), (1, 2, 4, 9), (2, 1, 5, 9)],
         "a:1x > a:3x [start … end] 0..1\na:1x [start … →a:2x] 4..5\na:1x > a:2x [start … end] 5..9",
         "parent_cycle starts_before_parent",
     );
-    // However the tail enters it, the cycle is cut at its first span.
+    // Wherever the chain enters the cycle, the cycle is cut at its first span.
     check_ids(
         &[(3, 2, 0, 1), (1, 2, 4, 9), (2, 1, 5, 9)],
         "a:1x > a:2x > a:3x [start … end] 0..1\na:1x [start … →a:2x] 4..5\na:1x > a:2x [start … end] 5..9",
@@ -481,7 +481,7 @@ fn event_logs_are_cut_between_events_of_a_task() {
         ]),
         "a [x … item 7] 1..4\na [item 7 … z] 4..9\nb [y … w] 5..7"
     );
-    // Equal times: the order of arrival; and the segment of length zero stays.
+    // At equal times, the order of arrival counts, and the segment of length zero remains.
     assert_eq!(
         log(&[("a", 1, "z"), ("a", 1, "b"), ("a", 2, "c")]),
         "a [z … b] 1..1\na [b … c] 1..2"

@@ -15,7 +15,8 @@ use crate::segmentation::parse;
 /// call. The caller's records after the call also count, even if its clock leaves no time for them.
 #[test]
 fn what_a_wrong_clock_hides_counts_against_an_order() {
-    // By a clock that is right, r's calls are 0..1010 and 940..1990; it is 80 behind, of 100 that are known.
+    // By an exact clock, the calls of `r` are 0..1010 and 940..1990. Its own clock is 80 behind,
+    // with an error of at most 100.
     let mut records = parse(
         "r:x 0..2000
            r:one -80..930 =client
@@ -60,7 +61,8 @@ fn what_a_wrong_clock_hides_counts_against_an_order() {
     );
 }
 
-/// A caller on `h` with calls one after the other, some tried twice, to a server on `s`: as clocks that are right show it.
+/// Returns a caller on `h` with sequential calls to a server on `s`, some of them repeated, by
+/// exact clocks.
 fn calls(random: &mut Random) -> TraceRecords {
     let mut lines = Vec::new();
     let mut now_ns = 0;

@@ -11,7 +11,7 @@ async fn serve(run: Run, operation: &'static str, number: u64, us: std::ops::Ran
     run.work(operation, number, us).await;
 }
 
-/// One call after the other.
+/// Sequential calls.
 pub(crate) async fn sequence(run: Run) {
     let r = &run;
     r.span(0, "web:page", |page| async move {

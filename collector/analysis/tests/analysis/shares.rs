@@ -13,7 +13,8 @@ fn share(part: u64, of: u64) -> Share {
     Share { part, of }
 }
 
-/// By the definition: all tables with these sums, by products of binomial coefficients.
+/// Returns the p-value by the definition: all tables with these sums, by products of binomial
+/// coefficients.
 fn brute(one: Share, other: Share) -> f64 {
     let choose =
         |n: u64, k: u64| (0..k).fold(1.0, |product, i| product * (n - i) as f64 / (i + 1) as f64);
@@ -49,7 +50,7 @@ fn published_values_come_out() {
     // Newcombe's table II, (a) 56/70 - 48/80 by method 10: 0.0524 to 0.3339.
     assert!((differ_by_at_least(share(56, 70), share(48, 80)) - 0.0524).abs() < 5e-5);
     assert_eq!(differ_by_at_least(share(5, 10), share(50, 100)), 0.0);
-    // Many are no trouble, and what is far beyond chance is 0 at worst.
+    // Large counts cause no error, and differences far beyond chance yield 0 at worst.
     assert_eq!(
         fisher_two_sided(share(1_000_000, 2_000_000), share(1_000_000, 2_000_000)),
         1.0
@@ -59,8 +60,8 @@ fn published_values_come_out() {
 
 const SEGMENTS: usize = 12;
 
-/// Requests of segments one after the other; some change places now and then, each pair in a share of requests of its own,
-/// and some are seldom there.
+/// Returns the model of requests with sequential segments. Each pair of neighbours changes places
+/// in its own share of requests, and some segments are rare.
 fn model_of(requests: usize, turned: bool, random: &mut Random) -> Model {
     let mut model = Model::new();
     *model.labels_mut() = labels(SEGMENTS + 1);

@@ -1,6 +1,7 @@
-//! A discrete-event simulator of services: asynchronous code that runs in virtual time and records spans as a service
-//! would. Each stretch of work takes a length that only its request, its operation and its number decide, so a request
-//! can be run again with one operation faster or slower, and everything else as it was.
+//! Discrete-event simulator of services: asynchronous code that runs in virtual time and records
+//! spans as a service would. The length of each stretch of work depends only on its request, its
+//! operation and its number. Therefore, a request can run again with one operation faster or
+//! slower, and with all other lengths unchanged.
 
 use crate::fleet::ORIGIN_NS;
 use crate::generator::Random;
@@ -28,7 +29,7 @@ pub(crate) enum Law {
 }
 
 impl Law {
-    /// A length for the range in microseconds, by a draw between 0 and 1,000,000.
+    /// Returns a length for a range in microseconds, by a draw from 0 to 999,999.
     fn length_ns(self, us: std::ops::Range<u64>, draw: u64) -> u64 {
         let mean_ns = (us.start + us.end) as f64 * 500.0;
         let part = (draw as f64 + 0.5) / 1e6;
@@ -50,7 +51,7 @@ impl Law {
 /// Requests on their way, and the clock that they share.
 pub(crate) struct Simulation {
     now_ns: Cell<u64>,
-    /// The earliest instant after now at which something is due.
+    /// Earliest instant after now at which a task or an arrival is due.
     next_ns: Cell<u64>,
     progress: Cell<bool>,
     law: Law,
@@ -68,11 +69,11 @@ struct Request {
     elements: RefCell<Vec<ElementRecord>>,
 }
 
-/// A handle on one request, for the services' code.
+/// Handle of one request, for the services' code.
 #[derive(Clone)]
 pub(crate) struct Run(Rc<Simulation>, Rc<Request>);
 
-/// Runs a request; its records, and its latency as its caller sees it.
+/// Runs a request. Returns its records, and the length of its root span in ns.
 pub(crate) fn run<F: Future<Output = ()> + 'static>(
     seed: u64,
     law: Law,
@@ -84,7 +85,7 @@ pub(crate) fn run<F: Future<Output = ()> + 'static>(
         .expect("one request ran")
 }
 
-/// Runs requests with these seeds, which arrive at these instants whatever becomes of earlier ones.
+/// Runs requests, given by seed and arrival. They arrive even if earlier ones have not ended.
 pub(crate) fn run_open<F: Future<Output = ()> + 'static>(
     arrivals: &[(u64, u64)],
     law: Law,
@@ -116,7 +117,7 @@ pub(crate) fn run_open<F: Future<Output = ()> + 'static>(
             requests.push(request.clone());
             tasks.push(Box::pin(service(Run(simulation.clone(), request))));
         }
-        // Whoever can go on does, in order, until nobody can at this instant.
+        // Polls all tasks in order. Time advances only if none of them made progress.
         let next_ns = to_come.peek().map_or(u64::MAX, |(_, start_ns)| *start_ns);
         simulation.next_ns.set(next_ns);
         simulation.progress.set(false);
@@ -153,17 +154,17 @@ impl Request {
 }
 
 impl Run {
-    /// Servers' spans that begin from now on are in this process of their services.
+    /// Places the servers' spans that begin from now on in this process of their services.
     pub(crate) fn go_to(&self, process: u128) {
         self.1.process.set(process);
     }
 
-    /// A number of the request's own, to tell it from others in a queue.
+    /// Returns the request's seed, which distinguishes it from others in a queue.
     pub(crate) fn seed(&self) -> u64 {
         self.1.seed
     }
 
-    /// Goes on once this gives something.
+    /// Waits until `check` returns a value.
     async fn until<T>(&self, mut check: impl FnMut() -> Option<T>) -> T {
         std::future::poll_fn(|_| match check() {
             Some(value) => {
@@ -175,7 +176,7 @@ impl Run {
         .await
     }
 
-    /// Goes on at this instant, counted from the request's start.
+    /// Waits until this instant, counted from the request's start.
     pub(crate) async fn sleep_until(&self, due_ns: u64) {
         let due_ns = self.1.start_ns.saturating_add(due_ns);
         self.until(|| {
@@ -188,7 +189,7 @@ impl Run {
         .await;
     }
 
-    /// Works for the operation, for between so many and so many microseconds.
+    /// Works for the operation, for a time that the law draws for this range of microseconds.
     pub(crate) async fn work(
         &self,
         operation: &'static str,
@@ -264,7 +265,8 @@ impl Run {
         });
     }
 
-    /// A remote call: a client's span, the network there and back, and a server's span around `serve`.
+    /// Makes a remote call: a client's span, the network in both directions, and a server's span
+    /// around `serve`.
     pub(crate) async fn call<F: Future<Output = ()>>(
         &self,
         parent_id: u64,
@@ -286,7 +288,7 @@ impl Run {
         .await;
     }
 
-    /// A remote call that is served once there is a place: the server's span begins then.
+    /// Makes a remote call that is served once the room has a place. The server's span begins then.
     pub(crate) async fn call_in<F: Future<Output = ()>>(
         &self,
         parent_id: u64,
@@ -313,7 +315,7 @@ impl Run {
         .await;
     }
 
-    /// Starts a task; the result is done when it is.
+    /// Starts a task. The returned signal is set when the task ends.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) -> Signal {
         let done = Signal::default();
         let (run, told) = (self.clone(), done.clone());
@@ -325,7 +327,7 @@ impl Run {
         done
     }
 
-    /// Waits for all of them.
+    /// Waits for all signals.
     pub(crate) async fn join(&self, all: Vec<Signal>) {
         for one in all {
             one.wait(self).await;
@@ -333,7 +335,7 @@ impl Run {
     }
 }
 
-/// Something that others wait for.
+/// Signal for which tasks wait.
 #[derive(Clone, Default)]
 pub(crate) struct Signal(Rc<Cell<bool>>);
 

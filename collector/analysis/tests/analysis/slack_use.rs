@@ -1,4 +1,5 @@
-//! Slack put to use: validated by natural variation, foretold by history, and broken down by category and stratum.
+//! Uses of slack: validation by natural variation, prediction from history, and breakdown by
+//! category and stratum.
 
 use crate::generator::{Random, any_trace, labels};
 use proptest::prelude::*;
@@ -17,7 +18,8 @@ use stroboscope_analysis::sampling::{Weight, WeightedCount};
 use stroboscope_analysis::segment::{Segment, SegmentedTrace, segment};
 use stroboscope_analysis::slack_validation::{ServerTime, SlackValidation, heat_cell_ns};
 
-/// A server works, then a page is shown; the page also needs something else, which may take longer.
+/// Returns requests in which a server works and then a page is shown. The page also needs another
+/// part, which may take longer.
 fn requests(count: usize) -> Vec<(SegmentedTrace, TracePath)> {
     let mut random = Random(12);
     let mut trace = |number: usize| {
@@ -65,7 +67,7 @@ fn correlation_falls_as_slack_grows() {
     let whole = collect(&requests);
     let buckets = whole.buckets();
     assert!(buckets.len() >= 6 && buckets.iter().map(|b| b.requests).sum::<u64>() == 4000);
-    // Without slack, server time is the latency, but for the constant page.
+    // Without slack, the latency is the server time plus the constant time of the page.
     assert!(
         buckets[0].correlation().is_some_and(|c| c > 0.999),
         "{:?}",
@@ -98,7 +100,7 @@ fn the_last_request_tells_of_the_next() {
     let mut random = Random(8);
     let mut requests = Vec::new();
     for user in 0..200u64 {
-        // A user's connection stays as it is, nine times in ten.
+        // A user's connection has its usual speed in nine of ten visits.
         for visit in 0..5i64 {
             let as_ever = random.below(10) != 0;
             let slow_link = (user % 2 == 0) == as_ever;
@@ -133,7 +135,7 @@ fn the_last_request_tells_of_the_next() {
     assert!(
         quality.correlation.is_some_and(|c| c > 0.5) && ranked[1].1.informedness().abs() < 0.15
     );
-    // By hand, in order of time: 9, 1, 9, 9.
+    // Computed by hand; the values in order of time are 9, 1, 9, 9.
     let mut one = SlackHistory::default();
     [(3, 9), (1, 9), (2, 1), (4, 9)]
         .into_iter()

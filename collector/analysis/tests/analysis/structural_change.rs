@@ -9,7 +9,7 @@ use stroboscope_analysis::record::TraceId;
 use stroboscope_analysis::segment::{ElementId, Segment, SegmentedTrace};
 use stroboscope_analysis::structural_change::StructuralChange;
 
-/// One trace of these (label, start, end).
+/// Returns a trace of segments, given as (label, start, end).
 fn trace(segments: &[(u32, i64, i64)]) -> SegmentedTrace {
     let segments = segments
         .iter()
@@ -44,7 +44,7 @@ fn excluded_segments_leave_a_gap() {
         (first.latency_ns(), exclusion.removed(), asked.get()),
         (10, 2, 3)
     );
-    // A label that came later.
+    // A label that was added later.
     labels.intern(&"late1".into(), &"start".into(), &"end".into());
     let mut second = trace(&[(3, 0, 5), (0, 5, 9)]);
     exclusion.remove_from(&mut second, &labels);
@@ -127,7 +127,7 @@ fn check(
     gained: &[&str],
     lost: &[&str],
 ) -> StructuralChange {
-    // Numbered differently on purpose.
+    // The labels of the second model have other numbers.
     let mut turned = Labels::default();
     for number in (0..5).rev() {
         turned.intern(
@@ -176,7 +176,7 @@ fn ranges_are_compared_by_name() {
     check(&[in_order], &[at_once], &[], &["t000 → t001"]);
     check(&[at_once], &[turned], &["t001 → t000"], &[]);
     let change = check(&[in_order, turned], &[in_order], &["t000 → t001"], &[]);
-    // What is always in order still never overlaps: no exclusion is lost.
+    // Segments that are always in order never overlap either, so no exclusion is lost.
     assert_eq!(
         (
             change.gained[0].before.contradictions,

@@ -22,7 +22,7 @@ use stroboscope_analysis::what_if::{Change, WaitModel, WhatIf, replay};
 #[derive(Clone, Debug)]
 struct Request {
     begin_ns: u64,
-    /// Per element: making it, showing it.
+    /// For each element, the time to make it and the time to show it.
     elements: Vec<[u64; 2]>,
     /// Time for which each of the two holders keeps the lock.
     locked: [u64; 2],
@@ -40,7 +40,7 @@ type Parts = Vec<(u32, Option<u32>, u64, u64)>;
 
 impl Request {
     fn random(random: &mut Random, elements: usize) -> Request {
-        // Some are far longer than others, so that every order that can occur does.
+        // Some parts are far longer than others, so that every possible order occurs.
         let mut length = || 1 + ((random.below(20) as u64) << (random.below(4) * 3));
         let begin_ns = length();
         let elements = (0..elements).map(|_| [length(), length()]).collect();
@@ -55,7 +55,8 @@ impl Request {
         }
     }
 
-    /// Runs it: everything after the begin starts as soon as it can, and the end when all else is over.
+    /// Runs the request. All parts after `begin` start as soon as they can, and `end` starts when
+    /// all others have ended.
     fn run(&self) -> Parts {
         let mut parts = vec![(0, None, 0, self.begin_ns)];
         let (mut made_ns, mut shown_ns) = (self.begin_ns, self.begin_ns);
@@ -81,7 +82,7 @@ impl Request {
         self.run().iter().map(|part| part.3).max().unwrap_or(0)
     }
 
-    /// The duration of the part with this label and element.
+    /// Returns the duration of the part with this label and element.
     fn length_ns(&mut self, label: u32, element: ElementId) -> &mut u64 {
         match label {
             0 => &mut self.begin_ns,
@@ -132,7 +133,8 @@ fn pipelines(relations: &Relations) -> Vec<(String, String)> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
-    /// The model is the system, and so each segment's slack is by how much the system lets it grow, to the nanosecond.
+    /// The model equals the system. Therefore, the slack of each segment is exactly the time by
+    /// which it can grow in the system.
     #[test]
     fn slack_and_replays_are_what_the_system_does(seed in any::<u64>(), elements in 2usize..6) {
         let mut random = Random(seed);
@@ -144,7 +146,8 @@ proptest! {
             relations.all_happens_before().iter().map(|r| (r.first.0, r.second.0)).collect();
         let truth = (1..7).map(|other| (0, other)).chain((1..6).map(|other| (other, 6)));
         prop_assert_eq!(before, truth.collect::<BTreeSet<_>>());
-        // Who holds the lock; and neither makes or shows two elements at once.
+        // The two holders of the lock exclude each other, and no two elements are made or shown at
+        // once.
         let apart: Vec<(u32, u32)> = relations.all_mutual_exclusion().iter().map(|r| (r.first.0, r.second.0)).collect();
         prop_assert_eq!(apart, vec![(3, 4)]);
         prop_assert!(relations.mutual_exclusion(SegmentId(1), SegmentId(1)));
@@ -181,7 +184,7 @@ fn as_log(request: &Request, random: &mut Random, second: i64) -> TraceRecords {
     let start_ns = ORIGIN_NS + second * 1_000_000_000;
     let scale = |ns: u64| ns as i64 * 20_000;
     let mut events: Vec<(i64, usize, &str, &str, Option<u32>)> = Vec::new();
-    // The request itself goes to either host and comes back, so that round trips are seen.
+    // The request itself visits both other hosts and comes back, so that round trips are recorded.
     let mut now_ns = start_ns;
     let mut at = |after_ns: i64, host: usize, event: &'static str| {
         now_ns += after_ns;
@@ -213,7 +216,7 @@ fn as_log(request: &Request, random: &mut Random, second: i64) -> TraceRecords {
         .filter(|part| (1..6).contains(&part.0))
     {
         let (host, task, names) = on(label);
-        // From each step to the next, there is a message's way between hosts.
+        // A message between hosts separates each step from the next.
         let step_ns = match (label, element) {
             (1, _) => 1,
             (2, Some(_)) => 2,
@@ -324,7 +327,8 @@ proptest! {
                 prop_assert!(off_ns <= error_ns, "{} is off by {off_ns} ns, over {error_ns}", event.host);
             }
         }
-        // The truth under twice the bounds: whatever it contradicts for sure is surely contradicted.
+        // The true records under more than twice the error bounds: an order that they contradict is
+        // also contradicted in the aligned records.
         let vaguely: Vec<TraceRecords> = truth.iter().zip(&aligned).map(|(truth, aligned)| {
             let mut clocks = aligned.clocks.clone();
             clocks.iter_mut().for_each(|clock| clock.error_ns = 2 * clock.error_ns + 1_000);
@@ -348,7 +352,8 @@ proptest! {
         prop_assert!(!is_before(&lock[0], &lock[1]) && !is_before(&lock[1], &lock[0]), "both orders occur");
         let pipeline = ("maker".to_owned(), "shower".to_owned());
         prop_assert!(exact.pipelines.contains(&pipeline) && found.pipelines.contains(&pipeline));
-        // Replays of what was inferred, with nothing changed, are the requests; one segment at a time may grow.
+        // An unchanged replay of the inferred relations equals the request. One segment at a time
+        // may grow.
         let relations = model.relations(0.0);
         let waiting = WaitModel::unknown(&relations);
         for trace in traces.iter().take(30) {

@@ -1,4 +1,5 @@
-//! Replays against the request as it was, and against a simulator that lengthens segments one at a time.
+//! Compares replays with the recorded request, and with a simulator that lengthens segments one at
+//! a time.
 
 use crate::generator::{Random, Structure, any_trace, labels};
 use proptest::prelude::*;
@@ -22,10 +23,10 @@ proptest! {
     fn nothing_changed_is_exactly_the_request(
         traces in proptest::collection::vec((any_trace(9, 14), 0i64..60), 1..6),
     ) {
-        // Some go on after their answer.
+        // Some requests continue after their answer.
         let traces: Vec<_> =
             traces.into_iter().map(|(trace, late_ns)| { let at = trace.end_ns - late_ns; trace.answered_at(at) }).collect();
-        // The last one may contradict the model in any way.
+        // The first one may contradict the model in any way.
         let (model, relations) = learn(&traces[1..], 9);
         for trace in &traces {
             let path = analyse(trace, &relations);
@@ -67,7 +68,8 @@ proptest! {
     }
 }
 
-/// A request without chance: parts in series or at once, each leaf of a stated duration.
+/// Simulates a request without randomness: parts in series or in parallel, each leaf with a given
+/// duration.
 fn simulate(structure: &Structure, durations: &[u64], at: u64) -> u64 {
     match structure {
         Structure::Leaf { segment, .. } => at + durations[*segment],
@@ -106,7 +108,8 @@ fn record(
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
-    /// Slack and replays against the system itself: one segment at a time really takes longer, or shorter.
+    /// Compares slack and replays with the system itself, in which one segment at a time takes
+    /// longer or shorter.
     #[test]
     fn the_simulator_agrees(seed in any::<u64>(), leaves in 2usize..9) {
         let mut random = Random(seed);
@@ -125,7 +128,7 @@ proptest! {
         let all: Vec<Vec<u64>> = (0..1500).map(|_| durations(&mut random)).collect();
         let traces: Vec<SegmentedTrace> = all.iter().map(|durations| run(durations)).collect();
         let (_, relations) = learn(&traces, leaves);
-        // Enough requests leave only what is true, and then the model is the system.
+        // With enough requests, only true relations remain, so the model equals the system.
         let mut true_relations = structure.truth().0;
         true_relations.sort_unstable();
         let believed: Vec<_> =

@@ -1,4 +1,5 @@
-//! Replays of recorded services against the services themselves, simulated again with one operation changed.
+//! Compares replays of recorded services with the services, simulated again with one operation
+//! changed.
 
 use crate::services;
 use crate::simulator::{Law, Run, run};

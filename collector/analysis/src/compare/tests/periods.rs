@@ -7,7 +7,8 @@ fn more_variation_with_the_same_mean_is_said() {
     let before = period(1, 1_500, USUAL);
     let mut after = period(2, 1_500, USUAL);
     for (at, records) in after.iter_mut().enumerate() {
-        // The root is the first span, and works at its end: half of the requests end later, the others earlier.
+        // The root is the first span, and works at its end: half of the requests end later, the
+        // others earlier.
         let root = &mut records.spans[0];
         root.end_ns += if at % 2 == 0 { 700_000 } else { -700_000 };
     }
