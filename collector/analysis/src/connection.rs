@@ -22,7 +22,7 @@
 //! request that calls few functions therefore does not qualify. The division then applies to all
 //! root spans of the operation, however short, so that requests of one kind have one form.
 //!
-//! **Marks.** If the SDK knows the names of requests, it marks the connections in which they begin.
+//! **Marks.** If the SDK has the names of requests, it marks the connections in which they begin.
 //! The remaining spans of a marked connection are not requests.
 //!
 //! These rules are ours: the papers' systems have one trace for each request.

@@ -65,7 +65,7 @@ pub struct Leaf {
     /// The conditions that the answers express, one for each column, in the order in which the tree
     /// first asks about the columns.
     pub conditions: Vec<Condition>,
-    /// The class of most of the leaf's rows.
+    /// The class of the majority of the leaf's rows; `false` at a tie.
     pub class: bool,
     /// Number of training rows in each class, `false` first. A row with an unknown answer counts as
     /// a fraction.

@@ -1,7 +1,8 @@
-//! Durations as text: `500us`, `2.5ms`, `1h30m`. Command-line flags, URLs, forms, TraceQL and
-//! Jaeger's queries use this grammar.
+//! Durations as text: `500us`, `2.5ms`, `1h30m`. Command-line flags, URLs, forms and Jaeger's
+//! queries use this grammar. Formulas and TraceQL have the same units, but only one number for each
+//! duration.
 
-/// The accepted units, for error messages.
+/// The accepted units, for error messages. Spellings of `us` with a Greek letter are left out.
 pub const UNITS: &str = "ns, us, ms, s, m or min, h, d, w";
 
 const UNITS_NS: [(&str, u64); 11] = [

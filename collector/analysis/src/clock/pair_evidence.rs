@@ -149,7 +149,7 @@ impl PairEvidence {
     }
 
     /// Reports whether the order of lines is accepted as the order of control: at most one in ten
-    /// deciding tasks speaks against it.
+    /// deciding tasks contradicts it.
     pub(super) fn lines_are_in_order(&self) -> bool {
         self.for_clocks == 0 || self.for_lines / 9 >= self.for_clocks
     }

@@ -286,7 +286,7 @@ fn what_is_not_said_tells_too() {
     assert!(found[1].starts_with("requests with retries not recorded (store:read) do not have"));
 }
 
-/// The tree asks about the largest and the smallest of several numbers.
+/// The tree uses the largest and the smallest of several numbers.
 #[test]
 fn the_largest_of_several_tells() {
     let reads = |dice: &mut Dice, is_mutation: bool| {
