@@ -51,8 +51,9 @@ impl AnomalyReport {
 }
 
 /// Asks for the differences between the slowest requests of each root operation and its other
-/// requests. The number is the fraction of requests that count as slow, 0 to 1. Each root operation
-/// has its own threshold, because a latency that is slow for one may be fast for another.
+/// requests. The number is a fraction of requests, 0 to 1. A request is slow if its latency is
+/// above the quantile at 1 minus this fraction. Each root operation has its own quantile, because a
+/// latency that is slow for one may be fast for another.
 #[derive(Clone, Copy, Debug)]
 pub struct AnomalyQuestion(pub f64);
 

@@ -87,7 +87,7 @@ fn count(source: &Source, selection: Selection) -> Result<AttributeCounts, Query
     Ok(counts)
 }
 
-/// Number of traces in which each attribute occurs.
+/// Number of traces in which each attribute occurs, for at most [`COUNTED_MAX`] attributes.
 #[derive(Debug, Default)]
 pub(super) struct AttributeCounts(BTreeMap<Arc<str>, u64>);
 

@@ -228,7 +228,7 @@ impl Pass<TraceRecords> for Values {
     fn merge(&mut self, other: Self) {
         self.sample.merge(&other.sample);
         self.has_texts |= other.has_texts;
-        // The merged set may exceed the maximum. `edges` only asks whether it does.
+        // The merged set may exceed the maximum. `edges` only checks whether it does.
         self.some.extend(other.some);
     }
 }

@@ -27,7 +27,8 @@ pub struct BurstBasis {
     /// request's start to the last one's.
     pub is_of_bursts: bool,
     /// Process with the highest cost of recording relative to the CPU time that it uses; `None` if
-    /// no process recorded anything.
+    /// no process with windows recorded anything. A process with unknown CPU use is taken to use
+    /// one core.
     pub busiest: Option<BusiestProcess>,
     pub notes: Notes,
 }

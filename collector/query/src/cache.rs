@@ -1,11 +1,11 @@
 //! Cache of results about a store's traces, in the data directory. A query uses the result of an
 //! earlier query that asked the same question about the same files.
 //!
-//! An entry is a file in the directory `cache/`. Its name depends on the files of the store (their
-//! names and sizes; files never change), on this exact program, and on the question. Entries of
-//! other files or of another program are never found, and are deleted when a new entry is kept.
-//! Entries can be deleted at any time. If the directory cannot be written, results are computed
-//! without a cache.
+//! An entry is a file in the directory `cache/`. Its name depends on the names and sizes of the
+//! store's files in the tables that inference reads (files never change), on the version, size and
+//! modification time of this program, and on the question. Entries of other files or of another
+//! program are never found, and are deleted when a new entry is kept. Entries can be deleted at any
+//! time. If the directory cannot be written, results are computed without a cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,8 @@ const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTab
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
     directory: PathBuf,
-    /// Hash of the store's files and this program, as text, with which the names of entries begin.
+    /// Hash of the names and sizes of the store's files and of this program's version, as text,
+    /// with which the names of entries begin.
     state: String,
 }
 
@@ -119,7 +120,7 @@ impl Cache {
     }
 }
 
-/// Reports whether a file is an entry or a partly written entry. Other files are never deleted.
+/// Reports whether a file has the extension of an entry or of a partly written entry.
 fn is_entry(path: &Path) -> bool {
     path.extension()
         .is_some_and(|extension| extension == "zst" || extension == "part")
@@ -135,8 +136,8 @@ fn state(store: &Store) -> Result<String, StoreError> {
     Ok(format!("{:032x}", XxHash3_128::oneshot(text.as_bytes())))
 }
 
-/// Returns a text that identifies this exact program, because another version may compute other
-/// results or encode them differently.
+/// Returns the version, size and modification time of this program as text. Another program may
+/// compute other results or encode them differently.
 fn program() -> String {
     let about = std::env::current_exe().and_then(fs::metadata);
     let modified = about.as_ref().ok().and_then(|about| about.modified().ok());

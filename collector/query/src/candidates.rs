@@ -22,12 +22,12 @@ use super::source::{Selection, Source};
 /// costs more than it saves, so all are read.
 const READ_SHARE_MAX: f64 = 0.5;
 
-/// Requests that a search read and skipped, and the reason.
+/// Requests that a search reads and skips, or the reason why it reads all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SearchPlan {
     /// Spans that a request must have, in the formula's notation.
     pub needs: Vec<String>,
-    /// Reason why nothing was skipped; `None` if something was.
+    /// Reason why all requests are read; `None` if only selected ones are.
     pub all_because: Option<&'static str>,
     /// Files, each with the number of row groups that cannot contain any of the spans in `needs`.
     pub files: Vec<ProbedFile>,
@@ -43,8 +43,8 @@ pub struct SearchPlan {
     pub(super) present: Vec<String>,
 }
 
-/// File of the store, with its number of row groups and rows, and how many of them the search
-/// skipped.
+/// File of the store, with its number of row groups and rows, and how many of them cannot contain a
+/// span that the formula needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbedFile {
     pub file: String,

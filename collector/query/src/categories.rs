@@ -131,7 +131,7 @@ impl CategoryEvidence {
     /// Returns the categories of the model's segments.
     ///
     /// # Errors
-    /// Fails if no operation has the attribute of the rule.
+    /// Fails if the model has segments and none of their operations has the attribute of the rule.
     pub(super) fn categories(&self, studied: StudyInput<'_>) -> Result<Categories, QueryError> {
         let labels = studied.inference.model.labels();
         if let (CategoryRule::Attribute(name), Some(values)) = (&self.rule, &self.values)
@@ -242,7 +242,7 @@ pub struct CategoryTotals {
     /// Sum of the durations of the category's segments after the answer, in ns.
     pub after_answer_ns: u128,
     /// Shares of the critical path by duration and wait. For each request, the shares of all
-    /// categories add up to 1.
+    /// categories and of the tail add up to 1, or to 0 if the path has no length.
     pub shares: ShareSum,
 }
 

@@ -119,8 +119,8 @@ fn reduce(edges: &[(SegmentId, SegmentId)]) -> Vec<(SegmentId, SegmentId)> {
     edges
         .iter()
         .for_each(|(a, b)| direct[a.0 as usize].push(b.0));
-    // Every edge of a cycle follows from the others, so edges of cycles are kept. Cycles are
-    // possible only with a tolerance.
+    // Edges of a cycle can follow from each other. Omitting all of them would lose the cycle, so
+    // they are kept. Cycles are possible only with a tolerance.
     let follows = |a: SegmentId, b: SegmentId| {
         direct[a.0 as usize].iter().any(|&c| {
             let (c, b) = (c as usize, b.0 as usize);

@@ -15,8 +15,8 @@ const BUSY_MIN: f64 = 0.9;
 /// Minimum share of the measured seconds in which a host must be busy to be reported.
 const BUSY_SECONDS_MIN: f64 = 0.5;
 
-/// Mean number of processors that the recorded processes used, by host and by second since the Unix
-/// epoch.
+/// Number of processors that the recorded processes used, by host and by second since the Unix
+/// epoch. The mean of each measurement counts in the second of its middle.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessorUse(BTreeMap<Arc<str>, BTreeMap<i64, f64>>);
 
@@ -39,7 +39,8 @@ impl ProcessorUse {
         used
     }
 
-    /// Returns a sentence for each host whose processors were busy in at least half of the seconds.
+    /// Returns a sentence for each host whose processors were busy in at least half of the measured
+    /// seconds.
     fn busy(&self, processors: Option<usize>) -> Vec<String> {
         let least = BUSY_MIN * processors.unwrap_or(1).max(1) as f64;
         let of = |(host, seconds): (&Arc<str>, &BTreeMap<i64, f64>)| {

@@ -1,9 +1,9 @@
 //! Comparison of two periods, and the flows of one period.
 //!
-//! Each period is read twice: once for its model and the order in which operations follow each
-//! other, and once for its flows. Between the readings, the two models are merged, so that the
-//! critical paths of each period rest on the evidence of both. A relation that the longer period
-//! contradicts does not hold in the shorter one either.
+//! Each period is read for its model and the order in which operations follow each other, and then
+//! for its flows. Between these readings, the two models are merged, so that the critical paths of
+//! each period rest on the evidence of both. A relation that one period contradicts does not hold
+//! in the other one either.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -68,7 +68,8 @@ pub struct ComparedPeriods {
 /// Finds the flows of all requests of a study whose latency is in `latency_ns`.
 ///
 /// # Errors
-/// Fails if the store cannot be read, or if no trace is selected and complete.
+/// Fails if the store cannot be read, if there is too little memory, or if no trace is selected and
+/// complete.
 pub fn flows(
     study: &Study,
     settings: FlowSettings,
@@ -86,7 +87,8 @@ pub fn flows(
 /// Compares the flows of the requests in two periods. Finds the flows of both by the merged model.
 ///
 /// # Errors
-/// Fails if a store cannot be read, or if no trace of a period is selected and complete.
+/// Fails if a store cannot be read, if there is too little memory, if no trace of a period is
+/// selected and complete, or if no request of a period has the requested attribute value.
 pub fn compare(
     [before, after]: [&PeriodOf; 2],
     infer: &InferSettings,

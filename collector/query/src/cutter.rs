@@ -23,8 +23,7 @@ pub(super) struct Cutter {
 impl Cutter {
     pub(super) fn of(inference: &Inference) -> Self {
         Self {
-            // The model already has all labels, so interning a label returns its number in the
-            // model.
+            // A label that the model has keeps its number when it is interned again.
             labels: inference.model.labels().clone(),
             segmenter: segmenter(inference.trailing_elements),
             excluded: exclusion(inference.exclude.as_ref()),
@@ -32,7 +31,8 @@ impl Cutter {
         }
     }
 
-    /// Aligns the records' timestamps, cuts them into segments, and finds the critical path.
+    /// Aligns the timestamps of records, cuts the records into segments, and finds the critical
+    /// path.
     pub(super) fn path(
         &mut self,
         inference: &Inference,

@@ -1,9 +1,9 @@
 //! Explains the difference between requests with a change and those without it.
 //!
 //! A decision tree is learned from a sample of the requests. The [table](StatedAttributes) of their
-//! attributes is cached in the data directory. All requests of the store then determine the tree's
-//! thresholds and precision, unless the sample already contains all requests. `compare` and
-//! `explain` share this code.
+//! attributes is cached in the data directory. All selected requests then determine the tree's
+//! thresholds and precision, unless the sample already contains them all or the tree distinguishes
+//! nothing. `compare` and `explain` share this code.
 
 mod rows;
 mod said;
@@ -62,7 +62,7 @@ type ReadRows<'a> = dyn Fn([Option<&LearnedTree>; 2]) -> Result<[StoredRows; 2],
 
 impl Distinction {
     /// Learns trees from a table of sampled requests. Reads all requests with `read` to evaluate
-    /// the trees if the sample lacks some of them.
+    /// the trees if the sample lacks some of them and a tree distinguishes something.
     fn of(
         said: &StatedAttributes,
         settings: &ExplainSettings,

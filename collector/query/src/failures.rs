@@ -55,7 +55,7 @@ pub struct RootFailures {
 }
 
 impl RootFailures {
-    /// Returns the latency of all requests of the root operation.
+    /// Returns the latency of all requests whose root span was recorded from its start to its end.
     #[must_use]
     pub fn latency(&self) -> Distribution {
         let mut all = self.latency_others.clone();
@@ -191,7 +191,7 @@ impl Worker {
             recovered += root.recovered;
         }
         let mut roots: Vec<(String, RootFailures)> = self.roots.into_iter().collect();
-        // The sorts are stable, so equal entries stay in order of name.
+        // The sorts are stable, so equal entries stay in the order of the maps' keys.
         roots.sort_by_key(|(_, of)| {
             let Outcomes { requests, failed } = of.outcomes;
             Reverse((failed.rounded(), requests.rounded()))
@@ -247,7 +247,8 @@ mod tests {
 
     use super::*;
 
-    /// Request whose page makes a call, with the failed spans, its duration, and flags of its root.
+    /// Creates a request whose page makes a call. `failed` has the ids of the failed spans,
+    /// `took_ns` is the duration, and `flags` are those of the root.
     fn request(id: u128, failed: &[u64], took_ns: i64, flags: SpanFlags) -> TraceRecords {
         let span = |(span_id, parent_id, name): (u64, u64, &str)| SpanRecord {
             span_id,

@@ -13,7 +13,8 @@ impl Filter {
     /// unless the result is cached. Reads kernel events if the formula refers to them.
     ///
     /// # Errors
-    /// Fails if the store cannot be read.
+    /// Fails if the store cannot be read, or if there is too little memory. A formula about the
+    /// kernel also fails if the kernel was not recorded, or if its events exceed the memory limit.
     pub fn new(
         source: &Source,
         selection: Selection,

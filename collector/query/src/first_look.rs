@@ -35,7 +35,8 @@ struct Entry {
 }
 
 /// Returns the correction of the selected traces' timestamps, the same that `infer` computes;
-/// `None` if they need none. Caches it in the data directory.
+/// `None` if they need none. Caches it in the data directory, unless files are damaged or large
+/// traces were left out.
 ///
 /// # Errors
 /// Fails if the store cannot be read.
@@ -44,7 +45,8 @@ pub fn alignment(source: &Source, selection: Selection) -> Result<Option<Alignme
 }
 
 /// Returns the first look at the selected traces. Reads all of them, unless the result is cached in
-/// the data directory.
+/// the data directory. Returns an error if the store cannot be read, or if there is too little
+/// memory.
 pub(super) fn first_look(source: &Source, selection: Selection) -> Result<FirstLook, QueryError> {
     let asked = format!("{selection:?} {}", source.chosen());
     let kept = source.cache().and_then(|cache| cache.find(LOOK, &asked));

@@ -44,7 +44,8 @@ impl Heatmap {
 pub struct HeatmapCell {
     pub column: usize,
     /// Index of the latency band, which reaches from the edge of [`band_edges_ns`] at this index to
-    /// the next edge.
+    /// the next edge, exclusive. The first band also holds latencies of 0, and the last one has no
+    /// upper limit.
     pub band: usize,
     pub requests: WeightedCount,
     /// Request with the lowest id in the cell.

@@ -73,7 +73,8 @@ impl Inference {
     }
 
     /// Returns the name under which [`roots`](Self::roots) counts a request: its root operation, or
-    /// the entry for all root operations beyond the limit.
+    /// the entry for all root operations beyond the limit. Returns the root operation if there are
+    /// no counts.
     pub(super) fn known_root(&self, records: &TraceRecords) -> String {
         let (root, known) = (records.root_name(), self.roots.roots());
         if known.is_empty() || known.contains_key(&*root) {
@@ -105,7 +106,8 @@ impl Inference {
     }
 
     /// Orders results by root operation. Root operations with callers come first. Within both
-    /// groups, the order is by total latency, the largest first.
+    /// groups, the order is by total latency, the largest first. Root operations without statistics
+    /// come last, by name.
     pub(super) fn ranked<T>(&self, mut by_root: BTreeMap<String, T>) -> Vec<(String, T)> {
         let ranked = self.roots.ranked();
         let mut in_order: Vec<_> = ranked
@@ -412,7 +414,8 @@ fn leave_out_last(trace: &mut SegmentedTrace, bytes_max: usize) -> bool {
 pub(super) const KEPT_FORMS: usize = 2;
 /// Growth of a model by one trace, in bytes, beyond which memory is reserved in advance.
 const GROWTH_BYTES: usize = 8 << 20;
-/// Number of records of a trace after which the segmenter releases its memory.
+/// Number of records of a trace above which the segmenter is replaced afterwards, which releases
+/// its memory.
 const LARGE_RECORDS: usize = 1 << 14;
 
 impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<'_, F, R> {

@@ -197,7 +197,7 @@ fn continues(before: &KernelChunk, after: &KernelChunk) -> bool {
 /// later chunk is then interpreted together with the earlier one, and its view contains only the
 /// calls and intervals that ended in it. The boundary between two chunks therefore cuts no
 /// interval, and none counts twice. An interval that is longer than a chunk is cut at the start of
-/// the preceding chunk. Memory holds at most three chunks.
+/// the preceding chunk. Memory holds at most three different chunks, one of them twice.
 ///
 /// # Errors
 /// Fails if the store cannot be listed.

@@ -15,12 +15,14 @@ use super::source::Source;
 use super::time_range::TimeRange;
 use super::timeline::joined;
 
-/// Maximum memory for kernel events during a search, in bytes.
+/// Maximum memory for the kernel events of one search or filter, in bytes. Events are counted after
+/// they are read, so one chunk may exceed it.
 const EVENTS_BYTES_MAX: u64 = 256 << 20;
 
 impl KernelEvents {
     /// Reads the kernel events of all requests in a time range. `clocks` corrects their times.
-    /// Fails if the store has no kernel recording, or if the events exceed [`EVENTS_BYTES_MAX`].
+    /// Fails if the store cannot be listed or has no kernel recording, or if the events exceed
+    /// [`EVENTS_BYTES_MAX`].
     pub(super) fn read(
         source: &Source,
         range: TimeRange,
@@ -125,7 +127,7 @@ fn of_part<'a>(
             span_id: request.span,
             start_ns: wall(start_ns),
             end_ns: wall(end.unwrap_or_else(|| close_ns(start_ns))),
-            // An event that starts exactly with its window began before it.
+            // An event that starts exactly at the opening of a window counts as begun earlier.
             is_cut_open: is_open(start_ns),
             is_cut_close: end.is_none(),
             attributes: Vec::new(),

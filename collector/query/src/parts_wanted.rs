@@ -1,17 +1,18 @@
-//! Number of threads that read a store.
+//! Number of parts of a store that are read in parallel.
 
 /// Number of parts that a store is cut into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PartsWanted {
-    /// One part for each core, and fewer for a small store.
+    /// One part for each core; fewer for a small store, or if the memory suffices only for fewer.
     #[default]
     Cores,
-    /// This number of parts, however small the store.
+    /// This number of parts, at least one, however small the store; fewer if the memory suffices
+    /// only for fewer.
     Exactly(usize),
 }
 
 impl PartsWanted {
-    /// Returns the number of reading threads.
+    /// Returns the number of reading threads, which the memory may limit further.
     pub(super) fn threads(self) -> usize {
         match self {
             Self::Cores => std::thread::available_parallelism().map_or(1, usize::from),

@@ -26,7 +26,7 @@ pub struct LinkedPath {
     pub follows: Follows,
     /// Spans that link to the request.
     pub followers: Follows,
-    /// Path across traces; `None` unless it was asked for.
+    /// Path across traces; `None` unless it was requested.
     pub across: Option<AcrossAnswer>,
 }
 
@@ -53,7 +53,7 @@ pub struct LegRequest {
 }
 
 /// Returns the critical path of one request, with its links; `None` if there is no such request.
-/// With `is_across`, also follows the path into the requests of its producers.
+/// With `is_across`, also follows the path into the requests that it links to.
 ///
 /// # Errors
 /// Fails if the store cannot be listed, or if there is too little memory.

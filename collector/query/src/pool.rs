@@ -47,10 +47,11 @@ pub struct UsesByService(BTreeMap<String, Vec<ProcessUse>>);
 pub struct PoolSettings {
     /// Service whose processes are pooled; `None` if only one service was measured.
     pub service: Option<String>,
-    /// Other service. One of its processes is pooled with one process of `service`. `None`:
-    /// processes of `service` are pooled with each other.
+    /// Other service. One of its processes is pooled with one process of `service`. With `None` or
+    /// `service` itself, processes of `service` are pooled with each other.
     pub with: Option<String>,
-    /// Number of processes of `service` that one larger process replaces, if `with` is `None`.
+    /// Number of processes of `service` that one larger process replaces, if `with` names no other
+    /// service.
     pub times: usize,
 }
 
@@ -121,8 +122,8 @@ impl UsesByService {
     /// Estimates the usage of a larger process.
     ///
     /// # Errors
-    /// Fails if a chosen service has no measurements, or if several services have some and none was
-    /// chosen.
+    /// Fails if a chosen service has no measurements, if no service is chosen and not exactly one
+    /// has measurements, or if `times` is 0 and counts.
     pub fn pool(&self, settings: &PoolSettings) -> Result<PoolReport, QueryError> {
         let known = || {
             let of = |(service, uses): (&String, &Vec<ProcessUse>)| {

@@ -22,7 +22,8 @@ pub struct RecordedSummary {
     pub batches: u64,
     /// Number of spans and events in all batches.
     pub records: u64,
-    /// Number of windows in which at least one process recorded. Overlapping windows count as one.
+    /// Number of windows in which at least one process recorded. Windows that overlap or touch
+    /// count as one.
     pub bursts: u64,
     /// Agreement of the processes' windows, 0 to 1. It is the time in which both processes of a
     /// pair recorded, divided by the time in which at least one did, summed over all pairs. Only
@@ -129,7 +130,7 @@ impl RecordedSummary {
 }
 
 /// Returns the windows in which at least one process recorded, in ns since the Unix epoch, in order
-/// of time. Overlapping windows are merged.
+/// of time. Windows that overlap or touch are merged.
 pub(super) fn windows(batches: impl Iterator<Item = BatchRead>) -> Vec<(i64, i64)> {
     merged(windows_of(batches))
 }

@@ -269,7 +269,8 @@ pub fn request_exists(source: &Source, id: u128) -> Result<bool, QueryError> {
 }
 
 /// Returns the whole id of a request from its low half, which is the only part that the kernel
-/// knows. Reads the requests that begin in `range`. Returns `None` if there is no such request.
+/// knows. Reads the requests that begin in `range`, except those that are too large for the memory.
+/// Returns `None` if none of them has the id.
 ///
 /// # Errors
 /// Fails if the store cannot be read.

@@ -30,8 +30,9 @@ const OTHERS: u32 = u32::MAX;
 const AHEAD_NS_MAX: i64 = 60_000_000_000;
 
 /// Rates of the files of a store. A file is read when it is first seen. A damaged file is read
-/// again at every refresh, and a file with spans later than the present is read again once those
-/// are past. A file's rate is dropped when the file is deleted.
+/// again at every refresh. A file with spans that start later than [`AHEAD_NS_MAX`] after the
+/// present is read again once the first of them does not. A file's rate is dropped when the file is
+/// deleted, and all rates are when the source has other connections.
 #[derive(Clone, Debug, Default)]
 pub struct RequestRates {
     /// Root operations (`service:name`), indexed by number; empty if the number is free.
@@ -50,7 +51,7 @@ struct FileRate {
     cells: Vec<(i64, u32, u64)>,
     /// Start of the newest span, in ns since the Unix epoch.
     last_ns: Option<i64>,
-    /// Number of spans that are left out because they start later than the present.
+    /// Number of spans that are left out because they start more than a minute after the present.
     ahead: u64,
     /// Start of the first span that is left out, in ns since the Unix epoch; `i64::MAX` if there is
     /// none.
@@ -59,8 +60,8 @@ struct FileRate {
 }
 
 impl FileRate {
-    /// Reports whether reading the file again would give the same rate. Spans after `latest_ns`
-    /// count as later than the present.
+    /// Reports whether reading the file again would give the same rate. Spans that start after
+    /// `latest_ns` are left out.
     fn is_final(&self, latest_ns: i64) -> bool {
         self.damage.is_none() && latest_ns < self.ahead_from_ns
     }
@@ -79,12 +80,14 @@ pub struct RequestRate {
     /// Start of the newest request in all files, in ns since the Unix epoch; `None` if no request
     /// began in the requested range.
     pub newest_ns: Option<i64>,
-    /// Number of spans in the store that are left out because they start later than the present.
+    /// Number of spans in the store that are left out because they start more than a minute after
+    /// the present.
     pub ahead: u64,
 }
 
 impl RequestRate {
-    /// Returns the root operations with their numbers, the most frequent first.
+    /// Returns the root operations with their numbers, the most frequent first, without those that
+    /// are counted together.
     #[must_use]
     pub fn by_requests(&self) -> Vec<(&str, u32)> {
         let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
@@ -211,8 +214,8 @@ impl RequestRates {
         }
     }
 
-    /// Returns the rate of the spans that began a request in `between_ns`. Its columns are at least
-    /// as wide as the widest columns of the files with such spans.
+    /// Returns the rate in the files' columns that start in `between_ns`. Its columns are at least
+    /// as wide as the widest of these.
     #[must_use]
     pub fn rate(&self, between_ns: Range<i64>) -> RequestRate {
         let mut all: TimeColumns<BTreeMap<u32, u64>> = TimeColumns::default();

@@ -84,7 +84,7 @@ pub struct SearchReport {
     pub matches: Vec<SearchMatch>,
     /// Attributes that the formula reads and that no request has.
     pub absent: Vec<String>,
-    /// Requests that were not read, and the reason.
+    /// Requests that were read and skipped, or the reason why all were read.
     pub plan: SearchPlan,
     /// Bursts that were not searched because they do not fit into the memory limit.
     pub large: Vec<LargeBurst>,
@@ -281,7 +281,8 @@ pub(super) fn witness(unit: &Unit<'_>, formula: &Formula) -> Vec<WitnessSpan> {
 
 /// Returns the requests that satisfy a formula. First reads all requests to compare the clocks,
 /// unless the result is cached. Then reads the incomplete requests, and those complete ones that
-/// have the spans that the formula needs. Reads all requests if more than half are needed.
+/// have the spans that the formula needs. Reads all requests if more than half are needed, or if
+/// the needed ones cannot be determined.
 ///
 /// # Errors
 /// Fails if the store cannot be read, or if there is too little memory. A formula about the kernel

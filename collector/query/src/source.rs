@@ -142,7 +142,8 @@ impl Source {
         })
     }
 
-    /// Sets the number of parts that are read in parallel. Results do not depend on it.
+    /// Sets the number of parts that are read in parallel. Results do not depend on it, except the
+    /// intermediate points of a convergence series.
     #[must_use]
     pub fn with_parts(self, parts: PartsWanted) -> Self {
         Self { parts, ..self }

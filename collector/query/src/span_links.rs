@@ -14,7 +14,7 @@ use super::source::Source;
 
 /// Attribute with the links of a span to other spans.
 pub(super) const LINKS: &str = "links";
-/// Maximum number of links of a request that are read, in either direction.
+/// Maximum number of a request's links that are read, and of traces with links to it.
 const LINKS_MAX: usize = 10_000;
 /// Maximum number of links that are listed.
 const LISTED_MAX: usize = 50;
@@ -57,7 +57,7 @@ pub struct LinkedSpan {
 /// Order of a producer's end and its consumer's begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LinkOrder {
-    /// The producer ended before the consumer began.
+    /// The producer ended before or when the consumer began.
     Before,
     /// The producer ended after the consumer began.
     Overlaps,
@@ -333,7 +333,8 @@ fn spans_by_id(records: &TraceRecords) -> HashMap<u64, &SpanRecord> {
 
 /// Probe for spans with a link to a trace.
 pub(super) struct LinkProbe {
-    /// Hexadecimal id of the trace, without leading zeros, which is a part of every notation of it.
+    /// Hexadecimal id of the trace in lower case, without leading zeros. Ids with leading zeros
+    /// contain it, too.
     id: String,
 }
 

@@ -5,8 +5,8 @@
 //! it. The columns of a root operation are cut into blocks at its longest pauses. The first search
 //! is for [a change](stroboscope_analysis::statistics::last_change) of the latencies' ranks from
 //! block to block. If there is none, the second search is for a change in the share of requests
-//! that take longer than 95 % of all requests. The second search is needed because a slowdown of a
-//! tenth of the requests hardly changes the median.
+//! that take at least the 95th percentile of all requests. The second search is needed because a
+//! slowdown of a tenth of the requests hardly changes the median.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -228,7 +228,8 @@ fn ratio([before, after]: [u64; 2]) -> f64 {
 }
 
 /// Returns the probability that a random later request takes longer than a random earlier one, or
-/// the probability of the opposite, whichever is larger.
+/// the probability of the opposite, whichever is larger. Latencies in the same band count half for
+/// either.
 fn apart(before: &Bands, after: &Bands) -> f64 {
     let mut below = before.iter().peekable();
     let (mut passed, mut longer) = (0.0, 0.0);
@@ -332,7 +333,8 @@ impl Series {
         Some(step)
     }
 
-    /// Finds a change of the share of requests that take longer than 95 % of all requests.
+    /// Finds a change of the share of requests that take at least the 95th percentile of all
+    /// requests.
     fn change_of_tail(&self, p_max: f64) -> Option<ChangePoint> {
         let limit = quantile_band(&self.bands(0..self.blocks.len()), TAIL);
         let outcomes = |at: usize| {

@@ -146,7 +146,7 @@ impl Source {
         let id = TraceId(wanted.id);
         let mut found = RequestFound::default();
         self.find_in((id, id), wanted, times_ns.clone(), &mut found)?;
-        // Requests of connections have longer ids than 64 bits.
+        // Ids of requests inside connections are longer than 64 bits.
         if found.request.is_none() && id.0 >> 64 != 0 {
             let (short, long) = connection_ids(id);
             self.find_in((short, short), wanted, times_ns.clone(), &mut found)?;

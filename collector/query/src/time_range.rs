@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 use stroboscope_analysis::record::TraceRecords;
 
 /// Margin before and after a time range, in ns: one hour. Files are read only if they may have
-/// records within the range and its margins. A trace of the range lacks any records that begin
-/// after the later margin. A trace whose root began before the earlier margin may appear in the
-/// range as a fragment.
+/// records within the range and its margins. A trace of the range may lack records that begin after
+/// the later margin. A trace whose root began before the earlier margin may appear in the range as
+/// a fragment.
 const TRACE_NS_MAX: i64 = 3_600_000_000_000;
 
 /// Half-open range of time; by default unlimited. A trace belongs to the range in which its first

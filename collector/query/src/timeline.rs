@@ -198,8 +198,8 @@ pub fn kernel_of(
     Ok((kernel, damage))
 }
 
-/// Sets the burst-configs of services of each part's host that the recorder did not apply, in an
-/// interval of wall time.
+/// Adds to each part the burst-configs that services of its host used in an interval of wall time
+/// and the recorder did not.
 fn compare_configs(
     source: &Source,
     kernel: &mut [KernelPart],
@@ -377,7 +377,7 @@ fn requests_between(
     let touches = |records: &TraceRecords| {
         bounds(records).is_some_and(|(start_ns, end_ns)| start_ns < to_ns && end_ns > from_ns)
     };
-    // Reads only records near the interval, because a request that touches it has some there.
+    // Reads only files with records up to an hour away. Requests in other files only are not found.
     let range = TimeRange {
         since_ns: Some(from_ns),
         until_ns: Some(to_ns),

@@ -29,13 +29,14 @@ fn has_records(segment: &Path) -> bool {
 
 /// Writes the content of the log to the tables of the store, if no collector is running. Failures
 /// are only logged, because a query without the log is better than none. Returns the number of
-/// bytes in the log of a running collector, without segments that have no records.
+/// bytes in the log of a running collector, without headers and without segments that have no
+/// records; 0 if none is running.
 pub(super) fn put_log_into_store(data: &DataDir, store: &Store) -> u64 {
     let segments = list_segments(&data.wal()).unwrap_or_default();
     if segments.is_empty() {
         return 0;
     }
-    // A running collector holds the lock. It will flush the log to the tables within seconds.
+    // A running collector holds the lock. It writes the log to the tables itself.
     let Ok(_lock) = data.lock() else {
         let bytes_of = |number: u64| {
             let path = segment_path(&data.wal(), number);

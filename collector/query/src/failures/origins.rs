@@ -1,5 +1,5 @@
-//! Failures by origin: failed requests grouped by root operation, origin, and the failure that the
-//! origin states.
+//! Failures by origin: requests with a failed span, grouped by root operation, origin, and the
+//! failure that the origin states.
 
 use std::collections::BTreeMap;
 

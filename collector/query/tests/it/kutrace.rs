@@ -11,7 +11,8 @@ use stroboscope_store::tables::Store;
 
 const REQUESTS: u64 = 80;
 
-/// A server as KUtrace draws it: RPCs wait in a queue for this long on average, in units of 10 ns.
+/// Returns the JSON of KUtrace for a server whose RPCs wait in a queue for about `mean_wait` units
+/// of 10 ns.
 fn recording(first_thread: u64, mean_wait: u64) -> String {
     let mut rows = Vec::new();
     let mut say = |start: u64, length: u64, rest: String| {
@@ -101,7 +102,7 @@ fn a_queue_that_became_shorter_is_named() {
         &CompareSettings::default(),
     )
     .unwrap();
-    // Each RPC, and what is of none: here nothing.
+    // Each RPC is one request, and there are no others.
     assert_eq!(compared.before.flows.requests(), REQUESTS);
     assert_eq!(compared.after.flows.requests(), REQUESTS);
     let change_us = compared.comparison.change_ns / 1_000.0;

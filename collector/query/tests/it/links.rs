@@ -12,7 +12,7 @@ use stroboscope_testkit::random::Random;
 
 const EPOCH_NS: i64 = 1_767_322_800_000_000_000;
 
-/// A span: its trace and id, its parent, its name and host, and from when to when, in ns.
+/// Span with its links. Times are in ns after [`EPOCH_NS`].
 #[derive(Clone)]
 struct Span {
     trace: u128,
@@ -79,7 +79,7 @@ impl Fixture {
     }
 }
 
-/// A request that publishes a message: its root, and below it the span that publishes.
+/// Creates a request that publishes a message: a root span, and below it the span that publishes.
 fn producer(trace: u128, from_ns: i64, [until, publishes, goes_on]: [i64; 3]) -> [Span; 2] {
     let (sends_ns, sent_ns) = (from_ns + until, from_ns + until + publishes);
     let span = |id, parent, name, from_ns, to_ns| Span {
@@ -111,7 +111,8 @@ fn batch(trace: u128, from_ns: i64, to_ns: i64, links: Vec<(u128, u64)>) -> Span
     }
 }
 
-/// Orders 1 to 3 publish; batch 9 reads all three, and links to what is not there.
+/// Creates orders 1 to 3, which publish, and batch 9, which links to all three and to spans that do
+/// not exist.
 fn shop() -> Vec<Span> {
     let mut spans: Vec<Span> = [
         producer(1, 0, [10, 5, 1]),
@@ -166,8 +167,8 @@ fn a_batch_goes_on_at_the_message_that_was_published_last() {
     assert!(page.aligned.attributes.is_empty());
 }
 
-/// A parent that ran until the linking span began ended last; a link of the root, or of a span that
-/// begins with it, has no such rival.
+/// A segment of the own request that ended after the producer precedes the linking span on the
+/// path. A link of the root, or of a span that begins with it, has no such segment.
 #[test]
 fn what_ran_in_the_request_until_the_span_began_comes_before_its_producer() {
     for (child_ns, expected) in [(60, vec![9]), (50, vec![2, 9])] {
@@ -195,7 +196,8 @@ fn what_ran_in_the_request_until_the_span_began_comes_before_its_producer() {
 fn a_producer_knows_its_followers() {
     let mut spans = shop();
     spans.push(batch(10, 60, 70, vec![(2, 2), (2, 99), (3, 1)]));
-    // Neither the same request nor the same digits in another place are a link.
+    // A link within a request does not count, nor does a link to an id that contains the same
+    // digits.
     spans[3].links.push((2, 1));
     spans.push(batch(11, 60, 70, vec![(0x20, 2), (12, 2)]));
     let shop = Fixture::of(&spans, Selection::default());
@@ -253,7 +255,7 @@ fn links_are_read_up_to_a_maximum() {
     assert_eq!(found.across.unwrap().missing, 2_000);
 }
 
-/// The requests of a path: trace, from, to, and the time in the queue before.
+/// Returns the legs of a path: trace, start, end, and the time queued before the leg.
 fn legs(across: &AcrossAnswer) -> Vec<(u128, i64, i64, u64)> {
     assert!(!across.path.is_cut);
     let legs = across.path.legs.iter().zip(&across.requests);
@@ -264,7 +266,7 @@ fn legs(across: &AcrossAnswer) -> Vec<(u128, i64, i64, u64)> {
     legs.collect()
 }
 
-/// Random requests that each publish once, and begin because of others or of nothing.
+/// Creates random requests that each publish once, and link to other requests or to none.
 fn random_spans(random: &mut Random) -> Vec<Span> {
     let mut spans = Vec::new();
     let traces = 2 + random.below(20) as u128;
@@ -284,8 +286,8 @@ fn random_spans(random: &mut Random) -> Vec<Span> {
     spans
 }
 
-/// The path of a request by trying all of its producers, from the request back to its beginning.
-/// `by` is the span by whose end the path leaves the request.
+/// Finds the path by comparing all producers of each request. `by` is the span at whose end the
+/// path leaves the request.
 fn expected(spans: &BTreeMap<(u128, u64), Span>, by: (u128, u64)) -> Vec<(u128, i64, i64)> {
     let root = &spans[&(by.0, 1)];
     let leg = (by.0, root.from_ns, spans[&by].to_ns);

@@ -1,4 +1,5 @@
-//! The tests of queries, each a module: one program links in a fraction of the time of several.
+//! Tests of queries. They are modules of one program, because one program links faster than
+//! several.
 
 mod kutrace;
 mod links;

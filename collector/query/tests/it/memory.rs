@@ -41,9 +41,9 @@ fn study(data: &Path, runtime: &Runtime, memory: &QueryMemory) -> Study {
 fn a_large_trace_is_left_out_and_counted_and_its_memory_comes_back() {
     let runtime = Runtime::new().unwrap();
     let directory = poisoned(&runtime);
-    // By what is kept of the first, too.
+    // The second round uses what the first one cached.
     for _ in 0..2 {
-        // 40,000 records are more than a quarter of the one, and less of the other.
+        // 40,000 records take more than a quarter of 64 MiB, and less than a quarter of 256 MiB.
         for (all_mib, large) in [(64, 1), (256, 0)] {
             let memory = QueryMemory::new(all_mib * MIB);
             let study = study(directory.path(), &runtime, &memory);

@@ -1,7 +1,8 @@
 //! Traces that other systems recorded, and the critical paths that other tools find in them.
 //!
-//! The data is next to the project, or in the directory that `STROBOSCOPE_OTHERS_DATA` names. It is
-//! not part of the project. Without the data, these tests print this and pass.
+//! The data is in the directory that `STROBOSCOPE_OTHERS_DATA` names, or by default in one next to
+//! the project. It is not part of the project. Without the data, these tests print that they are
+//! skipped, and pass.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use stroboscope_query::{Selection, Source, each_path, infer};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::tables::{Store, TraceReader};
 
-/// A file of the data, if there is any.
+/// Returns the path of a file of the data; `None` if it does not exist.
 fn data(name: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let path = std::env::var_os("STROBOSCOPE_OTHERS_DATA")
@@ -31,7 +32,7 @@ struct Fixture {
     directory: tempfile::TempDir,
 }
 
-/// A stretch of a critical path: the task it is spent in, from, to, in ns.
+/// Interval of a critical path: its task, its start and its end, in ns.
 type Stretch = (String, i64, i64);
 
 impl Fixture {
@@ -63,7 +64,7 @@ impl Fixture {
         TraceReader::open(&store).unwrap().collect()
     }
 
-    /// The critical path of every trace, by the name of the trace, incomplete ones too.
+    /// Returns the critical path of every trace, complete or not, by the trace's name.
     fn paths(&self) -> BTreeMap<String, Vec<Stretch>> {
         let source = Source::open(self.directory.path(), self.runtime.handle().clone()).unwrap();
         let selection = Selection {
@@ -107,7 +108,7 @@ fn last_component(task: &str) -> &str {
     task.rsplit(" > ").next().unwrap_or(task)
 }
 
-/// Spans by service and name, sorted.
+/// Returns the service and name of each span, sorted.
 fn names(trace: &TraceRecords) -> Vec<(String, String)> {
     let mut names: Vec<_> = trace
         .spans
@@ -139,7 +140,7 @@ fn deathstarbench_is_imported_without_loss() {
     );
     let traces = fixture.traces();
     assert_eq!(traces.len(), 20);
-    // The source itself, read without a word of the importer's code.
+    // Reads the source without the importer's code.
     let packed = std::fs::File::open(&path).unwrap();
     let text = zstd::decode_all(packed).unwrap();
     let source: Value = serde_json::from_slice(&text).unwrap();
@@ -215,7 +216,7 @@ fn fixtures_of_jaegers_storage_are_imported_without_loss() {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
-        // Jaeger's own form spells it so, OTLP's so.
+        // Each span has the first text in Jaeger's format, and the second in OTLP.
         let told =
             text.matches("\"operationName\"").count() + text.matches("\"endTimeUnixNano\"").count();
         let fixture = Fixture::new();
@@ -244,7 +245,7 @@ fn one_trace_is_the_same_from_otlp_and_from_jaeger() {
     let read = |path: &Path| {
         let fixture = Fixture::new();
         let summary = fixture.import(path);
-        // The trace holds one span twice.
+        // The trace has one span twice.
         assert_eq!(
             (summary.spans, summary.duplicates),
             (1, 1),
@@ -264,7 +265,8 @@ fn train_tickets_trace_keeps_both_sides_of_each_call() {
         return;
     };
     let fixture = Fixture::new();
-    // 79 spans of Zipkin: the first server's, and 78 calls of two sides each.
+    // The data has 79 spans of Zipkin: the first server's, and 78 calls, each with a client and a
+    // server side.
     assert_eq!(fixture.import(&path).spans, 1 + 78 * 2);
     let [trace] = &fixture.traces()[..] else {
         panic!()
@@ -294,7 +296,7 @@ fn train_tickets_trace_keeps_both_sides_of_each_call() {
             (client.flags, &client.name),
             (SpanFlags::CLIENT, &server.name)
         );
-        // A client is a child of a server that runs on its own service.
+        // A client span is a child of a server span of the same service.
         assert_eq!(by_id[&client.parent_id].service, client.service);
     }
     assert_eq!(names(trace).len(), 157);

@@ -29,8 +29,8 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// The simulated requests, in as many files as they come in; the spans of the last file in many small ones, so
-    /// that some files are held whole and others are read by pages.
+    /// Stores the simulated requests. The spans of the last file are in many small files, so that
+    /// some files are held whole and others are read by pages.
     fn new() -> Self {
         let fixture = Self {
             runtime: tokio::runtime::Runtime::new().unwrap(),
@@ -127,7 +127,7 @@ fn ranges_hold_every_trace_once() {
             .map(|range| files.read(range, parts).collect())
             .collect();
         let fullest = read.iter().map(Vec::len).max().unwrap();
-        // Ids are random, so that parts of many traces hardly differ.
+        // Ids are random, so parts with many traces have about equally many.
         assert!(
             parts > 8 || fullest < REQUESTS as usize / parts * 5 / 4,
             "{fullest} of {parts} parts"
@@ -182,7 +182,8 @@ fn parts_merge_to_the_whole() {
     for parts in [2, 3, 5] {
         let (several, aggregate) = found(parts);
         let (mut expected, mut found) = (inferred(&one), inferred(&several));
-        // Which traces come first depends on the parts; how many do, and what is known in the end, does not.
+        // The number of parts determines which traces come first, but not their number at each
+        // point or the final model.
         assert_eq!(found.1.last(), expected.1.last());
         assert_eq!(
             found.1.iter().map(|p| p.0).collect::<Vec<_>>(),
@@ -216,7 +217,8 @@ fn every_verb_finds_the_same_in_parts() {
             by: Some(by),
             ..BreakdownQuestion::default()
         };
-        // Asked together, and while the model is made, or one by one when it is known: the answers are the same.
+        // The answers are the same if the questions are asked together during the inference, or one
+        // by one afterwards.
         let strata = |report: BreakdownReport| (report.whole, report.strata, report.edges);
         let together = (
             by_user.clone(),
@@ -307,8 +309,8 @@ fn every_verb_finds_the_same_in_parts() {
     }
 }
 
-/// Four stretches of time, hours apart, each a file of spans and one of events; and a request that begins half an hour before
-/// the second stretch and goes on in it.
+/// Creates four groups of requests, hours apart, each with a file of spans and one of events, and a
+/// request that begins half an hour before the second group and continues in it.
 #[test]
 fn files_of_other_times_are_not_read() {
     const HOUR_NS: i64 = 3_600_000_000_000;

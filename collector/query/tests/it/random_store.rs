@@ -1,4 +1,5 @@
-//! Random stores of requests in bursts: of several hosts and processes, in several files of many row groups.
+//! Random stores of requests in bursts, with several hosts and processes, in several files of many
+//! row groups.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use stroboscope_store::tables::{PartitionRule, Store, write_rows};
 use stroboscope_testkit::random::Random;
 
 pub(crate) const EPOCH_NS: i64 = 1_767_322_800_000_000_000;
-/// A burst opens so often, and stays open for so long.
+/// Time between the openings of two bursts. [`BURST_NS`] is the length of a burst.
 const PERIOD_NS: i64 = 100_000_000;
 const BURST_NS: i64 = 20_000_000;
 const BURSTS_PER_FILE: u64 = 4;
@@ -41,7 +42,7 @@ struct Traits {
     cut_per_mille: usize,
     /// Number of parents per thousand that were not recorded.
     orphans_per_mille: usize,
-    /// In this file, a process lost records.
+    /// File in which a process lost records; `None` if there is none.
     lossy_file: Option<u64>,
 }
 
@@ -101,12 +102,13 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Writes the same rows in small row groups: those of the store are too large for a test to have many.
+/// Rewrites the files with small row groups. The row groups that the store writes are so large that
+/// a test would have only few.
 fn cut_into_groups(directory: &Path) {
     for path in files_below(directory) {
         let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).expect("opened"));
         let builder = builder.expect("a table");
-        // A file without a checksum is believed.
+        // Readers accept a file without a checksum.
         let about = builder.metadata().file_metadata().key_value_metadata();
         let about = about.into_iter().flatten();
         let about =
@@ -201,7 +203,7 @@ fn attributes(random: &mut Random, file: u64) -> Option<Box<str>> {
     (!said.is_empty()).then(|| format!("{{{}}}", said.join(",")).into())
 }
 
-/// Calls from host to host, or an event log.
+/// Adds a request: calls between hosts, or an event log.
 fn request(random: &mut Random, traits: &Traits, rows: &mut Rows, (file, open_ns): (u64, i64)) {
     let trace_id = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
     let begin_ns = open_ns + random.below(BURST_NS as usize) as i64;
@@ -225,7 +227,7 @@ fn request(random: &mut Random, traits: &Traits, rows: &mut Rows, (file, open_ns
         }
         return;
     }
-    // (id, host, from, to) of each, by the true clock; those that may have parts.
+    // Spans that may have children: id, host, start and end by the true clock.
     let mut made: Vec<(u64, usize, i64, i64)> = Vec::new();
     for id in 1..=1 + random.below(9) as u64 {
         let parent = (id > 1).then(|| made[random.below(made.len())]);
@@ -246,7 +248,7 @@ fn request(random: &mut Random, traits: &Traits, rows: &mut Rows, (file, open_ns
             false => NAMES[if id == 1 { 0 } else { random.below(4) }].to_owned(),
         };
         let mut flags = if is_call { SERVER } else { 0 };
-        // One of its edges is that of the burst.
+        // One of the span's ends is an edge of the burst.
         if id == 1 && random.happens(traits.cut_per_mille) {
             flags |= [CUT_OPEN, CUT_CLOSE][random.below(2)];
         }

@@ -186,7 +186,7 @@ fn what_is_skipped_changes_no_answer_of_random_stores() {
             let rows: u64 = plan.files.iter().map(|file| file.skipped_rows).sum();
             let all_rows: u64 = plan.files.iter().map(|file| file.rows).sum();
             by_groups += u64::from(groups > 0 && rows < all_rows);
-            // All was looked at, and yet not all of it was read.
+            // All row groups were examined, but not all rows were read.
             by_rows += u64::from(groups == 0);
         }
     }
@@ -201,7 +201,7 @@ fn what_is_skipped_changes_no_answer_of_random_stores() {
     assert!((2..STORES).contains(&skewed), "{skewed}");
 }
 
-/// Bursts that are not among the large ones.
+/// Returns the matches that are not among the large bursts.
 fn others(matches: &[SearchMatch], large: &[LargeBurst]) -> Vec<SearchMatch> {
     let is_large = |open_ns: i64| large.iter().any(|one| one.open_ns == open_ns);
     let kept = matches.iter().filter(|one| !is_large(one.start_ns));
@@ -232,7 +232,8 @@ fn bursts_in_slices_are_what_they_are_at_once() {
             };
             let whole = search(u64::MAX);
             assert_eq!((whole.slices, whole.large.len()), (1, 0), "{text}");
-            // With no room, only those are searched that take none, and what each of the others takes is said.
+            // With a limit of 0, only bursts that take no memory are searched. The report states
+            // the size of each other burst.
             let weights = search(0).large;
             let sum: u64 = weights.iter().map(|burst| burst.bytes).sum();
             assert_eq!(sum, whole.held_bytes, "{text}");
@@ -283,7 +284,7 @@ fn bursts_hold_what_was_recorded_whatever_the_clocks_say() {
             let store = RandomStore::with_skew(seed, [0, ahead_ns, 0]);
             let source = store.source();
             is_proven = alignment(&source, selection).expect("read").is_some();
-            // No room: each burst that holds anything is said.
+            // With a limit of 0, the report names each burst with records.
             let bounded = SearchSettings {
                 held_bytes_max: 0,
                 ..settings(&parsed("{ }"), 1_000)
@@ -292,7 +293,7 @@ fn bursts_hold_what_was_recorded_whatever_the_clocks_say() {
             bursts[at] = found.large.len();
         }
         assert!(bursts[0] > 5, "{bursts:?}");
-        // What nobody can know to be 40 ms off is taken as it is.
+        // If the records do not prove the offset of 40 ms, timestamps are used as recorded.
         assert!(
             !is_proven || bursts[1] >= bursts[0],
             "store {seed}: {bursts:?} hold anything"

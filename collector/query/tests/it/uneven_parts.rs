@@ -9,14 +9,15 @@ use stroboscope_query::{InferSettings, Inference, PartsWanted, Selection, Source
 use stroboscope_store::record::{Rows, SpanRow};
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
 
-/// Few traces of many spans have the lower half of the ids, many of few the upper half: about equally many rows.
+/// Numbers of traces, and of spans per trace. The few traces of many spans have the lower ids. Both
+/// kinds have about equally many rows.
 const HEAVY: (u128, usize) = (30, 301);
 const LIGHT: (u128, usize) = (4_500, 2);
 const EPOCH_NS: i64 = 1_767_322_800_000_000_000;
 /// Time limit, longer than any run on a loaded machine. A longer wait means a deadlock.
 const WATCHDOG: Duration = Duration::from_secs(300);
 
-/// A root span, and the others one after the other inside it.
+/// Adds a trace: a root span, and inside it the other spans, one after another.
 fn trace(trace_id: u128, spans: usize, rows: &mut Rows) {
     let mut text = |text: &str| rows.strings.intern(text);
     let (host, service, page) = (text("host"), text("web"), text("page"));
@@ -55,7 +56,7 @@ fn infer_in_parts(
     convergence_every: u64,
 ) -> Inference {
     let (done, inferred) = channel();
-    // Its thread is left behind if it hangs: the test fails all the same.
+    // If the thread hangs, the test fails without waiting for it.
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let source = Source::open(&directory, runtime.handle().clone()).unwrap();
@@ -112,7 +113,7 @@ fn parts_of_different_weight_come_to_an_end() {
         assert_eq!(several.relations, one.relations, "{parts} parts");
         assert_eq!(several.roots, one.roots);
         assert_eq!(several.convergence.last(), one.convergence.last());
-        // The same store gives the same series, whichever part is faster this time.
+        // The same store gives the same series, whichever part is read fastest.
         assert_eq!(
             found(parts).convergence,
             several.convergence,
