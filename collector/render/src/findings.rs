@@ -12,7 +12,7 @@ use stroboscope_analysis::task_path::JOINT;
 
 use crate::show::{Axis, Chart, Interval, Kind, Line, Timeline, TimelineRow};
 
-/// Shortest axis of durations, in ns; used if all durations are 0.
+/// Minimum length of an axis of durations, in ns.
 const AXIS_MIN_NS: f64 = 1e3;
 /// Number of the series whose line is solid.
 const SOLID: usize = 2;

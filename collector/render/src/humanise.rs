@@ -2,8 +2,8 @@
 
 use chrono::DateTime;
 
-/// Formats a duration: three significant digits and a unit, and two units from two minutes on:
-/// `12.3ms`, `5min 20s`.
+/// Formats a duration: whole nanoseconds below a microsecond, then three significant digits and a
+/// unit, and two units from two minutes on: `7ns`, `12.3ms`, `5min 20s`.
 pub fn duration(ns: f64) -> String {
     let (scaled, unit) = match ns.abs() {
         ns_abs if ns_abs < 1e3 => return format!("{ns:.0}ns"),

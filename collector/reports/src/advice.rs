@@ -1,4 +1,4 @@
-//! Advice on errors of the libraries, which cannot name subcommands.
+//! Advice on errors of the libraries, whose texts cannot name subcommands.
 
 use std::error::Error;
 use std::path::Path;

@@ -60,7 +60,7 @@ impl DataArguments {
     }
 
     /// Returns the directory to read from: the data directory itself, or a mirror of the published
-    /// store, which lives as long as the result.
+    /// store, which the result holds.
     pub fn to_read(&self, runtime: &Handle) -> Result<Readable, Failure> {
         match self.data.to_str().filter(|_| is_remote(&self.data)) {
             None => Ok(Readable::Directory(self.data.clone())),
@@ -77,8 +77,8 @@ impl DataArguments {
     }
 }
 
-/// Returns the newest subdirectory `demo-SECONDS`; `None` if `data` is not the default directory,
-/// or is a store itself.
+/// Returns the newest subdirectory `demo-SECONDS`; `None` if there is none, or if `data` is not the
+/// default directory or is a store itself.
 fn newest_demo(data: &Path) -> Option<PathBuf> {
     if data != Path::new(DATA_DEFAULT) || DataDir::existing(data).is_ok() {
         return None;
@@ -281,7 +281,7 @@ impl ReadingArguments {
     /// Returns the selection of requests that these arguments describe.
     ///
     /// # Errors
-    /// Returns an error if the time range ends before it begins.
+    /// Returns an error unless the time range begins before it ends.
     pub fn selection(&self) -> Result<Selection, Failure> {
         let SelectionArguments {
             since,

@@ -145,7 +145,7 @@ impl Burst {
 
 /// Plans a config. The burst is the smallest power of two, in ms, that is at least ten times as
 /// long as a request. The period is the shortest that records at most the share `duty` of the time.
-/// Fails if bursts would come less than once in about thirty years.
+/// Fails if the period would exceed 2^40 ms, which is about 35 years.
 fn plan(request: Duration, duty: f64) -> Result<BurstConfig, String> {
     let burst_ms = (request * TIMES_REQUEST).as_secs_f64() * 1e3;
     let zeros = burst_ms.max(1.0).log2().ceil() as u32;

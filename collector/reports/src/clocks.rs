@@ -108,7 +108,7 @@ struct OwnWord {
     estimated_error_ns: u64,
 }
 
-/// Last report of a host's kernel, if there is one.
+/// Clock state that a host's kernel reported, the worst one of several; `None` if there is none.
 #[derive(Debug)]
 struct KernelSays {
     host: String,

@@ -31,7 +31,7 @@ pub enum Status {
 /// status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureCode {
-    /// No report has the requested name.
+    /// No report, service or operation has the requested name.
     Unknown,
     /// The arguments are wrong.
     Asked,

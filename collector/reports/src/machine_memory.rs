@@ -20,7 +20,7 @@ pub fn memory_there_is() -> Option<(u64, MemorySource)> {
 fn memory_below(root: &Path) -> Option<(u64, MemorySource)> {
     let machine = machine_bytes(root).map(|bytes| (bytes, MemorySource::Machine));
     let cgroup = cgroup_bytes(root).map(|bytes| (bytes, MemorySource::Cgroup));
-    // A group without a limit reports more bytes than any machine has.
+    // In version 1, a group without a limit reports more bytes than any machine has.
     cgroup
         .into_iter()
         .chain(machine)
@@ -88,7 +88,8 @@ mod tests {
         );
         check(&[], None);
         check(&[machine], of_machine);
-        // Version 2: a parent group has the limit; and in a container.
+        // Version 2: a parent group has the limit. In a container, the root is the process's own
+        // group.
         let own = ("proc/self/cgroup", "0::/a/b\n");
         let above = ("sys/fs/cgroup/a/memory.max", "536870912\n");
         let none = ("sys/fs/cgroup/a/b/memory.max", "max\n");

@@ -30,7 +30,8 @@ use crate::verb::{ReadingVerb, Report};
 /// Maximum number of services and edges in the picture, which then has up to 310 kB.
 const SERVICES_DRAWN: usize = 200;
 const EDGES_DRAWN: usize = 600;
-/// Maximum number of edges with labels; more labels would hide each other.
+/// Maximum number of edges of a picture with labels. If there are more, none has a label, because
+/// labels would hide each other.
 const EDGES_LABELLED: usize = 60;
 /// Maximum number of services without a caller that the text lists.
 const UNCALLED_LISTED: usize = 8;

@@ -73,7 +73,7 @@ pub fn remarks(notes: &Notes) -> Vec<Remark> {
         );
         let incomplete = notes.traces - notes.complete_traces;
         if notes.fragments == incomplete {
-            // All traces are incomplete for the same reason.
+            // All incomplete traces are fragments.
             detail!("all of them: {}", explanation("no_root"));
         } else {
             for cause in notes.incomplete.keys() {

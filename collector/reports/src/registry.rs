@@ -1,5 +1,4 @@
-//! Registry of the reports, one line each: an entry is a subcommand, a page, and SQL tables if it
-//! reads a study.
+//! Registry of the reports. Each entry is a subcommand, and may have a page and SQL tables.
 
 use std::path::Path;
 

@@ -78,7 +78,7 @@ pub struct RequestsReport {
 pub struct RequestRow {
     /// Trace id of 32 hexadecimal digits.
     trace: String,
-    /// `service:name` of the request's root; empty if the root is missing.
+    /// `service:name` of the request's root; `(event log)` or `(no root)` without one.
     root: String,
     latency_ns: u64,
     /// Beginning of the request, ns since the Unix epoch.

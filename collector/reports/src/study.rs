@@ -108,7 +108,8 @@ impl NamedStudy {
         &self.of
     }
 
-    /// Returns the model. The first call reads the traces.
+    /// Returns the model. The first call reads the traces, unless the model is cached or an earlier
+    /// question has inferred it.
     pub fn known(&self) -> Result<NamedInference<'_>, Failure> {
         let inference = self.of.inference().map_err(Failure::of)?;
         Ok(NamedInference {
@@ -119,7 +120,7 @@ impl NamedStudy {
         })
     }
 
-    /// Answers a question. If asked before [`known`](Self::known), the same pass infers the model.
+    /// Answers a question. If the model is neither inferred nor cached, the same pass infers it.
     pub fn ask<Q: Question>(&self, question: &Q) -> Result<Q::Answer, Failure> {
         self.of.ask(question).map_err(Failure::of)
     }

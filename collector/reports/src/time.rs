@@ -77,8 +77,8 @@ pub fn parse_moment_before(text: &str, now_ns: i64) -> Result<i64, String> {
     })
 }
 
-/// Parses an instant to ns since the Unix epoch: a day or a time of day, in UTC unless an offset is
-/// given, or an age.
+/// Parses an instant to ns since the Unix epoch: a day, a time of a day or of today, in UTC unless
+/// an offset is given, or an age.
 pub fn parse_instant(text: &str) -> Result<i64, String> {
     parse_instant_before(text, now_ns()?)
 }
@@ -138,7 +138,7 @@ pub fn parse_range(text: &str) -> Result<TimeRange, String> {
     .map_err(|reversed| format!("FROM before UNTIL: {reversed}"))
 }
 
-/// Returns the range, or an error if it ends before it begins.
+/// Returns the range, or an error unless it begins before it ends.
 pub(crate) fn in_order(range: TimeRange) -> Result<TimeRange, String> {
     match (range.since_ns, range.until_ns) {
         (Some(since_ns), Some(until_ns)) if since_ns >= until_ns => {

@@ -1,4 +1,4 @@
-//! Parameters of an address that all links of a page carry along.
+//! Parameters of an address that links of its page carry along.
 
 use url::form_urlencoded;
 
@@ -48,7 +48,8 @@ impl CarriedParameters {
     /// Reads the parameters from the query of an address; the first value of a name counts.
     ///
     /// # Errors
-    /// Fails if a value is too long for a range or the name of an operation.
+    /// Fails if a value has more than 1,024 bytes, which is too long for a range or the name of an
+    /// operation.
     pub fn of(query: &str) -> Result<Self, String> {
         let mut carried = Self::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -114,8 +115,8 @@ impl CarriedParameters {
         address
     }
 
-    /// Adds these parameters to each link to a page of the site. A link that gives an end of a
-    /// range or a root operation keeps its own.
+    /// Adds these parameters to each link to a page of the site. A link with an end of a range, a
+    /// period or a root operation of its own keeps it.
     #[must_use]
     pub fn carry(&self, markup: &str) -> String {
         if self.given.is_empty() {

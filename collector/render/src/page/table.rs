@@ -1,11 +1,11 @@
-//! Tables on pages. Each cell has its machine-readable value in an attribute, for the module that
-//! sorts.
+//! Tables on pages. Each known value is also machine-readable in an attribute of its cell, for the
+//! module that sorts.
 
 use super::html::Html;
 use crate::humanise::{count_spaced, duration_spaced, instant};
 use crate::show::{Cell, Column, Kind, Table, indentation, real};
 
-/// Number of rows that a page shows at first, and that a link adds.
+/// Maximum number of rows that a page shows at first, and number that a link adds.
 const ROWS_PER_PAGE: usize = 50;
 /// Maximum number of rows on one page, regardless of its address: a browser can still scroll
 /// through them.
@@ -394,7 +394,8 @@ mod tests {
         let all = |from: usize| {
             format!("<a href=\"/failures?by=a&amp;rows=all#row-3-{from}\">show all 120</a>")
         };
-        // Rows in the address, rows then shown, and true if a link leads to the next 50.
+        // Default number of rows, rows in the address, rows shown, and true if a link leads to the
+        // next 50.
         for (shown, rows, count, is_next) in [
             (120, None, 50, true),
             (20, None, 20, true),

@@ -37,7 +37,8 @@ pub(super) fn ticks(axis: &Axis, end: f64, wanted: usize) -> Vec<(f64, String)> 
         .collect()
 }
 
-/// Returns the smallest number of the form 1, 2 or 5 times a power of ten that is at least `least`.
+/// Returns the smallest number of the form 1, 2 or 5 times a power of ten that is at least `least`,
+/// except for rounding; 1 if `least` is not positive or not finite.
 pub(super) fn nice_step(least: f64) -> f64 {
     if least <= 0.0 || !least.is_finite() {
         return 1.0;

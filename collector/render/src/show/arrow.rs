@@ -41,7 +41,7 @@ pub fn schema(spec: &TableSpec) -> SchemaRef {
 /// Converts a table with all its rows, including rows that text output and pages omit.
 ///
 /// # Errors
-/// Fails if a row does not match the columns of its table.
+/// Fails if the table has no columns. A cell that does not match its column is null.
 pub fn batch(table: &Table) -> Result<RecordBatch, ArrowError> {
     let columns = table.spec.columns.iter().enumerate();
     let columns =

@@ -10,7 +10,8 @@ pub enum Part {
     Heading(String),
     /// One or more sentences.
     Sentence(String),
-    /// Reference to more data: on pages a link to `path`, on terminals the command that shows it.
+    /// Reference to more data: on pages of a site a link to `path`, elsewhere the command that
+    /// shows the data.
     Link {
         text: String,
         path: String,
@@ -50,7 +51,7 @@ impl Doc {
         self
     }
 
-    /// Adds a reference to more data: a link on pages, a command on terminals.
+    /// Adds a reference to more data: a link on pages of a site, a command elsewhere.
     pub fn link(
         &mut self,
         text: impl Into<String>,
@@ -65,7 +66,8 @@ impl Doc {
         self
     }
 
-    /// Adds a table. People see at most `top` rows; with 0, the table is for machines only.
+    /// Adds a table. People see at most `top` rows, unless a page of a site shows another number;
+    /// with 0, the table is for machines only.
     pub fn table<'a, R: Row + 'a>(
         &mut self,
         title: impl Into<String>,

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-/// Replaces characters that a terminal would obey by U+FFFD. Every untrusted text passes through
-/// this function on its way to a terminal.
+/// Replaces characters that a terminal would obey by U+FFFD. Untrusted texts pass through this
+/// function on their way to a terminal, and JSON through [`escaped_json`].
 #[must_use]
 pub fn scrubbed(text: &str) -> String {
     text.replace(|c: char| c.is_control() || is_bidirectional(c), "\u{fffd}")
@@ -14,7 +14,7 @@ pub fn scrubbed(text: &str) -> String {
 pub fn escaped_json(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
-        // These characters occur only inside strings, and all of them have 16 bits.
+        // These characters occur only inside strings, and four hexadecimal digits suffice for each.
         if is_bidirectional(c) || ('\u{7f}'..='\u{9f}').contains(&c) {
             let _ = write!(escaped, "\\u{:04x}", u32::from(c));
         } else {

@@ -23,7 +23,7 @@ pub struct TextView {
     pub width: Option<usize>,
     /// True if segments are named by their full path.
     pub full_names: bool,
-    /// True if heads are emphasised by colour.
+    /// True if headings and heads of columns are bold.
     pub colour: bool,
 }
 

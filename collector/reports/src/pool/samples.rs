@@ -94,7 +94,7 @@ fn parse(text: &str) -> Result<Vec<Sample>, String> {
         .collect()
 }
 
-/// Positions of the columns, in CSV without quotes.
+/// Positions of the columns of CSV whose fields contain no commas.
 struct Columns {
     process: usize,
     ts_ns: usize,

@@ -73,7 +73,8 @@ pub struct SegmentShare {
     slack: Latency,
     #[serde(skip)]
     critical_share: f64,
-    /// Id of the request that waited longest for the segment.
+    /// Id of the request in which the segment and the wait for it take the most time on the
+    /// critical path.
     #[serde(skip)]
     example: Option<String>,
 }

@@ -20,7 +20,7 @@ use crate::model_focus::focus_path;
 /// Maximum number of segments in a graph, for readability.
 const SEGMENTS_MAX: usize = 80;
 
-/// Draws the distribution of requests' latency. A table next to the picture has the same numbers.
+/// Draws the distribution of requests' latency. Except in `report`, a table has the same numbers.
 pub fn latency_figure(latency: &Distribution) -> Figure {
     let p50 = duration(latency.percentiles().p50_ns as f64);
     let alternative = format!("Half of the requests take up to {p50}.");
@@ -32,8 +32,8 @@ pub fn latency_figure(latency: &Distribution) -> Figure {
     .on_pages_only()
 }
 
-/// Draws the distribution of the slack of requests' last server segments. A table next to the
-/// picture has the same numbers.
+/// Draws the distribution of the slack of requests' last server segments. Except in `report`, a
+/// table has the same numbers.
 pub fn slack_figure(slack: &Distribution) -> Figure {
     let title = "Slack of a request's last server segment, cumulative";
     let p50 = duration(slack.percentiles().p50_ns as f64);
@@ -46,7 +46,7 @@ pub fn slack_figure(slack: &Distribution) -> Figure {
 }
 
 /// Draws the distribution of each category's share of the critical path. `names` are the names of
-/// the categories, in order of their numbers. A table next to the picture has the same numbers.
+/// the categories, in order of their numbers. Except in `report`, a table has the same numbers.
 pub fn shares_figure(names: &[String], breakdown: &Breakdown) -> Figure {
     let title = "Categories' shares of the critical path, cumulative";
     Figure::new(
@@ -57,8 +57,8 @@ pub fn shares_figure(names: &[String], breakdown: &Breakdown) -> Figure {
     .on_pages_only()
 }
 
-/// Draws the convergence of the model. Returns nothing if it has fewer than two points. A table has
-/// the same numbers.
+/// Draws the convergence of the model. Returns nothing if it has fewer than two points. Except in
+/// `report`, a table has the same numbers.
 pub fn convergence_figures(points: &[ConvergencePoint]) -> Vec<Figure> {
     let [_, .., last] = points else {
         return Vec::new();

@@ -102,8 +102,8 @@ fn is_down(parts: &[Layers], (width, _): Px) -> bool {
     down <= right
 }
 
-/// Returns the boxes of each connected part, in order of the parts' first boxes; boxes without
-/// edges come last.
+/// Returns the boxes of each connected part, in order of the parts' first boxes; parts of a single
+/// box come last.
 fn parts(boxes: usize, edges: &[(usize, usize)]) -> Vec<Vec<usize>> {
     let mut neighbours = vec![Vec::new(); boxes];
     for &(from, to) in edges.iter().filter(|(from, to)| from.max(to) < &boxes) {

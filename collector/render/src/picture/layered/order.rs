@@ -2,7 +2,7 @@
 
 use super::Layers;
 
-/// Number of passes over all layers, alternately down and up; the best result is used.
+/// Maximum number of passes over all layers, alternately down and up; the best result is used.
 const PASSES: usize = 16;
 /// Number of passes without improvement after which the search ends.
 const PASSES_IN_VAIN: usize = 4;

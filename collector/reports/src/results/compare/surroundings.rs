@@ -96,7 +96,8 @@ impl MixRow {
     }
 
     /// Returns the reason why the requests cannot exclude a rise of the mean latency by `worse_by`;
-    /// `None` if they can, or if a period has none or both have too few to judge.
+    /// `None` if they can, if a period has none, if both have too few to judge, or if the earlier
+    /// mean is 0 or unknown.
     pub(super) fn doubt(&self, worse_by: f64) -> Option<String> {
         if !self.is_judged() {
             return None;
