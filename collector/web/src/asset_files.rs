@@ -21,7 +21,7 @@ static PACKED: LazyLock<[Option<Bytes>; Asset::COUNT]> = LazyLock::new(|| {
 });
 
 /// Serves a module by its name, from the directory below `/assets/` that is named by the hash of
-/// all modules. Responds with 404 for another hash.
+/// all modules. Responds with 404 for another hash or name.
 pub(crate) async fn asset(
     Path((hash, name)): Path<(String, String)>,
     asked: HeaderMap,

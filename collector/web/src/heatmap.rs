@@ -172,8 +172,8 @@ impl Plot<'_> {
             moment(from_ns, self.map.column_ns)
         );
         let (x1, x2) = (self.x(cell.column as f64), self.x(cell.column as f64 + 1.0));
-        // The keyboard skips the cells, because there may be thousands. The table has the same
-        // links.
+        // The keyboard skips the cells, because there may be thousands. The table has links by
+        // latency.
         html.markup("<a tabindex=\"-1\" href=\"/traces?from=")
             .shown(from_ns)
             .markup("&amp;to=")
@@ -365,7 +365,8 @@ fn is_power_of_ten(number: u64) -> bool {
     number > 0 && 10u64.checked_pow(number.ilog10()) == Some(number)
 }
 
-/// Formats a time of day, with the date or fractions of a second depending on the step.
+/// Formats an instant as a date, or as a time of day with seconds or fractions, depending on the
+/// step.
 fn moment(at_ns: i64, step_ns: i64) -> String {
     let format = match step_ns {
         step_ns if step_ns >= 86_400_000_000_000 => "%m-%d",

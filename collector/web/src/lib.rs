@@ -1,8 +1,8 @@
 //! Web UI over a store, as an axum `Router` that is independent of the server.
 //!
-//! Modules from the bottom up; each knows only those before it:
+//! Modules from the bottom up; each uses only those before it:
 //!
-//! - [`verbs`]: the subcommands of the command line, as pages see them.
+//! - [`verbs`]: the subcommands of the command line, as pages use them.
 //! - [`store_verbs`]: the reports over a data directory, as such subcommands.
 //! - `progress`: progress of an answer.
 //! - `answer_cache`: cache of answers; concurrent requests for one answer share its computation.
@@ -21,7 +21,7 @@
 //! - `heatmap`: latency over time, as a picture.
 //! - `root_series`: rate, failures and latency of root operations over time, as small pictures.
 //! - `overview`: the first page.
-//! - `traces`: everything under `/traces`.
+//! - `traces`: everything under `/traces` and `/bursts`.
 //! - `router`: routes and navigation.
 #![allow(
     missing_docs,

@@ -116,7 +116,7 @@ impl Models {
     }
 
     /// Returns the request of this key if it is the last one that was read; otherwise calls `read`.
-    /// A page asks for its request, and the page's timeline then asks for the columns of the same
+    /// A page asks for its request, and the page's timeline then requests the columns of the same
     /// request. A caller waits only for a reader of the same request.
     pub(crate) fn request<E>(
         &self,
@@ -141,8 +141,8 @@ impl Models {
         {
             return Ok(request.clone());
         }
-        // The former request is evicted before the next is read, so that no two large ones are in
-        // memory at once.
+        // The former request is evicted before the next is read, so that the cached one does not
+        // take memory that the next one needs.
         *kept = None;
         drop(kept);
         let request = Arc::new(read()?);

@@ -1,4 +1,4 @@
-//! Requests over time, read once for each state of the store and once from each of its files.
+//! Requests over time, read when the store's files change; each undamaged file is read once.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};

@@ -39,7 +39,7 @@ pub(crate) struct Head {
     pub(crate) about: String,
     /// Path of the navigation link to which this page belongs.
     pub(crate) current: String,
-    /// JavaScript modules that the page loads, besides the one for tables.
+    /// JavaScript modules that the page loads, besides those of all pages.
     pub(crate) scripts: &'static [Asset],
     /// Content above the answer: the form of the page's options.
     pub(crate) before: Html,

@@ -37,8 +37,8 @@ pub fn navigation(verbs: &dyn Verbs, options: &SiteOptions) -> Vec<NavLink> {
     links
 }
 
-/// Builds the router of a store's pages. A page reads the store when it is requested. A store that
-/// does not exist yet is reported as empty.
+/// Builds the router of a store's pages. A page reads the store when it is requested. A data
+/// directory without traces is reported as empty.
 pub fn site(verbs: Arc<dyn Verbs>, options: SiteOptions) -> Router {
     let navigation = navigation(&*verbs, &options);
     let names: Vec<&'static str> = verbs.pages().iter().map(|page| page.name).collect();

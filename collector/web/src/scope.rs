@@ -93,7 +93,7 @@ impl Scope {
         }
     }
 
-    /// Returns the scope as the query of an address.
+    /// Returns time range and root operation as the query of an address.
     pub(crate) fn query(&self) -> String {
         let mut form = Serializer::new(String::new());
         form.extend_pairs(self.parameters()).finish()
@@ -193,8 +193,8 @@ impl Scope {
         })
     }
 
-    /// Returns the arguments of a report with relative times replaced by absolute ones, or an error
-    /// if one is invalid. Blocks; not for async code.
+    /// Returns the arguments of a report with relative times and nanoseconds replaced by dates, or
+    /// an error if one is invalid. Blocks; not for async code.
     pub(crate) fn fixed(
         asked: &[(String, String)],
         site: &Site,

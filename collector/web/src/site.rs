@@ -39,7 +39,7 @@ pub struct SiteOptions {
     /// likewise of answers about single requests.
     pub answers_at_once: usize,
     /// Runtime that reads requests over time before a page needs them; without it, the first page
-    /// waits for them.
+    /// begins to read them.
     pub reads_ahead: Option<Handle>,
 }
 

@@ -1,11 +1,11 @@
-//! Pages under `/traces`: a list of requests, each request with its timeline, and a burst of
-//! requests for Perfetto.
+//! Pages under `/traces` and `/bursts`: a list of requests, each request with its timeline, and a
+//! burst of requests for Perfetto.
 //!
 //! Modules from the bottom up: `asked_id`, `awaited_path`, `instants`, `table`; `columns` with
 //! `texts`, `kernel_rows` and `request_columns`, the data of the timeline; `path_sums`,
 //! `diagnostics`, `outline_spans`, `failure_part`, `connection_part`, `lock_table`, `links`,
-//! `request_page`; `list_page`; `span_json`. A request is located by the page indexes of the
-//! store's files, without reading all of them.
+//! `request_page`; `list_page`; `span_json`. A request whose whole id is given is located by the
+//! page indexes of the store's files, without reading all of them.
 
 mod asked_id;
 mod awaited_path;

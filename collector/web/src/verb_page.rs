@@ -60,8 +60,8 @@ const GROUPS: [(&str, &[(&str, &str)]); 3] = [
     ),
 ];
 
-/// Describes a page in a line. The help of a subcommand begins with a verb, such as `Show which
-/// segments …`, which the page drops.
+/// Describes a page in a line. The help of most subcommands begins with `Show` or `List`, such as
+/// `Show which segments …`, which the page drops.
 fn about_page(page: &VerbPage) -> String {
     let about = match page.name {
         "model" => "Order of operations that no request contradicts",

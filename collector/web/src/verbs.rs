@@ -1,4 +1,5 @@
-//! Interface to the command line's subcommands, as pages see them; the program implements it.
+//! Interface to the command line's subcommands, as pages use them;
+//! [`StoreVerbs`](crate::store_verbs::StoreVerbs) implements it.
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -30,7 +30,7 @@ pub(super) struct KernelRow {
     pub(super) end_ns: Option<i64>,
     pub(super) text: String,
     /// Low half of the id of the trace that held the lock, or woke the thread; `None` if it is
-    /// unknown, or if it is this request.
+    /// unknown, of no request, or this request.
     pub(super) holder: Option<u64>,
     /// Name of the lock or futex, as in the sums over all requests; `None` for rows of other kinds.
     pub(super) lock: Option<String>,

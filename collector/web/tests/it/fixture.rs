@@ -24,7 +24,7 @@ use tower::ServiceExt as _;
 pub(crate) const HOSTILE: &str =
     "</title></textarea>\"'><script>alert(1)</script><img src=x onerror=alert(1)>";
 
-/// A site over a directory of its own.
+/// Site over a temporary directory.
 pub(crate) struct Fixture {
     pub(crate) directory: TempDir,
     pub(crate) router: Router,
@@ -102,7 +102,7 @@ impl Fixture {
 /// Subcommands that echo their arguments, and wait when requested.
 #[derive(Debug, Default)]
 pub(crate) struct SayingVerbs {
-    /// `slow` waits until something comes.
+    /// Channel on which the subcommand `slow` waits.
     pub(crate) go: Option<Mutex<mpsc::Receiver<()>>>,
 }
 

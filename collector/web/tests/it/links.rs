@@ -1,4 +1,4 @@
-//! Links between requests, on their pages.
+//! Tests of links between requests, on their pages.
 
 use axum::http::StatusCode;
 use stroboscope_store::record::{Rows, SpanRow};
@@ -6,7 +6,7 @@ use stroboscope_testkit::workload;
 
 use crate::fixture::Fixture;
 
-/// The first root that begins, and the last one.
+/// Returns the root span that begins first, and the one that begins last.
 fn roots(rows: &Rows) -> [SpanRow; 2] {
     let roots = || rows.spans.iter().filter(|span| span.parent_id == 0);
     let key = |span: &&SpanRow| (span.start_ns, span.trace_id);
@@ -14,7 +14,7 @@ fn roots(rows: &Rows) -> [SpanRow; 2] {
     ends.map(|root| root.unwrap().clone())
 }
 
-/// The last request links to the first one, and to a span that is not there.
+/// Adds to the last request a link to the first one, and a link to a span that does not exist.
 fn linked(rows: &mut Rows) {
     let [first, last] = roots(rows);
     let link = |trace: u128, span: u64| {

@@ -1,4 +1,4 @@
-//! The pages over real stores.
+//! Tests of the pages over stores on disk.
 mod fixture;
 mod links;
 mod pages;

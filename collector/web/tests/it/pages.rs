@@ -1,4 +1,4 @@
-//! Content of pages, and what pages must not contain.
+//! Tests of the content of pages, and of what pages must not contain.
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
@@ -44,7 +44,7 @@ fn check_page(path: &str, got: &Got) {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_store_says_so_on_each_page() {
     let fixture = Fixture::empty();
-    // As a collector makes it that nothing was sent to yet.
+    // The data directory is that of a collector that has received nothing yet.
     stroboscope_store::data_dir::DataDir::create(fixture.directory.path()).unwrap();
     let got = fixture.get("/").await;
     check_page("/", &got);
@@ -110,7 +110,7 @@ async fn a_step_of_latency_is_said_first() {
         "(<a href=\"/compare?before=",
         "\">explain what changed</a>).</p>\n<p>Half of all requests take up to",
         "<line class=\"since\"",
-        // In the pictures of its root operation, too.
+        // The pictures of the root operation also mark the change.
         "<path class=\"since\"",
     ] {
         assert!(got.text.contains(part), "{part}: {}", got.text);
@@ -142,7 +142,7 @@ async fn long_tables_lead_to_more_rows_of_the_same() {
     let rows = |got: &Got| got.text.matches("<td class=\"name\"").count();
     assert!(rows(&all) > rows(&first), "{}", all.text);
     assert!(all.text.contains("id=\"row-1-1\"") && !all.text.contains("rows=all"));
-    // The command and the form are of what was asked, and not of rows.
+    // Neither the command nor the form contains the number of rows.
     assert!(all.text.contains("operations --data") && !all.text.contains("--rows"));
     let overview = fixture.get("/?rows=all").await;
     let live = "data-live=\"/fragment/overview?rows=all\"";
@@ -166,7 +166,7 @@ async fn fields_for_attributes_offer_those_that_there_are() {
             "<datalist id=\"attributes\">",
             "<option value=\"service\"></option>",
             "<option value=\"tenant&lt;b&gt;\"></option>",
-            // It is called so where a field has the name already.
+            // The prefix distinguishes the attribute from the property of that name.
             "<option value=\"recorded:host\"></option>",
         ] {
             assert!(got.text.contains(part), "{path}: {part}: {}", got.text);
@@ -256,7 +256,7 @@ async fn verbs_are_pages_with_forms_and_commands() {
         "value=\"user id\"",
         "type=\"checkbox\" id=\"f-cdf\" name=\"cdf\" aria-describedby=\"h-cdf\" checked=\"\"",
         "<option selected=\"\">far</option>",
-        // What is folded says what is given.
+        // The summary of a fold lists the given options.
         "<details><summary>More options: Top 7, Cdf, Zoom far</summary>",
         "--top 7 --by &#39;user id&#39; --cdf --zoom far</code>",
         "<li>something</li>",
@@ -319,7 +319,7 @@ async fn files_of_pages_are_kept_for_good() {
     );
 }
 
-/// Root operations that the form of a page offers.
+/// Returns the root operations that the form of a page offers.
 fn offered_roots(page: &str) -> Vec<&str> {
     let (_, select) = page
         .split_once("<select name=\"root\">")
@@ -332,7 +332,7 @@ fn offered_roots(page: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Parameters of every link to a page.
+/// Checks that links to pages carry these parameters, except links that have a range of their own.
 #[track_caller]
 fn check_links(page: &str, parameters: &[&str]) {
     let links = page.split(" href=\"").skip(1);
@@ -352,14 +352,15 @@ fn check_links(page: &str, parameters: &[&str]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn time_range_and_root_operation_hold_on_all_pages() {
     let fixture = Fixture::of_reports(|_| {}).await;
-    // The answer for a time ago waits for requests over time, which others show if they are there.
+    // An answer for a relative time waits for requests over time. Other pages show them if they
+    // have been read.
     fixture.get("/?since=1h").await;
     let all = fixture.get("/").await;
     check_page("/", &all);
     let roots = offered_roots(&all.text);
     assert!(!roots.is_empty(), "{}", all.text);
     let root = roots[0].replace(':', "%3A").replace(' ', "+");
-    // Long ago, and yet the last hour of this store.
+    // The range is the last hour of the store, which is long ago.
     for path in ["/", "/traces", "/operations", "/slack"] {
         let got = fixture.get(&format!("{path}?since=1h&root={root}")).await;
         check_page(path, &got);
@@ -378,7 +379,8 @@ async fn time_range_and_root_operation_hold_on_all_pages() {
             got.text
         );
     }
-    // The command line has no newest request, so it gets the time; and the form of the page sends the range along.
+    // The command line does not count back from the newest request, so it gets the time. The page's
+    // form sends the range along.
     let got = fixture.get("/operations?since=1h").await;
     for part in [
         " --since 2026-01-02T0",
@@ -443,7 +445,7 @@ async fn the_range_does_not_narrow_periods() {
     }
 }
 
-/// A page that asks for something is introduced as long as only the range is given.
+/// A page that needs options shows its introduction if only the range is given.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_range_asks_nothing_of_a_page() {
     let fixture = Fixture::of_reports(|_| {}).await;

@@ -1,4 +1,4 @@
-//! Answers that take long.
+//! Tests of answers that take long.
 
 use std::sync::{Mutex, mpsc};
 
@@ -25,7 +25,7 @@ async fn the_frame_comes_at_once_and_the_answer_when_it_is_there() {
         page.contains("<nav aria-label=\"Pages\">") && page.contains("class=\"progress\""),
         "{page}"
     );
-    // How far it is, is said until it is there.
+    // Progress is reported until the answer is complete.
     while !page.contains("reading … 40 of 100 requests") {
         let piece = pieces.next().await.unwrap().unwrap();
         page.push_str(std::str::from_utf8(&piece).unwrap());
@@ -39,7 +39,7 @@ async fn the_frame_comes_at_once_and_the_answer_when_it_is_there() {
         page.contains("<div class=\"answer\">") && page.ends_with("</html>\n"),
         "{page}"
     );
-    // Now it is kept, and given whole: the verb would wait.
+    // The answer is now cached and sent in one piece. A second computation would wait.
     let again = fixture.get("/slow").await;
     assert!(
         again.text.contains("<div class=\"answer\">") && !again.text.contains("class=\"progress\"")
@@ -58,7 +58,7 @@ async fn who_goes_away_does_not_end_it() {
     pieces.next().await.unwrap().unwrap();
     drop(pieces);
     go.send(()).unwrap();
-    // The verb is told to go on once: a second answer would wait for ever.
+    // The subcommand may continue once, so a second computation would wait forever.
     let got = fixture.get("/slow").await;
     assert!(got.text.contains("<div class=\"answer\">"), "{}", got.text);
 }
