@@ -31,8 +31,8 @@ pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Requests a page without TLS. Sends the token in the environment variable STROBOSCOPE_TOKEN if it
-/// is set. `patience` is the timeout for connecting, and for each read and write. Truncates the
-/// response, including its head, at `bytes_max`.
+/// is set and has no control characters. `patience` is the timeout for connecting, and for each
+/// read and write. Truncates the response, including its head, at `bytes_max`.
 pub(super) fn ask(
     address: SocketAddr,
     path: &str,

@@ -18,7 +18,7 @@ use stroboscope_server::http::{Adoption, Other};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum length of a response, in bytes.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
-/// Interval between two looks at the processes' reports.
+/// Interval between two requests for the reports of processes.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Set the burst-config of all processes that ship to a collector

@@ -19,7 +19,8 @@ use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::limits::IMPORT_BAD_LINES_SHOWN;
 use stroboscope_store::tables::Store;
 
-/// Maximum number of skipped names in the output. The receipt in the data directory has up to 256.
+/// Maximum number of names in the output for valid data that has no place in the store. The receipt
+/// in the data directory has up to 256.
 const NAMES_SHOWN: usize = 40;
 
 /// Import event logs, spans of OpenTelemetry, Jaeger, Tempo and Zipkin, Chrome traces, KUtrace, perf and strace
@@ -204,7 +205,7 @@ fn import_one(importer: &Importer, file: &Path) -> Result<One, ImportError> {
     })
 }
 
-/// Prints valid records that have no place in the store.
+/// Prints what kinds of valid records have no place in the store, with their numbers.
 fn tell_not_taken(name: &str, not_taken: &[NotTaken]) {
     for NotTaken {
         name: what,

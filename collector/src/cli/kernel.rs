@@ -140,8 +140,9 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl KernelArguments {
-    /// Reports whether any argument differs from its default. The output of `collect config`, which
-    /// is a file of settings, contains the default of `--events-per-cpu`.
+    /// Reports whether any argument differs from its default. An argument that is merely present
+    /// does not count, because the output of `collect config`, which is a file of settings,
+    /// contains the default of `--events-per-cpu`.
     pub(super) fn is_anything(&self) -> bool {
         !self.pids.is_empty()
             || !self.names.is_empty()

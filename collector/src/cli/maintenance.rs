@@ -28,7 +28,8 @@ impl RetentionArguments {
         MaintenanceSettings {
             keep: self.keep,
             keep_bytes: self.keep_bytes,
-            // Replaced files stay for a while, and count towards the requested size.
+            // Replaced files stay for a while, in addition to the requested size. They may take up
+            // to a quarter of it.
             replaced_bytes_max: self.keep_bytes.map_or(usual.replaced_bytes_max, |most| {
                 usual.replaced_bytes_max.min(most / 4)
             }),

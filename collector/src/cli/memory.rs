@@ -194,7 +194,7 @@ mod tests {
                 + split.queries
                 + limit / 16;
             assert!(parts < limit, "{parts} of {limit}");
-            // A single request may take half of its part.
+            // A single request takes at most a quarter of the memory for requests.
             assert!(4 * limits.otlp_request_bytes_max <= doors.reading_bytes_max);
             assert!(doors.connections_max >= if has_unix { 48 } else { 60 });
         }

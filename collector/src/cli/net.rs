@@ -51,7 +51,7 @@ const DOORS: u64 = 3;
 
 impl NetArguments {
     /// Rejects non-loopback addresses unless clients have to authenticate or `--insecure-listen` is
-    /// given.
+    /// given. Logs a warning if there is such an address without TLS.
     pub(super) fn check(&self, listen: &[(&str, SocketAddr)]) -> Result<(), Failure> {
         let is_beyond =
             |(_, address): &&(&str, SocketAddr)| !address.ip().to_canonical().is_loopback();

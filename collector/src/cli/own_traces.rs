@@ -25,7 +25,8 @@ pub(super) fn parse_own_traces(text: &str) -> Result<OwnTracesTo, String> {
     }
 }
 
-/// Starts to ship own traces to `to`, if it is given; an empty address means this collector.
+/// Starts to ship own traces to `to`, if it is given; an empty address means this collector's gRPC
+/// port.
 pub(super) fn start_own_traces(
     to: Option<String>,
     collector: &Collector,

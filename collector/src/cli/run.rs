@@ -9,7 +9,7 @@ use stroboscope_reports::bad_argument::in_our_words;
 use stroboscope_reports::failure::Status;
 use stroboscope_reports::output::say;
 
-/// Exit status of a run without an answer.
+/// Exit status of a run that failed or could not decide.
 const FAILED: u8 = 2;
 
 /// Runs the whole program: reads the process's arguments, runs the subcommand, prints an error if

@@ -157,7 +157,7 @@ fn looking(watched: TopSource, interval: Duration) -> Result<Receiver<LookResult
     Ok(seen)
 }
 
-/// Draws pictures and handles keys until the user quits.
+/// Draws pictures and handles keys until the user quits or `ends` is set.
 fn watch(
     watched: &TopSource,
     seen: &Receiver<LookResult>,

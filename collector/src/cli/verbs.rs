@@ -1,4 +1,4 @@
-//! Registry of all subcommands: the reports, and those that are no reports.
+//! Registry of all subcommands: the reports and the others.
 
 use std::fmt::Write as _;
 
@@ -221,8 +221,8 @@ mod tests {
     use stroboscope_reports::verb::Report;
     use tokio::runtime::Runtime;
 
-    /// A subcommand that counts segments: this type is the first place to edit, and defines the
-    /// result.
+    /// A subcommand that counts segments. To add a subcommand, one writes such a type, which
+    /// defines the result, and a line in the registry.
     #[derive(Debug, Args)]
     struct Dummy {
         #[command(flatten)]
@@ -282,7 +282,7 @@ mod tests {
         }
     }
 
-    /// One line of an event log, imported.
+    /// Creates a data directory with two imported events.
     fn directory() -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         let log = directory.path().join("log");
@@ -315,7 +315,7 @@ mod tests {
         let runtime = Runtime::new().unwrap();
         let directory = directory();
         let path = |name: &str| directory.path().join(name).display().to_string();
-        // The registry is the second place to edit.
+        // This is the line in the registry.
         let verbs = [reading::<Dummy>("dummy")];
         let arguments = [
             "stroboscope",

@@ -37,9 +37,9 @@ pub(super) struct Size {
 const NUMBERS: usize = 8;
 /// Number of table columns that hold numbers.
 const NUMBER_COLUMNS: usize = 7;
-/// Minimum number of table rows, however small the screen is.
+/// Minimum number of table rows to render. A small screen cuts them off.
 const ROWS_MIN: usize = 1;
-/// Maximum number of lines for losses; the last one counts the causes that do not fit.
+/// Maximum number of lines for losses. Another line counts the causes that do not fit.
 const LOSS_LINES_MAX: usize = 3;
 
 const HELP: [&str; 11] = [
@@ -83,8 +83,8 @@ pub(super) fn picture(state: &mut TopState, size: Size, now: Duration) -> Vec<Sc
     lines
 }
 
-/// Renders the head and all rows of the table as plain text, without the line and the help about
-/// keys. `None` for `columns` does not limit the length of lines.
+/// Renders the head and all rows of the table as plain text, without the line about keys and
+/// without the help. `None` for `columns` does not limit the length of lines.
 pub(super) fn text(state: &TopState, columns: Option<usize>, now: Duration) -> String {
     let columns = columns.unwrap_or(usize::MAX);
     let mut lines = head(state, columns, now);
@@ -250,7 +250,8 @@ fn bursts_line(snapshot: &Snapshot) -> Option<ScreenLine> {
     })
 }
 
-/// Renders the causes of loss, largest count first, on up to [`LOSS_LINES_MAX`] lines.
+/// Renders the causes of loss, largest count first, on up to [`LOSS_LINES_MAX`] lines, and the
+/// number of further causes on another line.
 fn losses_lines(snapshot: &Snapshot, columns: usize) -> Vec<ScreenLine> {
     let lost = &snapshot.totals.lost;
     if lost.is_empty() {

@@ -101,8 +101,8 @@ pub(super) struct Totals {
     pub records: u64,
     /// Number of finished requests, complete or not.
     pub requests: u64,
-    /// Number of records, requests or batches that were lost, rejected or left out, by cause.
-    /// Causes that never occurred are absent.
+    /// Numbers of records, requests, batches, files or bytes that were lost, rejected or left out,
+    /// or are not in the store yet, by cause. Causes that never occurred are absent.
     pub lost: BTreeMap<String, u64>,
 }
 

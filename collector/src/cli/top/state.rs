@@ -141,7 +141,8 @@ impl TopState {
         }
     }
 
-    /// Returns requests and records per second; `None` before the second snapshot.
+    /// Returns requests and records per second; `None` before the second snapshot since the
+    /// collector started.
     pub(super) fn rates(&self) -> Option<(f64, f64)> {
         let (first, last) = (self.samples.front()?, self.samples.back()?);
         let seconds = last.at.saturating_sub(first.at).as_secs_f64();
