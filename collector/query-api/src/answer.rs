@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use crate::parameters::BadParameter;
 use crate::store::{ReadError, Traces};
 
-/// Maximum number of requests that read the store concurrently; others wait.
+/// Maximum number of requests to one router that read the store concurrently; others wait.
 const READING_MAX: usize = 4;
 
 /// Value of `Retry-After`, in seconds, if other queries hold the memory.
@@ -37,7 +37,8 @@ pub(crate) enum Refusal {
     /// The store cannot be read.
     #[error("{0}")]
     Store(#[from] StoreError),
-    /// The task that builds the response panicked or was cancelled.
+    /// The response could not be built: its task panicked or was cancelled, or its serialization
+    /// failed.
     #[error("the response could not be generated")]
     Interrupted,
 }
@@ -94,7 +95,7 @@ impl Refusal {
     }
 }
 
-/// Access to the traces that all routes share, with the limit on concurrent reads.
+/// Access to the traces for all routes of one router, with the limit on concurrent reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Door {
     traces: Traces,

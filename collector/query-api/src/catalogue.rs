@@ -1,9 +1,10 @@
 //! Services and their operations, from a cache that never fails and follows the store's files.
 //!
 //! Clients request services and operations whenever they are opened, and treat an error as a broken
-//! data source. Files never change, so each is read once: only the columns for services, operations
-//! and kinds. If the files cannot be listed, or while another request reads them, the cache returns
-//! the services that it already knows.
+//! data source. Files never change, so each undamaged file is read once: only the columns for
+//! services, operations and kinds. If the files cannot be listed, or while another request reads
+//! them, the cache returns the services that it already knows. If it knows none, it waits for the
+//! other request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};

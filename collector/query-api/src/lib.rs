@@ -6,8 +6,8 @@
 //! - [`trace`]: a trace as it is stored, with the types of its attributes.
 //! - `clocks`: differences between the hosts' clocks, and the correction of times.
 //! - `slices`: splits a range of time, the latest hours first.
-//! - [`store`]: traces by id, and the latest traces that satisfy a condition.
 //! - `catalogue`: services and operations, from a cache.
+//! - [`store`]: traces by id, and the latest traces that satisfy a condition.
 //! - `attributes`: names and values of attributes.
 //! - `dependencies`: calls between services.
 //! - `parameters`: parameters of a request.
@@ -16,8 +16,8 @@
 //! - [`jaeger`]: Jaeger's responses and routes.
 //! - [`tempo`]: Tempo's responses and routes.
 //!
-//! Conversions are pure functions, and do not read the store. Nothing here writes, and nothing
-//! depends on the collector.
+//! Conversions are pure functions, and do not read the store. Nothing here writes, or depends on
+//! the collector.
 
 mod answer;
 mod attributes;

@@ -121,8 +121,7 @@ impl Parameters {
             .transpose()
     }
 
-    /// Parses a JSON object whose values are texts, numbers or booleans, and returns all values as
-    /// texts.
+    /// Parses a JSON object, and returns all values as texts. Values of other types become JSON.
     pub(crate) fn object(&self, names: &[&str]) -> Result<BTreeMap<String, String>, BadParameter> {
         let Some(text) = self.text(names) else {
             return Ok(BTreeMap::new());

@@ -6,9 +6,9 @@ use std::ops::RangeInclusive;
 
 use stroboscope_store::tables::Hour;
 
-/// Returns slices that together cover a range of ns since the Unix epoch. Each slice has twice as
-/// many hours with recordings as the slice before it. So reading all slices in turn opens hardly
-/// more files than reading the whole range at once.
+/// Returns slices that together cover a range of ns since the Unix epoch. Each slice except the
+/// last has twice as many hours with recordings as the slice before it. So reading all slices in
+/// turn opens hardly more files than reading the whole range at once.
 pub(crate) fn slices(
     begins_ns: &RangeInclusive<i64>,
     recorded: &BTreeSet<Hour>,

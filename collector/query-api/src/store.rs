@@ -157,7 +157,8 @@ impl Traces {
     }
 
     /// Returns the ids of the traces that [`find`](Self::find) returns, in its order, and the range
-    /// of times that contains their rows. Reads nothing earlier than necessary.
+    /// of times from which to read their rows. Reads an earlier slice of time only if the later
+    /// ones have too few traces.
     fn latest(&self, search: &Search<'_>) -> Result<(Vec<u128>, RangeInclusive<i64>), StoreError> {
         let mut hours = BTreeSet::new();
         for table in [StoreTable::Spans, StoreTable::Events] {
@@ -185,7 +186,7 @@ impl Traces {
         Ok((ids, with_margin(&(from_ns..=*search.begins_ns.end()))))
     }
 
-    /// Returns up to `traces_max` matching traces that began in this range of time.
+    /// Returns the latest matching traces that began in this range of time, up to `traces_max`.
     fn latest_of(
         &self,
         search: &Search<'_>,

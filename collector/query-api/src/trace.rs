@@ -28,7 +28,7 @@ pub struct StoredTrace {
 /// A span with its warnings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TraceSpan {
-    /// Span as it is stored.
+    /// Span as it is stored, except that its times may be corrected.
     pub stored: StoredSpan,
     /// Log lines inside the span. Responses show them as events of the span.
     pub lines: Vec<StoredEvent>,

@@ -103,7 +103,7 @@ fn witness(
 ) -> Option<Vec<u64>> {
     let unit = Unit::of_request(records, false);
     let is_sure = |unit: &Unit<'_>| unit.of_whole(&query.formula).is_sure();
-    // Most queries hold whatever else was recorded.
+    // Most matches do not depend on records that may have been lost.
     let is_one =
         is_sure(&unit) && (is_sure(&Unit::of_request(records, true)) || !may_lack(records));
     let span_id = |place: usize| unit.names(place).1;

@@ -1,4 +1,5 @@
-//! The requests that Jaeger's UI and Grafana make, with their parameters as they write them.
+//! Tests with the requests that Jaeger's UI and Grafana make, with the parameters in their
+//! spelling.
 
 use serde_json::{Value, json};
 use stroboscope_store::decode::{otlp_json, otlp_logs_json};
@@ -43,7 +44,8 @@ fn request(service: &str, spans: &[Value]) -> Value {
     }]})
 }
 
-/// Two requests to a shop, the second of which failed, and one to another service.
+/// Creates a store with two requests to a shop, the second of which failed, and one to another
+/// service.
 pub(crate) fn shops() -> Served {
     let served = Served::new();
     for (trace, at_ms, took_ms) in [(1, 0, 50), (2, 1_000, 200)] {
@@ -104,7 +106,7 @@ fn grafana_asks_for_services_and_operations() {
     );
 }
 
-/// A store that grows, loses files and cannot be read is followed, and never an error.
+/// The list of services follows the store's files. A damaged file is no error.
 #[test]
 fn services_follow_the_files() {
     let served = Served::new();
@@ -164,7 +166,7 @@ fn grafana_searches() {
     assert_eq!(ids(&served.json(&later)), [2]);
     let by_id = format!("/api/traces?traceID={:032x}&traceID=1&traceID=99", 2);
     assert_eq!(ids(&served.json(&by_id)), [2, 1]);
-    // Who sorts by the first span finds one.
+    // Clients that sort by the first span need one.
     let all = served.json("/api/traces");
     assert!(
         all["data"]
@@ -310,7 +312,7 @@ fn newer_uis_ask_the_third_version() {
             ],
         }]})
     );
-    // Any service, names as protobuf has them.
+    // The service is optional, and names may have the form of protobuf.
     let snake = range
         .replace("startTimeMin", "start_time_min")
         .replace("startTimeMax", "start_time_max");
@@ -333,7 +335,7 @@ fn newer_uis_ask_the_third_version() {
         served.ask("/api/v3/traces/77").json()["error"]["httpCode"],
         404
     );
-    // As hex of either length, and as base64.
+    // The id may be hex of any length, or base64.
     for id in [
         "2",
         "00000000000000000000000000000002",
@@ -370,7 +372,8 @@ fn newer_uis_ask_the_third_version() {
     }
 }
 
-/// A log line of OTLP inside a span, in both versions of Jaeger's API and in Tempo's.
+/// A log line of OTLP inside a span is an event of it in both versions of Jaeger's API and in
+/// Tempo's.
 #[test]
 fn log_lines_are_events_of_their_span() {
     let served = Served::new();

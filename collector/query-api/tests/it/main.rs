@@ -1,4 +1,4 @@
-//! The doors as their readers meet them: over real sockets, of real stores.
+//! Tests of the APIs over sockets, with stores on disk.
 
 mod jaeger;
 mod memory;

@@ -1,4 +1,5 @@
-//! Answers that are larger than a query's memory are refused, say how to ask for less, and give all of it back.
+//! Tests that a request whose answer exceeds the memory of a query fails with advice, and releases
+//! the memory.
 
 use serde_json::json;
 use stroboscope_store::query_memory::QueryMemory;
@@ -9,7 +10,8 @@ const SPANS: usize = 20_000;
 const LARGE: u128 = 7;
 const T0_NS: u64 = 1_767_225_600_000_000_000;
 
-/// A trace of many spans, the first of which are in a later file, and a small trace.
+/// Creates a store with a trace of many spans, the first of which are in a later file, and with a
+/// small trace.
 fn served(memory: &QueryMemory) -> Served {
     let served = Served::within(memory.clone());
     let span = |trace: u128, number: usize| {
@@ -57,7 +59,7 @@ fn what_is_too_large_is_refused_and_its_part_is_given() {
             "\"name\":\"work\""
         };
         assert_eq!(text.matches(name).count(), 100, "{path}");
-        // Those that began first, whichever file they are in.
+        // The response has the spans that began first, from any file.
         let all_first = (0..100).all(|number| text.contains(&format!("{:016x}", number + 1)));
         assert!(all_first, "{path}: {text}");
         assert_eq!(memory.lent(), 0, "{path}");
@@ -67,7 +69,7 @@ fn what_is_too_large_is_refused_and_its_part_is_given() {
     let part = served.json("/api/traces/7?max_spans=100");
     let said = part["data"][0]["warnings"][0].as_str().unwrap();
     assert_eq!(said, "these are the first 100 of the trace's 20000 spans");
-    // A search says where it ends.
+    // A search that ends early has a warning.
     let found = served.json("/api/traces?limit=10");
     let traces = found["data"].as_array().unwrap();
     assert_eq!(
@@ -76,7 +78,7 @@ fn what_is_too_large_is_refused_and_its_part_is_given() {
     );
     let said = traces[0]["warnings"][0].as_str().unwrap();
     assert!(said.contains("the next trace has 20000 spans"), "{said}");
-    // The other responses have no place for a warning.
+    // The responses of the other APIs have no field for a warning.
     let times = "query.startTimeMin=2026-01-01T00:00:00Z&query.startTimeMax=2026-01-01T00:00:01Z";
     for path in [
         "/tempo/api/search?limit=10",

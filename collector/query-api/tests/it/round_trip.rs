@@ -1,4 +1,4 @@
-//! OTLP that is stored, or sent over a socket, is returned unchanged.
+//! Tests that OTLP that is stored, or sent over a socket, is returned unchanged.
 
 use proptest::prelude::*;
 use prost::Message as _;
@@ -29,7 +29,7 @@ pub(crate) fn normal(messages: &[ResourceSpans]) -> Vec<String> {
                 span.links
                     .iter_mut()
                     .for_each(|link| sort(&mut link.attributes));
-                // By time, and where that is the same as they came.
+                // Events are ordered by time; events of the same time keep their order.
                 span.events.sort_by_key(|event| event.time_unix_nano);
                 span.status = span.status.filter(|status| *status != Status::default());
                 spans.push(format!(
@@ -48,7 +48,7 @@ fn sort(pairs: &mut [KeyValue]) {
     pairs.iter_mut().for_each(fill);
 }
 
-/// A value that is not there is one of no kind.
+/// Replaces a missing value by a value without a kind.
 fn fill(pair: &mut KeyValue) {
     fill_value(pair.value.get_or_insert_default());
 }
@@ -85,7 +85,7 @@ fn value(depth: u32) -> BoxedStrategy<AnyValue> {
     prop_oneof![4 => leaf, 1 => array, 1 => map].boxed()
 }
 
-/// Attributes, each key once, as OTLP has it.
+/// Generates attributes with unique keys, as OTLP requires.
 fn pairs(depth: u32, keys: &'static str) -> BoxedStrategy<Vec<KeyValue>> {
     let pair = (keys, prop::option::weighted(0.95, value(depth)));
     let list = prop::collection::vec(pair, 0..6);
@@ -99,7 +99,7 @@ fn pairs(depth: u32, keys: &'static str) -> BoxedStrategy<Vec<KeyValue>> {
     .boxed()
 }
 
-/// Keys that are made of other fields, and such as are not.
+/// Keys under which the store keeps other fields, and ordinary keys.
 const KEYS: &str = "error|span\\.kind|links|otel\\.(scope\\.name|exact|own_names|shadowed|flags|status_code|event_name|dropped_attributes_count)|resource\\.a|scope\\.a|w3c\\.tracestate|[ab]|http\\.route|element";
 
 fn time() -> impl Strategy<Value = u64> {
@@ -232,7 +232,7 @@ fn request() -> impl Strategy<Value = Vec<ResourceSpans>> {
     });
     let request = prop::collection::vec(of_resource, 1..3);
     request.prop_map(|mut request| {
-        // Each span has an id of its own: events are found by it.
+        // Each span has a unique id, by which its events are found.
         let mut number = 0_u64;
         for span in request
             .iter_mut()
@@ -262,7 +262,7 @@ fn check(request: &[ResourceSpans], served: &Served) {
         let id = u128::from_be_bytes([id; 16]);
         let trace = served.by_id(id);
         let parts = trace.iter().flat_map(|trace| trace.otlp_parts());
-        // The mark of what never ended is for readers.
+        // Drop the warnings, which were not in the request.
         let parts = parts.map(|mut parts| {
             parts
                 .span
@@ -273,7 +273,7 @@ fn check(request: &[ResourceSpans], served: &Served) {
         found.extend(resource_spans(parts));
     }
     assert_eq!(normal(&found), normal(request));
-    // And its JSON says the same: read again, it is the same request.
+    // The JSON of the response, stored in another store, results in the same request.
     let json: Vec<_> = found.iter().map(resource_spans_json).collect();
     let again = Served::new();
     again.take(&serde_json::json!({"resourceSpans": json}));
@@ -294,7 +294,7 @@ fn check(request: &[ResourceSpans], served: &Served) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// By the fast path of the door and by the slow one, through Parquet, and as JSON.
+    /// Stores a request in protobuf and reads it, then stores its JSON and reads it.
     #[test]
     fn nothing_of_a_request_is_lost(request in request()) {
         let served = Served::new();

@@ -1,4 +1,4 @@
-//! Tempo's API and `search` find the same traces, and those that a plain reading of the OTLP JSON finds.
+//! Tests that Tempo's API and `search` find the traces that a simple search of the OTLP JSON finds.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::tempo::escaped;
 
 const T0_NS: u64 = 1_790_000_000_000_000_000;
 
-/// A generator of numbers below a bound, each of them the same in every run.
+/// Generator of pseudorandom numbers, which are the same in every run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -39,7 +39,8 @@ fn int(key: &str, value: u64) -> Value {
 /// Returns a span with every kind of OTLP field, and with attributes whose names the store uses for
 /// other fields.
 fn span(numbers: &mut Numbers, trace: u64, number: u64, parent: Option<u64>) -> Value {
-    // Clocks are as fine as their times look.
+    // Times are not multiples of 1 µs, because the resolution of a clock is estimated from its
+    // times.
     let start_ns = T0_NS + trace * 1_000_000_000 + number * 1_000_000 + numbers.below(1_000);
     let mut attributes = vec![int("shard", numbers.below(4))];
     if numbers.below(3) == 0 {
@@ -99,7 +100,7 @@ fn span(numbers: &mut Numbers, trace: u64, number: u64, parent: Option<u64>) -> 
     span
 }
 
-/// Requests of two services, in a message for each file.
+/// Returns messages with requests of two services; each message is stored as a file.
 fn messages() -> Vec<Value> {
     let mut numbers = Numbers(7);
     let mut trace = 0;
@@ -192,7 +193,7 @@ fn of_event(event: &Value, key: &str) -> Option<String> {
     find(&event["attributes"], key)
 }
 
-/// Traces with so many of the spans, at least.
+/// Returns the traces with at least `least` spans for which `is_it` is true.
 fn traces(messages: &[Value], least: usize, is_it: &dyn Fn(&Read<'_>) -> bool) -> BTreeSet<u128> {
     let mut found = std::collections::BTreeMap::<u128, usize>::new();
     for of_resource in messages
@@ -383,7 +384,7 @@ fn every_door_finds_what_the_spans_say() {
             check(&counted, traces(&messages, 2, reference));
         }
     }
-    // Two sets of spans: both have to be there, and their spans are counted together.
+    // A query for two sets of spans requires both, and counts their spans together.
     let (get, miss): (Reference, Reference) = (QUERIES[1].1, |span| {
         span.event(|event| event["name"] == "cache_miss")
     });
@@ -419,7 +420,7 @@ fn what_is_not_supported_is_refused_by_every_door() {
     }
 }
 
-/// Twenty spans, half of them in one zone, each with one event.
+/// The file has twenty traces of one span each, all in one zone and with one event.
 #[test]
 fn scopes_of_the_case_are_found() {
     let Some(path) = data("cases/sampled-and-scopes.json") else {

@@ -1,4 +1,5 @@
-//! Jaeger's own samples: its conversion of OTLP, and the traces with which it tests its storages.
+//! Tests with Jaeger's own samples: its conversion of OTLP, and the traces with which it tests its
+//! storages.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +33,7 @@ fn otlp_becomes_what_jaeger_makes_of_it() {
     assert_eq!(found, sorted, "{found:#}");
 }
 
-/// Tags have no order in Jaeger's model.
+/// Sorts tags, which have no order in Jaeger's model.
 fn sort_tags(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -46,7 +47,8 @@ fn sort_tags(value: &mut Value) {
     }
 }
 
-/// Each sample comes out of the third version as it went in, and of the first one with the same spans.
+/// Version 3 of the API returns each sample unchanged, or with all its spans if it is of several
+/// traces or shares one with other samples. Version 1 returns each of its traces with spans.
 #[test]
 fn samples_come_out_as_they_went_in() {
     let Some(directory) = data("jaeger") else {
@@ -57,7 +59,7 @@ fn samples_come_out_as_they_went_in() {
     for file in std::fs::read_dir(directory).unwrap() {
         let path = file.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
-        // The one that is Jaeger's own form is of another test.
+        // Another test has the sample with an expected result in Jaeger's format.
         if text.contains("resourceSpans") && !path.ends_with("otlp2jaeger-in.json") {
             samples.push((path, parsed(&text)));
         }
@@ -76,7 +78,7 @@ fn samples_come_out_as_they_went_in() {
         served.import(path);
     }
     for ((path, sample), own) in samples.iter().zip(&ids) {
-        // Several samples may be of one trace, and come out together.
+        // Several samples may be of one trace, which the API returns as a whole.
         let shares = ids.iter().filter(|other| !other.is_disjoint(own)).count() > 1;
         for id in own {
             let found = served.json(&format!("/api/v3/traces/{id}"))["result"].clone();
@@ -109,7 +111,7 @@ fn spans_of(sample: &Value) -> Vec<Value> {
         .collect()
 }
 
-/// A request in JSON as messages, by our own reader of the protobuf's types.
+/// Converts a request in JSON to messages, in their normal form.
 fn messages(json: &Value) -> Vec<String> {
     let list = json["resourceSpans"].as_array().unwrap();
     let messages: Vec<ResourceSpans> = list.iter().map(message).collect();

@@ -1,4 +1,4 @@
-//! A store that was filled as stores are, served on a socket, and asked over it.
+//! Store that is written like a collector's or imported, and is served on a socket.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +16,7 @@ use stroboscope_store::query_memory::QueryMemory;
 use stroboscope_store::record::Rows;
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
 
-/// A file of others' data, if there is any.
+/// Returns the path of a file of external test data; `None` if it does not exist.
 pub(crate) fn data(name: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let path = std::env::var_os("STROBOSCOPE_OTHERS_DATA")
@@ -29,7 +29,7 @@ pub(crate) fn data(name: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// A served store.
+/// Store that is served on a socket.
 pub(crate) struct Served {
     runtime: tokio::runtime::Runtime,
     directory: tempfile::TempDir,
@@ -38,7 +38,7 @@ pub(crate) struct Served {
     written: std::cell::Cell<u32>,
 }
 
-/// An answer.
+/// Response of the server.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -82,7 +82,7 @@ impl Served {
         }
     }
 
-    /// A trace as it is read, all of it.
+    /// Reads a whole trace without corrected clocks.
     pub(crate) fn by_id(&self, id: u128) -> Option<StoredTrace> {
         let mut share = QueryMemory::unbounded().share();
         self.traces.by_id(id, usize::MAX, &mut share).unwrap()
@@ -113,7 +113,7 @@ impl Served {
         assert!(bad.is_empty(), "{}: {bad:?}", path.display());
     }
 
-    /// Puts a request of OTLP into the store, as a flush does.
+    /// Writes a request of OTLP in JSON to the store.
     pub(crate) fn take(&self, request: &Value) {
         let mut rows = Rows::default();
         let taken = otlp_json(

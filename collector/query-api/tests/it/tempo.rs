@@ -1,4 +1,4 @@
-//! The requests that Grafana's Tempo source makes.
+//! Tests with the requests that Grafana's Tempo data source makes.
 
 use prost::Message as _;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::jaeger::{T0_S, shops};
 use crate::round_trip::normal;
 use crate::served::Served;
 
-/// A query in a parameter.
+/// Escapes a query for use as a parameter.
 pub(crate) fn escaped(text: &str) -> String {
     let byte = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
@@ -109,7 +109,8 @@ fn traces_are_found_by_traceql() {
     }
 }
 
-/// Readers refuse fields that they do not know, numbers for 64 bits, and more than 32 bits for a duration.
+/// The response has no other fields, its 64-bit integers are texts, and its duration has 32 bits,
+/// because clients reject other responses.
 #[test]
 fn a_found_trace_says_no_more_than_readers_know() {
     let served = shops();

@@ -1,4 +1,5 @@
-//! Others' clients of Tempo, as processes: Perses' own, and Grafana's grammar of TraceQL.
+//! Tests with external clients of Tempo, as processes: that of Perses, and Grafana's grammar of
+//! TraceQL.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -9,7 +10,8 @@ use stroboscope_search::parse_traceql;
 
 use crate::jaeger::shops;
 
-/// Node with a package, in the directory that `STROBOSCOPE_TEST_NODE_MODULES` names.
+/// Returns a command that runs a script by Node with the modules in the directory
+/// `STROBOSCOPE_TEST_NODE_MODULES`; `None` if this package is not there.
 fn node(script: &str, package: &str) -> Option<Command> {
     let directory = std::env::var("STROBOSCOPE_TEST_NODE_MODULES").unwrap_or_default();
     let has_it = Command::new("node")

@@ -1,4 +1,4 @@
-//! Warnings about a span's times: that the edge of a burst cut it, and that its clock was
+//! Tests of warnings about a span's times: that the edge of a burst cut it, and that its clock was
 //! corrected.
 
 use stroboscope_proto::v1::SpanFlag;
@@ -9,7 +9,7 @@ use crate::served::Served;
 use crate::tempo::escaped;
 
 const T0_NS: i64 = T0_S as i64 * 1_000_000_000;
-/// The clock of one host is ahead by this much.
+/// Difference by which the clock of one host is ahead, in milliseconds.
 const AHEAD_MS: i64 = 500;
 
 struct Span {
@@ -40,7 +40,8 @@ fn add(rows: &mut Rows, trace: u64, span: &Span) {
     });
 }
 
-/// Calls from one host to another, whose clock is ahead; the last one is cut at both ends, and one of its spans has no end.
+/// Creates a store with calls from one host to another, whose clock is ahead. The last call is cut
+/// at both ends, and one of its spans has no end.
 fn calls(ahead_ms: i64) -> Served {
     let served = Served::new();
     let mut rows = Rows::default();
@@ -71,7 +72,7 @@ fn calls(ahead_ms: i64) -> Served {
     served
 }
 
-/// The warnings of a trace's spans, by the spans' ids.
+/// Returns id, start in µs and warnings of each span of a trace, by id.
 fn warnings(served: &Served, trace: u64) -> Vec<(String, i64, Vec<String>)> {
     let answer = served.json(&format!("/api/traces/{trace:x}"));
     let spans = answer["data"][0]["spans"].as_array().unwrap();
@@ -114,7 +115,7 @@ fn what_was_cut_may_have_lasted_longer_than_a_maximum() {
         let answer = served.json(&format!("/api/traces?service=back&{query}"));
         answer["data"].as_array().unwrap().len()
     };
-    // Of the last trace, the span of 5 ms has no end.
+    // In the last trace, the span of 5 ms has no end.
     assert_eq!(found("maxDuration=10ms"), 19);
     assert_eq!(found("maxDuration=26ms"), 20);
     assert_eq!(found("minDuration=5ms"), 20);
@@ -125,7 +126,8 @@ fn a_corrected_clock_says_by_how_much_and_how_sure_that_is() {
     let served = calls(AHEAD_MS);
     let spans = warnings(&served, 3);
     let start_us = (T0_NS + 3_000_000_000) / 1_000;
-    // One of the clocks is taken as it is; the spans of the other host are moved, between those of their caller.
+    // One of the clocks is the reference. The spans of the other host are moved, so that calls
+    // contain the spans that they cause.
     let moved: Vec<usize> = (0..4).filter(|at| !spans[*at].2.is_empty()).collect();
     assert!(moved == [2, 3] || moved == [0, 1], "{spans:?}");
     for at in &moved {
@@ -146,7 +148,8 @@ fn a_corrected_clock_says_by_how_much_and_how_sure_that_is() {
         "{spans:?} are not one in the other"
     );
     assert!(spans[0].1 == start_us || moved == [0, 1], "{spans:?}");
-    // Readers of OTLP find the same where Jaeger looks for it, unless they ask for what was recorded.
+    // OTLP has the warnings in the attribute that Jaeger reads, except if the client requests raw
+    // traces.
     let is_corrected = |path: &str| {
         let said = served.ask(path).text();
         let warns = said.contains("@jaeger@warnings");
