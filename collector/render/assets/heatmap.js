@@ -183,7 +183,8 @@ class Heatmap {
         return count(all) > 0 ? { from: all, said: "all before" } : null;
     }
 
-    /** Handles keys: arrows go to the next cell in a direction, with Shift they select the cells between, and Enter offers links.
+    /** Handles keys: arrows go to the next cell in a direction, and with Shift they select the
+     * cells between. Enter offers links for selected cells, and Escape clears the selection.
      * @param {KeyboardEvent} event */
     key(event) {
         const from = this.rects.findIndex((rect) => rect.closest("a") === document.activeElement);

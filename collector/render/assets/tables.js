@@ -1,6 +1,6 @@
 // @ts-check
 // Sorts and filters tables, highlights neighbours in graphs, submits forms on changes, and refreshes fragments of pages. Without
-// scripts, all of these are visible but static.
+// scripts, pages show the same tables, graphs, forms and fragments without these functions.
 
 /** Number of rows above which a table gets a filter box. */
 const FILTERED_FROM = 15;
@@ -124,7 +124,8 @@ function graph(svg) {
     if (svg.viewBox.baseVal.width > 0) movable(svg);
 }
 
-/** Lets users zoom by Ctrl and the wheel or by keys, and move by dragging. @param {SVGSVGElement} svg */
+/** Lets users zoom by Ctrl and the wheel or by keys, and move a zoomed graph by dragging or by
+ * arrow keys. @param {SVGSVGElement} svg */
 function movable(svg) {
     const { x, y, width, height } = svg.viewBox.baseVal;
     const whole = { x, y, width, height };

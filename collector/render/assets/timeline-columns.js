@@ -168,7 +168,8 @@ function tree(parent) {
 }
 
 /**
- * Groups rows by span, and otherwise keeps their order. Returns the order, and the index of each span's first row.
+ * Groups rows by span, and otherwise keeps their order. Leaves out rows without a span. Returns the
+ * order, and the index of each span's first row.
  * @param {number} spans
  * @param {Uint32Array} owner
  */
@@ -313,7 +314,7 @@ export function idOf(trace, span) {
 }
 
 /**
- * Formats a duration for users with three digits and a unit, like the rest of the page.
+ * Formats a duration for users with a unit and at most two decimals, like the rest of the page.
  * @param {number} ns
  * @returns {string}
  */
@@ -325,7 +326,7 @@ export function duration(ns) {
     return `${scaled.toFixed(decimals)}\u00a0${unit}`;
 }
 
-/** Formats the times of an axis. If some would read the same, formats distances from the first.
+/** Formats the times of an axis. If texts would be equal, all but the first are distances from it.
  * @param {number[]} ticks @param {number} step between them, ns */
 export function tickTexts(ticks, step) {
     const plain = ticks.map(tickText);

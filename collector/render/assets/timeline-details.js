@@ -7,7 +7,7 @@ import { boundsOf } from "./timeline-drawing.js";
 /** @typedef {import("./timeline-columns.js").Trace} Trace */
 /** @typedef {import("./timeline-drawing.js").Scene} Scene */
 
-/** Maximum number of rows of a list. */
+/** Maximum number of segments, events, or rows of kernel activity in a list. */
 const LISTED_MAX = 100;
 
 /**

@@ -1,5 +1,5 @@
 // @ts-check
-// Draws a request: only the visible rows, and in each at most one box per pixel.
+// Draws a request: only the visible rows. The number of boxes in a row is bounded by its width.
 
 import { KERNEL, NONE, PIECE, SPAN, after, duration, tickTexts } from "./timeline-columns.js";
 import { SPAN_ROW, kernelRows, rowName } from "./timeline-rows.js";
@@ -273,14 +273,14 @@ class Painter {
         context.fill();
     }
 
-    /** Draws the span's own segments. Adjacent segments smaller than a pixel form one box.
+    /** Draws the span's own segments. Adjacent segments narrower than two pixels form one box.
      * @param {number} span @param {{ y: number, height: number }} bar @param {number} shift */
     pieces(span, bar, shift) {
         const { scene, theme, scale } = this;
         const { pieces } = scene.trace;
         const end = pieces.first[span + 1];
         let at = after(pieces.end, pieces.first[span], end, scene.from - shift - 1 / scale.pxPerNs);
-        // Starts one segment earlier, because its slack, or the wait before it, may reach into the visible part.
+        // Starts one segment earlier, because its slack may reach into the visible part.
         at = Math.max(pieces.first[span], at - 1);
         const run = { x0: 0, x1: -1, critical: false };
         const flush = () => {
@@ -326,7 +326,7 @@ class Painter {
         const { context, theme, geometry } = this;
         this.box(isCritical ? theme.critical : theme.beside, x0, bar.y, x1 - x0, bar.height);
         if (isCritical && isEdged && x1 - x0 > 3) {
-            // Distinguishes it by more than colour.
+            // The edge distinguishes critical segments by more than colour.
             const left = Math.max(x0, geometry.names - 4);
             context.strokeStyle = theme.edge;
             context.lineWidth = 1;
@@ -334,7 +334,7 @@ class Painter {
         }
     }
 
-    /** Draws a torn edge where the recording cut the span.
+    /** Draws a torn edge where the recording cut the span, or where the span's end is unknown.
      * @param {number} flags @param {number} x0 @param {number} x1 @param {{ y: number, height: number }} bar */
     edges(flags, x0, x1, bar) {
         if ((flags & SPAN.CUT_OPEN) !== 0) this.torn(x0, -1, bar);
@@ -385,7 +385,8 @@ class Painter {
         }
     }
 
-    /** Draws the kernel activity of a thread for one span or for all: running above, calls below.
+    /** Draws the kernel activity of a thread for one span or for all: the thread's state above,
+     * calls and waits for locks below.
      * @param {number} span @param {number} thread @param {{ y: number, height: number }} bar */
     thread(span, thread, bar) {
         const { scene, theme, scale } = this;
@@ -406,7 +407,7 @@ class Painter {
             const end = Number.isNaN(kernel.end[at]) ? scene.trace.head.length_ns : kernel.end[at];
             const x0 = scale.x(kernel.start[at]);
             const x1 = Math.max(x0 + 1, scale.x(end));
-            // Skips what would cover only pixels that are painted already.
+            // Skips what would only cover pixels that another row of the same kind covers already.
             if (end < scene.from || x1 <= (last[kind] ?? -1)) continue;
             const isBelow = kind === KERNEL.CALL || kind === KERNEL.LOCK;
             const isThin = kind === KERNEL.BLOCKED;

@@ -96,7 +96,7 @@ export function build(host, trace, actions) {
     return parts;
 }
 
-/** Returns the legend of the marks that occur. @param {Trace} trace */
+/** Returns the legend; without cuts or kernel activity, it lacks their marks. @param {Trace} trace */
 function legend(trace) {
     const marks = [
         ["critical", "on the critical path"],

@@ -8,7 +8,7 @@ import { SPAN_ROW, kernelRows, rowName, spanAt } from "./timeline-rows.js";
 
 /** @typedef {import("./timeline.js").Timeline} Timeline */
 
-/** Distance in px up to which a movement is no drag. */
+/** Horizontal distance in px up to which a movement is no drag. */
 const STILL = 4;
 
 /** @param {Timeline} timeline */
@@ -52,7 +52,8 @@ function placeAt(timeline, y) {
     return y < AXIS || place >= timeline.rows.span.length ? -1 : place;
 }
 
-/** Handles the rows: dragging moves in time, two fingers zoom, a click selects, and a double click zooms to a span.
+/** Handles the rows: dragging moves in time, two fingers zoom, a click selects a span or folds it
+ * at its triangle, and a double click zooms to the selected span.
  * @param {Timeline} timeline */
 function dragRows(timeline) {
     const { view } = timeline.parts;

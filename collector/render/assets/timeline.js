@@ -129,7 +129,7 @@ export class Timeline {
         const began = performance.now();
         const geometry = this.geometry();
         const all = this.rows.span.length * geometry.row + AXIS;
-        // Limits the height to that of the rows.
+        // Limits the height to that of the rows, and to a part of the window.
         this.parts.view.style.blockSize = `${Math.min(all + 2, Math.max(260, innerHeight * 0.62))}px`;
         geometry.height = this.parts.view.clientHeight;
         this.parts.spacer.style.blockSize = `${all}px`;
@@ -226,7 +226,7 @@ export class Timeline {
         this.draw();
     }
 
-    /** Follows the address. If it names a span, scrolls the page to the timeline, because the link may be far below. */
+    /** Follows the address. If it has a span, scrolls the page until the timeline is visible. */
     follow() {
         this.go();
         const { top, bottom } = this.parts.view.getBoundingClientRect();
@@ -367,7 +367,7 @@ export class Timeline {
         listenToPointers(this);
     }
 
-    /** Shows the state in the address. */
+    /** Shows the state that the address contains. */
     go() {
         this.place = undefined;
         this.state = read(location.hash, this.trace);

@@ -1,4 +1,4 @@
-// Asks a Tempo by Perses' own client, and prints what it makes of the answers.
+// Requests data from an API of Tempo by the client of Perses, and prints the client's results.
 const client = require("@perses-dev/tempo-plugin/lib/cjs/model/tempo-client.js");
 
 async function main() {

@@ -1,4 +1,4 @@
-// Says of each line of standard input whether Grafana's own grammar of TraceQL takes it.
+// Prints for each line of standard input whether Grafana's grammar of TraceQL accepts it.
 const { parser } = require("@grafana/lezer-traceql");
 
 const lines = require("fs").readFileSync(0, "utf8").split("\n");

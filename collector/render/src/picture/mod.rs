@@ -1,8 +1,8 @@
 //! Pictures, on pages or as files of their own.
 //!
 //! Charts, timelines and graphs are drawn by this module as SVG; graphs are laid out in layers. The
-//! stylesheet defines the colours, which are Okabe and Ito's: people with any kind of colour vision
-//! can distinguish them. Lines also differ in their dashes.
+//! stylesheet defines the colours, which are Okabe and Ito's: most colour-blind people can
+//! distinguish them. Most lines also differ in their dashes.
 
 mod axis;
 mod chart;
