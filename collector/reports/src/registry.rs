@@ -87,7 +87,7 @@ impl Entry {
 /// Arguments for verdicts in CI, which pages do not have.
 const GATE: &[&str] = &["fail_on", "worse_by", "junit", "markdown"];
 
-/// Returns all reports, in the order of the help.
+/// Returns all reports.
 #[must_use]
 pub fn reports() -> Vec<Entry> {
     vec![

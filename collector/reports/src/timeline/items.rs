@@ -242,7 +242,8 @@ fn wait_text(wait: &LockWait, thread: &impl Fn(u32) -> String) -> String {
     }
 }
 
-/// Formats arguments: small numbers in decimal, addresses in hexadecimal. Drops trailing zeros.
+/// Formats arguments: numbers below 2^20 in decimal, others in hexadecimal. Drops trailing
+/// arguments that are 0.
 fn arguments(args: &[u64; 6]) -> String {
     let used = args
         .iter()
