@@ -44,8 +44,9 @@ pub enum DataDirError {
 /// Name of the checkpoint file. A data directory with this file holds a store.
 const CHECKPOINT: &str = "checkpoint.json";
 
-/// Errors of directories above the data directory that this program may not read, or whose file
-/// system has no writes or no syncs of directories. Other programs created these.
+/// Errors that are ignored when a directory above the data directory is synced. They mean that this
+/// program may not read the directory, or that its file system is read-only or cannot sync
+/// directories. Other programs created such directories.
 const NOT_SYNCED: [ErrorKind; 4] = [
     ErrorKind::PermissionDenied,
     ErrorKind::ReadOnlyFilesystem,
@@ -55,9 +56,9 @@ const NOT_SYNCED: [ErrorKind; 4] = [
 
 /// Data directory. It contains the log `wal/`, the tables, `checkpoint.json`, `lock`, `requests`,
 /// `generations/` and `replaced/` (see [`maintenance`](crate::maintenance)). It may also contain
-/// `damaged/` (see [`check`](crate::check)), `published.json` of a collector that publishes, and
-/// `cache/`, which can be deleted at any time. The directory of an agent contains `wal/`,
-/// `forwarded/` and `lock`.
+/// `damaged/` (see [`check`](crate::check)), `published.json` of a collector that publishes,
+/// `redact.key` of one that redacts, and `cache/`, which can be deleted at any time. The directory
+/// of an agent contains `wal/`, `forwarded/` and `lock`, and possibly `redact.key`.
 #[derive(Clone, Debug)]
 pub struct DataDir {
     root: PathBuf,
@@ -100,10 +101,11 @@ impl DataDir {
     }
 
     /// Checks that a directory may become a data directory: it is missing, has no files of other
-    /// programs, or is a data directory already. Callers check this before they write to it.
+    /// programs, or is a data directory already. Accepts a directory that cannot be read, because
+    /// writing to it will fail. Callers check this before they write to it.
     ///
-    /// # Errors
-    /// Returns an error if the directory contains files of other programs.
+    /// # Errors Returns an error if the directory is not a data directory and contains files of
+    /// other programs.
     pub fn refuse_foreign(root: &Path) -> Result<(), DataDirError> {
         match foreign_entry(root) {
             None => Ok(()),
@@ -143,10 +145,9 @@ impl DataDir {
         }
     }
 
-    /// Checks that the directory holds no store.
+    /// Checks that the directory does not contain the checkpoint of a store.
     ///
-    /// # Errors
-    /// Returns an error if it holds one or cannot be listed.
+    /// # Errors Returns an error if it contains one or cannot be listed.
     pub(crate) fn refuse_store(&self) -> Result<(), DataDirError> {
         match self.disk.names(&self.root) {
             Ok(names) if !names.iter().any(|name| name == CHECKPOINT) => Ok(()),
@@ -183,7 +184,7 @@ impl DataDir {
         &self.root
     }
 
-    /// Returns the disk through which the directory is accessed.
+    /// Returns the disk of the log and of the checkpoint.
     #[must_use]
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
@@ -237,8 +238,8 @@ impl DataDir {
 
     /// Takes the lock without waiting.
     ///
-    /// # Errors
-    /// Returns an error if another process holds it, or if the disk fails.
+    /// # Errors Returns an error if another [`Lock`] of the directory exists, in any process, or if
+    /// the disk fails.
     pub fn lock(&self) -> Result<Lock, DataDirError> {
         let path = self.root.join("lock");
         let io = |source| DataDirError::Io {

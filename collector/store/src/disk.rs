@@ -1,5 +1,5 @@
-//! Abstraction of the disk for durable data. The log, the checkpoint and the publication of objects
-//! write only through [`Disk`], so that tests can substitute a disk that fails, tears and forgets
+//! Abstraction of the disk for durable data. The log, checkpoints and new files of the tables are
+//! written only through [`Disk`], so that tests can substitute a disk that fails, tears and forgets
 //! writes.
 
 use std::fmt::Debug;

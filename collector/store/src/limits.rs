@@ -1,5 +1,5 @@
-//! Limits of the collector. Data over a limit are rejected with the name of the limit, and counted.
-//! Nothing is truncated silently.
+//! Limits of the collector. No limit drops or truncates data silently: rejected and omitted data
+//! are counted.
 
 use stroboscope_otlp::SpanLimits;
 
@@ -50,19 +50,20 @@ impl Limits {
     }
 }
 
-/// Size in bytes above which the open log segment is closed. It is then converted to Parquet, or
-/// forwarded by an agent.
+/// Default size in bytes above which the open log segment is closed, to be converted to Parquet or
+/// forwarded by an agent. It is smaller with little memory.
 pub const WAL_SEGMENT_BYTES: u64 = 32 << 20;
 
-/// Maximum size of the log segments that wait for conversion to Parquet or for forwarding, in
-/// bytes. Above it, appends are rejected until enough segments are converted or forwarded.
+/// Default maximum size of the log segments that wait for conversion to Parquet or for forwarding,
+/// in bytes. Above it, appends are rejected until enough segments are converted or forwarded.
 pub const WAL_BACKLOG_BYTES_MAX: u64 = 1 << 30;
 
 /// Size of a group commit, in bytes, at which it takes no further batches.
 pub const WAL_GROUP_BYTES_MAX: usize = 16 << 20;
 
-/// Maximum size of the batches and OTLP requests in memory that are received but not yet durable,
-/// in bytes. Above it, batches wait, and OTLP requests are rejected temporarily.
+/// Default maximum size of the batches and OTLP requests in memory that are received but not yet
+/// durable, in bytes. `collect` derives it from its memory limit. Above it, batches wait, and OTLP
+/// requests are rejected temporarily.
 pub const IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
 
 /// Maximum number of unacknowledged batches on one gRPC stream, of a process or of an agent.

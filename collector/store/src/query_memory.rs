@@ -101,7 +101,7 @@ impl QueryMemory {
         reclaimers.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the number of bytes that queries hold.
+    /// Returns the number of bytes that all shares hold.
     #[must_use]
     pub fn lent(&self) -> usize {
         self.0.lent.load(Relaxed)

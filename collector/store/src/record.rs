@@ -55,7 +55,7 @@ pub struct SpanRow {
     /// Id of the trace as its source wrote it; `None` if that is the id in 32 lower-case
     /// hexadecimal digits.
     pub trace_name: Option<StringId>,
-    /// Id of the span, unique within its trace.
+    /// Id of the span within its trace.
     pub span_id: u64,
     /// Id of the parent span; 0 for none.
     pub parent_id: u64,
@@ -166,7 +166,7 @@ pub struct BatchRow {
     pub events: u32,
     /// Windows that closed since the previous batch.
     pub windows: Vec<WindowRow>,
-    /// Losses, each with its cause and the number of records lost since the process started.
+    /// Losses, each with its cause and the number of losses since the process started.
     pub losses: Vec<(StringId, u64)>,
     /// Clock steps, each with its time in ns since the Unix epoch and the size of the step in ns.
     pub clock_steps: Vec<(i64, i64)>,

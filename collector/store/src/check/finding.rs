@@ -5,13 +5,14 @@ use crate::tables::StoreTable;
 /// Kind of a problem that a check found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FindingKind {
-    /// A file of the store is unreadable or truncated, or its order or statistics are wrong.
+    /// A file of the store is unreadable, contradicts its checksum or metadata, or has unsorted
+    /// rows.
     DamagedFile,
     /// A later version of this program wrote a file.
     NewerFile,
     /// A file in a table's directory is not one that the store writes.
     StrangeFile,
-    /// A crash interrupted a compaction and left files that readers ignore.
+    /// A crash or an error interrupted a compaction and left files that readers ignore.
     InterruptedCompaction,
     /// The write-ahead log is damaged.
     DamagedLog,

@@ -68,9 +68,9 @@ impl StoredBatches {
 
     /// Returns findings for batches that only the store or only the ledger has. Compares only
     /// processes that the ledger lists. If `is_in_use` (a collector is running), omits batches that
-    /// only the store has. `is_whole` states that no file is damaged and no hour was ever deleted.
-    /// Otherwise, batches before the first stored one of a process may be missing without a
-    /// finding. The ledger forgets an idle process, and lists only its later batches if it comes
+    /// only the store has. `is_whole` states that every file is readable and no hour was ever
+    /// deleted. Otherwise, batches before the first stored one of a process may be missing without
+    /// a finding. The ledger forgets an idle process, and lists only its later batches if it comes
     /// back, so earlier ones are not unknown.
     pub(super) fn compare(
         &self,

@@ -23,8 +23,9 @@ pub(super) struct AttributeColumns<'a> {
 }
 
 impl AttributeColumns<'_> {
-    /// Checks all attributes of `records` records. Adds their size to `spent_bytes`, which counts
-    /// spans and events of a batch together.
+    /// Checks all attributes of `records` records. Adds to `spent_bytes` the bytes of their keys
+    /// and texts, and [`SCALAR_BYTES`] for each attribute. `spent_bytes` counts spans and events of
+    /// a batch together.
     pub(super) fn check(
         &self,
         records: usize,
@@ -177,7 +178,8 @@ pub(super) struct AttributeReader<'a> {
     string: usize,
 }
 
-/// Returns the next unread element of a value column. A checked column always has one.
+/// Returns the next unread element of a column, or the default at its end. Only the column of
+/// counts can end early, because it may be empty.
 fn take<T: Copy + Default>(column: &[T], cursor: &mut usize) -> T {
     let value = column.get(*cursor).copied().unwrap_or_default();
     *cursor += 1;

@@ -79,7 +79,7 @@ impl CheckedBatch {
         spans + events
     }
 
-    /// Returns the batch as it was received.
+    /// Returns the batch in its protobuf form.
     #[must_use]
     pub fn batch(&self) -> &Batch {
         &self.batch
@@ -210,8 +210,8 @@ fn check_times(column: &'static str, base_ns: u64, deltas_ns: &[i64]) -> Result<
 /// Refuses a batch whose sequence number or count of losses is too high for the age of its process.
 /// Such a number would distort the totals of all processes permanently.
 fn check_plausible(batch: &Batch, process: &Process) -> Result<(), Refusal> {
-    /// Maximum number of batches: a base value, and the increase per second of the process's age.
-    /// Both are above the rate of any SDK.
+    /// Maximum sequence number: a base value, and the increase per second of the process's age.
+    /// SDKs send far fewer batches.
     const BATCHES: (u64, u64) = (1 << 24, 10_000);
     const RECORDS: (u64, u64) = (1 << 32, 1_000_000_000);
     let age_s = batch.to_ns.saturating_sub(process.started_ns) / 1_000_000_000;

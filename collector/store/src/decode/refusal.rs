@@ -61,7 +61,7 @@ pub enum Refusal {
     /// A record has too many attributes.
     #[error("a record has {count} attributes, the limit is {limit}")]
     TooManyAttributes { count: usize, limit: usize },
-    /// The attributes take too many bytes as JSON.
+    /// The attributes take too many bytes with their interned strings written out.
     #[error(
         "the batch's attributes take {bytes} bytes or more when written out, the limit is {limit}"
     )]

@@ -136,7 +136,8 @@ impl CheckedBatch {
     }
 }
 
-/// Converts a checked time in ns, which fits into 63 bits.
+/// Converts a time or duration in ns. A value above `i64::MAX` becomes `i64::MAX`, but checked
+/// values are never above it.
 fn time(ns: u64) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX)
 }

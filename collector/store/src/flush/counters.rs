@@ -57,7 +57,7 @@ pub struct Counters {
 /// Snapshot of the outcomes of batches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Totals {
-    /// Number of batches by outcome.
+    /// Number of batches by outcome. `pushed_back` also counts OTLP requests.
     pub batches: BTreeMap<&'static str, u64>,
     /// Number of refused batches by cause.
     pub refused: BTreeMap<&'static str, u64>,

@@ -1,4 +1,5 @@
-//! Flushes closed segments to Parquet. Each step of the [module](super) is a method.
+//! Flushes closed segments to Parquet. Steps 2 to 5 of the [module](super) are methods of
+//! [`Flusher`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,8 +20,8 @@ use crate::wal::{Payload, PayloadKind, remove_segment, segment_path};
 /// Observer of data that has become durable in the tables, such as a live model. Its methods must
 /// not block.
 pub trait Arrivals: std::fmt::Debug + Send {
-    /// Receives the new rows of a segment. The collector received the last of them at `received_ns`
-    /// (ns since the Unix epoch).
+    /// Receives the new rows of a segment. The collector received the segment's latest record at
+    /// `received_ns` (ns since the Unix epoch).
     fn arrived(&self, rows: Box<Rows>, received_ns: i64);
 
     /// Moves the watermark to `now_ns` (ns since the Unix epoch): all data that the collector
@@ -49,8 +50,8 @@ pub struct ConvertedSegment {
     segment: u64,
     ledger: Ledger,
     paths: Vec<Path>,
-    /// New rows for the observer, and the arrival of the last one in ns since the Unix epoch;
-    /// `None` without an observer.
+    /// New rows for the observer, and the arrival of the segment's latest record in ns since the
+    /// Unix epoch; `None` without an observer.
     arrived: Option<(Box<Rows>, i64)>,
 }
 
@@ -149,7 +150,7 @@ impl Flusher {
         Ok(())
     }
 
-    /// Flushes one closed segment, in all steps.
+    /// Flushes one closed segment (steps 2 to 5).
     ///
     /// # Errors
     /// Returns an error from the step that fails. The segment then still exists and may be flushed

@@ -50,9 +50,9 @@ pub struct Forwarder {
 /// Content of an agent's log at its start.
 #[derive(Debug)]
 pub struct WaitingLog {
-    /// Ledger of everything that the agent has acknowledged.
+    /// Ledger of the batches that were forwarded or are still in the log.
     pub ledger: Ledger,
-    /// Segments to forward, with their sizes in bytes.
+    /// Segments to forward, with the sizes of their valid records in bytes.
     pub segments: BTreeMap<u64, u64>,
     /// Number of the next segment.
     pub next_segment: u64,
@@ -121,9 +121,7 @@ impl Forwarder {
     /// Performs all steps for one closed segment. Waits for its delivery until `until` at the
     /// latest.
     ///
-    /// # Errors
-    /// Returns an error from the step that fails. The segment then still exists and may be
-    /// forwarded again.
+    /// # Errors Returns an error from the step that fails. The call may then be repeated.
     pub fn forward(&mut self, segment: u64, until: Instant) -> Result<(), FlushError> {
         if segment >= self.checkpoint.next_segment {
             let payloads = read_closed(&self.data, segment, &self.counters)?.payloads;

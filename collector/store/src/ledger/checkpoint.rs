@@ -21,7 +21,8 @@ pub(crate) const FORWARDED: &str = "forwarded";
 pub struct Checkpoint {
     /// First segment of the log that is not in Parquet yet, or not forwarded by an agent.
     pub next_segment: u64,
-    /// Ledger of exactly the batches in the segments before `next_segment`.
+    /// Ledger of the batches in the segments before `next_segment`, without those of forgotten
+    /// processes.
     pub ledger: Ledger,
 }
 
@@ -90,7 +91,7 @@ struct ProcessForm {
 }
 
 impl Checkpoint {
-    /// Reads the checkpoint of the data directory. Returns an empty checkpoint if there is none.
+    /// Reads the checkpoint in `directory`. Returns an empty checkpoint if there is none.
     ///
     /// # Errors
     /// Returns an error if the checkpoint cannot be read or is damaged.
@@ -132,7 +133,7 @@ impl Checkpoint {
         })
     }
 
-    /// Replaces the checkpoint of the data directory, durably.
+    /// Replaces the checkpoint in `directory`, durably.
     ///
     /// # Errors
     /// Returns an error if the disk fails. The file is then either the old or the new checkpoint.

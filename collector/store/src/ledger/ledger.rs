@@ -102,7 +102,8 @@ impl Ledger {
     }
 
     /// Enters a batch that is being stored. `received_ns` is its time of arrival, in ns since the
-    /// Unix epoch. If the ledger is full, forgets the processes that have been idle longest.
+    /// Unix epoch. If the process is new and the ledger is full, forgets the processes that have
+    /// been idle longest.
     pub fn enter(&mut self, batch: &CheckedBatch, received_ns: u64) {
         if !self.entries.contains_key(&batch.incarnation())
             && self.entries.len() >= INCARNATIONS_MAX
@@ -186,8 +187,8 @@ impl Ledger {
             .for_each(|incarnation| self.forget(incarnation));
     }
 
-    /// Forgets the processes that have been idle longest: a sixteenth of the maximum at once, so
-    /// that a flood of processes costs little per process.
+    /// Forgets the processes that have been idle longest: about a sixteenth of the maximum at once,
+    /// so that a flood of processes costs little per process.
     fn forget_longest_idle(&mut self) {
         let mut by_age: Vec<(i64, u128)> = self
             .entries

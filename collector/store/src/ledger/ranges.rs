@@ -35,7 +35,8 @@ impl Ranges {
     }
 
     /// Adds `number`, unless it is so low that it is no longer tracked. Keeps at most `runs_max`
-    /// runs: drops the lowest runs, and no longer tracks the numbers below the rest.
+    /// runs, but at least one: drops the lowest runs, and no longer tracks the numbers below the
+    /// rest.
     pub fn insert(&mut self, number: u64, runs_max: usize) {
         if self.contains(number) || number < self.given_up_below {
             return;

@@ -12,8 +12,8 @@
 //! 5. After a grace period, they are deleted.
 //!
 //! A crash leaves covered files, which readers ignore, or files of step 1. The first round after a
-//! start removes them. Maintenance touches only files of segments below the checkpoint, because the
-//! flusher may write the other files again after a crash.
+//! start removes them. Merging and retention skip the files of segments that the checkpoint does
+//! not cover, because the flusher may write these files again after a crash.
 
 mod counters;
 mod disk;

@@ -16,7 +16,7 @@ const FAN_IN: u64 = 24;
 /// Maximum number of files in one merge after an hour is over. A merge holds one batch of rows of
 /// each file in memory.
 const FILES_MAX: usize = 64;
-/// Maximum size of a merged file, in bytes.
+/// Maximum size of the inputs of a merge, in bytes.
 const BYTES_MAX: u64 = 512 << 20;
 /// Time after the end of an hour at which it counts as over, in ns. Services send within seconds,
 /// and retries take a few more.
@@ -42,8 +42,8 @@ pub fn hour_of(path: &Path) -> Option<Hour> {
 }
 
 /// Returns the next merge of visible files of one directory; `None` if none is due. `files` must be
-/// in the order of their segments, without gaps between neighbours. `is_all` treats every hour as
-/// one for which no more records arrive.
+/// in the order of their segments, and include every visible file of the directory between the
+/// first and the last. `is_all` treats every hour as one for which no more records arrive.
 #[must_use]
 pub fn next_job(files: &[(Path, u64)], now_ns: i64, is_all: bool) -> Option<Job> {
     let (first, _) = files.first()?;

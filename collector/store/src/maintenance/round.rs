@@ -1,4 +1,4 @@
-//! Maintenance rounds. Each step of a merge (see the [module](super)) is a method.
+//! Maintenance rounds. Methods of [`Care`] perform the steps of a merge (see the [module](super)).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::tables::{
     MergeError, MergedFile, RetriedSpans, Segments, Store, StoreError, StoreTable, merge_files,
 };
 
-/// Default time for which replaced files are kept, which is longer than a query takes.
+/// Default time for which replaced files are kept, which is longer than queries usually take.
 const GRACE: Duration = Duration::from_secs(3_600);
 /// Maximum size of all replaced files, in bytes.
 const REPLACED_BYTES_MAX: u64 = 4 << 30;
@@ -216,8 +216,8 @@ impl Care {
 
     /// Performs all steps of one merge. Returns the size of the merged file, in bytes.
     ///
-    /// # Errors
-    /// Returns the error of the step that fails. Readers then still see every row exactly once.
+    /// # Errors Returns the error of the step that fails. Readers then still see either the inputs
+    /// or the merged file.
     pub fn compact(
         &mut self,
         table: StoreTable,

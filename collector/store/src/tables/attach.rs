@@ -30,7 +30,7 @@ pub struct EventRead {
     pub attributes: AttributeValues,
 }
 
-/// Attaches events to traces. It is reused for all traces, to keep its memory.
+/// Attaches events to traces. Its memory is kept when it is reused for further traces.
 #[derive(Debug, Default)]
 pub struct EventAttacher {
     /// Index of each span in the trace, by span id.
@@ -156,8 +156,8 @@ pub(super) fn attach_attributes(
     }
 }
 
-/// Makes the numbers of events unique. Elements and attributes refer to an event by its number,
-/// which is unique within one import but not among several. If numbers collide, the events are
+/// Makes the elements and attributes of events refer to them by number instead of by index. Numbers
+/// are unique within one import but not among several. If numbers collide, the events are
 /// renumbered in the same order.
 fn tell_events_apart(trace: &mut TraceRecords) {
     let TraceRecords {

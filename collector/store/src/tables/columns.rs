@@ -1,5 +1,5 @@
-//! Tables as lists of declared columns. One line per column in `schema.rs` determines how it is
-//! written, read, documented and shown in SQL.
+//! Tables as lists of declared columns. One line per column in `schema.rs` or `kernel_schema.rs`
+//! determines how it is written, read, documented and shown in SQL.
 
 use std::fmt::Debug;
 

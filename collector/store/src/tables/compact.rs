@@ -17,13 +17,14 @@ use super::sorted_file::{SortedFile, union};
 use super::staged::StagedObject;
 use super::write::properties;
 
-/// Maximum number of rows of all inputs in memory together. Each row may have the maximum size.
+/// Maximum number of rows of up to 1,024 inputs in memory together. It is low, because rows may be
+/// large.
 const ROWS_TOGETHER: usize = 65_536;
 
 /// Reason why files were not merged.
 #[derive(Debug, thiserror::Error)]
 pub enum MergeError {
-    /// One of the files is unreadable or truncated.
+    /// One of the files is unreadable, or its rows are not sorted.
     #[error("{0}")]
     Damaged(Damage),
     #[error(transparent)]

@@ -83,7 +83,7 @@ pub(super) fn row_groups(metadata: &ParquetMetaData) -> Vec<RowGroupIds> {
 }
 
 /// Returns the lowest and the highest value of a column of times in ns, from the statistics; `None`
-/// if statistics are missing.
+/// if statistics are missing or the file has no rows.
 pub(super) fn times_ns(metadata: &ParquetMetaData, column: &str) -> Option<(i64, i64)> {
     let at = metadata
         .file_metadata()
@@ -166,8 +166,8 @@ fn pages(
     Some(begins.zip(ends).enumerate().map(selector).collect())
 }
 
-/// Cuts all ids into at most `parts` ranges with about equally many rows, as estimated from the row
-/// groups.
+/// Cuts all ids into at most `parts` ranges, but at least one, with about equally many rows, as
+/// estimated from the row groups.
 pub(super) fn cut(groups: &[RowGroupIds], parts: usize) -> Vec<IdRange> {
     let total: u64 = groups.iter().map(|group| group.rows).sum();
     let rows_below = |id: u128| -> f64 {

@@ -1,8 +1,9 @@
 //! # The columns
 //!
 //! Rows are sorted by `monotonic_ns`. The file's metadata contains `stroboscope.schema_version` and
-//! `stroboscope.table`, as in all tables. A column without meaning for a kind is null, and so is
-//! one that the kernel did not report. `arg0` of `lost` and `window` is a monotonic time in ns.
+//! `stroboscope.table`, as in all tables. A nullable column without meaning for a kind is null, and
+//! so is one that the kernel did not report. `cpu` and `tid` are then 0. `arg0` of `lost` and
+//! `window` is a monotonic time in ns.
 //!
 //! | kind | meaning |
 //! |---|---|

@@ -36,7 +36,7 @@ impl Store {
         Ok(listed.pop().unwrap_or_default())
     }
 
-    /// Lists the objects of several tables, all as of one moment.
+    /// Lists the objects of several tables consistently (see [`Store::snapshots`]).
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed.
@@ -60,7 +60,9 @@ impl Store {
         Ok(listed.pop().unwrap_or_default())
     }
 
-    /// Lists the objects of several tables with their metadata, all as of one moment.
+    /// Lists the objects of several tables with their metadata. A file and the file that covers it
+    /// are never both missing. A deletion of files is visible in all tables or in none. Files that
+    /// are added during the listing may be missing.
     ///
     /// A plain listing is no snapshot. While it walks a directory, a compacted file may appear
     /// behind its position, and the files that it covers may vanish ahead of it. Then neither would
@@ -137,7 +139,7 @@ impl Store {
     }
 
     /// Returns the covered objects of a table, with the objects that cover them. Covered objects
-    /// exist only during a compaction, or after a crash.
+    /// exist only during a compaction, or after a crash or an error interrupted one.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed.
@@ -227,8 +229,8 @@ impl Store {
         let number = known.and_then(|bytes| std::str::from_utf8(&bytes).ok()?.parse::<u64>().ok());
         let next = match number {
             Some(number) => number + 1,
-            // The time never repeats a value that a listing may have seen, even if someone deleted
-            // the file.
+            // Unless the clock was set back, the time repeats no value that a listing may have
+            // seen, even if someone deleted the file.
             None => std::time::SystemTime::now()
                 .duration_since(std::time::UNIX_EPOCH)
                 .map_or(0, |since| since.as_micros() as u64),

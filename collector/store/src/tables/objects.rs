@@ -1,7 +1,8 @@
 //! Objects of the store by path: a synchronous interface to `object_store`, with durable writes on
 //! a local disk.
 //!
-//! Files of the tables never change. Compaction adds a file that covers others
+//! Files of the tables are never modified. The flusher may replace the files of a segment that the
+//! checkpoint does not cover. Compaction adds a file that covers others
 //! ([`Segments`](super::Segments)), and only then moves the covered files to the same path under
 //! `replaced/`. Readers that listed them earlier find them there.
 
@@ -35,7 +36,7 @@ pub enum StoreError {
     /// The object store failed.
     #[error("store: {0}")]
     Object(#[from] object_store::Error),
-    /// A file could not be written.
+    /// A file could not be written, renamed or deleted.
     #[error("cannot write {path}: {source}")]
     Write {
         path: PathBuf,
@@ -72,8 +73,7 @@ pub struct Store {
     /// Directory of the objects, if they are local files, which are synced explicitly; `None` for
     /// other stores, in which an object is durable once its write returns.
     local: Option<Directory>,
-    /// Files whose checksums were verified. They need no second verification, because files never
-    /// change.
+    /// Files whose checksums were verified. They are not verified again.
     held: Arc<Mutex<BTreeSet<Path>>>,
 }
 
@@ -136,9 +136,9 @@ impl Store {
         }
     }
 
-    /// Reports whether a file that is about to be read in full is intact. Calls `holds` to verify
-    /// it, once per local file. Does not verify remote files, because their transport has checksums
-    /// of its own.
+    /// Reports whether a file that is about to be read in full is intact. Calls `holds` to verify a
+    /// local file, until it was intact once. Does not verify remote files, because their transport
+    /// has checksums of its own.
     pub(super) fn is_held(
         &self,
         path: &Path,
@@ -158,8 +158,8 @@ impl Store {
     /// Writes an object, and replaces an existing one. On a local disk, this makes its contents
     /// durable, and [`Store::make_durable`] makes its name durable.
     ///
-    /// # Errors
-    /// Returns an error if the object cannot be written. No partial object is left.
+    /// # Errors Returns an error if the object cannot be written. No partial object is visible
+    /// then.
     pub fn put(&self, path: &Path, bytes: Vec<u8>) -> Result<(), StoreError> {
         let Some(directory) = &self.local else {
             self.runtime
@@ -217,8 +217,8 @@ impl Store {
 
     /// Removes objects durably. A missing object is no error.
     ///
-    /// # Errors
-    /// Returns an error if an existing object cannot be removed. The objects before it are removed.
+    /// # Errors Returns an error if an existing object cannot be removed durably. The objects
+    /// before it are removed.
     pub fn remove(&self, paths: &[Path]) -> Result<(), StoreError> {
         paths.iter().try_for_each(|path| self.delete(path))?;
         self.make_absence_durable(paths)

@@ -37,7 +37,7 @@ const LONG_TRACES_PER_OPERATION_MAX: usize = 4;
 /// Maximum number of operations for which long traces are kept.
 const LONG_OPERATIONS_MAX: usize = 256;
 
-/// Maximum number of distinct operations in each set of root operations.
+/// Maximum number of distinct operations that a thread keeps in each set of root operations.
 const ROOT_OPERATIONS_MAX: usize = 4_096;
 /// Flags by which root spans are classified.
 const OF_KIND: u32 = SpanFlags::SERVER.0 | SpanFlags::CLIENT.0 | SpanFlags::CONNECTION.0;
@@ -195,8 +195,8 @@ fn add_operations(batch: &RecordBatch, found: &mut OperationFacts) -> Result<(),
             is_root,
             kind,
         );
-        // Skips spans with keys that were seen in this batch, which are most spans, and imported
-        // spans.
+        // Skips spans with keys that were seen in this batch, which are most spans, and spans that
+        // the SDK did not record.
         if last == Some(keys) || seen.contains(&keys) || id(&processes, row) == 0 {
             continue;
         }

@@ -24,7 +24,8 @@ pub(super) struct ParquetSource {
     path: Path,
     size_bytes: u64,
     whole: Option<Bytes>,
-    /// Open file; `None` if the object is not a local file, or if too many files are read together.
+    /// Open file; `None` if the object is not a local file or cannot be opened, or if too many
+    /// files are read together.
     file: Option<Arc<File>>,
 }
 

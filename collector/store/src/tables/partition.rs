@@ -1,10 +1,10 @@
 //! Paths of files: `spans/date=YYYY-MM-DD/hour=HH/NAME.parquet` (UTC).
 //!
 //! Rows of a log segment are partitioned by the hour in which they begin, and batches by the hour
-//! of receipt, into files named `seg-NNNNNNNNNN`. The same segment always becomes the same files,
-//! so replaying it after a crash overwrites files and never duplicates rows. Rows whose clock is
-//! far off (see [`PartitionRule`]) go to the hour of receipt, so that no sender can spread a
-//! segment over a million directories.
+//! of receipt, into files named `seg-NNNNNNNNNN`. The names depend only on the segment and the
+//! hour, so replaying a segment after a crash overwrites its files and never duplicates rows. Rows
+//! whose clock is far off (see [`PartitionRule`]) go to the hour of receipt, so that no sender can
+//! spread a segment over a million directories.
 
 use object_store::path::Path;
 
@@ -153,8 +153,8 @@ pub struct PartitionRule {
 
 impl PartitionRule {
     /// Returns the rule for rows received from `first_ns` to `last_ns` (ns since the Unix epoch).
-    /// Rows that begin at most a day before or an hour after that time go to their own hour. Other
-    /// rows go to the hour of `first_ns`.
+    /// Rows that begin at most a day before or less than an hour after that time go to their own
+    /// hour. Other rows go to the hour of `first_ns`.
     #[must_use]
     pub fn received(first_ns: i64, last_ns: i64) -> Self {
         let from_ns = first_ns.saturating_sub(24 * HOUR_NS);

@@ -28,7 +28,7 @@ pub trait RowProbe: Sync {
     fn of_group(&self, group: &RowGroupFacts<'_>) -> u64;
 
     /// Returns the kinds that a row may be of, as bits. `row` is a trace with only this span or
-    /// event.
+    /// event, or without any if the row is an event inside a span.
     fn of_row(&self, row: &TraceRecords) -> u64;
 }
 

@@ -51,7 +51,8 @@ impl std::fmt::Display for Damage {
     }
 }
 
-/// Opened object, whose footer shows that it is a file of the table with the required columns.
+/// Opened object, whose footer shows that Stroboscope wrote it and that it has the required
+/// columns.
 #[derive(Clone, Debug)]
 pub(super) struct TableFile {
     file: String,

@@ -29,7 +29,7 @@ pub struct ColumnFacts {
     pub is_unknown: bool,
     /// True if some rows may have no value.
     pub may_be_absent: bool,
-    /// Distinct values that are not numbers in `between`, as texts. The list is complete unless
+    /// Possible values, as texts, except numbers in `between`. The list is complete unless
     /// `is_unknown` is true.
     pub texts: Vec<String>,
     /// Lowest and highest value of further numbers; `None` if there are none.

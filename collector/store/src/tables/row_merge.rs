@@ -106,7 +106,7 @@ impl<'a, B: KeyedBatches> RowMerge<'a, B> {
     }
 
     /// Returns the next rows; `None` at the end. An error contains the index of the input that
-    /// failed.
+    /// failed, if one did.
     pub(super) fn next_chunk(&mut self) -> Result<Option<RecordBatch>, (usize, String)> {
         self.let_go();
         let held_max = 3 * self.inputs.len() + 8;

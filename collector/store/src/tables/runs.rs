@@ -29,7 +29,7 @@ pub struct BatchRead {
     pub events: u32,
     /// Windows that closed since the previous batch.
     pub windows: Vec<WindowRow>,
-    /// Losses, each with its cause and the number of records lost since the process started.
+    /// Losses, each with its cause and the number of losses since the process started.
     pub losses: Vec<(String, u64)>,
     /// State of the host's clock as its kernel reports it; `None` if the batch does not report it,
     /// or in older files.

@@ -1,15 +1,15 @@
 //! # The tables
 //!
 //! All files carry `stroboscope.schema_version` and `stroboscope.table` in their Parquet key-value
-//! metadata. Times are Int64, ns since the Unix epoch. Dictionary columns are plain strings to
-//! other Parquet readers.
+//! metadata. Times are Int64, ns since the Unix epoch, except for the monotonic times of
+//! **kernel**. Dictionary columns are plain strings to other Parquet readers.
 //!
 //! Frequent attributes have columns of their own, which differ from file to file (see `shredding`).
 //!
 //! The lines below declare the other columns in their order. A line has the column's name, its
 //! kind, the expression for its value in a row, and the cell that it is read into. The text at the
-//! end is its meaning for users in `docs/store.md`. `kernel_schema.rs` declares the columns of
-//! **kernel**.
+//! end is its meaning for users in `collector/docs/store.md`. `kernel_schema.rs` declares the
+//! columns of **kernel**.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ fn no_json<Row>(_: &Row) -> Option<&str> {
     None
 }
 
-/// Returns the Arrow schema of a table without columns of attributes.
+/// Returns the Arrow schema of a table without columns of single attributes.
 pub(super) fn schema(table: StoreTable) -> SchemaRef {
     Arc::new(Schema::new(match table {
         StoreTable::Spans => fields::<Spans>(),

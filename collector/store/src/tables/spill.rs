@@ -191,7 +191,7 @@ impl SpillRequest<'_> {
 
     /// Returns the damage in the pages of a file that will be read in full, by its checksum.
     /// Decoding does not find such damage reliably, because a corrupted page may decode to other
-    /// values. Returns `None` for an intact file, and for one that is read only in part.
+    /// values. Returns `None` for an intact file, and for one that is remote or read only in part.
     fn flaw(&self, object: &(Path, u64), file: &TableFile) -> Option<Damage> {
         if !self.range.is_all() {
             return None;
@@ -385,7 +385,8 @@ impl SpillRequest<'_> {
     }
 
     /// Creates an unnamed file in the data directory's `cache/`. Uses the system's temporary
-    /// directory if that is not writable. Returns the file with its directory.
+    /// directory if that is not writable or the store is not local. Returns the file with its
+    /// directory.
     fn temporary(&self) -> Result<(PathBuf, File), StoreError> {
         let root = self.store.local_root().filter(|root| root.is_dir());
         if let Some(directory) = root.map(|root| root.join("cache"))

@@ -12,10 +12,10 @@ use crate::disk::DiskFile;
 
 /// Extension of an incomplete file; readers ignore such files.
 const PART: &str = "part";
-/// Size of a part of an upload in bytes, which is above the minimum of object stores.
+/// Size in bytes at which a part of an upload is sent, which is above the minimum of object stores.
 const UPLOAD_BYTES: usize = 8 << 20;
 
-/// Reports whether an object is incomplete, because its writer was interrupted.
+/// Reports whether an object is incomplete, because its writer is still running or was interrupted.
 #[must_use]
 pub fn is_part(path: &Path) -> bool {
     path.extension() == Some(PART)

@@ -16,7 +16,7 @@ use super::schema::{Events, Spans};
 use super::spill::{FILES_MAX, SpillRequest, open_files};
 
 /// Maximum number of open files over all ranges that are read at the same time. Each range opens
-/// all files, and an open file takes up to 1 MiB.
+/// all files, and an open file takes up to about 1 MiB.
 const CURSORS_MAX: usize = 2_048;
 
 /// Minimum number of files of a table that are read together, even if there is too little memory
@@ -85,8 +85,9 @@ impl TraceFiles {
         Self::open_listed(list(store)?, store, keys, times_ns, range, files_max)
     }
 
-    /// Opens the files like [`TraceFiles::open_bounded`], and reads as many of them together as fit
-    /// into `bytes_max`, but at least 4 and at most 256 of each table.
+    /// Opens the files like [`TraceFiles::open_bounded`], and limits how many of each table are
+    /// read together: to the number of the largest files that fit into `bytes_max`, but at least 4
+    /// and at most 256.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed, or temporary files cannot be written.
@@ -239,14 +240,15 @@ impl TraceFiles {
 
 type FileLists = Vec<Vec<(Path, u64)>>;
 
-/// Lists the files of spans and of events as of one moment, so that no events appear whose spans
-/// were deleted in between.
+/// Lists the files of spans and of events together, so that no events appear whose spans were
+/// deleted in between.
 fn list(store: &Store) -> Result<FileLists, StoreError> {
     store.list_together(&[StoreTable::Spans, StoreTable::Events])
 }
 
-/// Returns the number of files of a table that may be read together: as many of the largest files
-/// as fit into `bytes_max`, but at least [`FILES_MIN`] and at most [`FILES_MAX`].
+/// Returns the number of files of each table that may be read together: as many as the largest
+/// files of both tables that fit into `bytes_max`, but at least [`FILES_MIN`] and at most
+/// [`FILES_MAX`].
 fn files_within(objects: &[Vec<(Path, u64)>], bytes_max: usize) -> usize {
     let mut sizes: Vec<u64> = objects.iter().flatten().map(|(_, bytes)| *bytes).collect();
     sizes.sort_unstable_by_key(|bytes| Reverse(*bytes));

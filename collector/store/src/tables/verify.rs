@@ -40,8 +40,8 @@ pub enum Recorder<'a> {
 /// to `visit`, with a number of their rows. Returns the number of rows.
 ///
 /// Also checks the pages against the checksum in the metadata. In older files without a checksum, a
-/// flipped bit that leaves a valid value goes undetected. The page index, which lies between pages
-/// and metadata, is not checked.
+/// flipped bit that leaves a valid value may go undetected. The page index, which lies between
+/// pages and metadata, is not checked.
 ///
 /// # Errors
 /// Returns the problem of the file.

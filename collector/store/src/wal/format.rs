@@ -13,18 +13,20 @@
 //! ```
 //!
 //! Payloads of version 1 have no kind, because all are batches. Readers still accept segments of
-//! version 1, which may remain from before an upgrade. OTLP requests are logged unchanged, so an
-//! acknowledgement waits for a check and a sync, but not for a conversion. A record of an unknown
-//! kind counts as undecodable, so new kinds need no new version.
+//! version 1, which may remain from before an upgrade. OTLP requests are logged decompressed and
+//! redacted, but otherwise unchanged, so an acknowledgement waits for a check and a sync, but not
+//! for a conversion. A record of an unknown kind counts as undecodable, so new kinds need no new
+//! version.
 //!
 //! The marker lets a reader find the next record after damage. Each segment has a random marker, so
 //! that a client cannot send a batch that contains a fake record.
 //!
 //! ## Writing
 //!
-//! One thread writes. It takes all waiting appends, writes them with one `write`, calls `fdatasync`
-//! once, and only then answers them (group commit). When it begins a segment, it calls `fsync` on
-//! the directory before it answers the first append, so that the segment's name is durable.
+//! One thread writes. It takes the waiting appends, up to about 16 MiB, writes them with one
+//! `write`, calls `fdatasync` once, and only then answers them (group commit). When it begins a
+//! segment, it calls `fsync` on the directory before it answers the first append, so that the
+//! segment's name is durable.
 //!
 //! - A failed *write* (for example on a full disk) fails every append of the group. The writer
 //!   truncates the segment to the last good length and continues it. If it cannot truncate the
@@ -43,13 +45,14 @@
 //! read in the order of their numbers. The marker, length and checksum of each record must be
 //! valid. If they are not, the reader looks for the next offset at which all three are valid:
 //!
-//! - If there is none, the rest is the torn tail that a kill or a power cut leaves. Nothing in it
-//!   was acknowledged. The reader skips it, and the collector logs a warning.
+//! - If there is none, the reader takes the rest for the torn tail that a kill or a power cut
+//!   leaves, of which nothing was acknowledged. It skips the rest, and the collector logs a
+//!   warning.
 //! - If there is one, the bytes in between are damaged. The collector logs an error with file,
 //!   offset and length, and the reader continues after them.
 //!
-//! A damaged header is logged as an error, too. The reader then takes the marker of the first
-//! record for the rest.
+//! A header that is damaged or of an unknown version is logged as an error, too. The reader then
+//! takes the marker of the first record for the rest.
 
 /// Magic bytes at the start of a segment.
 pub(super) const MAGIC: &[u8; 8] = b"STRBWAL\0";

@@ -10,8 +10,8 @@ use crate::disk::{Disk, LocalDisk};
 /// Problem that a scan of a segment found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanNote {
-    /// The last bytes are not a whole record, because the writer was killed or the power was cut.
-    /// They contain no acknowledged data.
+    /// The last bytes are not a valid record. The usual cause is that the writer was killed or the
+    /// power was cut; then they contain no acknowledged data.
     TornTail {
         path: PathBuf,
         /// Start of the tail in the file, in bytes.
@@ -27,7 +27,8 @@ pub enum ScanNote {
         /// Number of damaged bytes that were skipped.
         bytes: u64,
     },
-    /// The segment's header is damaged. Its records were read nevertheless.
+    /// The segment's header is damaged or of an unknown version. Its records were read
+    /// nevertheless.
     BadHeader { path: PathBuf, reason: &'static str },
 }
 
@@ -65,7 +66,7 @@ impl std::fmt::Display for ScanNote {
 }
 
 impl ScanNote {
-    /// Returns true for damage, and false for an unfinished tail, which was never acknowledged.
+    /// Returns true for damage, and false for an unfinished tail.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         !matches!(self, Self::TornTail { .. })

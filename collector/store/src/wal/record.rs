@@ -57,7 +57,7 @@ pub struct Payload {
     /// Wall-clock time of receipt, in ns since the Unix epoch.
     pub received_ns: u64,
     pub kind: PayloadKind,
-    /// Received bytes, unchanged.
+    /// Batch or request, decompressed and redacted.
     pub bytes: Vec<u8>,
 }
 

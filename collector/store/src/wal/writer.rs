@@ -77,8 +77,8 @@ impl std::fmt::Debug for Writer {
 
 impl Writer {
     /// Creates a writer of the log in the existing directory `directory`, whose first segment will
-    /// be `number`. It creates no file before the first append, so that an idle collector leaves no
-    /// empty files.
+    /// be `number`. It creates no file before the first append or probe, so that an idle collector
+    /// leaves no empty files.
     #[must_use]
     pub fn new(directory: &Path, number: u64) -> Self {
         Self::on(Arc::new(LocalDisk), directory, number)
@@ -212,7 +212,8 @@ impl Writer {
                 len_bytes: HEADER_BYTES as u64,
             }),
             Err(error) => {
-                // Removes the empty file, so that attempts on a full disk leave no files behind.
+                // Removes the file without records, so that attempts on a full disk leave no files
+                // behind.
                 if remove_if_there(&*self.disk, &path).is_err() {
                     self.abandon();
                 }

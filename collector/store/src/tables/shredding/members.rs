@@ -37,7 +37,7 @@ pub(super) struct Member<'a> {
 }
 
 /// Collects the members of `json` into `members`. Returns false if `json` is not an object. Parses
-/// flat objects byte by byte, and lets serde_json validate values that are lists or objects.
+/// flat objects itself, and lets serde_json validate values that are lists or objects.
 pub(super) fn find_members<'a>(json: &'a str, members: &mut Vec<Member<'a>>) -> bool {
     members.clear();
     let mut at = Scan { json, offset: 0 };

@@ -1,11 +1,11 @@
 //! Shredding: frequent attributes become typed columns of their own, such as `int:user` or
 //! `text:http.route`. The column `attributes` stores the other attributes as JSON.
 //!
-//! Each file has columns for its most frequent attributes, up to [`COLUMNS_MAX`]. The type is part
-//! of a column's name. Columns with equal names therefore have equal types in all files, and any
-//! reader can combine files by name. A row's attributes are the values of its columns plus its
-//! JSON. No value is stored twice. A column stores a value only if the value can be restored
-//! exactly.
+//! Each file has columns for its most frequent attributes, up to [`COLUMNS_MAX`], or up to 512 if
+//! it is merged. The type is part of a column's name. Columns with equal names therefore have equal
+//! types in all files, and any reader can combine files by name. A row's attributes are the values
+//! of its columns plus its JSON. No value is stored twice. A column stores a value only if the
+//! value can be restored exactly.
 //!
 //! The term comes from Parquet's VARIANT type. A shredded VARIANT takes equally many bytes, but
 //! readers do not use its columns yet: DuckDB takes 9 to 40 times as long to read one attribute,

@@ -15,8 +15,8 @@ use crate::record::{BatchRow, EventRow, SpanRow};
 /// may have more, which get no columns.
 const COUNTED_MAX: usize = 16_384;
 
-/// Approximate maximum number of rows that are sampled to find frequent attributes. Checking all
-/// rows would take half of the time of shredding.
+/// Maximum number of rows that are sampled to find frequent attributes. Checking all rows would
+/// take half of the time of shredding.
 const LOOKED_AT: usize = 8_192;
 
 /// Rows that may have attributes.
@@ -87,8 +87,8 @@ pub(in crate::tables) struct Shredder {
 
 impl Shredder {
     /// Chooses columns for the most frequent attributes of these rows, at most [`COLUMNS_MAX`], in
-    /// the order of types and keys. If there are more than [`LOOKED_AT`] rows, checks only an
-    /// evenly spread sample of them. Equal rows always give equal columns.
+    /// the order of types and keys. If there are [`LOOKED_AT`] rows or more, checks only an evenly
+    /// spread sample of them. Equal rows always give equal columns.
     pub(in crate::tables) fn of(rows: &[impl HasAttributes]) -> Self {
         let mut counted = AttributeNumbers::default();
         let mut counts: Vec<u32> = Vec::new();
