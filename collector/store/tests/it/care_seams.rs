@@ -25,7 +25,7 @@ fn seeds() -> u64 {
 
 struct Seams {
     runtime: tokio::runtime::Runtime,
-    /// A store of some flushes, all of it durable.
+    /// Disk with a store of several flushes, all of them durable.
     prepared: SimDisk,
 }
 
@@ -103,7 +103,7 @@ fn a_merge_that_ends_anywhere_loses_and_doubles_nothing() {
         let left = disk.files(Path::new(ROOT)).into_keys();
         let parts: Vec<String> = left.filter(|name| name.ends_with(".part")).collect();
         assert_eq!(parts, [""; 0], "{when}");
-        // And that is durable.
+        // The result is durable.
         disk.restart_machine();
         assert_eq!(seen(&store), before, "{when}");
     });
@@ -130,7 +130,7 @@ fn an_hour_is_deleted_as_a_whole_wherever_that_ends() {
         let (mut next, _) = care(&store, too_old.clone());
         next.round(SEGMENTS, now_ns, &|| true).unwrap();
         assert_eq!(seen(&store), (Vec::new(), Vec::new()), "{when}");
-        // Another cut brings back all or nothing.
+        // If a power cut brings the hour back, the next round deletes it again.
         disk.restart_machine();
         let (mut last, _) = care(&store, too_old.clone());
         last.round(SEGMENTS, now_ns, &|| true).unwrap();

@@ -21,7 +21,8 @@ struct Directory {
 }
 
 impl Directory {
-    /// Segments of the log with a batch each of two processes, all flushed.
+    /// Creates a data directory with `segments` flushed segments of the log, each with one batch of
+    /// each of two processes.
     fn flushed(segments: u64) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let data = DataDir::create(directory.path()).unwrap();
@@ -129,7 +130,7 @@ fn a_store_in_order_has_no_findings() {
     );
     directory.compact(5);
     assert_eq!(directory.check().findings, []);
-    // A segment that nobody flushed yet is no finding.
+    // A segment that is not flushed yet is no finding.
     directory.append(5..6);
     let report = directory.check();
     assert_eq!((report.findings, report.log_segments), (vec![], 1));
@@ -142,7 +143,8 @@ fn a_damaged_file_is_found_wherever_the_damage_is_and_moved_aside() {
         let path = directory.path("spans", "seg-0000000001.parquet");
         let mut bytes = fs::read(&path).unwrap();
         let at = at.min(bytes.len() - 1);
-        // Several bytes: a single one may be in what nobody reads, or make another value of a value.
+        // Changes several bytes, because a single one may be unused, or may turn a value into
+        // another valid value.
         let end = (at + 24).min(bytes.len());
         bytes[at.saturating_sub(24)..end]
             .iter_mut()
@@ -194,7 +196,7 @@ fn strange_and_newer_files_are_named_and_left() {
     fs::write(directory.path("spans", "notes.txt"), "mine").unwrap();
     let newer = directory.path("events", "seg-0000000000.parquet");
     let text = fs::read(&newer).unwrap();
-    // Its version is one digit in the footer.
+    // The version of the file is one digit in the footer.
     let key = b"stroboscope.schema_version";
     let at = text
         .windows(key.len())
@@ -301,7 +303,7 @@ fn a_checkpoint_is_made_anew_and_knows_what_the_old_one_knew() {
             assert!(kinds(&report).contains(&expected), "{:?}", report.findings);
             assert!(report.is_clean(), "{:?}", report.findings);
             assert_eq!(directory.check().findings, []);
-            // A retry of what was stored is known, and what is new goes on behind it.
+            // The rebuilt ledger recognises a retry of a stored batch, and accepts a new batch.
             let mut writer = Writer::new(&directory.data.wal(), 6);
             let of = |sequence| Payload::of(EPOCH_NS, &batch(1, sequence, 4));
             writer.append_group(&[of(3), of(6)]).unwrap();
@@ -313,7 +315,8 @@ fn a_checkpoint_is_made_anew_and_knows_what_the_old_one_knew() {
     }
 }
 
-/// A crash came between the files of a segment and the checkpoint, which then was lost.
+/// A crash came after a segment's files were written and before the checkpoint was saved. The
+/// checkpoint was then lost.
 #[test]
 fn a_segment_that_is_still_in_the_log_is_flushed_again() {
     let directory = Directory::flushed(3);
@@ -367,7 +370,7 @@ fn batches_that_are_missing_doubled_or_unknown_are_told() {
     // The ledger forgot an idle process, which came back.
     list(serde_json::json!([[2, 3]]));
     assert_eq!(directory.check().findings, []);
-    // The ledger forgets one of a process.
+    // The ledger lacks one batch of a process.
     list(serde_json::json!([[0, 1], [3, 3]]));
     assert_eq!(kinds(&directory.check()), [FindingKind::UnknownBatch]);
     assert!(directory.repair().is_clean());

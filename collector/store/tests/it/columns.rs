@@ -1,7 +1,8 @@
-//! Columns: documented as they are declared; files of before one was there are read, files with another are named.
+//! Tests of columns: the documentation matches their declarations, readers accept older files that
+//! lack new columns, and report files with columns of other types.
 //!
-//! `STROBOSCOPE_BLESS=1 cargo test -p stroboscope-store --test it -- columns::` writes the tables of columns in
-//! `collector/docs/store.md` anew.
+//! `STROBOSCOPE_BLESS=1 cargo test -p stroboscope-store --test it -- columns::` rewrites the tables
+//! of columns in `collector/docs/store.md`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +37,8 @@ fn type_name(data_type: &DataType) -> String {
     )
 }
 
-/// Neighbours of the same type and meaning share a line.
+/// Returns a documentation line per column. Adjacent columns of equal type and meaning share a
+/// line.
 fn documented(columns: &[ColumnInfo]) -> Vec<String> {
     let about =
         |column: &ColumnInfo| (column.data_type.clone(), column.is_nullable, column.meaning);
@@ -102,7 +104,7 @@ fn users_are_told_of_all_columns() {
     );
 }
 
-/// Writes a file anew, changed, as one of `version`.
+/// Rewrites a file with the changed rows, as a file of schema version `version`.
 fn rewrite(path: &PathBuf, version: &str, change: impl Fn(&RecordBatch) -> RecordBatch) {
     let file = std::fs::File::open(path).unwrap();
     let mut reader = ParquetRecordBatchReaderBuilder::try_new(file)
@@ -132,7 +134,7 @@ fn without(batch: &RecordBatch, is_gone: impl Fn(&str) -> bool) -> RecordBatch {
         .unwrap()
 }
 
-/// Files of schema version 1, which lack the clock of the kernel, are still read.
+/// Files of schema version 1, which lack kernel clocks and loads, are still read.
 #[test]
 fn files_of_an_older_version_lack_what_came_later() {
     let fixture = Fixture::new();
@@ -151,7 +153,7 @@ fn files_of_an_older_version_lack_what_came_later() {
     );
     assert_eq!(batches[0].loads, []);
     assert_eq!(batches[0].losses, [("ring_full".to_owned(), 1)]);
-    // A file of this version must have them.
+    // A file of the current version must have these columns.
     rewrite(&path, "4", Clone::clone);
     let mut read = read_batches(&store).unwrap();
     assert_eq!(read.by_ref().count(), 0);

@@ -1,5 +1,5 @@
-//! The steps from the log into the tables, where they are cut or fail; random ways to do so are in the server's
-//! simulation.
+//! Flushes that fail or are interrupted at chosen steps. The server's simulation interrupts them at
+//! random.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Simulated {
         Flusher::load(&self.data(), self.store(), Arc::new(Counters::default())).unwrap()
     }
 
-    /// Closed segments, one of each of these groups; the first is `first`.
+    /// Writes one closed segment per group. The first segment has the number `first`.
     fn log(&self, first: u64, segments: &[Vec<Payload>]) {
         let data = self.data();
         let mut writer = Writer::on(data.disk().clone(), &data.wal(), first);
@@ -132,11 +132,12 @@ fn a_start_makes_the_checkpoint_durable_before_it_deletes() {
         let mut flusher = simulated.flusher();
         let converted = flusher.convert(0).unwrap();
         flusher.make_durable(&converted).unwrap();
-        // Created, appended, synced, renamed; the sync of the directory is cut.
+        // The save creates, appends to, syncs and renames the file. The kill comes at the sync of
+        // the directory.
         simulated.disk.end_after(Some(5));
         assert!(flusher.save(converted).is_err());
         simulated.disk.restart_process();
-        // Not as a collector starts, which syncs all directories: as whoever only reads the store.
+        // Starts like a reader of the store. A collector would also sync all directories.
         let counters = Arc::new(Counters::default());
         let mut reader = Flusher::load(&data, simulated.store(), counters).unwrap();
         assert_eq!(reader.recover().unwrap(), 0, "seed {seed}");

@@ -71,7 +71,7 @@ fn body() -> impl Strategy<Value = Body> {
                     name
                 }
             ),
-        // Of a thread that is not known, what it works for means nothing, and is not kept.
+        // The table does not store the trace and the span of a thread whose request is unknown.
         (any::<u32>(), name()).prop_map(|(process, name)| Body::Thread {
             trace: 0,
             span: 0,
@@ -149,7 +149,7 @@ proptest! {
             bodies.into_iter().map(|(ts_ns, cpu, tid, body)| Event { ts_ns, cpu, tid, body }).collect();
         events.sort_by_key(|event| event.ts_ns);
         let chunk = chunk(events);
-        // Twice: the same chunk is the same object.
+        // Writes the chunk twice, because an equal chunk replaces its object.
         for _ in 0..2 {
             let written = write_kernel(&store, &chunk).unwrap();
             store.make_durable(&written.paths).unwrap();

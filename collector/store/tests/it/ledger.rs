@@ -1,4 +1,4 @@
-//! The ledger against a plain set, and its checkpoint.
+//! Tests of the ledger, some against a plain set, and of its checkpoint.
 
 use std::collections::BTreeSet;
 
@@ -71,7 +71,7 @@ fn duplicates_holes_and_losses_are_told() {
     assert_eq!(ledger.verdict(1, 2), Verdict::New);
     assert_eq!(ledger.verdict(2, 4), Verdict::New);
     assert_eq!(ledger.holes(), 2);
-    // Losses are totals: the largest one said counts, also when it came out of order.
+    // Losses are totals, so the largest one counts, even if it arrives out of order.
     enter(&mut ledger, 1, 3, 11);
     let key = ("web".to_owned(), "ring_full".to_owned());
     assert_eq!(ledger.losses()[&key], 4);
@@ -159,7 +159,7 @@ fn news_is_what_a_process_had_not_said() {
     };
     let mut ledger = Ledger::default();
     check(&ledger, &|_| {}, true);
-    // It has lost 4 records until then.
+    // This batch reports a total of 4 lost records.
     enter(&mut ledger, 9, 4, batches::EPOCH_NS);
     check(&ledger, &|_| {}, false);
     check(&ledger, &|batch| batch.burst_config ^= 1, true);

@@ -1,4 +1,4 @@
-//! The tests of the store, each a module: one program links in a fraction of the time of several.
+//! Tests of the store, as modules of one program, because one program links faster than several.
 
 mod care_seams;
 mod check;

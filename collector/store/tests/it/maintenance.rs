@@ -107,7 +107,8 @@ fn a_store_at_rest_becomes_a_file_per_table_and_hour() {
     );
 }
 
-/// A crash comes after each step, and each move of a file, of a merge; then another process takes over.
+/// A crash comes after each step of a merge, and after each move of a file. Then another process
+/// continues.
 #[test]
 fn a_crash_between_any_two_steps_is_not_seen() {
     let inputs = 5;
@@ -130,7 +131,7 @@ fn a_crash_between_any_two_steps_is_not_seen() {
             output: output.clone(),
         };
         if stop == 0 {
-            // Half of the merged file.
+            // A partial merged file.
             std::fs::write(format!("{}.part", store.display(&output)), "PAR1").unwrap();
         } else {
             let merged = crashed.merge(StoreTable::Spans, job, &|| true).unwrap();
@@ -181,7 +182,7 @@ fn a_segment_that_is_flushed_again_is_not_double() {
 fn who_began_to_read_goes_on() {
     let fixture = Fixture::new();
     let store = fixture.store();
-    // More than are kept open, so that files are opened again for each read.
+    // Writes more files than a reader keeps open, so that it opens files again for each read.
     flush(&store, 0..260);
     let before = seen(&store).0;
     let (keys, always) = (AttributeKeys::none(), i64::MIN..=i64::MAX);
@@ -199,7 +200,7 @@ fn who_began_to_read_goes_on() {
     assert_eq!(anew, before, "and who listed the files before");
 }
 
-/// A reader and a compactor, each as fast as it can.
+/// Two threads read the store without pauses while another one compacts it.
 #[test]
 fn a_reader_beside_a_compactor_sees_each_row_once() {
     let fixture = Fixture::new();
@@ -222,7 +223,7 @@ fn a_reader_beside_a_compactor_sees_each_row_once() {
             .collect();
         for count in 2..=24 {
             for table in [StoreTable::Spans, StoreTable::Events, StoreTable::Batches] {
-                // Two at a time: the first is what was merged so far.
+                // Merges two files at a time. The first one is the result of the previous merges.
                 let (mut care, _) = care(&store, at_rest());
                 let stretch = care.stretches(table, count).unwrap().remove(0);
                 assert_eq!(stretch.len(), 2);
@@ -289,7 +290,7 @@ fn what_was_replaced_goes_after_its_grace_or_when_it_is_too_much() {
     assert!(!fixture.path("replaced/spans", "seg-0000000004").exists());
 }
 
-/// An hour's rows, so many hours after the first.
+/// Writes the rows of one segment, in the hour that is `hours` hours after the first.
 fn hour(store: &Store, segment: u64, hours: u64) {
     let mut rows = rows([batch(u128::from(segment) + 1, 0, 5)]);
     let later = i64::try_from(hours * 3_600_000_000_000).unwrap();
@@ -350,7 +351,8 @@ fn old_hours_go_and_the_current_one_stays() {
         !fixture.path("spans", "x").parent().unwrap().exists(),
         "an empty directory goes too"
     );
-    // For want of room all go but the current one, and what is not below the checkpoint.
+    // The size limit deletes all hours except the current one, and except files that are not below
+    // the checkpoint.
     let settings = MaintenanceSettings {
         compacts: false,
         keep_bytes: Some(1),
@@ -408,8 +410,8 @@ fn keeping(keep: Duration) -> MaintenanceSettings {
     }
 }
 
-/// Until the next check, an hour may be unpublished, so `--keep` does not delete it. The size limit
-/// deletes it all the same.
+/// Before the publisher first checks, any hour may be unpublished. `--keep` does not delete an hour
+/// that may be unpublished, but the size limit does.
 #[test]
 fn an_hour_that_is_not_published_is_not_too_old() {
     let fixture = Fixture::new();
@@ -434,12 +436,12 @@ fn an_hour_that_is_not_published_is_not_too_old() {
     hours.sort_unstable();
     hours.dedup();
     publishing.set_waiting([hours[1]].into());
-    // It, and the one that ended just now.
+    // The waiting hour remains, and the one that ended just now.
     assert_eq!(retain(None), 2);
     assert_eq!(retain(Some(0)), 0);
 }
 
-/// A reader, and hours that are deleted under its eyes: it sees each of them, or nothing of it.
+/// Two threads read the store while hours are deleted. They see each hour as a whole or not at all.
 #[test]
 fn an_hour_is_deleted_at_once() {
     let fixture = Fixture::new();
@@ -478,7 +480,7 @@ fn an_hour_is_deleted_at_once() {
     assert_eq!(whole_hours(&store), 1);
 }
 
-/// A crash comes after each move of a file that is deleted; then another process takes over.
+/// A crash comes after each move of a file that is deleted. Then another process continues.
 #[test]
 fn a_deletion_that_was_interrupted_is_ended() {
     let of_hour = 12;
@@ -492,7 +494,7 @@ fn a_deletion_that_was_interrupted_is_ended() {
             .filter(|path| path.as_ref().contains("hour=03"))
             .collect();
         assert_eq!(doomed.len(), of_hour);
-        // As the one that crashed had written it.
+        // Writes the list of files as the crashed process did.
         let lines: String = doomed.iter().map(|path| format!("{path}\n")).collect();
         let root = fixture.path("spans", "x");
         let root = root.ancestors().nth(4).unwrap();
@@ -517,13 +519,13 @@ fn a_deletion_that_was_interrupted_is_ended() {
             !fixture.path("spans", "x").parent().unwrap().exists(),
             "no file of it is there"
         );
-        // What comes to that hour later is seen.
+        // Readers see data that arrive for this hour later.
         hour(&store, 9, 0);
         assert_eq!(hours(&store)[0].len(), 5);
     }
 }
 
-/// A request of OTLP whose answer was lost comes again, into another segment.
+/// A client repeats an OTLP request whose response was lost. The repetition is in another segment.
 #[test]
 fn retries_of_otlp_are_kept_once_and_nothing_else_is() {
     let fixture = Fixture::new();
@@ -541,7 +543,8 @@ fn retries_of_otlp_are_kept_once_and_nothing_else_is() {
     caring.round(2, NOW_NS, &|| true).unwrap();
     assert_eq!(seen(&store).0, once);
     assert_eq!(counters.otlp_retries_dropped.load(Relaxed), 4 + 2);
-    // Of processes of ours, what is there twice stays twice: their batches have numbers, and this is no retry.
+    // Merging keeps equal rows of processes with the SDK, because the numbers of batches already
+    // identify their retries.
     write(&store, "seg-0000000002", rows([batch(2, 5, 4)]));
     write(&store, "seg-0000000003", rows([batch(2, 5, 4)]));
     let twice = seen(&store);

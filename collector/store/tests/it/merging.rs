@@ -25,7 +25,8 @@ use crate::tables::Fixture;
 
 type Key = (u8, i64, u8, u8);
 
-/// A span: its key, with few distinct values so that keys are often equal, and further columns.
+/// Span with a key and further columns. The key has few distinct values, so that keys are often
+/// equal.
 #[derive(Clone, Debug, PartialEq)]
 struct Span {
     key: Key,
@@ -79,7 +80,7 @@ fn ids(values: impl Iterator<Item = u8>) -> ArrayRef {
     Arc::new(FixedSizeBinaryArray::try_new(16, bytes.into(), None).unwrap())
 }
 
-/// Spans as a file; columns that no span has are not in it.
+/// Writes spans as a file, without the columns in which no span has a value.
 fn put(store: &Store, path: &Path, spans: &[Span]) {
     let text = |values: Vec<String>| Arc::new(StringArray::from(values)) as ArrayRef;
     let count = spans.len();
@@ -237,14 +238,14 @@ proptest! {
     }
 }
 
-/// More rows than are decoded, held or written at a time.
+/// Merges more rows than are decoded, held or written at a time.
 #[test]
 fn long_files_are_merged_batch_by_batch() {
     let fixture = Fixture::new();
     let store = fixture.store();
     let mut inputs = Vec::new();
     for file in 0..7_i64 {
-        // Of the last, all rows come after those of the others.
+        // All rows of the last file come after those of the others.
         let key = |n: i64| {
             if file == 6 {
                 (255, n, 0, 1)

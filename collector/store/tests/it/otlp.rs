@@ -106,7 +106,7 @@ fn span() -> impl Strategy<Value = Span> {
         )
 }
 
-/// A request, which is a list of `ResourceSpans` behind their tags.
+/// Generates a request, which is a list of `ResourceSpans` after their tags.
 fn request() -> impl Strategy<Value = Vec<u8>> {
     let of_scope = (pairs(2), proptest::collection::vec(span(), 0..4));
     let of_scope = of_scope.prop_map(|(attributes, spans)| ScopeSpans {
@@ -152,7 +152,7 @@ fn check(bytes: &[u8]) -> Option<u64> {
         );
         assert_eq!(records as usize, rows.spans.len() + rows.events.len());
     }
-    // Whatever goes which way, it is the same rows, and the same texts.
+    // Both paths give the same rows and the same texts.
     let (mut fast, mut slow) = (Rows::default(), Rows::default());
     let found = otlp_protobuf(bytes, &limits(), &mut fast);
     assert_eq!(found, otlp_protobuf_slowly(bytes, &limits(), &mut slow));
@@ -162,7 +162,7 @@ fn check(bytes: &[u8]) -> Option<u64> {
     plain
 }
 
-/// Rows, with their strings in place of numbers.
+/// Formats rows with their strings instead of the ids of these.
 fn texts(rows: &Rows) -> Vec<String> {
     let text = |id| rows.strings.text(id);
     let spans = rows.spans.iter().map(|row| {
@@ -236,7 +236,7 @@ fn what_exporters_send_is_plain() {
     assert_eq!(check(&[]), Some(0));
 }
 
-/// A text that is no UTF-8 costs a request nothing but that text.
+/// Invalid UTF-8 in one text affects only this text.
 #[test]
 fn one_bad_text_loses_no_span() {
     let span = |id: u8, name: &str| Span {
@@ -276,7 +276,7 @@ fn one_bad_text_loses_no_span() {
     assert_eq!(names.collect::<Vec<_>>(), ["bad\u{fffd}", "good"]);
 }
 
-/// A function's module is before its name, whichever way a span goes.
+/// Both paths put a function's module before its name.
 #[test]
 fn both_paths_name_functions_alike() {
     let pair = |key: &str, text: &str| KeyValue {

@@ -86,7 +86,7 @@ fn a_row_becomes_one_record_by_every_way() {
     assert_eq!(attach(arrived, events), expected);
 
     let mut decoder = RecordDecoder::new(keys.clone());
-    // Twice: nothing of what was decoded before is left.
+    // Decodes twice, because nothing of the first time may remain.
     for _ in 0..2 {
         let (mut decoded, mut events) = (empty(), Vec::new());
         decoder

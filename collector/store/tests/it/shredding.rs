@@ -23,7 +23,8 @@ use stroboscope_testkit::batches::EPOCH_NS;
 
 use crate::tables::{Fixture, write};
 
-/// A span for each text; each is a trace of its own, of the number of its place.
+/// Returns one span per text. Each span is a trace of its own, whose id is the position of the
+/// text, from 1.
 fn spans(texts: &[Option<String>]) -> Rows {
     let mut rows = Rows::default();
     let name = rows.strings.intern("work");
@@ -107,7 +108,7 @@ fn text() -> impl Strategy<Value = Option<String>> {
         Just(String::new()),
     ];
     let object = prop::collection::vec((key, value()), 0..5).prop_map(|pairs| {
-        // Also keys that are said twice.
+        // Some keys occur twice.
         let members = pairs
             .iter()
             .map(|(key, value)| format!("{}:{value}", json!(key)));
@@ -182,7 +183,7 @@ fn columns_are_typed_and_the_rest_is_json() {
     );
 }
 
-/// A service that makes keys up gets no more columns than others, and loses nothing.
+/// A service that generates keys gets no more columns than others, and loses nothing.
 #[test]
 fn columns_are_bounded_and_the_most_frequent_have_one() {
     let fixture = Fixture::new();
@@ -240,7 +241,7 @@ fn files_without_columns_of_attributes_are_read() {
     for keys in [AttributeKeys::all(), AttributeKeys::of(["user"])] {
         assert_eq!(read(&fixture, &keys), expected(&texts, &keys));
     }
-    // The same trace in a file of today.
+    // Writes the same traces in a file of the current version.
     write(&fixture.store(), "seg-0000000001", spans(&texts));
     let keys = AttributeKeys::of(["user"]);
     assert_eq!(

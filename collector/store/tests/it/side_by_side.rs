@@ -14,7 +14,8 @@ use crate::tables::{Fixture, rows, write};
 
 const ALWAYS: std::ops::RangeInclusive<i64> = i64::MIN..=i64::MAX;
 
-/// Content of the files: two processes with spans in the same traces, and very different sizes.
+/// Returns the content of the files: batches of very different sizes, of two processes with spans
+/// in the same traces.
 fn batches(count: u64) -> Vec<stroboscope_proto::v1::Batch> {
     (0..count)
         .map(|n| {
@@ -27,7 +28,8 @@ fn batches(count: u64) -> Vec<stroboscope_proto::v1::Batch> {
         .collect()
 }
 
-/// The batches, each a file, whose names are in an order that follows from the seed; and all in one file.
+/// Returns a store with one file per batch, in an order that depends on the seed, and a store with
+/// all batches in one file.
 fn many_and_one(count: u64, seed: u64) -> (Fixture, Fixture) {
     let (many, one) = (Fixture::new(), Fixture::new());
     let mut random = Random(seed);
@@ -45,7 +47,7 @@ fn many_and_one(count: u64, seed: u64) -> (Fixture, Fixture) {
 
 type Read = (Vec<TraceRecords>, LeftOut, Vec<Damage>);
 
-/// Attributes in an order: the one in which they are read is that of the files.
+/// Sorts the attributes of a trace, because readers return them in the order of files.
 fn sorted(mut trace: TraceRecords) -> TraceRecords {
     trace
         .attributes
@@ -76,7 +78,7 @@ fn many_files_are_read_as_one_is() {
         ] {
             let expected = all(&one.store(), &keys, usize::MAX);
             assert!(expected.0.len() > 50 && expected.2.is_empty());
-            // Of few at a time, runs are merged again to runs.
+            // With few files at a time, runs are merged to runs again.
             for files_max in [1, 3, 7, 30, usize::MAX] {
                 let found = all(&many.store(), &keys, files_max);
                 assert!(found == expected, "seed {seed}, {files_max} at a time");
@@ -112,7 +114,7 @@ fn ranges_and_traces_are_found_in_what_was_merged() {
 fn files_of_another_time_are_not_merged() {
     let (many, _) = many_and_one(61, 3);
     let (store, keys) = (many.store(), AttributeKeys::none());
-    // A millisecond is a batch of each process.
+    // Each process has one batch per millisecond.
     let begin_ns = stroboscope_testkit::batches::EPOCH_NS as i64 + 10_000_000;
     let times_ns = begin_ns..=begin_ns + 4_999_999;
     let open = |files_max| {
@@ -130,7 +132,7 @@ fn damage_costs_its_own_file() {
     let (many, _) = many_and_one(41, 5);
     let (store, keys) = (many.store(), AttributeKeys::all());
     std::fs::write(many.path("spans", "seg-0000000009"), "PAR1, but what then?").unwrap();
-    // The footer is whole, and a page is not.
+    // The footer is intact, but a page is not.
     for name in ["seg-0000000020", "seg-0000000033"] {
         let path = many.path("events", name);
         let mut bytes = std::fs::read(&path).unwrap();
@@ -176,7 +178,7 @@ fn some_hundred_files_are_read_without_being_told() {
     assert_eq!(rows.by_ref().count(), 299);
     assert_eq!(damage_of(&rows).len(), 1);
     assert_eq!(many.store().list(StoreTable::Batches).unwrap().len(), 300);
-    // What was merged to be read has no name.
+    // Runs are unnamed files.
     let cache = many.path("cache", "x");
     let cache = cache.ancestors().nth(3).unwrap();
     assert_eq!(std::fs::read_dir(cache).unwrap().count(), 0);

@@ -14,7 +14,7 @@ use stroboscope_store::tables::{
 };
 use stroboscope_testkit::batches::{EPOCH_NS, batch};
 
-/// One thread is enough, and quick to start.
+/// Creates a runtime with one thread, which is enough and starts quickly.
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()
         .build()
@@ -69,7 +69,7 @@ fn traces(store: &Store) -> Vec<TraceRecords> {
 fn whole_traces_come_out_of_several_files() {
     let fixture = Fixture::new();
     let store = fixture.store();
-    // The same sequence of two processes: their spans share traces.
+    // Batches of equal numbers of two processes have spans in the same traces.
     write(
         &store,
         "seg-0000000000",
@@ -139,7 +139,7 @@ fn attributes_are_read_if_they_are_asked_for() {
     said.events[0].attributes = Some(r#"{"element":"b","user":8}"#.into());
     let inside = said.events[0].span_id;
     let (trace_id, name) = (said.spans[0].trace_id, said.events[0].name);
-    // Two imports number their events alike.
+    // Two imports give their events the same numbers.
     for (task_ns, user) in [(1, "x"), (2, "y")] {
         let attributes = Some(format!(r#"{{"element":"{user}","user":"{user}"}}"#).into());
         let (time_ns, task) = (EPOCH_NS as i64 + task_ns, Some(name));
@@ -236,7 +236,7 @@ fn large_objects_are_read_in_parts() {
     let mut many = rows([]);
     let name = many.strings.intern("step");
     for i in 0..40_000u64 {
-        // A multiplicative scramble: noise that zstd cannot shrink, so that the file is large.
+        // Noise from a multiplication, which zstd cannot compress, so that the file is large.
         let noise = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         many.events.push(EventRow {
             trace_id: u128::from(noise) + 1,
@@ -263,7 +263,8 @@ fn an_empty_store_has_no_traces() {
     assert!(traces(&Fixture::new().store()).is_empty());
 }
 
-/// Spoils the spans of the first of two files, and expects the second's to be read and the first's to be named.
+/// Damages the first of two files of spans. Expects that the second is read and that the damage of
+/// the first is reported.
 fn check_damage(reason: &str, spoil: impl FnOnce(&mut Vec<u8>)) {
     let fixture = Fixture::new();
     let store = fixture.store();
@@ -304,7 +305,7 @@ fn files_of_others_are_named() {
     let fixture = Fixture::new();
     let store = fixture.store();
     write(&store, "seg-0000000000", rows([batch(1, 0, 5)]));
-    // A batches file among the spans: Parquet and of ours, but not with these columns.
+    // A file of batches among the spans: Stroboscope wrote it, but it lacks the required columns.
     std::fs::copy(
         fixture.path("batches", "seg-0000000000"),
         fixture.path("spans", "other"),
@@ -324,7 +325,7 @@ fn files_of_others_are_named() {
     assert!(damage_of(&batches).is_empty());
 }
 
-/// A run over a plain vector.
+/// Run over a plain vector.
 struct Plain(std::vec::IntoIter<(u8, usize)>);
 
 impl SortedRun for Plain {
@@ -359,7 +360,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Any bytes changed anywhere: no panic, and the other file is read in full.
+    /// Changed bytes of one file cause no panic, and the other file is read in full.
     #[test]
     fn random_damage_never_panics(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
         let runtime = runtime();

@@ -1,4 +1,5 @@
-//! The write-ahead log against a model: random groups, random faults, random damage.
+//! Tests of the write-ahead log against a model, with random groups, random faults and random
+//! damage.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,7 +40,8 @@ fn read_all(directory: &Path) -> (Vec<Payload>, Vec<ScanNote>) {
     (payloads, notes)
 }
 
-/// A segment of `payloads` on disk: its path and the offsets at which records begin, and the end.
+/// Writes a segment of `payloads`. Returns its path, the offsets at which its records begin, and
+/// the offset of its end.
 fn one_segment(directory: &Path, payloads: &[Payload]) -> (PathBuf, Vec<u64>) {
     let mut writer = Writer::new(directory, 0);
     let mut offsets = vec![HEADER_BYTES as u64];
@@ -182,7 +184,7 @@ enum Fault {
     Write,
     WriteAndCut,
     Sync,
-    /// No directory of this name can be synced.
+    /// Directories of this name cannot be synced.
     SyncOf(&'static str),
 }
 
@@ -277,7 +279,7 @@ impl DiskFile for FaultyFile {
     }
 }
 
-/// A log of before an upgrade: its records have no kind.
+/// The records of a log from before an upgrade have no kind.
 #[test]
 fn a_segment_of_version_1_is_read() {
     let directory = tempfile::tempdir().unwrap();
