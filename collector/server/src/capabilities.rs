@@ -18,7 +18,7 @@ pub fn bpf() -> CapabilitySet {
 }
 
 /// Drops the calling thread's capabilities except those for files of other users and ports below
-/// 1024, which every collector needs. Does nothing on systems other than Linux.
+/// 1024, which a collector may need. Does nothing on systems other than Linux.
 pub fn drop_all() {
     #[cfg(target_os = "linux")]
     drop_all_but(CapabilitySet::empty());

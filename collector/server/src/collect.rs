@@ -37,7 +37,8 @@ pub struct CollectorSettings {
     /// Collectors that this one forwards to, as an agent, which takes the burst-config from them.
     /// With `None`, the collector keeps a store.
     pub forward: Option<ForwardSettings>,
-    /// Burst-config of the fleet; with `None`, each process keeps its own.
+    /// Burst-config of the fleet; with `None`, each process keeps its own. An agent ignores this
+    /// setting.
     pub burst_config: Option<BurstConfig>,
     /// Access control and connection limits.
     pub doors: NetSettings,
@@ -45,7 +46,7 @@ pub struct CollectorSettings {
     pub redact: RedactSettings,
     /// Options of the intake.
     pub intake: Options,
-    /// Limits on the content of batches.
+    /// Limits on the content of batches and OTLP requests.
     pub limits: Limits,
     /// Counters for `/metrics`, if the caller publishes this store to an object store.
     pub publishing: Option<Arc<PublishCounters>>,
@@ -86,7 +87,7 @@ pub enum CollectorError {
     /// A gRPC socket cannot be opened.
     #[error(transparent)]
     Ingest(#[from] IngestError),
-    /// The HTTP socket cannot be opened.
+    /// An HTTP socket for pages or queries cannot be opened.
     #[error(transparent)]
     Http(#[from] HttpError),
     /// The HTTP socket for OTLP cannot be opened.
@@ -253,8 +254,8 @@ impl Collector {
     /// Stops accepting requests and answers those in flight. Then it flushes the log to the store
     /// (an agent forwards it), or leaves it for the next start, as `how` specifies.
     ///
-    /// # Errors
-    /// Returns an error if the last flush failed. Everything acknowledged is then still in the log.
+    /// # Errors Returns an error if the last flush failed. Acknowledged data that were not flushed
+    /// or forwarded are then still in the log.
     pub async fn stop(self, how: Stop) -> Result<(), String> {
         self.server.stop().await;
         if let Some(otlp) = self.otlp_http {

@@ -1,4 +1,4 @@
-//! From an annotated service to its critical path, over a real socket.
+//! Test from an annotated service to its critical path, over a real socket.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn serve(number: u64) -> bool {
         event!("parsed");
     }
     let _read = span!("read").entered();
-    // Long beside the rest, so that it is what the request's latency is made of.
+    // This sleep is longer than the rest, so it determines the request's latency.
     std::thread::sleep(Duration::from_millis(2));
     is_recorded
 }

@@ -19,8 +19,8 @@ use super::gateway::CONNECT_MAX;
 use super::uplink::{Uplink, text};
 use crate::line_limit::{LineLimit, Turn};
 
-/// Maximum time without a reply while requests are in flight. Durable storage takes milliseconds,
-/// and seconds on an overloaded disk.
+/// Maximum time without a reply while requests are in flight, in addition to the time of their
+/// transfer. Durable storage takes milliseconds, and seconds on an overloaded disk.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 /// Pause after a failure, such as a full disk of the gateway. It doubles up to the maximum.
@@ -207,7 +207,7 @@ impl ForwardStream {
             .zip(&*settled)
             .filter(|(_, settled)| !**settled);
         let bytes: usize = unsettled.map(|(payload, _)| payload.bytes.len()).sum();
-        // Requests in flight may still be on their way.
+        // Allows for the time that the network takes to transfer the requests.
         let answer_max = ANSWER_MAX + Duration::from_secs(bytes as u64 / FORWARD_RATE_MIN);
         let mut deadline = Instant::now() + answer_max;
         loop {
@@ -222,7 +222,7 @@ impl ForwardStream {
                 place = self.requests.reserve(),
                     if unsent.is_some() && in_flight < IN_FLIGHT_PER_STREAM_MAX =>
                 {
-                    // After a closed stream, the reply has the reason.
+                    // If the gateway closed the stream, the next reply has the reason.
                     let (Ok(place), Some(payload)) = (place, unsent) else {
                         let ended = timeout_at(deadline, self.replies.message()).await;
                         return Err(match ended {

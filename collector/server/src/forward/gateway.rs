@@ -12,7 +12,8 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Request, Status};
 
-/// Maximum time for connecting, including name resolution and the TLS handshake.
+/// Maximum time for connecting, including name resolution and the TLS handshake. The same limit
+/// applies to opening a stream.
 pub(super) const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Maximum size of a directive, in bytes. The largest directives are tradeoff policies.
 const DIRECTIVE_BYTES_MAX: usize = 4 << 20;

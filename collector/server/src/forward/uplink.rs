@@ -20,8 +20,8 @@ const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Maximum time for answering a probe.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// Minimum time after which an agent returns from another gateway to its preferred one; it takes at
-/// most twice as long.
+/// Minimum interval at which an agent that uses another gateway tries to return to its preferred
+/// one. Each interval is random, up to twice as long.
 const RETURN: Duration = Duration::from_secs(60);
 
 /// State of the connection: its number and client, or the reason why there is none, as text for
@@ -45,7 +45,7 @@ impl Drop for Uplink {
 
 impl Uplink {
     /// Starts to connect, and relays the gateway's directives to `control` from then on. Each agent
-    /// prefers a gateway of its own choice, so a fleet of agents spreads over all of them.
+    /// prefers a random gateway, so a fleet of agents spreads over all of them.
     #[must_use]
     pub fn start(gateways: Vec<Gateway>, control: BurstControl) -> Self {
         let (state, connection) = watch::channel(Err("not connected yet".to_owned()));
@@ -95,8 +95,9 @@ impl Uplink {
         }
     }
 
-    /// Makes the task move on from the connection of this number to the next gateway. The
-    /// connection to an only gateway stays: it may work, and its disk may be full.
+    /// Makes the task move on from the connection of this number to the next gateway. With a single
+    /// gateway, the connection stays, because it may be intact, for example if the gateway's disk
+    /// is full.
     pub(super) fn give_up(&self, connection: u64) {
         self.failed.send_replace(connection);
     }
@@ -154,7 +155,8 @@ impl UplinkTask {
     }
 
     /// Connects and relays the first directive, which must be the gateway's route. Returns an
-    /// error, as text for people, if the route comes back to this collector or is too long.
+    /// error, as text for people, if the gateway does not answer so, or if the route comes back to
+    /// this collector or is too long.
     async fn open(&self, gateway: &Gateway) -> Result<(Client, Streaming<Directive>), String> {
         let client = gateway.connect().await?;
         let request = ControlRequest {
@@ -200,7 +202,7 @@ impl UplinkTask {
         let is_better = better.is_some();
         let failures = &mut self.failures;
         let mut failing = pin!(async {
-            // The sender lives as long as this task.
+            // `Uplink` aborts this task before it drops the sender.
             let _ = failures
                 .wait_for(|failed| *failed >= number)
                 .await
@@ -254,7 +256,7 @@ fn answer(client: &Client, probe: u64, control: &BurstControl) {
     };
     let mut client = client.data();
     tokio::spawn(async move {
-        // Without an answer, the gateway knows this agent as slow.
+        // Without an answer, the agent's delay grows at the gateway, if it is known there.
         let _ = timeout(ANSWER_MAX, client.answer(answer)).await;
     });
 }

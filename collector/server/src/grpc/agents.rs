@@ -16,14 +16,14 @@ pub struct Agents(Arc<Mutex<HashMap<u64, AgentDelay>>>);
 struct AgentDelay {
     /// Id of the probe without an answer, and the time when it was sent.
     probe: Option<(u64, Instant)>,
-    /// Time from the latest probe to its answer, and on to the slowest agent behind this one;
-    /// `None` before the first answer.
+    /// Time from the latest answered probe to its answer, plus the delay of the slowest agent
+    /// behind this one; `None` before the first answer.
     delay: Option<Duration>,
 }
 
 impl AgentDelay {
-    /// Returns the delay. While a probe has no answer, the delay is at least the time since then.
-    /// An agent that never answered has no known delay; it may be of an earlier version.
+    /// Returns the delay. While a probe has no answer, the delay is at least the time since the
+    /// probe. An agent that never answered has no known delay; it may be of an earlier version.
     fn known(&self) -> Option<Duration> {
         let waiting = self.probe.map(|(_, sent)| sent.elapsed());
         Some(self.delay?.max(waiting.unwrap_or_default()))
@@ -49,7 +49,8 @@ impl Agents {
         }
     }
 
-    /// Returns the number of connected agents.
+    /// Returns the number of connected agents, including kernel recorders that follow this
+    /// collector.
     #[must_use]
     pub fn count(&self) -> usize {
         self.lock().len()
@@ -103,7 +104,7 @@ impl Drop for AgentLink {
 }
 
 fn random() -> u64 {
-    // Its keys are random.
+    // The keys of a `RandomState` are random.
     RandomState::new().build_hasher().finish()
 }
 
@@ -123,7 +124,7 @@ mod tests {
         agents.answered(probe, Duration::from_secs(3));
         let slowest = agents.slowest().unwrap();
         assert!((3..4).contains(&slowest.as_secs()), "{slowest:?}");
-        // The second never answers, as one of an earlier version does.
+        // The second agent never answers, like one of an earlier version.
         assert!(second.probe().is_some());
         assert!(agents.slowest().unwrap() < Duration::from_secs(4));
         drop(first);

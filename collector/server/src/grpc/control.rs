@@ -47,7 +47,7 @@ impl BurstControl {
     #[must_use]
     pub fn new(config: Option<BurstConfig>) -> Self {
         let setting = config.map(|config| Setting { config, at_ns: 0 });
-        // Its keys are random.
+        // The keys of a `RandomState` are random.
         let id = RandomState::new().build_hasher().finish();
         Self {
             setting: watch::Sender::new(setting),
@@ -80,8 +80,9 @@ impl BurstControl {
         &self.agents
     }
 
-    /// Applies a directive from the collector that this agent forwards to. All processes and agents
-    /// that are connected here then get it too.
+    /// Applies a directive from the collector that this agent forwards to. Unless it is a probe or
+    /// changes nothing, all processes and agents that are connected here then get it too, and
+    /// agents get the route.
     pub(crate) fn relay(&self, directive: Kind) {
         match directive {
             Kind::SetBurstConfig(SetBurstConfig {
@@ -156,7 +157,7 @@ impl BurstControl {
     pub async fn follow_config(&self, mut apply: impl FnMut(BurstConfig, u64)) {
         let mut changes = self.setting.subscribe();
         changes.mark_changed();
-        // The sender lives in this control.
+        // The sender is a field of this control.
         while changes.changed().await.is_ok() {
             if let Some(Setting { config, at_ns }) = *changes.borrow_and_update() {
                 apply(config, at_ns);
@@ -189,7 +190,7 @@ impl BurstControl {
         let agent = is_agent.then(|| {
             let mut route = self.route.subscribe();
             route.mark_changed();
-            // The first one comes at once.
+            // The first probe comes at once.
             AgentDirectives {
                 route,
                 link: self.agents.join(),
@@ -275,7 +276,7 @@ async fn next_of_agent(agent: &mut Option<AgentDirectives>) -> Option<Kind> {
 }
 
 fn switched(Setting { config, at_ns }: Setting) -> Kind {
-    // A passed instant means immediately.
+    // An instant that has passed is sent as 0, which means immediately.
     let at_ns = if at_ns > now_ns() { at_ns } else { 0 };
     Kind::SetBurstConfig(SetBurstConfig {
         burst_config: config.bits(),

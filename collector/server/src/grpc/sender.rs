@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use stroboscope_proto::v1::Batch;
 use tonic::Status;
 
-/// Maximum length of a service or host name in a message, in characters.
+/// Maximum length of a service or host name in a message, in characters before escaping.
 const NAME_CHARS_MAX: usize = 64;
 
 /// Sender of a stream. It is known by its address until a batch identifies its process.

@@ -202,7 +202,7 @@ impl ShipStream {
         submitted: oneshot::Sender<()>,
     ) -> Result<(), StreamEnd> {
         if let Some(reading) = &self.reading {
-            // A compressed message takes more memory than the bytes that arrived.
+            // A compressed message may take more memory than the bytes that arrived.
             let held = reading.at_least(bytes);
             held.map_err(|denied| Some(denied.status()))?;
         }
@@ -282,7 +282,7 @@ impl ShipStream {
         let submission = self.intake.submit_of(self.peer, batch, now_ns()).await;
         let submission = match submission {
             Ok(submission) => submission,
-            // As when redaction has enlarged it: a retry would fail alike.
+            // Redaction may have enlarged the batch. A retry would fail, too.
             Err(error @ IntakeError::Wal(WalError::TooLong { .. })) => {
                 self.intake.counters().refuse("too_long");
                 return Ok(refused(sequence, &error));
@@ -317,7 +317,7 @@ fn refused(sequence: u64, refusal: &impl ToString) -> ShipReply {
     }
 }
 
-/// Returns the gRPC status of a failure. Every such status tells the sender to keep the batch and
+/// Returns the gRPC status of a failure. Every such status makes the sender keep the batch and
 /// retry later.
 fn status_of(error: &IntakeError) -> Status {
     match error {

@@ -1,4 +1,4 @@
-//! Answers unknown gRPC methods with a hint; logs the first call of each client.
+//! Answers unknown gRPC methods with a hint; logs the first calls of each client.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
@@ -40,14 +40,15 @@ impl Strangers {
     }
 
     /// Reports whether to log a call: it must be the client's first OTLP call or its first other
-    /// call, and fewer than [`CALLERS_MAX`] calls may have been logged.
+    /// call, and at most [`CALLERS_MAX`] calls are logged.
     fn is_news(&self, caller: Option<IpAddr>, is_otlp: bool) -> bool {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         said.len() < CALLERS_MAX && said.insert((caller, is_otlp))
     }
 }
 
-/// Answers a call of an unknown method with a hint, counts it, and logs a client's first one.
+/// Answers a call of an unknown method with a hint, counts it, and logs it if
+/// [`Strangers::is_news`] returns true.
 pub(super) async fn answer(State(strangers): State<Strangers>, request: Request) -> Response<Body> {
     let path = request.uri().path();
     let peer = request

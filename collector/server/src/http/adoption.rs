@@ -32,12 +32,13 @@ pub struct Adoption {
     /// Number of live processes that reported that they apply the config.
     pub applied: usize,
     /// Maximum time from the instant of the change until a process applied it, by its own clock, in
-    /// ns. Covers processes that were known before. `None` if none of them applied it.
+    /// ns. Covers processes that were known before. `None` if none of them applied it at the
+    /// instant or later.
     pub late_ns: Option<u64>,
     /// Number of live processes by the config that they reported.
     pub configs: BTreeMap<String, usize>,
     /// Live processes that reported another config, or none, up to 50; those heard from most
-    /// recently come first.
+    /// recently come first. Empty if no config is set.
     pub others: Vec<Other>,
 }
 
@@ -183,8 +184,8 @@ mod tests {
     const NOW_NS: i64 = 1_700_000_000_000_000_000;
     const AT_NS: u64 = NOW_NS.cast_unsigned() - 5_000_000_000;
 
-    /// Returns a process known since long, which reported a config that applies since a time after
-    /// the change.
+    /// Returns a process that has been known for an hour, and reported a config that it applied
+    /// `after_ns` after the change.
     fn entry(pid: u32, config: BurstConfig, after_ns: u64, quiet_ns: i64) -> LedgerEntry {
         LedgerEntry {
             service: "web".to_owned(),

@@ -16,7 +16,7 @@ use url::form_urlencoded::{Serializer, parse};
 use crate::net::{LOGIN_PATH, LOGOUT_PATH, PortName, Ports, Rejection};
 use crate::pool::Peer;
 
-/// Returns the routes of login and logout. There are no routes if the collector asks for no tokens.
+/// Returns the routes of login and logout. There are no routes if the collector requires no tokens.
 pub(super) fn routes(doors: &Arc<Ports>) -> Router {
     if !doors.asks_for_tokens() {
         return Router::new();
@@ -28,7 +28,8 @@ pub(super) fn routes(doors: &Arc<Ports>) -> Router {
 }
 
 /// Redirects a browser that lacks a valid token to the login, which then leads back to the
-/// requested page. Returns `None` for programs and for other rejections.
+/// requested page. Returns `None` for programs, for methods other than GET, and for other
+/// rejections.
 pub(super) fn lead(parts: &Parts, denied: &Rejection) -> Option<Response> {
     let is_page = parts.method == Method::GET && accepts_page(&parts.headers);
     if !is_page || denied.http() != StatusCode::UNAUTHORIZED {

@@ -191,7 +191,7 @@ pub(super) struct Process {
     incarnation: u128,
     pub(super) service: String,
     pub(super) host: String,
-    /// Process id; 0 if unknown, after a restart of the collector.
+    /// Process id; 0 if unknown.
     pub(super) pid: u32,
     pub(super) last_seen_ns: i64,
     /// Burst-config that the process reported last; `None` if unknown.

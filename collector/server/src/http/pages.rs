@@ -26,7 +26,7 @@ pub struct ServedSite {
     pub name: String,
     /// Services with ports of their own, under the access control of the pages.
     pub ports: Vec<ServedPort>,
-    /// Memory quota of the responses to Jaeger and Tempo queries.
+    /// Memory quota of the pages, and of the responses to Jaeger and Tempo queries.
     pub memory: QueryMemory,
 }
 

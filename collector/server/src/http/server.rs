@@ -57,8 +57,8 @@ impl HttpServer {
             .route("/api/doors", get(doors_now))
             .route("/api/burst-config", get(adoption))
             .route("/burst-config", get(burst_config).post(set_burst_config))
-            // If this process records, the routes above are traced. Those below are not: machines
-            // request them all the time.
+            // If this process records, the routes above are traced. The routes below are not,
+            // because machines request them all the time.
             .layer(ServerLayer::new());
         if pages.site.is_none() {
             router = router.route("/", get(fleet_page));
@@ -143,7 +143,7 @@ fn turned_away(_: &Parts, denied: &Rejection) -> Response {
     (denied.http(), format!("{}\n", denied.message)).into_response()
 }
 
-/// Redirects a browser to the login; rejects other clients.
+/// Redirects a browser without a valid token to the login; rejects other requests.
 fn to_login(parts: &Parts, denied: &Rejection) -> Response {
     login::lead(parts, denied).unwrap_or_else(|| turned_away(parts, denied))
 }

@@ -1,4 +1,4 @@
-//! Committing thread: collects all waiting appends, then does one write and one sync, then answers.
+//! Committing thread: collects the waiting appends, then does one write and one sync, then answers.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
@@ -71,14 +71,14 @@ pub(super) enum Command {
 pub(super) struct Rotate {
     /// True if a segment that holds only quiet batches is closed as well.
     pub(super) even_if_quiet: bool,
-    /// Channel that is answered when the segment is closed.
+    /// Channel that is answered once the segment is closed, or was left open because it is quiet.
     pub(super) answer: oneshot::Sender<()>,
 }
 
 /// Maximum time that quiet batches wait after the last sync. A batch is quiet if it has no news
-/// (see [`Ledger::is_news`]); it waits to share the next sync. So an idle fleet of any size costs
-/// at most one sync per second. Batches with news never wait, and commit the waiting ones with
-/// them.
+/// (see [`Ledger::is_news`]); it waits to share the next sync. So an idle fleet costs about one
+/// sync per second, whatever its size. Batches with news never wait, and commit the waiting ones
+/// with them.
 const QUIET_COMMIT: Duration = Duration::from_secs(1);
 
 /// Interval at which a failed log is probed, even if no batch arrives. Otherwise a client that
@@ -172,7 +172,8 @@ pub(super) struct Committer {
     waiting: CommitGroup,
     /// Time of the last commit.
     committed: Option<Instant>,
-    /// True if the open segment contains a batch with news, or an OTLP request.
+    /// True if the open segment contains a batch with news or an OTLP request, or if an append
+    /// failed since the last rotation.
     has_news: bool,
     /// True if the open segment contains data other than a collector's own traces.
     is_traced: bool,

@@ -2,10 +2,10 @@
 
 use stroboscope_store::wal::WalError;
 
-/// Reason why a batch is not stored now. The sender keeps it and retries.
+/// Reason why a batch is not stored now. The sender keeps it and retries, unless it is too long.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum IntakeError {
-    /// The log cannot be written.
+    /// The log cannot be written, or the batch is too long for it.
     #[error(transparent)]
     Wal(#[from] WalError),
     /// Too many bytes of the log wait to be put into the store.

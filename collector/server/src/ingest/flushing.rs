@@ -19,14 +19,14 @@ use stroboscope_store::limits::FORWARD_RATE_MIN;
 const QUIET_FLUSHES: u32 = 60;
 
 /// Number of flush intervals after which an agent forwards a segment without news. The next
-/// collector must learn in time that a process still lives.
+/// collector must be informed in time that a process is still alive.
 const QUIET_FORWARDS: u32 = 10;
 
 /// Maximum time for one attempt to forward a segment, in addition to its transfer at
 /// [`FORWARD_RATE_MIN`].
 const FORWARD: Duration = Duration::from_secs(30);
-/// Maximum time of a requested flush of an agent, as at its end. A service manager waits about a
-/// minute.
+/// Maximum time of a requested flush of an agent, such as the one at its end. A service manager
+/// waits about a minute.
 const LAST_FORWARD: Duration = Duration::from_secs(20);
 
 /// Destination of closed segments.
@@ -68,7 +68,8 @@ pub(super) struct FlushThread {
     pub(super) quiet_flushes: u32,
     /// End of the current flush of an agent; `None` outside of a requested flush.
     pub(super) until: Option<Instant>,
-    /// Set once data other than a collector's own traces was flushed.
+    /// Set when data other than a collector's own traces are flushed. The maintenance thread resets
+    /// it.
     pub(super) others_flushed: Arc<AtomicBool>,
     /// Lock of the data directory, held as long as this thread may write.
     pub(super) _lock: Arc<Lock>,
@@ -115,7 +116,7 @@ impl FlushThread {
         }
     }
 
-    /// Flushes everything received so far. Unless `even_if_quiet`, an open segment without news
+    /// Flushes everything acknowledged so far. Unless `even_if_quiet`, an open segment without news
     /// stays open and is not flushed.
     fn flush_all(&mut self, even_if_quiet: bool) -> Result<(), String> {
         let now_ns = now_ns();

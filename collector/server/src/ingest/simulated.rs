@@ -222,7 +222,8 @@ async fn delay(
     }
 }
 
-/// Runs like [`FlushThread::run`], but blocks only inside `apart`.
+/// Runs like [`FlushThread::run`], but blocks only inside `apart`, and always closes the open
+/// segment.
 async fn flush(
     mut thread: FlushThread,
     mut delivery: Option<(Deliver, DeliveryOrders)>,

@@ -138,7 +138,7 @@ fn a_slow_disk_pushes_back_and_loses_nothing() {
         );
     };
     assert!(matches!(busy, IntakeError::Busy { .. }), "{busy}");
-    // A single sender gets half of it.
+    // A single sender may use half of the bytes in flight.
     assert!(
         taken.len() >= IN_FLIGHT_BYTES_MAX / 2 / bytes - 1,
         "{} taken",

@@ -2,9 +2,9 @@
 //! chunks of some seconds.
 //!
 //! No sender waits for an acknowledgement of kernel events, so there is no write-ahead log. Each
-//! chunk is one object, made durable before it counts as stored. A crash loses at most the events
-//! since the previous chunk (`RecordingSettings::chunk`). If the disk cannot keep up, the kernel's
-//! buffers fill, and events that do not fit are counted as lost.
+//! chunk is one object, made durable before it counts as stored. A crash loses the events that are
+//! not in a written chunk, usually those of the last seconds (`RecordingSettings::chunk`). If the
+//! disk cannot keep up, the kernel's buffers fill, and events that do not fit are counted as lost.
 //!
 //! A recording applies another burst-config at the instant of the change, and ends its chunk there.
 //!

@@ -273,8 +273,8 @@ impl Drain {
         }
     }
 
-    /// Runs until `stop` is set. Returns the counts of events for which the kernel did not call the
-    /// recorder's programs.
+    /// Runs until `stop` is set or the writer has ended. Returns the counts of events for which the
+    /// kernel did not call the recorder's programs.
     fn run(mut self, mut recorder: Recorder, stop: &AtomicBool) -> LossCounts {
         let mut cutter = ChunkCutter::new(self.about.clone(), recorder.started_ns());
         let mut began = Instant::now();
@@ -315,8 +315,7 @@ impl Drain {
         }
         let mut rest = Vec::from_iter(waiting);
         if !ends.is_empty() {
-            // A recording that ends just after a change: all events up to the change are there
-            // soon.
+            // After this time, all events of the chunks that have ended can be drained.
             std::thread::sleep(SETTLED);
             recorder.drain(&mut cutter.events);
         }

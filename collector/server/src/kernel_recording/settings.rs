@@ -9,7 +9,7 @@ use stroboscope_analysis::kernel::event::LossCounts;
 pub struct RecordingSettings {
     /// Settings that select the events to record and the times to record them.
     pub kernel: stroboscope_kernel_model::Settings,
-    /// Maximum interval between chunks.
+    /// Interval after which a chunk ends. It ends earlier if it has many events.
     pub chunk: Duration,
 }
 

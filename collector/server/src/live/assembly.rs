@@ -7,7 +7,7 @@ use stroboscope_analysis::record::{TraceId, TraceRecords};
 use stroboscope_store::limits::RECORDS_PER_TRACE_MAX;
 use stroboscope_store::tables::{EventAttacher, EventRead, LeftOut};
 
-/// Maximum records in all open traces together.
+/// Default maximum of records in all open traces together.
 pub const RECORDS_OPEN_MAX: usize = 1_000_000;
 /// Minimum time for which observed traces are remembered, to recognise late records; shorter only
 /// if there are too many.
@@ -167,7 +167,7 @@ impl Assembly {
             mut events,
             ..
         } = open;
-        // The store keeps them in this order.
+        // This is the order of the store, except among spans with equal starts.
         records.spans.sort_by_key(|span| span.start_ns);
         events.sort_by_key(|event| (event.time_ns, event.seq));
         self.attacher

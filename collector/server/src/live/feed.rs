@@ -18,7 +18,7 @@ use stroboscope_store::record::Rows;
 const QUEUE: usize = 1;
 
 enum Message {
-    /// Rows, and the time when the last of them was received.
+    /// Rows of a segment, and the time when its latest record was received.
     Arrived(Box<Rows>, i64),
     AllArrivedUntil(i64),
 }
@@ -31,8 +31,8 @@ pub struct Feed {
 }
 
 impl Arrivals for Feed {
-    /// Passes on rows; the last one was received at `received_ns`. Never waits; counts rows that it
-    /// skips because the queue is full.
+    /// Passes on the rows of a segment, whose latest record was received at `received_ns`. Never
+    /// waits; counts rows that it skips because the queue is full.
     fn arrived(&self, rows: Box<Rows>, received_ns: i64) {
         if let Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) =
             self.sender.try_send(Message::Arrived(rows, received_ns))
@@ -44,7 +44,7 @@ impl Arrivals for Feed {
         }
     }
 
-    /// Tells the model that the caller has passed on all records received before `now_ns`. Does
+    /// Notifies the model that the caller has passed on all records received before `now_ns`. Does
     /// nothing if the queue is full.
     fn all_arrived_until(&self, now_ns: i64) {
         // A full queue means there is work; the next call is soon enough.
@@ -61,7 +61,7 @@ impl LiveModel {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the counts of records and traces, and the number of known segments.
+    /// Returns the counts of records and traces, and a lower bound on the number of segments.
     #[must_use]
     pub fn counts(&self) -> (LiveCounts, usize) {
         let live = self.live();

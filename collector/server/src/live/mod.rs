@@ -1,14 +1,14 @@
 //! The live model: inference over the collector's traces while it runs.
 //!
-//! The live model uses the same analysis as the batch query and SQL. It receives everything that
-//! has reached the store, once and durably, and assembles the records into whole traces:
+//! The live model uses the same analysis as the batch query and SQL. It receives the rows of each
+//! segment once they are durable in the store, and assembles them into whole traces:
 //!
 //! - *Quiet.* A trace counts as fully arrived once none of its records has come for the quiet time,
 //!   by the collector's clock. The model then judges whether the trace is complete, and observes
 //!   it. Until then the records may come in any order.
 //! - *Late.* Records of a trace that was already observed are counted and left out. Observed traces
 //!   are remembered for five to ten minutes (less if more than half a million traces close in that
-//!   time). Records that come even later form a trace without a root, which is incomplete.
+//!   time). Records that come even later form a trace of their own, which is usually incomplete.
 //! - *Bounded.* If open traces hold more than [`RECORDS_OPEN_MAX`] records, the one that has been
 //!   quiet longest is observed early, and counted. If the model's thread cannot keep up, arriving
 //!   records are skipped, and counted.
@@ -26,8 +26,9 @@
 //!   before a deploy stays refuted.
 //!
 //! The model starts and ends with the collector. `infer` reads the store. If its result differs
-//! from the live model, `infer` is right. They agree if clocks agree, no record is late or skipped,
-//! and no trace is observed early.
+//! from the live model, `infer` is right. They may differ if clocks differ, records are late or
+//! skipped, traces are observed early, the completeness of a trace shows only later, or the store
+//! has data from before the window.
 
 mod assembly;
 mod feed;

@@ -61,10 +61,9 @@ pub struct Snapshot {
     pub model: Model,
     /// Counts of traces and records since the collector started.
     pub counts: LiveCounts,
-    /// Latency and number of complete requests of the window, by root operation.
+    /// Numbers of requests of the window, and latencies of the complete ones, by root operation.
     pub roots: ByRoot,
-    /// Start of the window, in ns since the Unix epoch: the time when its first trace was observed.
-    /// It is 0 if there is none.
+    /// Start of the window, in ns since the Unix epoch; 0 if no trace was observed yet.
     pub from_ns: i64,
     /// Number of times that a segment was left out because a slice of the window had the maximum
     /// number of segments.

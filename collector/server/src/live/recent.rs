@@ -129,7 +129,7 @@ impl RecentRequests {
 pub struct ProcessWindows {
     /// Number of windows that the process recorded in and reported since this collector started.
     pub count: u64,
-    /// Burst-config in force in the latest window, as bits.
+    /// Burst-config in force at the end of the batch that reported the latest window, as bits.
     pub burst_config: u64,
     /// End of the latest window by the process's clock, in ns since the Unix epoch.
     pub last_close_ns: i64,
@@ -155,8 +155,8 @@ impl Windows {
         }
     }
 
-    /// Evicts the processes whose latest windows are oldest. It evicts a sixteenth of the maximum
-    /// at once, so that a flood of processes costs little per process.
+    /// Evicts the processes whose latest windows are oldest. It evicts about a sixteenth of the
+    /// maximum at once, so that a flood of processes costs little per process.
     fn forget_longest_ago(&mut self) {
         let mut closes: Vec<i64> = self.0.values().map(|of| of.last_close_ns).collect();
         let (_, from_ns, _) = closes.select_nth_unstable(INCARNATIONS_MAX / 16);

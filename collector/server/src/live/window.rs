@@ -2,8 +2,8 @@
 //!
 //! A slice is the model of one interval of arrival times. The open slice observes traces; the
 //! window is the merge of the open slice and the [`SLICES`] latest closed ones. A slice leaves the
-//! window as a whole, with all that it refuted and all its labels. So an order that a deploy
-//! reversed is believed again at the latest when the window has passed.
+//! window as a whole, with all that it refuted and all its labels. So after a deploy that reverses
+//! an order, the model has the new order at the latest when the window has passed.
 
 use std::collections::VecDeque;
 
@@ -18,8 +18,7 @@ const SLICES: usize = 4;
 #[derive(Debug)]
 struct Slice {
     number: u64,
-    /// Start of the slice, in ns since the Unix epoch: the time when its first trace was observed.
-    /// It is 0 before that.
+    /// Start of the slice, in ns since the Unix epoch; 0 if no trace was observed yet.
     from_ns: i64,
     model: Model,
     roots: ByRoot,
@@ -185,7 +184,7 @@ mod tests {
     use stroboscope_analysis::record::TraceId;
     use stroboscope_analysis::segment::Segment;
 
-    /// A trace in which the tasks work one after the other.
+    /// Returns a trace in which the tasks work one after the other.
     fn trace(model: &mut Model, tasks: &[&str]) -> SegmentedTrace {
         let segments = tasks.iter().zip(0..).map(|(task, at)| {
             let [task, start, end] = [*task, "start", "end"].map(Arc::from);
@@ -204,7 +203,7 @@ mod tests {
         merged.relations(0.0).happens_before(first, second)
     }
 
-    /// Checks the window against a model of exactly the traces that it should hold.
+    /// Checks the window against a model of exactly the traces that it should cover.
     #[test]
     fn an_order_that_a_deploy_reversed_is_believed_again_within_a_window() {
         const SLICE: i64 = 100;

@@ -1,4 +1,4 @@
-//! Activity of a connection: tells slow and idle connections apart.
+//! Activity of a connection, which distinguishes slow and idle connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};

@@ -318,8 +318,8 @@ impl Visits {
     }
 }
 
-/// Tells browsers not to guess the content type, and to load nothing for a response without a
-/// content security policy of its own.
+/// Adds headers that keep browsers from guessing the content type, and from loading anything for a
+/// response without a content security policy of its own.
 fn put_browser_headers(headers: &mut HeaderMap) {
     for (name, value) in [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -333,7 +333,8 @@ fn put_browser_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// Returns the cause of a failed connection; `None` if its peer disconnected.
+/// Returns the cause of a failed connection; `None` if its peer disconnected, or for other errors
+/// than HTTP's.
 fn cause_of(error: &(dyn Error + 'static)) -> Option<RejectionCause> {
     let mut cause = Some(error);
     while let Some(error) = cause {

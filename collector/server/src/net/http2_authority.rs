@@ -256,8 +256,8 @@ mod tests {
             &text(b"%/"),
         ]
         .concat();
-        // The first request inserted the authority into the dynamic table; the second one used the
-        // entry before it.
+        // The first two requests insert their authorities into the dynamic table. This index refers
+        // to that of the first one.
         let of_dynamic_table = [&rest[..], &[0xbf]].concat();
         let padded = [&[3, 0, 0, 0, 0, 9][..], &of_static_table, &[0; 3]].concat();
         let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();

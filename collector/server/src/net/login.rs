@@ -1,6 +1,6 @@
 //! Browser logins: a cookie that grants the roles of its token, except `write`, for a limited time.
 //!
-//! The cookie holds its expiry time, signed with a key derived from the token. So it does not
+//! The cookie contains its expiry time, signed with a key derived from the token. So it does not
 //! contain the token, and no process keeps a list of logins. Every collector that has the token
 //! accepts the cookie. The cookie becomes invalid when the token is removed from the file.
 

@@ -59,7 +59,7 @@ impl Door {
         self.limits.otlp_request_bytes_max
     }
 
-    /// Stores a request. Returns once it is durable.
+    /// Stores a request. Returns once it is durable, or at once if it has nothing to store.
     pub(super) async fn export(
         &self,
         signal: Signal,
@@ -68,7 +68,7 @@ impl Door {
         reading: Option<&BodyShare>,
         peer: Peer,
     ) -> Result<ExportResponse, Refusal> {
-        // A compressed request takes more memory than the bytes that arrived.
+        // A compressed request may take more memory than the bytes that arrived.
         let held = reading.map_or(Ok(()), |reading| reading.at_least(request.len()));
         let kind = signal.payload_kind(encoding);
         let stored = match held {
@@ -85,7 +85,8 @@ impl Door {
         stored.map(|taken| ExportResponse::of(signal, &taken))
     }
 
-    /// Stores a request that an agent has accepted before. Returns once it is durable.
+    /// Stores a request that an agent has accepted before. Returns once it is durable, or at once
+    /// if it has nothing to store.
     pub(crate) async fn take_forwarded(
         &self,
         kind: PayloadKind,

@@ -80,14 +80,14 @@ impl<const SIGNAL: u8> Service<Request<Body>> for ExportService<SIGNAL> {
     }
 }
 
-/// Counts and converts rejections by tonic, which happen before the service is called. tonic
+/// Counts and converts rejections, most of which tonic makes before it calls the service. tonic
 /// rejects a message that is too large with OUT_OF_RANGE, which OTLP clients retry. It rejects a
 /// message that decompresses to too much with RESOURCE_EXHAUSTED. Clients get RESOURCE_EXHAUSTED
 /// without a retry delay for both, and do not retry.
 fn as_otlp_has_it(response: Response<Body>, door: &Door) -> Response<Body> {
     let code = response.headers().get(GRPC_STATUS);
     match code.map(|code| Code::from_bytes(code.as_bytes())) {
-        // The service itself never returns these: its requests are within the limit.
+        // The service itself returns these only for a request that redaction has made too large.
         Some(Code::OutOfRange | Code::ResourceExhausted) => {
             let limit = door.request_bytes_max();
             let refusal = Refusal::TooLarge { limit };
@@ -130,7 +130,7 @@ impl UnaryService<Vec<u8>> for Export {
     }
 }
 
-/// Codec that passes requests on as bytes, because they are logged unchanged.
+/// Codec that passes requests on as bytes, because they are logged as bytes.
 #[derive(Clone, Copy, Debug)]
 struct AsItCame;
 

@@ -1,8 +1,8 @@
 //! Redaction: drops or hashes attributes by their keys before they are written to the log or the
 //! store.
 //!
-//! `rules` holds the rules. `native` applies them to batches of our protocol, `protobuf` and `json`
-//! to OTLP requests. Without rules, requests are not parsed for redaction. A rule matches an
+//! `rules` contains the rules. `native` applies them to batches of our protocol, `protobuf` and
+//! `json` to OTLP requests. Without rules, requests are not parsed for redaction. A rule matches an
 //! attribute if it matches one form of its key: the key as it was sent, the path `KEY.INNER` inside
 //! a map, or the key in the store (`resource.KEY`, `scope.KEY`).
 

@@ -196,7 +196,7 @@ fn attribute(
     out: &mut Vec<u8>,
 ) -> Result<bool, NotWalked> {
     // If a field is repeated, readers use the last one. Here, the attribute is redacted if any of
-    // its keys is.
+    // its keys is, unless the last key is empty.
     let mut action = Action::Keep;
     let (mut rest, mut key) = (pair, String::new());
     while let Some(field) = next(&mut rest)? {

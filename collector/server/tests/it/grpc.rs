@@ -55,7 +55,8 @@ async fn client(collector: &Collector) -> CollectorClient<Channel> {
         .send_compressed(CompressionEncoding::Zstd)
 }
 
-/// Ships batches on one stream, all at once, and collects the answers; the error is how the stream ended, if badly.
+/// Ships batches on one stream without waiting for replies. Returns the replies, and the status if
+/// the stream failed.
 async fn ship(
     collector: &Collector,
     batches: Vec<Option<Batch>>,
@@ -125,7 +126,7 @@ async fn acknowledged_over_a_socket_is_kept_once_through_a_crash() {
     )
     .await;
     assert_eq!(count(&replies, ShipOutcome::Stored), 50);
-    // Nothing of it is in the store: this is what a kill leaves.
+    // The store is still empty, as after a kill.
     collector.stop(Stop::Now).await.unwrap();
 
     let collector = Collector::start(settings(directory.path())).await.unwrap();
@@ -251,7 +252,7 @@ async fn bad_batches_are_refused_and_the_rest_is_taken() {
 async fn oversized_messages_and_garbage_end_only_their_stream() {
     let directory = tempfile::tempdir().unwrap();
     let collector = Collector::start(settings(directory.path())).await.unwrap();
-    // Larger than the limit only once it is unpacked.
+    // The message exceeds the limit only after decompression.
     let mut bomb = batch(1, 0, 1);
     bomb.strings.push("x".repeat(2 << 20));
     let (replies, ending) = ship(&collector, vec![Some(bomb)]).await;
@@ -322,7 +323,7 @@ async fn a_burst_config_reaches_all_at_the_same_instant() {
         bad.starts_with("HTTP/1.1 400") && bad.contains("often"),
         "{bad}"
     );
-    // The same by the form of the page.
+    // Sets it by the form of the page.
     let form = |body: &str| post(body).replace("/burst-config", "/fleet?since=1h");
     let set = http(address, &form("config=4ms%2F32ms")).await;
     assert!(
@@ -393,7 +394,7 @@ async fn pages_say_what_is_there_and_escape_it() {
 async fn a_unix_socket_is_taken_over_only_when_it_is_dead() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
-    // What a killed collector leaves behind.
+    // Leaves a socket file as a killed collector does.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let with_unix = |data: &str| {
         let settings = settings(&directory.path().join(data));

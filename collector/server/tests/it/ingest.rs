@@ -1,4 +1,4 @@
-//! The way in: acknowledged means kept, once, wherever a crash comes.
+//! Tests of the intake: acknowledged batches are stored exactly once, even after crashes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ fn submit(intake: &Intake, runtime: &Runtime, incarnation: u128, sequence: u64) 
     })
 }
 
-/// (process, sequence) of all batches in the store, and the spans.
+/// Returns the process and sequence number of each batch in the store, and the number of spans.
 fn stored(root: &Path, runtime: &Runtime) -> (Vec<(u128, u64)>, usize) {
     let store = store(root, runtime);
     let batches = read_batches(&store)
@@ -78,7 +78,7 @@ fn acknowledged_is_kept_once_without_a_flush() {
     assert_eq!(intake.with_ledger(|ledger| ledger.holes()), 2);
     runtime.block_on(intake.stop(Stop::Now)).unwrap();
     assert_eq!(stored(directory.path(), &runtime), (vec![], 0));
-    // The next start finds it, knows it, and may be asked again.
+    // The next start recovers the log, and recognises retries.
     let intake = open(directory.path(), &runtime, &NEVER);
     assert_eq!(submit(&intake, &runtime, 9, 5), CommitOutcome::Duplicate);
     assert_eq!(submit(&intake, &runtime, 9, 3), CommitOutcome::Stored);
@@ -192,7 +192,8 @@ fn one_writer_at_a_time() {
     runtime.block_on(intake.stop(Stop::Now)).unwrap();
 }
 
-/// A log of two segments with a batch twice in each and once in both, as a failing disk and its retries leave it.
+/// Writes a log of two segments. Batch 1 occurs twice in the first and once in the second, as after
+/// retries on a failing disk.
 fn torn_log(data: &DataDir) {
     let mut writer = Writer::new(&data.wal(), 0);
     for group in [[0, 1, 1], [1, 2, 3]] {
@@ -260,7 +261,7 @@ fn a_lost_checkpoint_never_overwrites() {
 fn a_failing_store_loses_nothing() {
     let (directory, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
     let intake = open(directory.path(), &runtime, &NEVER);
-    // Where a table's directory should be is a file.
+    // A file is in the place of a table's directory.
     std::fs::write(directory.path().join("events"), "in the way").unwrap();
     assert_eq!(submit(&intake, &runtime, 1, 0), CommitOutcome::Stored);
     assert!(runtime.block_on(intake.flush()).is_err());
@@ -296,7 +297,7 @@ fn an_idle_fleet_costs_next_to_nothing() {
     let counters = intake.counters().clone();
     let count =
         |counter: &std::sync::atomic::AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
-    // A process that is seen for the first time is news, and is in the store soon.
+    // The first batch of a process is news, and is in the store soon.
     for incarnation in 1..=3 {
         let outcome = async {
             intake
@@ -354,7 +355,7 @@ fn an_idle_fleet_costs_next_to_nothing() {
         "{flushes} in {elapsed:?}"
     );
 
-    // News does not wait, and takes along what does.
+    // A batch with news does not wait, and commits the waiting batches with it.
     let waiting = runtime
         .block_on(intake.submit(quiet(1, 101), EPOCH_NS))
         .unwrap();
@@ -363,7 +364,7 @@ fn an_idle_fleet_costs_next_to_nothing() {
         runtime.block_on(waiting.outcome()).unwrap(),
         CommitOutcome::Stored
     );
-    // A crash: all of it is there.
+    // After a crash, all batches are in the store.
     runtime.block_on(intake.stop(Stop::Now)).unwrap();
     let intake = open(directory.path(), &runtime, &NEVER);
     runtime.block_on(intake.stop(Stop::Now)).unwrap();
@@ -460,7 +461,7 @@ fn a_running_intake_compacts_its_store() {
             && count(&intake.care().compaction_failures) == 0
     );
     runtime.block_on(intake.stop(Stop::Flush)).unwrap();
-    // Its lock is gone with its threads, and the next segment is none of those that were merged.
+    // The threads have released the lock, and the next segment has a new number.
     let intake = open(directory.path(), &runtime, &NEVER);
     submit(&intake, &runtime, 9, 40);
     runtime.block_on(intake.stop(Stop::Flush)).unwrap();

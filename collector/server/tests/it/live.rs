@@ -22,7 +22,7 @@ fn received_ns(file: u64) -> i64 {
     (workload::EPOCH_NS + (file + 1) * workload::FLUSH_NS) as i64
 }
 
-/// A live model that has got all files, each when it was received, and then a long quiet.
+/// Returns a live model that received all files at their times, and then nothing for a long time.
 fn fed(quiet_ns: u64, records_open_max: usize, change: impl Fn(u64, &mut Rows)) -> Live {
     let mut live = Live::with_room(quiet_ns as i64, records_open_max);
     for file in 0..workload::files(REQUESTS) {
@@ -110,7 +110,7 @@ fn clocks_that_differ_are_said_to() {
 
 #[test]
 fn what_is_late_is_counted() {
-    // A trace is taken for whole between the file in which it comes first and the next one.
+    // A trace counts as fully arrived between the file in which it first occurs and the next one.
     let mut first_file = HashMap::new();
     let (mut late, mut all) = (0, 0);
     for file in 0..workload::files(REQUESTS) {
@@ -130,7 +130,7 @@ fn what_is_late_is_counted() {
 fn memory_is_bounded() {
     let mut live = Live::with_room(i64::MAX, 1_000);
     let rows = workload::rows(SEED, REQUESTS, 0);
-    // In order of trace, so that what is observed early is whole.
+    // Sorts by trace, so that traces that are observed early are whole.
     let mut sorted = Rows {
         strings: rows.strings.clone(),
         ..Rows::default()
@@ -216,7 +216,7 @@ fn a_collector_feeds_it_what_it_has_stored() {
     };
     submit(0);
     submit(1);
-    // A retry is not seen twice.
+    // The model does not see a retry twice.
     submit(1);
     let counts = traces(2);
     assert_eq!(

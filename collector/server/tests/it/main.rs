@@ -1,4 +1,5 @@
-//! The tests of the running collector, each a module: one program links in a fraction of the time of several.
+//! Tests of the running collector, as modules of one program, because one program links faster than
+//! several.
 
 mod grpc;
 mod ingest;

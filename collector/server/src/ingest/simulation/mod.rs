@@ -20,7 +20,8 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Runs schedules of all seeds on two threads. Returns the smallest failing seed with its reason.
+/// Runs schedules of the seeds on two threads until one fails. Returns the totals, and the smallest
+/// seed that failed with its reason.
 fn first_failure(
     seeds: std::ops::Range<u64>,
     mutation: Mutation,

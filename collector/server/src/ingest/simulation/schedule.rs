@@ -1,4 +1,4 @@
-//! One schedule: several lives of a collector on one disk, each ended by a kill or a power cut.
+//! One schedule: several runs of a collector on one disk, each ended by a kill or a power cut.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -126,8 +126,7 @@ pub(super) struct Schedule {
     real: tempfile::TempDir,
     pool: Pool,
     now_ns: u64,
-    /// True if the checkpoint was moved away, as its errors advise. Retries are then not recognised
-    /// any more.
+    /// True if the checkpoint was removed. Retries may then be stored again.
     has_lost_checkpoint: bool,
     seen: ScheduleTotals,
 }
@@ -175,7 +174,7 @@ impl Schedule {
         Ok(self.seen)
     }
 
-    /// Draws the maximum length of this life and the reliability of its disk.
+    /// Draws the maximum number of disk operations of this run, and the reliability of its disk.
     fn disk_of_a_life(&mut self) {
         let most = [30, 150, 600][self.random.below(3)];
         let operations = self.random.below(most) as u64;
@@ -331,7 +330,7 @@ impl Schedule {
         }
     }
 
-    /// Checks that a new life's ledger knows all acknowledged batches, unless the checkpoint was
+    /// Checks that a new run's ledger contains all acknowledged batches, unless the checkpoint was
     /// lost.
     fn check_ledger(&self, life: &Life) -> Result<(), String> {
         let ledger = life.state.ledger();
