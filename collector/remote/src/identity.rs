@@ -19,8 +19,8 @@ pub(crate) struct Identity {
     written: BTreeMap<String, Vec<String>>,
 }
 
-/// Reports whether a collector has published this data directory. Only a collector that publishes
-/// it knows which hours are published.
+/// Reports whether a collector that publishes has used this data directory. Only such a collector
+/// can determine which hours are published.
 #[must_use]
 pub fn is_published(data: &Path) -> bool {
     Identity::path(data).exists()

@@ -5,7 +5,7 @@
 //! `manifest.json` lists the current objects and is the only object that is replaced, by a
 //! conditional write. Therefore a reader never sees half a file, nor a file together with the one
 //! that covers it. If two collectors run on copies of one data directory, one of them finds the
-//! manifest changed and stops.
+//! manifest changed and stops publishing.
 //!
 //! The modules, from the bottom up:
 //!

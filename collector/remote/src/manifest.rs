@@ -19,7 +19,7 @@ const VERSION: u32 = 1;
 /// Published file of the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PublishedFile {
-    /// Path in the store: `spans/date=…/hour=…/seg-….parquet`.
+    /// Path in the store, such as `spans/date=…/hour=…/seg-….parquet`.
     pub path: String,
     /// Name of the object below the collector's directory.
     pub object: String,
@@ -34,11 +34,12 @@ impl PublishedFile {
     }
 }
 
-/// Object that no manifest lists any more, and that will be deleted.
+/// Object that the manifest lists no file for, and that will be deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UnnamedObject {
     pub object: String,
-    /// Time since which no manifest lists the object, in ns since the Unix epoch.
+    /// Time at which a manifest stopped listing the object, or at which the object was found
+    /// unlisted, in ns since the Unix epoch.
     pub since_ns: i64,
 }
 

@@ -31,8 +31,8 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Fetches the published files that the cache lacks, and deletes the files that no manifest
-    /// lists any more.
+    /// Fetches the published files that the cache lacks, and deletes the files that no readable
+    /// manifest lists.
     ///
     /// # Errors
     /// Returns an error if nothing is published at the URL, or if the object store or the local
@@ -60,7 +60,7 @@ impl Mirror {
         }
     }
 
-    /// Returns the mirror's path: a read-only data directory.
+    /// Returns the mirror's path, which callers use as a data directory and do not write to.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
@@ -107,8 +107,8 @@ fn try_lock(path: &Path) -> std::io::Result<Option<File>> {
     }
 }
 
-/// Claims the first mirror of this name that no other process uses. A mirror becomes free when the
-/// process that uses it ends.
+/// Claims the first mirror of this name that no other process uses. A mirror becomes free when its
+/// [`Mirror`] is dropped or its process ends.
 fn claimed(cache: &Path, name: &str) -> Result<(PathBuf, File), RemoteError> {
     std::fs::create_dir_all(cache).map_err(at(cache))?;
     let mut number = 0;

@@ -3,7 +3,7 @@
 //! Other threads wait for this thread only at the end of the collector. Each round has three steps:
 //!
 //! 1. It uploads new files, each under a unique object name.
-//! 2. It writes a manifest that lists all of them, conditional on the previous manifest.
+//! 2. It writes a manifest of all of them, conditional on the previous one, after every 64 files.
 //! 3. It deletes objects that no manifest has listed for the grace period.
 //!
 //! A crash leaves unlisted objects. The next start finds them and schedules their deletion.
@@ -103,7 +103,7 @@ impl Publisher {
 enum Round {
     /// Every file that was present is published.
     Complete,
-    /// The round was asked to stop, or files disappeared during it.
+    /// The round was stopped, or files disappeared during it.
     Partial,
 }
 
@@ -334,7 +334,7 @@ impl Rounds {
         self.replace(found.as_ref(), manifest)
     }
 
-    /// Uploads a file; returns false if it no longer exists locally.
+    /// Uploads a file, unless it is uploaded already; returns false if it no longer exists locally.
     fn put(&mut self, file: &PublishedFile) -> Result<bool, RemoteError> {
         let before = self.put.get(&file.path);
         if before.is_some_and(|put| put.bytes == file.bytes) {
