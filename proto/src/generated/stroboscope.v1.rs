@@ -4,7 +4,7 @@
 /// replayed and decoded without the other batches of its stream.
 ///
 /// All times are nanoseconds since the Unix epoch, by the sending host's
-/// CLOCK_REALTIME. "Delta-coded" means: element i holds value(i) - value(i-1),
+/// CLOCK_REALTIME. "Delta-coded" means: element i is value(i) - value(i-1),
 /// with value(-1) = base_ns.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Batch {
@@ -14,7 +14,8 @@ pub struct Batch {
     /// repeated (incarnation, sequence) is a retry; a hole is a counted loss.
     #[prost(uint64, tag = "2")]
     pub sequence: u64,
-    /// String 0 is always "". Every `*_string` field is an index into this list.
+    /// String 0 is always "". Every `*_string` field and `string_values` contain
+    /// indexes into this list.
     #[prost(string, repeated, tag = "3")]
     pub strings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(message, optional, tag = "4")]
@@ -186,7 +187,8 @@ pub struct Window {
 pub struct Loss {
     #[prost(enumeration = "LossCause", tag = "1")]
     pub cause: i32,
-    /// Number of records (spans and events) lost since the process started.
+    /// Number of records (spans and events) lost since the process started. For
+    /// causes that keep the record, this is the number of losses.
     #[prost(uint64, tag = "2")]
     pub records: u64,
 }
@@ -320,7 +322,8 @@ pub enum LossCause {
     NoRing = 2,
     /// Fields did not fit the largest record; the record was kept without them.
     Oversize = 3,
-    /// Too many spans were open at once; the oldest were closed as unfinished.
+    /// Too many spans were open at once; the oldest were closed as unfinished, or
+    /// new ones were not recorded.
     OpenSpansFull = 4,
     /// The collector was unreachable for longer than the buffer lasts.
     BufferFull = 5,
@@ -590,7 +593,7 @@ pub mod directive {
         Probe(super::Probe),
     }
 }
-/// The way that data takes from here.
+/// Collectors that data passes from here on.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Route {
     /// Ids of the collectors that the data reaches, from this one to the one that
@@ -598,7 +601,7 @@ pub struct Route {
     #[prost(fixed64, repeated, tag = "1")]
     pub collectors: ::prost::alloc::vec::Vec<u64>,
 }
-/// Asks an agent to answer at once.
+/// Requests an immediate answer from an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Probe {
     #[prost(fixed64, tag = "1")]
@@ -675,8 +678,8 @@ pub enum ShipOutcome {
     Stored = 1,
     /// The batch was a retry and already durable.
     Duplicate = 2,
-    /// The batch exceeds a limit or is malformed; the collector would reject it
-    /// again.
+    /// The batch exceeds a limit, is malformed or of an unknown kind, or is too old
+    /// to recognise a retry; the collector would reject it again.
     Refused = 3,
 }
 impl ShipOutcome {
@@ -809,7 +812,7 @@ pub mod collector_client {
                 .insert(GrpcMethod::new("stroboscope.v1.Collector", "Ship"));
             self.inner.streaming(req, path, codec).await
         }
-        /// Sends directives to a process while the stream lives.
+        /// Sends directives to a process or an agent while the stream is open.
         pub async fn control(
             &mut self,
             request: impl tonic::IntoRequest<super::ControlRequest>,
@@ -867,7 +870,7 @@ pub mod collector_server {
             >
             + std::marker::Send
             + 'static;
-        /// Sends directives to a process while the stream lives.
+        /// Sends directives to a process or an agent while the stream is open.
         async fn control(
             &self,
             request: tonic::Request<super::ControlRequest>,
@@ -1189,7 +1192,7 @@ pub mod gateway_client {
                 .insert(GrpcMethod::new("stroboscope.v1.Gateway", "Forward"));
             self.inner.streaming(req, path, codec).await
         }
-        /// Answers a probe, so that the collector knows the delay of each agent.
+        /// Answers a probe, so that the collector can measure the delay of each agent.
         pub async fn answer(
             &mut self,
             request: impl tonic::IntoRequest<super::ProbeAnswer>,
@@ -1239,7 +1242,7 @@ pub mod gateway_server {
             &self,
             request: tonic::Request<tonic::Streaming<super::ForwardRequest>>,
         ) -> std::result::Result<tonic::Response<Self::ForwardStream>, tonic::Status>;
-        /// Answers a probe, so that the collector knows the delay of each agent.
+        /// Answers a probe, so that the collector can measure the delay of each agent.
         async fn answer(
             &self,
             request: tonic::Request<super::ProbeAnswer>,
