@@ -52,8 +52,8 @@ pub(crate) fn snapshot(
     }
 }
 
-/// Checks that each acknowledged batch is stored once, and each recorded span is stored or counted
-/// as lost.
+/// Checks that each acknowledged batch is stored once. Unless the process was killed, also checks
+/// that each recorded span is stored or counted as lost.
 pub(crate) fn stored(
     stored: &Stored,
     told: &BTreeMap<String, u64>,
@@ -106,8 +106,8 @@ pub(crate) fn stored(
     Ok(())
 }
 
-/// Checks that each window lies within the windows of its config, by the clock of its host. Each
-/// window consists of open and close in ns, and the config.
+/// Checks that each whole millisecond of each window is in a burst of its config, by the clock of
+/// its host. Each window consists of open and close in ns, and the config.
 pub(crate) fn windows_are_of_their_config(of: &str, windows: &[[u64; 3]]) -> Result<(), String> {
     for &[open_ns, close_ns, config] in windows {
         let (first_ms, end_ms) = (open_ns.div_ceil(1_000_000), close_ns / 1_000_000);
@@ -122,8 +122,8 @@ pub(crate) fn windows_are_of_their_config(of: &str, windows: &[[u64; 3]]) -> Res
     Ok(())
 }
 
-/// Checks that all windows of a config within `time` were recorded. `time` is in ms since the Unix
-/// epoch, by the clock of the host.
+/// Checks that all bursts of a config within `time` were recorded, except for their edges. `time`
+/// is in ms since the Unix epoch, by the clock of the host.
 pub(crate) fn windows_are_whole(
     of: &str,
     windows: &[[u64; 3]],

@@ -16,7 +16,7 @@ use crate::log::{Log, lock};
 use crate::plan::{Plan, Planted};
 use crate::service::{HostClock, Incarnation};
 
-/// Every process that ever ran. Clones share the fleet.
+/// All processes of a run, including ended ones. Clones share the fleet.
 #[derive(Clone)]
 pub(crate) struct Fleet {
     pub(crate) clocks: Arc<Vec<Arc<HostClock>>>,
@@ -124,7 +124,7 @@ impl Fleet {
         }
     }
 
-    /// Asks the process of a host to end within a time.
+    /// Makes the process of a host end within a time.
     pub(crate) fn stop(&self, host: usize, patience: Duration) {
         if let Some(running) = &mut lock(&self.running)[host]
             && let Some(stop) = running.stop.take()

@@ -1,17 +1,17 @@
 //! The whole path in one process: SDK, network, collector, disk, objects and readers, under
 //! simulated time.
 //!
-//! A seed draws settings and faults (`plan`). Each run has an operating system's process of its own
-//! (`fork`) with replaced clocks and random numbers (`clock`), so that a seed always does the same
-//! things; every fifth seed runs twice, and the logs of both runs must be equal. `world` drives the hosts
-//! of `fleet` and `collector`, and applies `publishing` to `objects`; `check` states the
-//! invariants.
+//! Settings and faults are drawn from a seed (`plan`). Each run has an operating system's process
+//! of its own (`fork`) with replaced clocks and random numbers (`clock`), so that all runs of a
+//! seed are equal. Every fifth seed runs twice, and the logs of both runs must be equal. `world`
+//! drives the hosts of `fleet` and `collector`, and applies `publishing` to `objects`; `check`
+//! states the invariants.
 //!
 //! The simulation runs the product's own code: the SDK's gate, batches, buffer and link; gRPC; the
-//! collector's ports, service, intake, log, flusher and store; in half of the seeds an agent in
-//! front of it, with uplink and forwarder; the publisher and the mirror. It replaces rings and their
-//! drain, which belong to threads, and the schedule of the collector's threads, which are tasks
-//! here.
+//! collector's ports, service, intake, log, flusher and store; in about half of the seeds an agent
+//! in front of it, with uplink and forwarder; the publisher and the mirror. It replaces rings and
+//! their drain, which belong to threads, and the schedule of the collector's threads, which are
+//! tasks here.
 #![cfg(test)]
 
 mod check;

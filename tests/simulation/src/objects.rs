@@ -37,7 +37,7 @@ struct Late {
     options: PutOptions,
 }
 
-/// Action that runs once, before a request, such as a round of another publisher.
+/// Action that runs once, before a conditional write, such as a round of another publisher.
 pub(crate) type Meanwhile = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]

@@ -12,7 +12,7 @@ use stroboscope_testkit::random::Random;
 use crate::clock::{self, EPOCH_NS};
 use crate::log::{Log, lock};
 
-/// The clocks of a host: the wall clock is off, runs fast or slow, and is stepped.
+/// Clocks of a host. Its wall clock has an offset, runs fast or slow, and is stepped.
 #[derive(Debug, Default)]
 pub(crate) struct HostClock {
     pub(crate) skew_ns: AtomicI64,

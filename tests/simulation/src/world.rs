@@ -60,7 +60,7 @@ struct World {
     publishing: Publishing,
 }
 
-/// Rows of the store, losses by service as the ledger knows them, and counters of the flusher.
+/// Rows of the store, losses by service in the ledger, and counters of the flusher.
 type Settled = (
     Stored,
     BTreeMap<String, u64>,
@@ -229,8 +229,8 @@ impl World {
         &self.machines[node as usize].0
     }
 
-    /// Cuts the power once more and moves the log into the store. Returns the rows, the losses that
-    /// the ledger knows, and the counters for a publisher.
+    /// Cuts the power once more and moves the log into the store. Returns the rows, the losses in
+    /// the ledger, and the counters for a publisher.
     fn settle(&mut self) -> Result<Settled, String> {
         self.end_node(Node::Collector, true);
         let (intake, _) = self
@@ -285,8 +285,8 @@ impl World {
         for incarnation in last {
             let clock = &self.fleet.clocks[incarnation.host];
             let ahead_ns = clock.wall_ns() - self.wall_of_collector_ns();
-            // A host ahead by more learns of a switch when it is over, and a host behind has not
-            // reached it.
+            // A host whose clock is ahead by more receives the switch after its instant, and one
+            // whose clock is behind has not reached the instant.
             if ahead_ns.abs() > 600_000_000 {
                 continue;
             }
