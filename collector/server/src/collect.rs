@@ -254,8 +254,9 @@ impl Collector {
     /// Stops accepting requests and answers those in flight. Then it flushes the log to the store
     /// (an agent forwards it), or leaves it for the next start, as `how` specifies.
     ///
-    /// # Errors Returns an error if the last flush failed. Acknowledged data that were not flushed
-    /// or forwarded are then still in the log.
+    /// # Errors
+    /// Returns an error if the last flush failed. Acknowledged data that were not flushed or
+    /// forwarded are then still in the log.
     pub async fn stop(self, how: Stop) -> Result<(), String> {
         self.server.stop().await;
         if let Some(otlp) = self.otlp_http {

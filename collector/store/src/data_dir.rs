@@ -104,8 +104,9 @@ impl DataDir {
     /// programs, or is a data directory already. Accepts a directory that cannot be read, because
     /// writing to it will fail. Callers check this before they write to it.
     ///
-    /// # Errors Returns an error if the directory is not a data directory and contains files of
-    /// other programs.
+    /// # Errors
+    /// Returns an error if the directory is not a data directory and contains files of other
+    /// programs.
     pub fn refuse_foreign(root: &Path) -> Result<(), DataDirError> {
         match foreign_entry(root) {
             None => Ok(()),
@@ -147,7 +148,8 @@ impl DataDir {
 
     /// Checks that the directory does not contain the checkpoint of a store.
     ///
-    /// # Errors Returns an error if it contains one or cannot be listed.
+    /// # Errors
+    /// Returns an error if it contains one or cannot be listed.
     pub(crate) fn refuse_store(&self) -> Result<(), DataDirError> {
         match self.disk.names(&self.root) {
             Ok(names) if !names.iter().any(|name| name == CHECKPOINT) => Ok(()),
@@ -238,8 +240,9 @@ impl DataDir {
 
     /// Takes the lock without waiting.
     ///
-    /// # Errors Returns an error if another [`Lock`] of the directory exists, in any process, or if
-    /// the disk fails.
+    /// # Errors
+    /// Returns an error if another [`Lock`] of the directory exists, in any process, or if the disk
+    /// fails.
     pub fn lock(&self) -> Result<Lock, DataDirError> {
         let path = self.root.join("lock");
         let io = |source| DataDirError::Io {

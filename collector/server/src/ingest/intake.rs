@@ -268,8 +268,8 @@ impl Intake {
     /// Submits a batch. Waits while too many bytes are in flight (back pressure). The returned
     /// submission resolves to the batch's outcome.
     ///
-    /// # Errors Returns an error if the collector is stopping, or if the batch is too long for the
-    /// log.
+    /// # Errors
+    /// Returns an error if the collector is stopping, or if the batch is too long for the log.
     pub async fn submit(
         &self,
         batch: CheckedBatch,
@@ -280,8 +280,8 @@ impl Intake {
 
     /// Submits a batch like [`Self::submit`], charged to the quota of `peer`.
     ///
-    /// # Errors Returns an error if the collector is stopping, or if the batch is too long for the
-    /// log.
+    /// # Errors
+    /// Returns an error if the collector is stopping, or if the batch is too long for the log.
     pub(crate) async fn submit_of(
         &self,
         peer: Peer,
@@ -308,12 +308,12 @@ impl Intake {
     }
 
     /// Submits an OTLP request with its share of the bytes in flight, if it has one already;
-    /// `taken` counts its checked content. Under overload, rejects the
-    /// request at once: the client keeps it, and retries after the delay that the response
-    /// specifies.
+    /// `taken` counts its checked content. Under overload, rejects the request at once: the client
+    /// keeps it, and retries after the delay that the response specifies.
     ///
-    /// # Errors Returns an error if too many bytes are in flight, if the collector is stopping, or
-    /// if the request is too long for the log.
+    /// # Errors
+    /// Returns an error if too many bytes are in flight, if the collector is stopping, or if the
+    /// request is too long for the log.
     pub(crate) async fn submit_otlp(
         &self,
         peer: Peer,
@@ -388,8 +388,9 @@ impl Intake {
     /// Answers the batches in flight and ends the threads. Afterwards the intake rejects every
     /// batch.
     ///
-    /// # Errors Returns an error if the last flush failed or a thread panicked. Acknowledged
-    /// batches that were not flushed or forwarded are then still in the log.
+    /// # Errors
+    /// Returns an error if the last flush failed or a thread panicked. Acknowledged batches that
+    /// were not flushed or forwarded are then still in the log.
     pub async fn stop(&self, how: Stop) -> Result<(), String> {
         let flushed = match how {
             Stop::Flush => self.flush().await,

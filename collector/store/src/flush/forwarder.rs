@@ -121,7 +121,8 @@ impl Forwarder {
     /// Performs all steps for one closed segment. Waits for its delivery until `until` at the
     /// latest.
     ///
-    /// # Errors Returns an error from the step that fails. The call may then be repeated.
+    /// # Errors
+    /// Returns an error from the step that fails. The call may then be repeated.
     pub fn forward(&mut self, segment: u64, until: Instant) -> Result<(), FlushError> {
         if segment >= self.checkpoint.next_segment {
             let payloads = read_closed(&self.data, segment, &self.counters)?.payloads;

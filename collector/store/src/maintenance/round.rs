@@ -216,8 +216,9 @@ impl Care {
 
     /// Performs all steps of one merge. Returns the size of the merged file, in bytes.
     ///
-    /// # Errors Returns the error of the step that fails. Readers then still see either the inputs
-    /// or the merged file.
+    /// # Errors
+    /// Returns the error of the step that fails. Readers then still see either the inputs or the
+    /// merged file.
     pub fn compact(
         &mut self,
         table: StoreTable,

@@ -158,8 +158,8 @@ impl Store {
     /// Writes an object, and replaces an existing one. On a local disk, this makes its contents
     /// durable, and [`Store::make_durable`] makes its name durable.
     ///
-    /// # Errors Returns an error if the object cannot be written. No partial object is visible
-    /// then.
+    /// # Errors
+    /// Returns an error if the object cannot be written. No partial object is visible then.
     pub fn put(&self, path: &Path, bytes: Vec<u8>) -> Result<(), StoreError> {
         let Some(directory) = &self.local else {
             self.runtime
@@ -217,8 +217,9 @@ impl Store {
 
     /// Removes objects durably. A missing object is no error.
     ///
-    /// # Errors Returns an error if an existing object cannot be removed durably. The objects
-    /// before it are removed.
+    /// # Errors
+    /// Returns an error if an existing object cannot be removed durably. The objects before it are
+    /// removed.
     pub fn remove(&self, paths: &[Path]) -> Result<(), StoreError> {
         paths.iter().try_for_each(|path| self.delete(path))?;
         self.make_absence_durable(paths)
