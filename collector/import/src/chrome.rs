@@ -390,7 +390,7 @@ mod tests {
             (seed >> 33) % bound
         };
         for _ in 0..200 {
-            // Repeatedly halved intervals: they nest, and no two are equal.
+            // Random parts of earlier intervals: they nest, and no two are equal.
             let mut intervals = vec![(0u64, 1_024u64)];
             while intervals.len() < 20 {
                 let (from, to) = intervals[random(intervals.len() as u64) as usize];

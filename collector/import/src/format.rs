@@ -55,7 +55,7 @@ pub enum Format {
 pub(super) enum Form {
     /// Event of an event log.
     Event,
-    /// A document that holds lists of records.
+    /// A document that contains lists of records.
     Lists,
     /// A document of KUtrace.
     Kutrace,
@@ -145,8 +145,9 @@ const LISTS: [&str; 11] = [
 
 impl Form {
     /// Returns the form of the record that begins with `text`. If `asked` is events or KUtrace, it
-    /// decides the form. Otherwise, known lists make the record [`Self::Lists`]. Without known
-    /// lists, `asked` decides, or else the keys of the record.
+    /// decides the form. Otherwise, known lists make the record [`Self::Lists`], unless it has
+    /// three keys of an event. Without known lists, `asked` decides, or else the keys of the
+    /// record.
     pub(super) fn of(shape: &JsonShape, text: &[u8], asked: Option<Format>) -> Self {
         let contains = |needle: &str| memmem::find(text, needle.as_bytes()).is_some();
         let is_kutrace =

@@ -2,9 +2,9 @@
 //!
 //! Accepted input: responses of its query API (`{"data": [trace…]}`), single traces (`{"traceID",
 //! "spans", "processes"}`), lists of traces or spans, and single spans with their `process` inside,
-//! as its Elasticsearch indexes hold them. Also its domain model: ids in base64, times of RFC 3339,
-//! durations with units, tags by `vType`. Whole parent spans that exports embed in `references` are
-//! ignored.
+//! as its Elasticsearch indexes store them. Also its domain model: ids in base64, times of RFC
+//! 3339, durations with units, tags by `vType`. Whole parent spans that exports embed in
+//! `references` are ignored.
 //!
 //! - The parent is the first reference of type `CHILD_OF` to a span of the trace, or else the first
 //!   of type `FOLLOWS_FROM`, or else `parentSpanID`. For `FOLLOWS_FROM`, the attribute
@@ -13,7 +13,8 @@
 //!   order.
 //! - The tag `span.kind` becomes a flag of the span if its value is `client` or `server`. Tags of
 //!   the process get the prefix `resource.`.
-//! - A log becomes an event, named by its field `event`, or else `message`.
+//! - A log becomes an event, named by its field `event`, or else `message`; without both, it is
+//!   named `event`.
 
 mod message;
 mod time;
@@ -195,7 +196,7 @@ fn host(tags: &[(String, Value)]) -> String {
         .to_owned()
 }
 
-/// Returns a tag's value with its declared type. Elasticsearch's documents hold numbers and
+/// Returns a tag's value with its declared type. Elasticsearch's documents contain numbers and
 /// booleans as text; protobuf omits zero values.
 fn typed(tag: &Tag<'_>) -> Value {
     let kind = tag.kind.to_ascii_lowercase();

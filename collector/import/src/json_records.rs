@@ -1,4 +1,4 @@
-//! Iterates over the records of a JSON document without holding the rest of the document in memory.
+//! Iterates over the records of a JSON document without keeping the rest of the document in memory.
 
 use std::io::{self, BufRead};
 
@@ -36,7 +36,7 @@ pub(super) struct JsonRecords<'a, R> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NextRecord {
-    /// A record, which is an element of a list of this type.
+    /// A record, with the type of its list; [`List::Any`] if it is in no list.
     Record(List),
     /// Value of an object's member that contains no records. [`JsonRecords::key`] returns its key.
     Member,

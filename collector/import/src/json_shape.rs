@@ -9,7 +9,7 @@ pub(super) struct JsonShape {
     /// Keys of the outermost object, or of the first object in the outermost arrays, each with the
     /// first byte of its value (0 where the text is cut before it).
     pub(super) keys: Vec<(String, u8)>,
-    /// True if the first line that is not blank holds a whole value.
+    /// True if the first line that is not blank is a whole object or array.
     pub(super) is_lines: bool,
 }
 

@@ -130,8 +130,8 @@ fn row(record: &str, base_ns: i64) -> Result<Row, BadLine> {
 }
 
 impl Row {
-    /// True for the last row of a file, which has a time beyond all others, but no event and no
-    /// name.
+    /// Returns true for the last row of a file, which has a time beyond all others, but no event
+    /// and no name.
     fn is_end(&self) -> bool {
         self.event == 0 && self.name.is_empty()
     }

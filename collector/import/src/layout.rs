@@ -72,7 +72,7 @@ fn known(depth: usize, key: &str, opening: u8) -> MemberStep {
         ("resourceProfiles" | "resource_profiles", b'[') => MemberStep::List(List::Profiles),
         ("traceEvents", b'[') => MemberStep::List(List::ChromeEvents),
         ("data", b'[') => MemberStep::List(List::Any),
-        // A response of Elasticsearch holds its records in `hits.hits`.
+        // A response of Elasticsearch has its records in `hits.hits`.
         ("hits", b'[') if depth == 1 => MemberStep::List(List::Any),
         ("result" | "trace" | "hits", b'{') if depth == 0 => MemberStep::Enter,
         ("data" | "_source", b'{') => MemberStep::Record,

@@ -9,13 +9,15 @@
 //!
 //! The source is decompressed (gzip, zstd) and streamed record by record: a line, an element of a
 //! document's list, a `ResourceSpans`. An unusable record is reported with its line, and the rest
-//! is kept. Memory holds one record, of at most
+//! is kept. At a time, memory contains one record, of at most
 //! [`IMPORT_RECORD_BYTES_MAX`](stroboscope_store::limits::IMPORT_RECORD_BYTES_MAX) (lines of event
-//! logs: [`IMPORT_LINE_BYTES_MAX`](stroboscope_store::limits::IMPORT_LINE_BYTES_MAX)), and one run
-//! of rows. Rows are collected up to a bound, sorted, and written as one object per run and hour,
-//! named `import-HASH-K` after the content. The same content therefore always produces the same
-//! objects. A receipt in `imports/` records that all of them are written, which makes a repeated
-//! import a no-op.
+//! logs: [`IMPORT_LINE_BYTES_MAX`](stroboscope_store::limits::IMPORT_LINE_BYTES_MAX)), one run of
+//! rows, and the spans whose relations are still to be found (`Zipkin::HELD_MAX`,
+//! `Tracks::HELD_MAX`). Kernel events are an exception: the whole recording is in memory. Rows are
+//! collected up to a bound, sorted, and written as one object per table, run and hour, named
+//! `import-HASH-K` after the content and the options. The same content, imported with the same
+//! options, therefore always produces the same objects. A receipt in `imports/` records that all of
+//! them are written, which makes a repeated import a no-op.
 //!
 //! Modules from the outside in: `file` (one source) with `receipt` and `outcome`, `read_as` and
 //! `format` (recognition); `documents`, `mapped` and `lines` (records) over `json_records`; a

@@ -24,7 +24,7 @@ pub struct LogLine {
     pub event: String,
     /// Task, a distributed thread of control, in which the event happened.
     pub task: String,
-    /// Attributes, from the field `attrs`; `None` if the line has no such field.
+    /// Attributes, from the field `attrs`; `None` if the line has no such field or it is null.
     pub attrs: Option<Map<String, Value>>,
 }
 
@@ -33,7 +33,7 @@ pub struct LogLine {
 struct RawLine<'a> {
     trace: String,
     host: String,
-    /// Time, in ns since the Unix epoch.
+    /// Time, in ns since the Unix epoch unless a unit was given.
     #[serde(borrow)]
     ts_ns: Option<&'a RawValue>,
     /// Time as a number whose unit is inferred, or as a date and time of RFC 3339.
@@ -88,8 +88,8 @@ pub fn parse(line: &[u8], limits: &Limits) -> Result<LogLine, BadLine> {
     parse_in_order((1, line), &mut Times::default(), limits, &mut |_| {})
 }
 
-/// Parses and checks line `number` of a source. `times` holds the unit of the times before this
-/// line. Calls `ignored` with unknown keys.
+/// Parses and checks line `number` of a source. `times` has the unit of the times before this line.
+/// Calls `ignored` with unknown keys.
 ///
 /// # Errors
 /// Returns the line's defect.

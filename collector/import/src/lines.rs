@@ -37,8 +37,9 @@ impl<R: BufRead> Lines<R> {
         self.bytes
     }
 
-    /// Reads the next line into `line`, without its end. Returns `None` at the end of the source.
-    /// The inner error means that the line is too long; the next call continues after it.
+    /// Reads the next line into `line`, without its end and, for the first line, without a byte
+    /// order mark. Returns `None` at the end of the source. The inner error means that the line is
+    /// too long; the next call continues after it.
     ///
     /// # Errors
     /// Returns the errors of the source.

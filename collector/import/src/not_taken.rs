@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Maximum number of distinct names; bounds the counts against a hostile source.
 const NAMES_MAX: usize = 256;
-/// Maximum length of a name, in characters.
+/// Maximum length of a name, in characters, before control characters are escaped.
 const NAME_CHARS_MAX: usize = 100;
 /// Name under which occurrences of further names are counted once there are [`NAMES_MAX`].
 const OTHERS: &str = "(other names)";

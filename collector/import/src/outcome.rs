@@ -50,7 +50,7 @@ pub struct ImportSummary {
     pub bad_lines: u64,
     /// Number of lines that the mapping skips.
     pub ignored_lines: u64,
-    /// Last time of an event log, in ns since the Unix epoch; 0 if there is none.
+    /// Latest time of an event outside of spans, in ns since the Unix epoch; 0 if there is none.
     pub last_ns: i64,
     /// Number of objects written.
     pub objects: usize,
@@ -82,7 +82,7 @@ pub enum ImportOutcome {
 pub(super) enum StopReason {
     Source(io::Error),
     Import(ImportError),
-    /// The source holds nothing of a known form; the text describes its content.
+    /// The source contains nothing of a known form; the text describes its content.
     Unknown(String),
 }
 

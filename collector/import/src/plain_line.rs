@@ -1,10 +1,10 @@
 //! Fast parser for the common form of event lines, which works in place.
 //!
-//! A plain line holds only the known fields, each once. Its texts have no escapes, its time
-//! consists of digits, and its attributes are a flat object. The values of attributes are texts,
-//! short integers, booleans or null. This parser reads such a line several times faster than a
-//! general parser, and copies nothing. Any other line goes to [`parse`](super::parse), which alone
-//! reports defects.
+//! A plain line contains only the known fields, each at most once. Its texts have no escapes, its
+//! time consists of digits, and its attributes are a flat object. The values of attributes are
+//! texts, short integers, booleans or null. This parser reads such a line several times faster than
+//! a general parser, and copies only the attributes. Any other line goes to
+//! [`parse`](super::parse), which alone reports defects.
 
 use super::line::LogEvent;
 use stroboscope_store::limits::Limits;

@@ -3,8 +3,8 @@
 //! file exporter writes it, or a varint, as protobuf's own libraries write it.
 //!
 //! A request is just a list of `ResourceSpans`, so these are read one by one, whatever the size of
-//! the request. A trace of Tempo has the same form. Tempo's responses hold a trace in their first
-//! field, which is read as a whole.
+//! the request. A trace of Tempo has the same form. Tempo's responses contain a trace in their
+//! first field, which is read as a whole.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Read as _};
@@ -98,8 +98,8 @@ impl<R: BufRead> Messages<R> {
     /// Returns the next message; `None` at the end.
     ///
     /// # Errors
-    /// Returns the errors of the source. A file that ends inside a message is not such an error:
-    /// the message is bad.
+    /// Returns the errors of the source. A file that ends inside a message, or an invalid field, is
+    /// not such an error: the message is bad, and the last one.
     pub(super) fn next_message(&mut self) -> io::Result<Option<NumberedMessage>> {
         loop {
             if let Some(message) = self.of_trace.pop_front() {

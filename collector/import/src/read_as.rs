@@ -44,8 +44,9 @@ impl ReadAs {
     /// Reads a whole source.
     ///
     /// # Errors
-    /// Returns an error if the source cannot be read or has no known form, or if the store cannot
-    /// be written.
+    /// Returns an error if the source cannot be read or has no known form, if a unit is given for a
+    /// format that fixes it, or if the store cannot be written. Damage to a compressed source is
+    /// reported as a bad line instead.
     pub(super) fn read(
         &self,
         name: &str,

@@ -23,7 +23,7 @@ const HOURS_MAX: usize = 168;
 pub(super) struct RunTarget {
     pub(super) store: Store,
     pub(super) limits: Limits,
-    /// Maximum number of rows in a run.
+    /// Number of spans and of events outside of spans with which a run is written.
     pub(super) run_rows: usize,
 }
 
@@ -67,8 +67,8 @@ impl<'a> RunWriter<'a> {
             trace_name: trace_label(event.trace, id).map(|name| strings.intern(name)),
             span_id: 0,
             time_ns: event.time_ns,
-            // Order of lines. It wraps after four billion lines, where the order no longer decides
-            // anything.
+            // Order of events. It wraps after four billion events; then only events of one trace
+            // with equal times may be in another order.
             seq: self.lines as u32,
             host: strings.intern(event.host),
             service: strings.intern(""),

@@ -15,7 +15,7 @@ pub(super) struct UnpackedSource {
     pub(super) head: Vec<u8>,
     /// Stream of all bytes, including the head.
     pub(super) bytes: Box<dyn BufRead>,
-    /// Number of bytes read so far from the source as it lies on the disk.
+    /// Number of bytes read so far from the source, before decompression.
     pub(super) read_bytes: Rc<Cell<u64>>,
     /// True if the source was compressed, by gzip or zstd.
     pub(super) is_packed: bool,

@@ -2,8 +2,8 @@
 //! parents.
 //!
 //! The intervals of a thread nest, so an interval's parent is the shortest interval of its thread
-//! that encloses it. Recorders write intervals in any order, and the names of threads anywhere: up
-//! to [`Tracks::HELD_MAX`] intervals are held, then sorted and passed on.
+//! and trace that encloses it. Recorders write intervals in any order, and the names of threads
+//! anywhere: up to [`Tracks::HELD_MAX`] intervals are held, then sorted and passed on.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -83,8 +83,8 @@ pub(super) struct Tracks {
 }
 
 impl Tracks {
-    /// Maximum number of slices held: slices that are further apart in a file do not become parents
-    /// of each other.
+    /// Maximum number of slices held: slices that are not held at the same time do not become
+    /// parents of each other.
     pub(super) const HELD_MAX: usize = 500_000;
     /// Maximum total size of the held slices' records, in bytes.
     const HELD_BYTES_MAX: usize = 256 << 20;
@@ -234,7 +234,8 @@ impl Tracks {
                 std::cmp::Reverse(slice.end_ns.unwrap_or(slice.start_ns)),
             )
         });
-        // Ids, ends and traces of the intervals that enclose the current one.
+        // Ids, ends and traces of the earlier intervals of the track that have not ended when the
+        // current one starts.
         let mut around: Vec<(u64, i64, String)> = Vec::new();
         let mut track = usize::MAX;
         for slice in held {

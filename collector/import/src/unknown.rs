@@ -24,7 +24,7 @@ pub(super) struct Unknown {
 }
 
 impl Unknown {
-    /// Notes that the source holds a record of a known form. The first call reports all records
+    /// Notes that the source contains a record of a known form. The first call reports all records
     /// that were held back.
     pub(super) fn known(&mut self, take: &mut dyn Take) {
         if std::mem::replace(&mut self.is_known, true) {
@@ -53,7 +53,7 @@ impl Unknown {
     }
 
     /// Describes the records of no known form. Returns `None` if there are none, or if the source
-    /// also holds a record of a known form.
+    /// also contains a record of a known form.
     pub(super) fn holds(&self) -> Option<String> {
         let count = self.held.len() as u64 + self.more;
         let first = self.first.as_ref().filter(|_| !self.is_known)?;

@@ -6,8 +6,8 @@
 //! its children. The client's side gets an id of its own (a hash of the shared one) and becomes the
 //! parent of the server's side. The sides are matched within [`Zipkin::HELD_MAX`] spans.
 //!
-//! Times are in µs. Hosts are the endpoints' addresses. Annotations become events, tags and binary
-//! annotations become attributes; remote endpoints become `peer.service`, `peer.ip` and
+//! Times are in µs. Hosts are the endpoints' addresses. Other annotations become events, tags and
+//! binary annotations become attributes; remote endpoints become `peer.service`, `peer.ip` and
 //! `peer.port`.
 
 use std::borrow::Cow;
@@ -127,7 +127,7 @@ impl Side {
     }
 }
 
-/// Holds spans until the other sides of their calls have arrived.
+/// Holds spans so that the two sides of a call can be matched.
 #[derive(Debug, Default)]
 pub(super) struct Zipkin {
     held: Vec<(u64, ForeignSpan, Side)>,
@@ -136,7 +136,7 @@ pub(super) struct Zipkin {
 }
 
 impl Zipkin {
-    /// Maximum number of spans held: sides that are further apart in a file are not matched, and
+    /// Maximum number of spans held: sides that are not held at the same time are not matched, and
     /// then share an id.
     pub(super) const HELD_MAX: usize = 100_000;
     /// Maximum total size of the held spans' records, in bytes.

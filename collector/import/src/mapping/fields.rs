@@ -111,7 +111,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns the number of top-level fields that hold a value, except `used`. Counts a name twice
+    /// Returns the number of top-level fields that have a value, except `used`. Counts a name twice
     /// if it occurs twice.
     pub(super) fn count_all_but(&self, used: &[String]) -> usize {
         let is_used = |name: &str| used.iter().any(|used| used == name);
@@ -141,7 +141,7 @@ impl<'a> Fields<'a> {
             .count()
     }
 
-    /// Writes all fields that hold a value, except `used`, as members of a JSON object. Returns
+    /// Writes all fields that have a value, except `used`, as members of a JSON object. Returns
     /// their number.
     pub(super) fn write_all_but(&self, used: &[String], json: &mut String) -> usize {
         let is_used = |name: &str| used.iter().any(|used| used == name);
@@ -177,8 +177,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Calls `tell` with the name of each top-level field that holds a value and that none of
-    /// `paths` reads.
+    /// Calls `tell` with the name of each top-level field that has a value and that none of `paths`
+    /// reads.
     pub(super) fn not_in(&self, paths: &[String], tell: &mut dyn FnMut(&str)) {
         let is_reached = |name: &str| {
             paths.iter().any(|path| {
@@ -337,7 +337,7 @@ mod tests {
         let fields = Fields::of_json(line, &[]).unwrap();
         let text = |path: &str| fields.text(path).map(|text| text.map(Cow::into_owned));
         let some = |text: &str| Ok(Some(text.to_owned()));
-        // The nearest point comes first: `a` has `b.c`.
+        // The first dot is tried first: `a` contains `b.c`.
         assert_eq!(text("a.b.c"), some("1"));
         assert_eq!(text("a.d.0.e"), some("x\n"));
         assert_eq!(

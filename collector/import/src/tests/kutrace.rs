@@ -1,4 +1,4 @@
-//! KUtrace's JSON as `eventtospan` writes it: times in units of 10 ns, with eight digits.
+//! KUtrace's JSON as `eventtospan` writes it: times in seconds, with eight decimals.
 
 use super::Heard;
 use crate::kutrace::Kutrace;
@@ -14,7 +14,7 @@ fn row(start: u64, length: u64, rest: &str) -> String {
 fn recording(receiver: u64, worker: u64, wait: u64) -> Vec<String> {
     let mut rows = Vec::new();
     for rpc in 0..6_u64 {
-        // Numbers of RPCs come again.
+        // The numbers of RPCs repeat.
         let (at, id) = (1_000_000 * (rpc + 1), 40 + rpc % 2);
         let taken = at + 2_000 + wait;
         let mut say = |start, length, rest: String| rows.push(row(start, length, &rest));

@@ -7,7 +7,7 @@ use super::{BadLine, Heard, SERVER, Told, heard, only};
 use crate::protobuf::Messages;
 use crate::take::Spans;
 
-/// Spans of the one element of a request.
+/// Returns the only `ResourceSpans` of a request.
 fn of_resource(request: &str) -> String {
     let request: Value = serde_json::from_str(request).unwrap();
     request["resourceSpans"][0].to_string()
@@ -87,7 +87,7 @@ fn a_span_of_otlp() {
     );
 }
 
-/// The messages of OTLP's own crate, as bytes, are read as ours.
+/// Bytes encoded by OTLP's own crate result in the same spans as JSON.
 #[test]
 fn protobuf_is_as_others_write_it() {
     use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -240,7 +240,7 @@ fn protobuf_is_as_others_write_it() {
     assert_eq!(messages.not_taken(), ["field 99 beside the spans"]);
 }
 
-/// The same spans, with every notation of keys, ids and numbers.
+/// The same spans, in other notations of keys, ids and enums.
 #[test]
 fn forms_of_otlp_say_the_same() {
     let expected = otlp(REQUEST);
@@ -315,7 +315,7 @@ fn what_otlp_says_besides_is_kept_and_what_it_does_not_know_is_counted() {
         assert_eq!(span.attributes.get(key), Some(value), "{key}");
     }
     assert_eq!(span.attributes.get("error"), None);
-    // One span that is wrong costs itself.
+    // A bad span affects no other span.
     let two = of_resource(REQUEST).replace("\"spans\":[", "\"spans\":[{\"traceId\":7},\n");
     let found = heard(|heard| otlp_of_json(3, &two, heard));
     assert!(

@@ -422,7 +422,7 @@ fn what_holds_no_traces_is_named() {
         panic!("{summary:?}")
     };
     assert_eq!((&*metrics.name, metrics.count), ("OTLP metrics", 2));
-    // Taken to be in a format all the same, it is read as that.
+    // If a format is given, the file is read in that format.
     let importer = fixture.importer().with_format(Format::OtlpJson);
     let ImportOutcome::Now(summary) = importer.file(&path, &mut |_, _| {}).unwrap() else {
         panic!()
@@ -589,7 +589,7 @@ fn trace_names() {
     check("request 1", None, true);
     check("4bf92f3577b34da6a3ce929d0e0e47361", None, true);
     assert_ne!(trace_id("request 1"), trace_id("request 2"));
-    // Stable: data written by one version is found by the next.
+    // The id depends only on the text.
     assert_eq!(trace_id("request 1"), trace_id("request 1"));
 }
 

@@ -87,7 +87,7 @@ fn of_resource(scopes: &str) -> String {
     format!(r#"{{"resource":{{"attributes":[{service}]}},"{scopes}":[{{"spans":[{SPAN}]}}]}}"#)
 }
 
-/// Its one span is the one that is expected.
+/// Asserts that the only span is the expected one.
 #[track_caller]
 fn check_span(made: &TradeoffInstance) {
     assert_eq!((made.summary.spans, &made.bad[..]), (1, &[][..]));
@@ -268,7 +268,7 @@ const CHROME: &str = r#"{"displayTimeUnit":"ms","traceEvents":[
 {"ph":"M","name":"process_labels","pid":1,"args":{"labels":"x"}},
 {"ph":"X","name":"wrong","pid":1,"tid":2,"ts":-1,"dur":1}]}"#;
 
-/// Spans by name: service, parent's name, start, end.
+/// Returns name, service, parent's name, start and end of each span, sorted.
 fn spans(trace: &TraceRecords) -> Vec<(String, String, String, i64, i64)> {
     let name_of = |id: u64| {
         trace
@@ -342,7 +342,7 @@ fn events_of_chromes_tracing_become_spans_of_threads() {
     ];
     assert_eq!(made.not_taken(), expected);
     assert!(made.bad.len() == 1 && made.bad[0].0 == 13, "{:?}", made.bad);
-    // The bare list of the same, never closed: a program that was killed.
+    // The same list without its document and its end, as a killed program leaves it.
     let (_, list) = CHROME.split_once("\"traceEvents\":").unwrap();
     let list = list
         .replace("]}", "")
@@ -393,7 +393,7 @@ fn examples_of_spans_are_imported_by_their_mappings() {
         "{:?}",
         of_console.not_taken()
     );
-    // Both tell of one call: the bank's side of it is the same span.
+    // Both files contain one call: the bank's side is the same span.
     let charge = |made: &TradeoffInstance| {
         let found = made.traces[0]
             .spans

@@ -66,7 +66,7 @@ fn a_holder_that_is_switched_out_inside_its_futex_shows() {
         of("server", "wait_cpu", "futex", 13_000, 513_000),
     ];
     assert_eq!(spans(trace), expected);
-    // The RPC's root has no name of a method, as no row tells of its request.
+    // The RPC's root has no name of a method, because no row contains its request.
     let expected = [
         of("server", "rpc", "", 526_000, 529_000),
         of("server", "write", "rpc", 526_000, 529_000),
