@@ -43,6 +43,7 @@ pub fn read_batches_of(
         keys: &keys,
         times_ns: i64::MIN..=i64::MAX,
         range: IdRange::ALL,
+        is_verified: true,
         files_max: FILES_MAX,
     };
     let opened = open_files::<Batches>(&wanted, files.to_vec())?;

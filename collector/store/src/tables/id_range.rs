@@ -10,7 +10,7 @@ use parquet::file::statistics::Statistics;
 const TRACE_ID: usize = 0;
 
 /// Range of trace ids, from `from` (inclusive) to `below` (exclusive).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct IdRange {
     pub(super) from: u128,
     /// Exclusive upper bound; `None` if there is none.
@@ -40,6 +40,17 @@ impl IdRange {
             from,
             below: to.checked_add(1),
         }
+    }
+
+    /// Reports whether the ranges, in this order, hold each id exactly once.
+    pub fn cover_all(ranges: impl IntoIterator<Item = Self>) -> bool {
+        let mut from = Some(0);
+        let adjoins = ranges.into_iter().all(|range| {
+            let adjoins = from == Some(range.from);
+            from = range.below;
+            adjoins
+        });
+        adjoins && from.is_none()
     }
 
     pub(super) fn is_all(&self) -> bool {
@@ -166,10 +177,9 @@ fn pages(
     Some(begins.zip(ends).enumerate().map(selector).collect())
 }
 
-/// Cuts all ids into at most `parts` ranges, but at least one, with about equally many rows, as
-/// estimated from the row groups.
-pub(super) fn cut(groups: &[RowGroupIds], parts: usize) -> Vec<IdRange> {
-    let total: u64 = groups.iter().map(|group| group.rows).sum();
+/// Cuts the ids of `within` into at most `parts` ranges, but at least one, with about equally many
+/// rows, as estimated from the row groups.
+pub(super) fn cut(groups: &[RowGroupIds], within: &IdRange, parts: usize) -> Vec<IdRange> {
     let rows_below = |id: u128| -> f64 {
         let part = |group: &RowGroupIds| match group {
             group if id <= group.least => 0.0,
@@ -181,11 +191,14 @@ pub(super) fn cut(groups: &[RowGroupIds], parts: usize) -> Vec<IdRange> {
         };
         groups.iter().map(part).sum()
     };
+    let total: u64 = groups.iter().map(|group| group.rows).sum();
+    let before = rows_below(within.from);
+    let inside = within.below.map_or(total as f64, rows_below) - before;
     let mut cuts: Vec<u128> = (1..parts)
         .map(|part| {
-            let wanted = total as f64 * part as f64 / parts as f64;
+            let wanted = before + inside * part as f64 / parts as f64;
             // Searches for the lowest id with at least the wanted number of rows below it.
-            let (mut low, mut high) = (0u128, u128::MAX);
+            let (mut low, mut high) = (within.from, within.below.unwrap_or(u128::MAX));
             while low < high {
                 let middle = low + (high - low) / 2;
                 if rows_below(middle) < wanted {
@@ -198,9 +211,9 @@ pub(super) fn cut(groups: &[RowGroupIds], parts: usize) -> Vec<IdRange> {
         })
         .collect();
     cuts.dedup();
-    cuts.retain(|cut| *cut > 0);
-    let froms = [0].into_iter().chain(cuts.iter().copied());
-    let belows = cuts.iter().copied().map(Some).chain([None]);
+    cuts.retain(|cut| *cut > within.from && within.below.is_none_or(|below| *cut < below));
+    let froms = [within.from].into_iter().chain(cuts.iter().copied());
+    let belows = cuts.iter().copied().map(Some).chain([within.below]);
     froms
         .zip(belows)
         .map(|(from, below)| IdRange { from, below })
@@ -212,6 +225,10 @@ mod tests {
     use super::*;
 
     fn check(groups: &[(u128, u128, u64)], parts: usize, cuts: &[u128]) {
+        check_within(groups, IdRange::ALL, parts, cuts);
+    }
+
+    fn check_within(groups: &[(u128, u128, u64)], within: IdRange, parts: usize, cuts: &[u128]) {
         let groups: Vec<_> = groups
             .iter()
             .map(|&(least, greatest, rows)| RowGroupIds {
@@ -220,16 +237,17 @@ mod tests {
                 rows,
             })
             .collect();
-        let ranges = cut(&groups, parts);
+        let ranges = cut(&groups, &within, parts);
         assert_eq!(
             (ranges[0].from, ranges.last().and_then(|range| range.below)),
-            (0, None)
+            (within.from, within.below)
         );
         assert!(
             ranges
                 .windows(2)
                 .all(|pair| pair[0].below == Some(pair[1].from))
         );
+        assert_eq!(IdRange::cover_all(ranges.iter().copied()), within.is_all());
         assert_eq!(
             ranges
                 .iter()
@@ -249,5 +267,27 @@ mod tests {
         check(&[(1000, 1999, 300), (5000, 5999, 100)], 2, &[1667]);
         // One trace cannot be cut.
         check(&[(7, 7, 1_000_000)], 3, &[8]);
+        let inner = IdRange::from_to(50, 149);
+        check_within(&[(0, 199, 200)], inner, 2, &[100]);
+        check_within(&[(0, 49, 100), (60, 99, 40)], inner, 4, &[70, 80, 90]);
+        check_within(&[(0, 99, 100)], IdRange::from_to(7, 7), 3, &[]);
+        check_within(&[], inner, 3, &[]);
+    }
+
+    #[test]
+    fn ranges_that_overlap_or_leave_gaps_do_not_cover_all() {
+        let range = |from, below| IdRange { from, below };
+        let check = |ranges: &[IdRange], covers: bool| {
+            assert_eq!(IdRange::cover_all(ranges.iter().copied()), covers);
+        };
+        check(&[IdRange::ALL], true);
+        check(&[range(0, Some(5)), range(5, None)], true);
+        check(&[], false);
+        check(&[range(0, Some(5))], false);
+        check(&[range(1, None)], false);
+        check(&[range(0, Some(5)), range(6, None)], false);
+        check(&[range(0, Some(6)), range(5, None)], false);
+        check(&[range(5, None), range(0, Some(5))], false);
+        check(&[IdRange::ALL, IdRange::ALL], false);
     }
 }

@@ -28,7 +28,7 @@ use super::shredding::AttributeColumn;
 use super::values::values;
 
 /// Damage of a file that is unreadable or truncated.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Damage {
     pub file: String,
     pub reason: String,

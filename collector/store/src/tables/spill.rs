@@ -58,6 +58,8 @@ pub(super) struct SpillRequest<'a> {
     pub(super) times_ns: RangeInclusive<i64>,
     /// Range of the traces to read. Rows of other traces may be left out.
     pub(super) range: IdRange,
+    /// True to verify the checksums of the opened files.
+    pub(super) is_verified: bool,
     /// Maximum number of files that are read together, or merged in one group.
     pub(super) files_max: usize,
 }
@@ -189,11 +191,11 @@ impl SpillRequest<'_> {
         }
     }
 
-    /// Returns the damage in the pages of a file that will be read in full, by its checksum.
-    /// Decoding does not find such damage reliably, because a corrupted page may decode to other
-    /// values. Returns `None` for an intact file, and for one that is remote or read only in part.
+    /// Returns the damage in the pages of a file, by its checksum. Decoding does not find such
+    /// damage reliably, because a corrupted page may decode to other values. Returns `None` for an
+    /// intact file, for a remote one, and if checksums are not verified.
     fn flaw(&self, object: &(Path, u64), file: &TableFile) -> Option<Damage> {
-        if !self.range.is_all() {
+        if !self.is_verified {
             return None;
         }
         let holds = || checksum::holds(self.store, &object.0, file.metadata());

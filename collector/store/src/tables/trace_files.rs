@@ -82,12 +82,18 @@ impl TraceFiles {
         range: &IdRange,
         files_max: usize,
     ) -> Result<Self, StoreError> {
-        Self::open_listed(list(store)?, store, keys, times_ns, range, files_max)
+        let wanted = WantedRows {
+            keys,
+            times_ns,
+            range,
+            is_verified: range.is_all(),
+        };
+        Self::open_listed(list(store)?, store, &wanted, files_max)
     }
 
-    /// Opens the files like [`TraceFiles::open_bounded`], and limits how many of each table are
-    /// read together: to the number of the largest files that fit into `bytes_max`, but at least 4
-    /// and at most 256.
+    /// Opens the files like [`TraceFiles::open_bounded`], and reads as many of them together as fit
+    /// into `bytes_max`, but at least 4 and at most 256 of each table. Verifies the checksums of
+    /// all files that it opens, so that readers of different ranges leave out the same files.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed, or temporary files cannot be written.
@@ -100,25 +106,31 @@ impl TraceFiles {
     ) -> Result<Self, StoreError> {
         let objects = list(store)?;
         let files_max = files_within(&objects, bytes_max);
-        Self::open_listed(objects, store, keys, times_ns, range, files_max)
+        let wanted = WantedRows {
+            keys,
+            times_ns,
+            range,
+            is_verified: true,
+        };
+        Self::open_listed(objects, store, &wanted, files_max)
     }
 
     fn open_listed(
         objects: FileLists,
         store: &Store,
-        keys: &AttributeKeys,
-        times_ns: RangeInclusive<i64>,
-        range: &IdRange,
+        rows: &WantedRows<'_>,
         files_max: usize,
     ) -> Result<Self, StoreError> {
+        let keys = rows.keys;
         let mut objects = objects.into_iter();
         let wanted = |table, columns| SpillRequest {
             store,
             table,
             columns,
             keys,
-            times_ns: times_ns.clone(),
-            range: *range,
+            times_ns: rows.times_ns.clone(),
+            range: *rows.range,
+            is_verified: rows.is_verified,
             files_max,
         };
         let columns = RowLayout::<Spans>::columns(keys);
@@ -225,6 +237,13 @@ impl TraceFiles {
     /// than `rows_min` each. Returns fewer ranges if their readers would open too many files.
     #[must_use]
     pub fn ranges(&self, parts: usize, rows_min: u64) -> Vec<IdRange> {
+        self.ranges_within(&IdRange::ALL, parts, rows_min)
+    }
+
+    /// Cuts the traces of `within` like [`ranges`](Self::ranges). The files must have been opened
+    /// for this range.
+    #[must_use]
+    pub fn ranges_within(&self, within: &IdRange, parts: usize, rows_min: u64) -> Vec<IdRange> {
         let groups: Vec<_> = self
             .spans
             .iter()
@@ -234,8 +253,17 @@ impl TraceFiles {
         let rows: u64 = groups.iter().map(|group| group.rows).sum();
         let most = usize::try_from(rows / rows_min.max(1)).unwrap_or(usize::MAX);
         let parts = parts.min(CURSORS_MAX / self.side_by_side().max(1));
-        cut(&groups, parts.min(most).max(1))
+        cut(&groups, within, parts.min(most).max(1))
     }
+}
+
+/// Rows that a reading wants, of both tables.
+struct WantedRows<'a> {
+    keys: &'a AttributeKeys,
+    times_ns: RangeInclusive<i64>,
+    range: &'a IdRange,
+    /// True to verify the checksums of the opened files.
+    is_verified: bool,
 }
 
 type FileLists = Vec<Vec<(Path, u64)>>;

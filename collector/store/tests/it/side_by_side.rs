@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_store::tables::{
-    AttributeKeys, BatchRead, Damage, IdRange, LeftOut, Store, StoreTable, TraceFiles, damage_of,
-    read_batches,
+    AttributeKeys, BatchRead, Damage, IdRange, LeftOut, ShardPlan, Store, StoreTable, TraceFiles,
+    damage_of, read_batches,
 };
 use stroboscope_testkit::batches::{batch, trace_id};
 use stroboscope_testkit::random::Random;
@@ -182,4 +182,45 @@ fn some_hundred_files_are_read_without_being_told() {
     let cache = many.path("cache", "x");
     let cache = cache.ancestors().nth(3).unwrap();
     assert_eq!(std::fs::read_dir(cache).unwrap().count(), 0);
+}
+
+/// Shards hold each trace once, and each of them leaves out the files that a whole reading leaves
+/// out.
+#[test]
+fn shards_hold_what_the_whole_holds() {
+    let (many, _) = many_and_one(31, 9);
+    let (store, keys) = (many.store(), AttributeKeys::all());
+    for is_damaged in [false, true] {
+        if is_damaged {
+            let path = many.path("spans", "seg-0000000007");
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes[4..60].fill(0xa5);
+            std::fs::write(&path, bytes).unwrap();
+        }
+        let store = many.store();
+        let whole = TraceFiles::open_within(&store, &keys, ALWAYS, &IdRange::ALL, 0).unwrap();
+        let expected = read(&whole, &IdRange::ALL);
+        assert_eq!(expected.2.len(), usize::from(is_damaged));
+        for count in [1, 2, 5, 1_000] {
+            let plan = ShardPlan::of(&store, &ALWAYS).unwrap();
+            let shards = plan.shards(count);
+            assert!(shards.len() <= count && IdRange::cover_all(shards.iter().copied()));
+            assert!(count > 5 || shards.len() == count);
+            let mut found = Vec::new();
+            for shard in &shards {
+                let files = TraceFiles::open_within(&store, &keys, ALWAYS, shard, 0).unwrap();
+                for range in files.ranges_within(shard, 2, 0) {
+                    found.extend(read(&files, &range).0);
+                }
+            }
+            assert!(found == expected.0, "{count} shards");
+        }
+    }
+    let plan = ShardPlan::of(&store, &ALWAYS).unwrap();
+    let again = ShardPlan::of(&many.store(), &ALWAYS).unwrap();
+    assert_eq!(plan.identity(), again.identity());
+    assert_eq!((plan.files(), plan.is_of(&store).unwrap()), (93, true));
+    write(&store, "seg-0000000099", rows(batches(1)));
+    let later = ShardPlan::of(&store, &ALWAYS).unwrap();
+    assert!(!plan.is_of(&store).unwrap() && later.identity() != plan.identity());
 }

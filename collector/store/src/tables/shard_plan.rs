@@ -1,0 +1,100 @@
+//! Cuts a store into shards for processes that read it independently of each other.
+
+use std::fmt::Write as _;
+use std::ops::RangeInclusive;
+
+use object_store::path::Path;
+
+use super::id_range::{IdRange, RowGroupIds, cut};
+use super::names::TRACE_ID;
+use super::objects::{Store, StoreError};
+use super::partition::StoreTable;
+use super::read_budget::ReadBudget;
+use super::reader::TableFile;
+
+/// Tables whose files identify a snapshot. The first two contain traces.
+const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
+
+/// Snapshot of a store, and the distribution of its rows over trace ids. All processes that see the
+/// same files make equal plans, so they cut the store alike.
+#[derive(Debug)]
+pub struct ShardPlan {
+    files: Vec<Vec<(Path, u64)>>,
+    /// Row groups that may have rows of the time range.
+    groups: Vec<RowGroupIds>,
+    identity: String,
+}
+
+impl ShardPlan {
+    /// Reads the footers of all files of spans and events. Files without a row that begins in
+    /// `times_ns` do not influence the cut.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be listed.
+    pub fn of(store: &Store, times_ns: &RangeInclusive<i64>) -> Result<Self, StoreError> {
+        let files = listed(store)?;
+        let (mut groups, mut identity) = (Vec::new(), String::new());
+        let budget = ReadBudget {
+            whole_bytes_max: 0,
+            ..ReadBudget::of(1)
+        };
+        for (table, files) in TABLES.into_iter().zip(&files) {
+            for object in files {
+                let _ = write!(identity, "{} {}", object.0, object.1);
+                // A file that cannot be opened is reported as damaged when it is read.
+                let opened = (table != StoreTable::Batches)
+                    .then(|| TableFile::open(store, table, object, &[TRACE_ID], budget).ok());
+                if let Some(file) = opened.flatten() {
+                    let of_file = file.row_groups();
+                    for ids in &of_file {
+                        let _ = write!(identity, " {:x}-{:x}", ids.least, ids.greatest);
+                    }
+                    if file.may_hold(table, times_ns) {
+                        groups.extend(of_file);
+                    }
+                }
+                identity.push('\n');
+            }
+        }
+        Ok(Self {
+            files,
+            groups,
+            identity,
+        })
+    }
+
+    /// Returns the traces of each shard: `count` ranges with about equally many rows. Returns fewer
+    /// ranges if there are too few ids; the remaining shards are empty.
+    #[must_use]
+    pub fn shards(&self, count: usize) -> Vec<IdRange> {
+        cut(&self.groups, &IdRange::ALL, count.max(1))
+    }
+
+    /// Returns a text that identifies the snapshot: the paths and sizes of its files, and the trace
+    /// ids at the bounds of their row groups.
+    #[must_use]
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// Returns the number of files.
+    #[must_use]
+    pub fn files(&self) -> usize {
+        self.files.iter().map(Vec::len).sum()
+    }
+
+    /// Reports whether the store still has exactly the files of the plan.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be listed.
+    pub fn is_of(&self, store: &Store) -> Result<bool, StoreError> {
+        Ok(listed(store)? == self.files)
+    }
+}
+
+/// Lists the files of each table in order of their paths, as of one moment.
+fn listed(store: &Store) -> Result<Vec<Vec<(Path, u64)>>, StoreError> {
+    let mut files = store.list_together(&TABLES)?;
+    files.iter_mut().for_each(|files| files.sort());
+    Ok(files)
+}
