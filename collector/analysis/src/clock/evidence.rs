@@ -21,6 +21,7 @@ const WINDOW_SHIFT_MIN: u32 = 33;
 
 /// The round trip of lowest RTT in each time window, for one ordered pair of hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Windows {
     shift: u32,
     pub(super) best: BTreeMap<i64, RoundTrip>,
@@ -73,6 +74,7 @@ impl Windows {
 /// Evidence from traces about the clocks of their hosts. Merging is commutative and associative, as
 /// long as hosts, pairs and programs fit their limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ClockEvidence {
     pub(super) pairs: BTreeMap<(Arc<str>, Arc<str>), Windows>,
     pub(super) hosts: BTreeSet<Arc<str>>,

@@ -10,6 +10,7 @@ const DECADES: usize = 21;
 /// A round trip between two hosts. The first host by name is called the client here, in whichever
 /// direction the round trip went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct RoundTripSample {
     /// Middle of the interval on the client, by its clock.
     pub(super) client_ns: i64,
@@ -43,6 +44,7 @@ impl RoundTripSample {
 /// Sample of a pair's round trips: the [`SAMPLE_MAX`] of lowest rank, so that their order does not
 /// matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Sample {
     kept: BTreeMap<(u64, RoundTripSample), ()>,
 }
@@ -75,6 +77,7 @@ impl Sample {
 
 /// Histogram of times in nanoseconds, by power of ten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Sizes([u64; DECADES]);
 
 impl Sizes {
@@ -107,6 +110,7 @@ impl Sizes {
 
 /// Evidence about an unordered pair of hosts, in addition to its best round trips.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct PairEvidence {
     /// Sample of the round trips in both directions.
     pub(super) sample: Sample,

@@ -37,6 +37,7 @@ const COMMON_SHARE: u64 = 20;
 
 /// Histogram of timestamps by the coarsest power of ten of nanoseconds that divides them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 struct Grain([u64; DECADES]);
 
 impl Grain {
@@ -80,6 +81,7 @@ impl Grain {
 
 /// Histograms of one program's timestamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 struct Grains {
     starts: Grain,
     ends: Grain,
@@ -151,6 +153,7 @@ type ByProcess = FxHashMap<u128, Grains>;
 /// Resolutions of all hosts. Merging is commutative and associative, as long as the programs fit
 /// their limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Resolutions {
     /// Histograms by host, service, and incarnation of the process. Event logs have an empty
     /// service and incarnation 0.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 /// A round trip: one estimate of the offset between two clocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RoundTrip {
     /// Host that waited.
     pub client: Arc<str>,
