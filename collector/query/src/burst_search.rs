@@ -9,7 +9,7 @@ use stroboscope_analysis::record::{
     AttributeRecord, EventRecord, PointEvent, RecordOwner, SpanRecord, TraceRecords,
 };
 use stroboscope_search::{Field, Truth, Unit};
-use stroboscope_store::tables::{AttributeKeys, read_batches};
+use stroboscope_store::tables::{AttributeKeys, IdRange, read_batches};
 
 use super::candidates::SearchPlan;
 use super::first_look::first_look;
@@ -262,7 +262,8 @@ impl BurstReader<'_> {
             }
             .records_ns(),
         };
-        self.source.parts_between(times_ns, &keys)
+        self.source
+            .parts_between(times_ns, Some(&IdRange::ALL), &keys)
     }
 
     /// Aligns the records of a request, and drops events inside spans that the formula does not

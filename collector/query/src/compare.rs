@@ -20,8 +20,8 @@ use stroboscope_analysis::sampling::WeightedCount;
 use stroboscope_store::tables::{AttributeKeys, read_batches};
 
 use super::arrival_rate::inter_arrival_ns;
-use super::infer::Inference;
 use super::infer_settings::InferSettings;
+use super::inference::Inference;
 use super::notes::Notes;
 use super::query_error::QueryError;
 use super::sampled_notes::WeightUse;

@@ -8,7 +8,8 @@ use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::segment::{SegmentedTrace, Segmenter};
 
-use super::infer::{Inference, IsExcluded, exclusion, segmenter};
+use super::infer::{IsExcluded, exclusion, segmenter};
+use super::inference::Inference;
 use super::notes::Notes;
 
 /// Cuts traces into segments and finds their critical paths.

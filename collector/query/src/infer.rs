@@ -1,123 +1,28 @@
 //! Infers the causal model of all selected traces (the subcommand `infer`).
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use regex::Regex;
-use stroboscope_analysis::by_root::{ByRoot, OTHER_ROOTS, RootStatistics};
+use stroboscope_analysis::by_root::ByRoot;
 use stroboscope_analysis::category::SpanKinds;
 use stroboscope_analysis::clock::{Alignment, ClockEvidence};
-use stroboscope_analysis::convergence::ConvergencePoint;
 use stroboscope_analysis::exclusion::Exclusion;
-use stroboscope_analysis::label::{SegmentId, SegmentLabel};
-use stroboscope_analysis::model::{Model, Relations};
+use stroboscope_analysis::label::SegmentLabel;
+use stroboscope_analysis::model::Model;
 use stroboscope_analysis::pass::Pass;
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::segment::{SegmentedTrace, Segmenter};
 
 use super::clocks::{as_selected, sampled};
 use super::infer_settings::InferSettings;
+use super::inference::{Inference, KEPT_FORMS, MODEL_FORMS, PassResult};
 use super::notes::Notes;
 use super::query_error::QueryError;
 use super::reading_memory::SourceMemory;
 use super::rounds::{Merger, Rounds, rounds};
-use super::sampled_notes::WeightUse;
 use super::source::{Selection, Source};
-use stroboscope_store::query_memory::{QueryLack, QueryShare};
-use stroboscope_store::tables::AttributeKeys;
-
-/// Causal model, with the settings and by-products of its inference.
-#[derive(Debug)]
-pub struct Inference {
-    /// Model, with segments numbered in order of their labels.
-    pub model: Model,
-    /// Relations that the model supports within the tolerance.
-    pub relations: Relations,
-    /// Correction of timestamps, with its error bounds; `None` if the recorded timestamps are
-    /// exact.
-    pub alignment: Option<Alignment>,
-    /// Alignment of the hosts' clocks, also if the recorded timestamps are exact.
-    pub clocks: Alignment,
-    /// Pattern of the segments that were left out. The caller must leave them out of the traces to
-    /// which it applies the model, too.
-    pub exclude: Option<Regex>,
-    /// True if trailing tokens of names are data elements, as in [`InferSettings`].
-    pub trailing_elements: bool,
-    /// Number of relations over the course of the inference; empty if not requested.
-    pub convergence: Vec<ConvergencePoint>,
-    /// Number and latency of the traces in the model, by root operation.
-    pub roots: ByRoot,
-    /// Kinds of the operations' spans, such as server or client.
-    pub kinds: SpanKinds,
-    /// Notes about the data that the query read.
-    pub notes: Notes,
-}
-
-impl Inference {
-    /// Reserves the memory of the inference from `share`, for a caller that keeps it.
-    ///
-    /// # Errors
-    /// Fails if there is too little memory.
-    pub fn hold(&self, share: &mut QueryShare) -> Result<(), QueryError> {
-        let had = share.take(KEPT_FORMS * self.model.bytes());
-        had.map_err(QueryError::lack_of_requests)
-    }
-
-    /// Returns the segments that were seen and not left out, in order of their numbers.
-    pub fn segments(&self) -> impl Iterator<Item = (SegmentId, &SegmentLabel)> {
-        // A segment that is left out has a label too, because traces are cut before the pattern is
-        // applied.
-        self.model
-            .labels()
-            .iter()
-            .filter(|(id, _)| self.model.segment_counts(*id).traces > 0)
-    }
-
-    /// Returns the name under which [`roots`](Self::roots) counts a request: its root operation, or
-    /// the entry for all root operations beyond the limit. Returns the root operation if there are
-    /// no counts.
-    pub(super) fn known_root(&self, records: &TraceRecords) -> String {
-        let (root, known) = (records.root_name(), self.roots.roots());
-        if known.is_empty() || known.contains_key(&*root) {
-            root.into_owned()
-        } else {
-            OTHER_ROOTS.to_owned()
-        }
-    }
-
-    /// Returns the inference with the other one's model merged into its own, so that it lacks the
-    /// relations that either model contradicts. A comparison of two periods uses the result for
-    /// both. The convergence is dropped, and everything else is unchanged.
-    pub(super) fn joined(&self, other: &Self, tolerance: f64) -> Self {
-        let mut model = self.model.clone();
-        model.merge(&other.model);
-        let model = model.canonical();
-        Self {
-            relations: model.relations(tolerance),
-            model,
-            alignment: self.alignment.clone(),
-            clocks: self.clocks.clone(),
-            exclude: self.exclude.clone(),
-            trailing_elements: self.trailing_elements,
-            convergence: Vec::new(),
-            roots: self.roots.clone(),
-            kinds: self.kinds.clone(),
-            notes: self.notes.clone(),
-        }
-    }
-
-    /// Orders results by root operation. Root operations with callers come first. Within both
-    /// groups, the order is by total latency, the largest first. Root operations without statistics
-    /// come last, by name.
-    pub(super) fn ranked<T>(&self, mut by_root: BTreeMap<String, T>) -> Vec<(String, T)> {
-        let ranked = self.roots.ranked();
-        let mut in_order: Vec<_> = ranked
-            .iter()
-            .filter_map(|(root, _)| by_root.remove_entry(*root))
-            .collect();
-        in_order.extend(by_root);
-        in_order
-    }
-}
+use stroboscope_store::query_memory::QueryLack;
+use stroboscope_store::tables::{AttributeKeys, IdRange};
 
 /// Infers the model of all selected traces. `tolerance` is the fraction of co-occurrences, 0 to 1,
 /// that may contradict a relation that is still accepted.
@@ -171,95 +76,26 @@ pub(super) fn infer_riding<R: Pass<TraceRecords>>(
     new_rider: impl Fn() -> R,
 ) -> Result<(Inference, R), QueryError> {
     let guess = sampled(source, selection)?;
-    let (mut observed, rider) = observe(source, selection, settings, &guess, (keys, new_rider))?;
-    let (clocks, impossible) = (
-        as_selected(&observed.clocks, selection),
-        observed.clocks.impossible(),
-    );
+    let whole = Some(&IdRange::ALL);
+    let (mut observed, rider) = observe(
+        source,
+        selection,
+        settings,
+        (&guess, whole),
+        (keys, new_rider),
+    )?;
+    let clocks = as_selected(&observed.clocks, selection);
     if !clocks.is_as(&guess) {
-        (observed, ()) = observe(
-            source,
-            selection,
-            settings,
-            &clocks,
-            (&AttributeKeys::none(), || ()),
-        )?;
+        let none = &AttributeKeys::none();
+        (observed, ()) = observe(source, selection, settings, (&clocks, whole), (none, || ()))?;
     }
-    let PassResult {
-        model,
-        mut notes,
-        convergence,
-        mut roots,
-        kinds,
-        ..
-    } = observed;
-    // Requests of other root operations than the selected one are not read.
-    let selected = |(root, of): (&String, &RootStatistics)| {
-        source
-            .root()
-            .is_none_or(|wanted| wanted == root)
-            .then(|| (root.clone(), of.clone()))
-    };
-    roots.merge(&notes.roots.roots().iter().filter_map(selected).collect());
-    if let Some(root) = source
-        .root()
-        .filter(|_| notes.traces == 0 && !notes.roots.roots().is_empty())
-    {
-        let known: Vec<&str> = notes
-            .roots
-            .ranked()
-            .iter()
-            .map(|(root, _)| *root)
-            .take(ROOTS_NAMED)
-            .collect();
-        return Err(QueryError::NoSuchRoot {
-            root: root.to_owned(),
-            known: known.join(", "),
-        });
-    }
-    if impossible > 0 {
-        notes
-            .diagnostics
-            .insert(IMPOSSIBLE_ROUND_TRIP.into(), impossible);
-    }
-    if model.traces() == 0 && notes.traces > 0 {
-        return Err(QueryError::NoneComplete {
-            traces: notes.traces,
-            causes: notes.incomplete_text(),
-        });
-    }
-    // Renumbers the segments, so that their numbers do not depend on the order of traces.
-    let model = model.canonical();
-    let relations = model.relations(settings.tolerance);
-    let kept = source.memory().keep_model(KEPT_FORMS * model.bytes());
+    let inference = observed.conclude(clocks, settings, source.root())?;
+    let kept = source
+        .memory()
+        .keep_model(KEPT_FORMS * inference.model.bytes());
     kept.map_err(QueryError::lack_of_requests)?;
-    let InferSettings {
-        exclude,
-        trailing_elements,
-        ..
-    } = settings.clone();
-    let alignment = (!clocks.is_exact()).then(|| clocks.clone());
-    let notes = notes.weighing(WeightUse::Roots);
-    let inference = Inference {
-        relations,
-        model,
-        alignment,
-        clocks,
-        exclude,
-        trailing_elements,
-        convergence,
-        roots,
-        kinds,
-        notes,
-    };
     Ok((inference, rider))
 }
-
-/// Maximum number of root operations that an error lists.
-const ROOTS_NAMED: usize = 20;
-/// Name of the diagnostic for round trips that no offset between two clocks explains. The
-/// subcommand `clocks` gives details.
-const IMPOSSIBLE_ROUND_TRIP: &str = "impossible_round_trip";
 
 /// Creates an exclusion of the segments whose labels the pattern matches. It matches each label
 /// once.
@@ -282,16 +118,6 @@ pub(super) fn segmenter(trailing_elements: bool) -> Segmenter {
     } else {
         Segmenter::default()
     }
-}
-
-/// Results of one pass over the store.
-struct PassResult {
-    model: Model,
-    clocks: ClockEvidence,
-    notes: Notes,
-    convergence: Vec<ConvergencePoint>,
-    roots: ByRoot,
-    kinds: SpanKinds,
 }
 
 /// Worker that infers the model of one part of the store.
@@ -318,14 +144,17 @@ struct WorkerResult {
     excluded_segments: u64,
 }
 
-fn observe<R: Pass<TraceRecords>>(
+/// Observes the selected traces whose ids are in `ids`, with timestamps corrected by `alignment`.
+/// Observes no trace if `ids` is `None`.
+pub(super) fn observe<R: Pass<TraceRecords>>(
     source: &Source,
     selection: Selection,
     settings: &InferSettings,
-    alignment: &Alignment,
+    (alignment, ids): (&Alignment, Option<&IdRange>),
     (keys, new_rider): (&AttributeKeys, impl Fn() -> R),
 ) -> Result<(PassResult, R), QueryError> {
-    let parts = source.parts(selection, &keys.with_elements())?;
+    let times_ns = selection.range.records_ns();
+    let parts = source.parts_between(times_ns, ids, &keys.with_elements())?;
     let (converging, mut rounds) = rounds(settings, parts.count());
     let worker = |_| Worker {
         memory: source.memory(),
@@ -386,9 +215,6 @@ fn observe<R: Pass<TraceRecords>>(
     ))
 }
 
-/// Multiple of a model's own memory that inference needs at its peak, when it merges and renumbers
-/// models and finds their relations.
-const MODEL_FORMS: usize = 3;
 /// Size in bytes of a block of counters, for one segment and 64 others that occur with it. See
 /// [`Model::with_max_labels`].
 const BLOCK_BYTES: usize = 2_300;
@@ -410,8 +236,6 @@ fn leave_out_last(trace: &mut SegmentedTrace, bytes_max: usize) -> bool {
     trace.segments.len() < before
 }
 
-/// Multiple of a model's own memory that the model and its relations occupy while they are kept.
-pub(super) const KEPT_FORMS: usize = 2;
 /// Growth of a model by one trace, in bytes, beyond which memory is reserved in advance.
 const GROWTH_BYTES: usize = 8 << 20;
 /// Number of records of a trace above which the segmenter is replaced afterwards, which releases

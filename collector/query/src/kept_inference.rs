@@ -8,8 +8,9 @@ use stroboscope_analysis::clock::Alignment;
 use stroboscope_analysis::model::Model;
 
 use super::cache::{Cache, ENTRY_BYTES_MAX};
-use super::infer::{Inference, KEPT_FORMS, LABELS_FULL};
+use super::infer::LABELS_FULL;
 use super::infer_settings::InferSettings;
+use super::inference::{Inference, KEPT_FORMS};
 use super::notes::KeptNotes;
 use super::saved_model::SavedModel;
 use super::source::{Selection, Source};

@@ -5,7 +5,8 @@
 //! - Reading: `source` (an open data directory, and the selection of its traces) with `filter`,
 //!   `kernel_events` and `parts` (ranges of the store, read in parallel), `reading_memory`, `notes`
 //!   and `cache`.
-//! - Inference: `infer` with `rounds` (a model that converges) and `kept_inference`.
+//! - Inference: `infer` with `rounds` (a model that converges), `inference` (its result) and
+//!   `kept_inference`.
 //! - Questions: `study` (questions that share readings).
 //! - Answers to one question each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`,
 //!   `predict`, `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`) and
@@ -47,6 +48,7 @@ mod first_look;
 mod heatmap;
 mod infer;
 mod infer_settings;
+mod inference;
 mod joining;
 mod kept_inference;
 mod kernel;
@@ -126,8 +128,9 @@ pub use failures::{
 pub use filter::Filter;
 pub use first_look::alignment;
 pub use heatmap::{Heatmap, HeatmapCell, HeatmapQuestion, band_edges_ns};
-pub use infer::{Inference, infer, infer_with};
+pub use infer::{infer, infer_with};
 pub use infer_settings::InferSettings;
+pub use inference::Inference;
 pub use kernel::KernelPart;
 pub use kernel_clocks::KernelClocks;
 pub use losses::{losses, may_lack_records};

@@ -43,7 +43,7 @@ impl Parts {
         }
     }
 
-    /// Returns the number of parts, at least one.
+    /// Returns the number of parts; 0 only if no ids were selected.
     #[must_use]
     pub fn count(&self) -> usize {
         self.ranges.len()
@@ -58,29 +58,31 @@ impl Source {
     /// # Errors
     /// Fails if the store cannot be listed, or if temporary files cannot be written.
     pub fn parts(&self, selection: Selection, keys: &AttributeKeys) -> Result<Parts, QueryError> {
-        self.parts_between(selection.range.records_ns(), keys)
+        self.parts_between(selection.range.records_ns(), Some(&IdRange::ALL), keys)
     }
 
-    /// Opens the files that may have rows beginning in this time range, and cuts them into parts.
+    /// Opens the files that may have rows beginning in this time range, and cuts their traces with
+    /// ids in `ids` into parts. If `ids` is `None`, there are no parts.
     /// The number of parts depends on [`PartsWanted`] and is limited by the memory. With
     /// [`PartsWanted::Cores`], it is also limited by the number of rows.
     pub(super) fn parts_between(
         &self,
         times_ns: RangeInclusive<i64>,
+        ids: Option<&IdRange>,
         keys: &AttributeKeys,
     ) -> Result<Parts, QueryError> {
         let keys = self.keys(keys);
         let memory = self.memory();
         let files_max = memory.files_max();
-        let files =
-            TraceFiles::open_within(self.store(), &keys, times_ns, &IdRange::ALL, files_max)?;
+        let opened = ids.unwrap_or(&IdRange::ALL);
+        let files = TraceFiles::open_within(self.store(), &keys, times_ns, opened, files_max)?;
         let rows_min = if self.parts_wanted() == PartsWanted::Cores {
             ROWS_PER_PART_MIN
         } else {
             0
         };
         let threads = memory.threads(self.parts_wanted().threads(), files.reading_bytes());
-        let ranges = files.ranges(threads, rows_min);
+        let ranges = ids.map_or_else(Vec::new, |ids| files.ranges_within(ids, threads, rows_min));
         Ok(Parts { files, ranges })
     }
 

@@ -11,7 +11,7 @@ use stroboscope_analysis::segment::{OutlineSpan, SegmentedTrace, Segmenter, owne
 use stroboscope_store::tables::{AttributeKeys, Damage};
 
 use super::cutter::Cutter;
-use super::infer::Inference;
+use super::inference::Inference;
 use super::notes::Notes;
 use super::paths::TraceAnswer;
 use super::query_error::QueryError;

@@ -17,7 +17,7 @@ use stroboscope_analysis::segment::SegmentedTrace;
 use super::categories::{Categories, CategoryEvidence, CategoryRule, CategoryTotals, totals};
 use super::circumstances::{ProcessorUse, circumstances};
 use super::cutter::Cutter;
-use super::infer::Inference;
+use super::inference::Inference;
 use super::joining::JoinCounts;
 use super::notes::Notes;
 use super::query_error::QueryError;

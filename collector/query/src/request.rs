@@ -12,7 +12,7 @@ use stroboscope_store::query_memory::QueryShare;
 use stroboscope_store::tables::{AttributeKeys, Damage, TraceFiles, TraceReader};
 
 use super::cutter::Cutter;
-use super::infer::Inference;
+use super::inference::Inference;
 use super::kernel::KernelPart;
 use super::query_error::QueryError;
 use super::request_connection::{RequestConnection, request_connection};

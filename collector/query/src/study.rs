@@ -12,8 +12,9 @@ use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::TraceRecords;
 
 use super::cutter::Cutter;
-use super::infer::{Inference, infer_riding};
+use super::infer::infer_riding;
 use super::infer_settings::InferSettings;
+use super::inference::Inference;
 use super::kept_inference::KeptInference;
 use super::notes::Notes;
 use super::query_error::QueryError;

@@ -10,7 +10,7 @@ use stroboscope_analysis::what_if::{
     WhatIf,
 };
 
-use super::infer::Inference;
+use super::inference::Inference;
 use super::notes::Notes;
 use super::query_error::QueryError;
 use super::study::{Question, Study, StudyInput};

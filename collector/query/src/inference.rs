@@ -1,0 +1,206 @@
+//! Causal model with the by-products of its inference, and its conclusion from the traces observed.
+
+use std::collections::BTreeMap;
+
+use regex::Regex;
+use stroboscope_analysis::by_root::{ByRoot, OTHER_ROOTS, RootStatistics};
+use stroboscope_analysis::category::SpanKinds;
+use stroboscope_analysis::clock::{Alignment, ClockEvidence};
+use stroboscope_analysis::convergence::ConvergencePoint;
+use stroboscope_analysis::label::{SegmentId, SegmentLabel};
+use stroboscope_analysis::model::{Model, Relations};
+use stroboscope_analysis::record::TraceRecords;
+
+use super::infer_settings::InferSettings;
+use super::notes::Notes;
+use super::query_error::QueryError;
+use super::sampled_notes::WeightUse;
+use stroboscope_store::query_memory::QueryShare;
+
+/// Multiple of a model's own memory that the model and its relations occupy while they are kept.
+pub(super) const KEPT_FORMS: usize = 2;
+/// Multiple of a model's own memory that inference needs at its peak, when it merges and renumbers
+/// models and finds their relations.
+pub(super) const MODEL_FORMS: usize = 3;
+/// Maximum number of root operations that an error lists.
+const ROOTS_NAMED: usize = 20;
+/// Name of the diagnostic for round trips that no offset between two clocks explains. The
+/// subcommand `clocks` gives details.
+const IMPOSSIBLE_ROUND_TRIP: &str = "impossible_round_trip";
+
+/// Causal model, with the settings and by-products of its inference.
+#[derive(Debug)]
+pub struct Inference {
+    /// Model, with segments numbered in order of their labels.
+    pub model: Model,
+    /// Relations that the model supports within the tolerance.
+    pub relations: Relations,
+    /// Correction of timestamps, with its error bounds; `None` if the recorded timestamps are
+    /// exact.
+    pub alignment: Option<Alignment>,
+    /// Alignment of the hosts' clocks, also if the recorded timestamps are exact.
+    pub clocks: Alignment,
+    /// Pattern of the segments that were left out. The caller must leave them out of the traces to
+    /// which it applies the model, too.
+    pub exclude: Option<Regex>,
+    /// True if trailing tokens of names are data elements, as in [`InferSettings`].
+    pub trailing_elements: bool,
+    /// Number of relations over the course of the inference; empty if not requested.
+    pub convergence: Vec<ConvergencePoint>,
+    /// Number and latency of the traces in the model, by root operation.
+    pub roots: ByRoot,
+    /// Kinds of the operations' spans, such as server or client.
+    pub kinds: SpanKinds,
+    /// Notes about the data that the query read.
+    pub notes: Notes,
+}
+
+impl Inference {
+    /// Reserves the memory of the inference from `share`, for a caller that keeps it.
+    ///
+    /// # Errors
+    /// Fails if there is too little memory.
+    pub fn hold(&self, share: &mut QueryShare) -> Result<(), QueryError> {
+        let had = share.take(KEPT_FORMS * self.model.bytes());
+        had.map_err(QueryError::lack_of_requests)
+    }
+
+    /// Returns the segments that were seen and not left out, in order of their numbers.
+    pub fn segments(&self) -> impl Iterator<Item = (SegmentId, &SegmentLabel)> {
+        // A segment that is left out has a label too, because traces are cut before the pattern is
+        // applied.
+        self.model
+            .labels()
+            .iter()
+            .filter(|(id, _)| self.model.segment_counts(*id).traces > 0)
+    }
+
+    /// Returns the name under which [`roots`](Self::roots) counts a request: its root operation, or
+    /// the entry for all root operations beyond the limit.
+    pub(super) fn known_root(&self, records: &TraceRecords) -> String {
+        let (root, known) = (records.root_name(), self.roots.roots());
+        if known.is_empty() || known.contains_key(&*root) {
+            root.into_owned()
+        } else {
+            OTHER_ROOTS.to_owned()
+        }
+    }
+
+    /// Returns the inference with the other one's model merged into its own, so that it lacks the
+    /// relations that either model contradicts. A comparison of two periods uses the result for
+    /// both. The convergence is dropped, and everything else is unchanged.
+    pub(super) fn joined(&self, other: &Self, tolerance: f64) -> Self {
+        let mut model = self.model.clone();
+        model.merge(&other.model);
+        let model = model.canonical();
+        Self {
+            relations: model.relations(tolerance),
+            model,
+            alignment: self.alignment.clone(),
+            clocks: self.clocks.clone(),
+            exclude: self.exclude.clone(),
+            trailing_elements: self.trailing_elements,
+            convergence: Vec::new(),
+            roots: self.roots.clone(),
+            kinds: self.kinds.clone(),
+            notes: self.notes.clone(),
+        }
+    }
+
+    /// Orders results by root operation. Root operations with callers come first. Within both
+    /// groups, the order is by total latency, the largest first.
+    pub(super) fn ranked<T>(&self, mut by_root: BTreeMap<String, T>) -> Vec<(String, T)> {
+        let ranked = self.roots.ranked();
+        let mut in_order: Vec<_> = ranked
+            .iter()
+            .filter_map(|(root, _)| by_root.remove_entry(*root))
+            .collect();
+        in_order.extend(by_root);
+        in_order
+    }
+}
+
+/// Results of one pass over the store.
+pub(super) struct PassResult {
+    pub(super) model: Model,
+    pub(super) clocks: ClockEvidence,
+    pub(super) notes: Notes,
+    pub(super) convergence: Vec<ConvergencePoint>,
+    pub(super) roots: ByRoot,
+    pub(super) kinds: SpanKinds,
+}
+
+impl PassResult {
+    /// Concludes the inference from the results for all traces. `clocks` is the alignment by all
+    /// evidence. `root` is the root operation whose requests were selected; `None` for all.
+    ///
+    /// # Errors
+    /// Fails if no trace is complete, or if no request has the selected root operation.
+    pub(super) fn conclude(
+        self,
+        clocks: Alignment,
+        settings: &InferSettings,
+        root: Option<&str>,
+    ) -> Result<Inference, QueryError> {
+        let impossible = self.clocks.impossible();
+        let Self {
+            model,
+            mut notes,
+            convergence,
+            mut roots,
+            kinds,
+            ..
+        } = self;
+        // Requests of other root operations than the selected one are not read.
+        let selected = |(name, of): (&String, &RootStatistics)| {
+            root.is_none_or(|wanted| wanted == name)
+                .then(|| (name.clone(), of.clone()))
+        };
+        roots.merge(&notes.roots.roots().iter().filter_map(selected).collect());
+        if let Some(root) = root.filter(|_| notes.traces == 0 && !notes.roots.roots().is_empty()) {
+            let known: Vec<&str> = notes
+                .roots
+                .ranked()
+                .iter()
+                .map(|(root, _)| *root)
+                .take(ROOTS_NAMED)
+                .collect();
+            return Err(QueryError::NoSuchRoot {
+                root: root.to_owned(),
+                known: known.join(", "),
+            });
+        }
+        if impossible > 0 {
+            notes
+                .diagnostics
+                .insert(IMPOSSIBLE_ROUND_TRIP.into(), impossible);
+        }
+        if model.traces() == 0 && notes.traces > 0 {
+            return Err(QueryError::NoneComplete {
+                traces: notes.traces,
+                causes: notes.incomplete_text(),
+            });
+        }
+        // Renumbers the segments, so that their numbers do not depend on the order of traces.
+        let model = model.canonical();
+        let relations = model.relations(settings.tolerance);
+        let InferSettings {
+            exclude,
+            trailing_elements,
+            ..
+        } = settings.clone();
+        let alignment = (!clocks.is_exact()).then(|| clocks.clone());
+        Ok(Inference {
+            relations,
+            model,
+            alignment,
+            clocks,
+            exclude,
+            trailing_elements,
+            convergence,
+            roots,
+            kinds,
+            notes: notes.weighing(WeightUse::Roots),
+        })
+    }
+}
