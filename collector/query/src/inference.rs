@@ -120,7 +120,7 @@ impl Inference {
     }
 }
 
-/// Results of one pass over the store.
+/// Results of one pass over the store, or over a shard of it.
 pub(super) struct PassResult {
     pub(super) model: Model,
     pub(super) clocks: ClockEvidence,
@@ -131,6 +131,15 @@ pub(super) struct PassResult {
 }
 
 impl PassResult {
+    /// Adds the results for other traces.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.model.merge(&other.model);
+        self.clocks.merge(&other.clocks);
+        self.notes.merge(other.notes);
+        self.roots.merge(&other.roots);
+        self.kinds.merge(&other.kinds);
+    }
+
     /// Concludes the inference from the results for all traces. `clocks` is the alignment by all
     /// evidence. `root` is the root operation whose requests were selected; `None` for all.
     ///

@@ -5,8 +5,8 @@
 //! - Reading: `source` (an open data directory, and the selection of its traces) with `filter`,
 //!   `kernel_events` and `parts` (ranges of the store, read in parallel), `reading_memory`, `notes`
 //!   and `cache`.
-//! - Inference: `infer` with `rounds` (a model that converges), `inference` (its result) and
-//!   `kept_inference`.
+//! - Inference: `infer` with `rounds` (a model that converges), `inference` (its result),
+//!   `kept_inference`, and `shard` (by several processes).
 //! - Questions: `study` (questions that share readings).
 //! - Answers to one question each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`,
 //!   `predict`, `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`) and
@@ -81,6 +81,7 @@ mod sampled_notes;
 pub mod saved_model;
 mod search;
 mod service_map;
+mod shard;
 mod slack_by_key;
 mod slack_check;
 mod slowest;
@@ -163,6 +164,10 @@ pub use search::{
     search_requests,
 };
 pub use service_map::{ServiceCounts, ServiceMap, ServiceMapQuestion};
+pub use shard::{
+    MergedInference, Shard, ShardClocks, ShardError, ShardSummary, infer_shard, load_clocks,
+    merge_clocks, merge_parts,
+};
 pub use slack_by_key::{SlackModelReport, SlackModelSettings};
 pub use slack_check::{SlackCheck, check_slack};
 pub use slowest::{ListedRequest, RequestList, RequestOrder, RequestsWanted, list_requests};

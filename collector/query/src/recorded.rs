@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use stroboscope_burst::BurstConfig;
 use stroboscope_store::decode::loses_records;
 use stroboscope_store::tables::BatchRead;
@@ -12,7 +13,7 @@ use crate::sampled_notes::SamplingNotes;
 type Intervals = Vec<(i64, i64)>;
 
 /// Summary of all batches in the store.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecordedSummary {
     /// Number of process incarnations.
     pub processes: u64,

@@ -209,6 +209,11 @@ impl Source {
         format!("{:?} {:?} {:?}", self.root, self.filter(), self.requests)
     }
 
+    /// Returns the operations declared to be requests, in the data directory or by the query.
+    pub(super) fn declared_requests(&self) -> &[String] {
+        &self.requests
+    }
+
     /// Returns the text of the filter's formula; empty without a filter. Cached results apply only
     /// to the same formula.
     pub(super) fn filter(&self) -> &str {

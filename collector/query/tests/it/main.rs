@@ -8,4 +8,5 @@ mod others_data;
 mod parts;
 mod random_store;
 mod search;
+mod shards;
 mod uneven_parts;
