@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use stroboscope_query::QueryError;
+use stroboscope_query::{QueryError, ShardError};
 use stroboscope_store::query_memory::QueryLack;
 
 use crate::advice::advice;
@@ -74,7 +74,10 @@ impl Failure {
 
     /// Converts any error to a failure, with advice if there is some.
     pub fn of(error: impl Error + 'static) -> Self {
-        let error: &(dyn Error + 'static) = &error;
+        let mut error: &(dyn Error + 'static) = &error;
+        if let Some(ShardError::Query(of_query)) = error.downcast_ref() {
+            error = of_query;
+        }
         let query: Option<&QueryError> = error.downcast_ref();
         let code = match (query.and_then(QueryError::lack), query) {
             (Some(QueryLack::All), _) => FailureCode::Busy,

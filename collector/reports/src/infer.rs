@@ -15,14 +15,17 @@ use crate::clock_words::{Timestamps, name, resolutions, signed, warnings};
 use crate::model_json::{
     Pairs, PipelineEntry, SegmentEntry, SegmentRow, pipeline_entries, segment_entries,
 };
+use crate::output::print;
 use crate::results::clock_pairs::ClockPair;
 use crate::results::figures::convergence_figures;
 use crate::roots::{RootRow, root_rows, show_roots};
 use crate::study::{NamedInference, NamedStudy, Reader};
 use crate::suggest::command_on;
 use crate::verb::{PageVerb, Report, give, said};
-use crate::{Failure, Status};
-use stroboscope_query::{Inference, Notes, RecordedSummary, save_model};
+use crate::{Failure, Status, notes};
+use stroboscope_query::{
+    Inference, Notes, RecordedSummary, Shard, infer_shard, load_clocks, save_model,
+};
 use stroboscope_render::humanise::{counted, duration, percent};
 use stroboscope_render::rows;
 use stroboscope_render::show::{Cell, Doc};
@@ -43,9 +46,22 @@ pub struct Infer {
     /// none. Default with --json: 10000
     #[arg(long, value_name = "COUNT")]
     convergence_every: Option<u64>,
-    /// Also save the model, for `model --load`; compressed by zstd if the name ends in .zst
+    /// Also save the model, for `model --load`; compressed by zstd if the name ends in .zst. With
+    /// --shard, save the part
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
+    /// Read only this shard of the requests, such as 3/16, and save its results as a part. `merge`
+    /// prints the result from the parts of all shards
+    #[arg(
+        long,
+        value_name = "NUMBER/COUNT",
+        requires = "save",
+        conflicts_with_all = ["json", "convergence_every", "html", "parquet", "full_names"]
+    )]
+    shard: Option<Shard>,
+    /// Correct timestamps as in this file of `merge --save-clocks`, if `merge` asks for it
+    #[arg(long, value_name = "FILE", requires = "shard")]
+    clocks: Option<PathBuf>,
 }
 
 /// Number of traces between two points of the convergence with `--json`.
@@ -242,6 +258,9 @@ fn recorded_text(recorded: &RecordedSummary) -> String {
 
 impl Infer {
     pub fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        if let (Some(shard), Some(part)) = (self.shard, &self.save) {
+            return self.run_shard(shard, part, runtime);
+        }
         // Each point costs a pass over all relations.
         let convergence_every = self.convergence_every.unwrap_or(if self.reading.from.json {
             CONVERGENCE_EVERY
@@ -256,13 +275,54 @@ impl Infer {
         give(&self.found(&study)?, &self.reading.from, &self.show)
     }
 
+    /// Reads one shard and saves its part. Damaged files are no reason to fail: `merge` reports
+    /// them, and a scheduler would run the job again in vain.
+    fn run_shard(&self, shard: Shard, part: &Path, runtime: &Runtime) -> Result<Status, Failure> {
+        let clocks = self.clocks.as_deref().map(load_clocks).transpose();
+        let clocks = clocks.map_err(Failure::of)?;
+        let study = NamedStudy::of(&self.reading, runtime.handle())?;
+        let summary = infer_shard(
+            study.source(),
+            study.selection(),
+            study.inner().settings(),
+            (shard, clocks.as_ref()),
+            (&self.reading.from.data.data, part),
+        );
+        let summary = summary.map_err(Failure::of)?;
+        print(&format!(
+            "Shard {} of {}: {}, {} complete, {} in the model\nSaved to {}.\nNext: `stroboscope merge PART…` with the \
+             parts of all shards prints the result.",
+            shard.number,
+            shard.count,
+            counted(summary.notes.traces, "trace"),
+            summary.notes.complete_traces,
+            summary.model_traces,
+            part.display(),
+        ))?;
+        notes::tell(&summary.notes);
+        Ok(Status::Done)
+    }
+
     fn found<'a>(&'a self, study: &'a NamedStudy) -> Result<InferenceReport<'a>, Failure> {
-        let known = study.known()?;
         let recorded = study.source().recorded().map_err(Failure::of)?;
+        let of = (study.known()?, &recorded);
+        let data = &self.reading.from.data.data;
+        Ok(InferenceReport::of(of, data, self.save.as_deref()))
+    }
+}
+
+impl<'a> InferenceReport<'a> {
+    /// Creates the report on an inference from `data`. `saved` is the file to which the model was
+    /// saved.
+    pub fn of(
+        (known, recorded): (NamedInference<'a>, &RecordedSummary),
+        data: &'a Path,
+        saved: Option<&'a Path>,
+    ) -> Self {
         let inference = known.inference;
-        Ok(InferenceReport {
+        Self {
             notes: &inference.notes,
-            recorded: (&recorded).into(),
+            recorded: recorded.into(),
             roots: root_rows(&inference.roots, None),
             segments: segment_entries(&inference.model),
             happens_before: Pairs(inference.relations.all_happens_before()),
@@ -272,10 +332,10 @@ impl Infer {
             clocks: CorrectedClocks::of(inference),
             timestamps: Timestamps::of(&inference.clocks),
             known,
-            recorded_text: recorded_text(&recorded),
-            saved: self.save.as_deref(),
-            data: &self.reading.from.data.data,
-        })
+            recorded_text: recorded_text(recorded),
+            saved,
+            data,
+        }
     }
 }
 

@@ -32,6 +32,7 @@ pub mod latency;
 pub mod machine_memory;
 pub mod map;
 pub mod memory_limit;
+pub mod merge;
 pub mod model;
 mod model_change;
 mod model_focus;

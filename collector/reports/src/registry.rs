@@ -12,8 +12,8 @@ use crate::study::NamedStudy;
 use crate::verb::{Page, PageVerb, ReadingVerb, Tables, document};
 use crate::{
     anomalies, burst, clocks, compare, critical_path, experiment, explain, failures, flows, infer,
-    map, model, operations, overview, pool, predict, report, requests, results, search, slack,
-    timeline, tradeoffs, what_if,
+    map, merge, model, operations, overview, pool, predict, report, requests, results, search,
+    slack, timeline, tradeoffs, what_if,
 };
 
 /// Function that runs a subcommand with its arguments.
@@ -103,7 +103,8 @@ pub fn reports() -> Vec<Entry> {
         reading::<failures::FailuresVerb>("failures"),
         other("infer", infer::Infer::run)
             .saying::<infer::InferenceReport<'_>>()
-            .paged::<infer::Infer>(&[]),
+            .paged::<infer::Infer>(&["shard", "clocks"]),
+        other("merge", merge::MergeVerb::run).saying::<infer::InferenceReport<'_>>(),
         other("model", model::ModelVerb::run)
             .saying::<model::ModelSays<'_>>()
             .paged::<model::ModelVerb>(&["compare", "top", "false_discoveries", "dot"]),

@@ -31,7 +31,12 @@ pub struct NamedInference<'a> {
     names: &'a Names,
 }
 
-impl NamedInference<'_> {
+impl<'a> NamedInference<'a> {
+    /// Combines a model and the names of its segments.
+    pub fn new(inference: &'a Inference, names: &'a Names) -> Self {
+        Self { inference, names }
+    }
+
     /// Returns the name of a segment.
     pub fn name(self, id: SegmentId) -> SegmentName {
         self.names.get(id)

@@ -36,7 +36,10 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Plan", &["what-if", "slack", "burst", "tradeoffs", "pool"]),
     ("Run", &["demo", "collect", "kernel"]),
     ("Store", &["import", "store"]),
-    ("Research", &["infer", "model", "clocks", "predict"]),
+    (
+        "Research",
+        &["infer", "merge", "model", "clocks", "predict"],
+    ),
 ];
 
 /// Parent subcommands: name, help if the parent does nothing itself, and names of its subcommands.

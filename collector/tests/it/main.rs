@@ -37,6 +37,7 @@ mod sampling;
 mod search;
 mod search_kernel;
 mod search_stores;
+mod shards;
 mod snapshots;
 #[cfg(feature = "sql")]
 mod sql;
