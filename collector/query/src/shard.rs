@@ -47,7 +47,7 @@ const VERSION: u32 = 1;
 /// Version of this program.
 const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 /// Maximum number of shards.
-const SHARDS_MAX: u32 = 65_536;
+const SHARDS_MAX: u32 = 4_096;
 
 /// One of the shards into which a store is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
