@@ -9,7 +9,7 @@ use stroboscope_analysis::record::TraceRecords;
 use super::notes::Notes;
 use super::query_error::QueryError;
 use super::source::{Selection, Source};
-use stroboscope_store::tables::AttributeKeys;
+use stroboscope_store::tables::{AttributeKeys, ShardPlan};
 
 /// Clock of one host, compared with the clock of the reference host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,21 +144,40 @@ pub(super) fn compared<T: Default + Send>(
 /// Number of traces for a first estimate of the clocks.
 const SAMPLED_TRACES: u64 = 256;
 
+/// Number of rows of the lowest trace ids that are opened first. They usually suffice for the
+/// estimate.
+const SAMPLED_ROWS: u64 = 1 << 18;
+
 /// Estimates the alignment of the clocks from the first [`SAMPLED_TRACES`] traces. It mostly agrees
 /// with the alignment from all traces, so one pass over the store usually suffices.
+///
+/// Opens only the lowest trace ids at first. Opening more files than can be read together merges
+/// their rows, which takes as long as a pass over the store.
 pub(super) fn sampled(source: &Source, selection: Selection) -> Result<Alignment, QueryError> {
+    sampled_within(source, selection, SAMPLED_ROWS)
+}
+
+/// Estimates the alignment like [`sampled`], and first opens the lowest trace ids with about `rows`
+/// rows.
+fn sampled_within(
+    source: &Source,
+    selection: Selection,
+    rows: u64,
+) -> Result<Alignment, QueryError> {
     let mut evidence = ClockEvidence::new();
     let mut left = SAMPLED_TRACES;
-    source.for_each_trace(
-        "looking at the clocks",
-        selection,
-        &AttributeKeys::none(),
-        |records, _| {
+    let plan = ShardPlan::of(source.store(), &selection.range.records_ns())?;
+    for ids in plan.first_and_rest(rows) {
+        let (what, keys) = ("looking at the clocks", AttributeKeys::none());
+        source.for_each_trace_of(&ids, what, selection, &keys, |records, _| {
             evidence.observe(records);
             left -= 1;
             left > 0
-        },
-    )?;
+        })?;
+        if left == 0 {
+            break;
+        }
+    }
     source.kernel_clocks().note_in(&mut evidence);
     Ok(as_selected(&evidence, selection))
 }
@@ -191,6 +210,42 @@ fn note_host(host: &Arc<str>, at_ns: i64, last: &mut LastSeen) {
         Some(last_ns) => *last_ns = at_ns.max(*last_ns),
         None => {
             last.insert(host.clone(), at_ns);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stroboscope_store::tables::{PartitionRule, Store, write_rows};
+    use stroboscope_testkit::workload;
+
+    #[test]
+    fn the_estimate_is_from_the_first_traces_however_few_are_opened() {
+        const REQUESTS: u64 = 400;
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::local(directory.path(), runtime.handle().clone()).unwrap();
+        let at_ns = workload::EPOCH_NS as i64;
+        let rule = PartitionRule::received(at_ns, at_ns);
+        for file in 0..workload::files(REQUESTS) {
+            let rows = workload::rows(3, REQUESTS, file);
+            write_rows(&store, &format!("seg-{file:010}"), rows, &rule).unwrap();
+        }
+        let source = Source::open(directory.path(), runtime.handle().clone()).unwrap();
+        let (selection, mut left) = (Selection::default(), SAMPLED_TRACES);
+        let (keys, mut evidence) = (AttributeKeys::none(), ClockEvidence::new());
+        let read = source.for_each_trace("reading", selection, &keys, |records, _| {
+            evidence.observe(records);
+            left -= 1;
+            left > 0
+        });
+        assert!(read.is_ok() && left == 0);
+        let expected = as_selected(&evidence, selection);
+        assert!(expected.pairs().len() > 1);
+        for rows in [0, 1, 500, 3_000, u64::MAX] {
+            let found = sampled_within(&source, selection, rows).unwrap();
+            assert_eq!(found, expected, "{rows} rows");
         }
     }
 }

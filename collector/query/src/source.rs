@@ -26,8 +26,7 @@ use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::progress::{Observer, silent};
 use stroboscope_store::query_memory::{QueryMemory, QueryShare};
 use stroboscope_store::tables::{
-    AttributeKeys, Damage, IdRange, Store, StoreTable, TraceFiles, TraceReader, damage_of,
-    read_batches,
+    AttributeKeys, Damage, IdRange, Store, StoreTable, TraceFiles, damage_of, read_batches,
 };
 
 /// Selection of traces by completeness and time, and the treatment of their clocks.
@@ -344,15 +343,28 @@ impl Source {
         what: &'static str,
         selection: Selection,
         keys: &AttributeKeys,
+        visit: impl FnMut(&mut TraceRecords, &mut Notes) -> bool,
+    ) -> Result<Notes, QueryError> {
+        self.for_each_trace_of(&IdRange::ALL, what, selection, keys, visit)
+    }
+
+    /// Passes the selected traces with ids in `ids` to `visit`, like
+    /// [`for_each_trace`](Self::for_each_trace).
+    pub(super) fn for_each_trace_of(
+        &self,
+        ids: &IdRange,
+        what: &'static str,
+        selection: Selection,
+        keys: &AttributeKeys,
         mut visit: impl FnMut(&mut TraceRecords, &mut Notes) -> bool,
     ) -> Result<Notes, QueryError> {
         let mut notes = self.first_notes();
         let keys = &self.keys(keys);
         let (times_ns, files_max) = (selection.range.records_ns(), self.memory.files_max());
-        let files = TraceFiles::open_within(&self.store, keys, times_ns, &IdRange::ALL, files_max)?;
+        let files = TraceFiles::open_within(&self.store, keys, times_ns, ids, files_max)?;
         let memory = ReadingMemory::of(&self.memory, 1, files.reading_bytes())?;
         let mut room = memory.of_thread();
-        let mut reader = TraceReader::of(&files);
+        let mut reader = files.read(ids, 1);
         let mut progress = self.observer.begin(what, "traces", None);
         let mut records = TraceRecords::default();
         while !memory.is_wanting() && reader.next_within(&mut records, |bytes| room.has_room(bytes))
@@ -369,6 +381,7 @@ impl Source {
         drop(room);
         memory.end()?;
         notes.left_out = reader.left_out();
+        notes.add_damage(files.damage().to_vec());
         notes.add_damage(reader.damage());
         Ok(notes)
     }

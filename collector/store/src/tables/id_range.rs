@@ -177,39 +177,48 @@ fn pages(
     Some(begins.zip(ends).enumerate().map(selector).collect())
 }
 
-/// Cuts the ids of `within` into at most `parts` ranges, but at least one, with about equally many
-/// rows, as estimated from the row groups.
-pub(super) fn cut(groups: &[RowGroupIds], within: &IdRange, parts: usize) -> Vec<IdRange> {
-    let rows_below = |id: u128| -> f64 {
-        let part = |group: &RowGroupIds| match group {
-            group if id <= group.least => 0.0,
-            group if id > group.greatest => group.rows as f64,
-            group => {
-                let width = (group.greatest - group.least) as f64 + 1.0;
-                group.rows as f64 * ((id - group.least) as f64 / width)
-            }
-        };
-        groups.iter().map(part).sum()
+/// Estimates the number of rows with ids below `id` from the row groups.
+fn rows_below(groups: &[RowGroupIds], id: u128) -> f64 {
+    let part = |group: &RowGroupIds| match group {
+        group if id <= group.least => 0.0,
+        group if id > group.greatest => group.rows as f64,
+        group => {
+            let width = (group.greatest - group.least) as f64 + 1.0;
+            group.rows as f64 * ((id - group.least) as f64 / width)
+        }
     };
+    groups.iter().map(part).sum()
+}
+
+/// Returns the lowest id of `within` with at least `rows` rows below it, as estimated from the row
+/// groups. If there is none, returns the end of `within`.
+pub(super) fn id_above(groups: &[RowGroupIds], within: &IdRange, rows: f64) -> u128 {
+    let (mut low, mut high) = (within.from, within.below.unwrap_or(u128::MAX));
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if rows_below(groups, middle) < rows {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+/// Cuts the ids of `within` into at most `parts` ranges with about equally many rows, as estimated
+/// from the row groups.
+pub(super) fn cut(groups: &[RowGroupIds], within: &IdRange, parts: usize) -> Vec<IdRange> {
     let total: u64 = groups.iter().map(|group| group.rows).sum();
-    let before = rows_below(within.from);
-    let inside = within.below.map_or(total as f64, rows_below) - before;
-    let mut cuts: Vec<u128> = (1..parts)
-        .map(|part| {
-            let wanted = before + inside * part as f64 / parts as f64;
-            // Searches for the lowest id with at least the wanted number of rows below it.
-            let (mut low, mut high) = (within.from, within.below.unwrap_or(u128::MAX));
-            while low < high {
-                let middle = low + (high - low) / 2;
-                if rows_below(middle) < wanted {
-                    low = middle + 1;
-                } else {
-                    high = middle;
-                }
-            }
-            low
-        })
-        .collect();
+    let before = rows_below(groups, within.from);
+    let below = |below| rows_below(groups, below);
+    let inside = within.below.map_or(total as f64, below) - before;
+    let wanted = (1..parts).map(|part| before + inside * part as f64 / parts as f64);
+    let cuts = wanted.map(|rows| id_above(groups, within, rows)).collect();
+    between(within, cuts)
+}
+
+/// Cuts the ids of `within` at these ids, which must be in order.
+pub(super) fn between(within: &IdRange, mut cuts: Vec<u128>) -> Vec<IdRange> {
     cuts.dedup();
     cuts.retain(|cut| *cut > within.from && within.below.is_none_or(|below| *cut < below));
     let froms = [within.from].into_iter().chain(cuts.iter().copied());

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use object_store::path::Path;
 
-use super::id_range::{IdRange, RowGroupIds, cut};
+use super::id_range::{IdRange, RowGroupIds, between, cut, id_above};
 use super::names::TRACE_ID;
 use super::objects::{Store, StoreError};
 use super::partition::StoreTable;
@@ -68,6 +68,18 @@ impl ShardPlan {
     #[must_use]
     pub fn shards(&self, count: usize) -> Vec<IdRange> {
         cut(&self.groups, &IdRange::ALL, count.max(1))
+    }
+
+    /// Returns two ranges: the lowest trace ids with about `rows` rows, and all others. Returns one
+    /// range if there are not that many rows.
+    #[must_use]
+    pub fn first_and_rest(&self, rows: u64) -> Vec<IdRange> {
+        let total: u64 = self.groups.iter().map(|group| group.rows).sum();
+        if total <= rows {
+            return vec![IdRange::ALL];
+        }
+        let cut = id_above(&self.groups, &IdRange::ALL, rows as f64);
+        between(&IdRange::ALL, vec![cut])
     }
 
     /// Returns a text that identifies the snapshot: the paths and sizes of its files, and the trace

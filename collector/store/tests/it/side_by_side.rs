@@ -217,6 +217,11 @@ fn shards_hold_what_the_whole_holds() {
         }
     }
     let plan = ShardPlan::of(&store, &ALWAYS).unwrap();
+    for rows in [0, 50, 1_000_000] {
+        let ranges = plan.first_and_rest(rows);
+        assert_eq!(ranges.len(), if rows == 50 { 2 } else { 1 });
+        assert!(IdRange::cover_all(ranges));
+    }
     let again = ShardPlan::of(&many.store(), &ALWAYS).unwrap();
     assert_eq!(plan.identity(), again.identity());
     assert_eq!((plan.files(), plan.is_of(&store).unwrap()), (93, true));
