@@ -73,10 +73,10 @@ impl Pattern {
     /// Compiles a pattern, anchored at both ends, as in TraceQL. Returns an error for an invalid or
     /// too large pattern.
     pub(super) fn new(text: &str) -> Result<Self, regex::Error> {
-        regex::RegexBuilder::new(&format!("^(?:{text})$"))
-            .size_limit(1 << 20)
-            .build()
-            .map(Self)
+        let compiled = |text: &str| regex::RegexBuilder::new(text).size_limit(1 << 20).build();
+        // Otherwise, unbalanced parentheses such as in `a)|(?:b` would escape the anchors.
+        compiled(text)?;
+        compiled(&format!("^(?:{text})$")).map(Self)
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Requirement {
     /// [`is_met`](Requirement::is_met).
     spans: Vec<Condition>,
     tree: Tree,
+    /// True if the formula also concerns kernel events.
+    has_kernel_items: bool,
 }
 
 /// Known facts about the values of a field of one or several spans.
@@ -197,6 +199,7 @@ impl Requirement {
         let mut need = Self {
             spans: Vec::new(),
             tree: Tree::Anything,
+            has_kernel_items: formula.names_kernel(),
         };
         need.tree = need.for_holding(formula);
         if need.spans.len() > u64::BITS as usize {
@@ -234,6 +237,8 @@ impl Requirement {
             }
             Formula::Or(a, b) => Tree::Any(vec![self.for_holding(a), self.for_holding(b)]),
             Formula::Implies(a, b) => Tree::Any(vec![self.for_failing(a), self.for_holding(b)]),
+            // `All` holds for a kernel event without any span in its surroundings.
+            Formula::All(..) if self.has_kernel_items => Tree::Anything,
             // The spans of `Some` and `All` include the span itself, so at least one span must
             // satisfy the inner formula.
             Formula::Some(_, inner) | Formula::All(_, inner) => self.for_holding(inner),
@@ -314,6 +319,7 @@ mod tests {
             r#"at least 0 of { name = "a" }"#,
             r#"always ({ name = "a" } implies eventually { name = "b" })"#,
             r#"{ kernel = syscall }"#,
+            r#"eventually ({ kernel = syscall } and always within 1ms { name = "a" })"#,
             r#"not ({ name = "a" } or { name = "b" })"#,
         ] {
             assert!(need(all).is_anything(), "{all}");

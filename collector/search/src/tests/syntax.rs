@@ -26,6 +26,7 @@ fn errors_point_at_the_place() {
     wrong("{ duration > 5parsecs }", 14, "5ms");
     wrong("{ duration ~ 5ms }", 12, "`=~`");
     wrong("{ name =~ \"(\" }", 11, "regular expression");
+    wrong("{ name =~ \"a)|(?:b\" }", 11, "regular expression");
     wrong("{ name = \"a\" } then", 20, "a formula");
     wrong("{ name = \"a\" } after { }", 16, "`then`");
     wrong("{ } then { } within 5", 21, "duration");
