@@ -279,8 +279,11 @@ impl Baggage {
     /// them as dropped.
     pub(crate) fn of_caller(mut self) -> Self {
         if sampling::are_callers_public() {
-            wire::count_dropped(self.entries.len());
+            let before = self.entries.len() + self.foreign.len();
             self.entries.clear();
+            // Those that cannot be parsed count as foreign.
+            self.foreign.retain(|member| !wire::has_prefix(member));
+            wire::count_dropped(before - self.foreign.len());
         }
         self
     }

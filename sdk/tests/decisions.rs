@@ -179,7 +179,7 @@ fn force_is_refused_unless_accepted() {
 /// SDK remains.
 #[test]
 fn public_callers_decide_nothing() {
-    const SENT: &str = "sb.explore.ranker=0;t=d,sb.duplicate=true;t=b,theirs=1";
+    const SENT: &str = "sb.explore.ranker=0;t=d,sb.duplicate=true;t=b,sb.x=1;t=zz,theirs=1";
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut headers = http::HeaderMap::new();
     let parent = format!("00-{TRACE}-{PARENT:016x}-01");
@@ -225,7 +225,7 @@ fn public_callers_decide_nothing() {
         let members = of(propagation::BAGGAGE).matches('=').count();
         assert_eq!(members > 1, !public, "{}", of(propagation::BAGGAGE));
         assert!(of(propagation::BAGGAGE).contains("theirs=1"));
-        assert_eq!(dropped() - before, if public { 2 } else { 0 });
+        assert_eq!(dropped() - before, if public { 3 } else { 0 });
     }
 }
 

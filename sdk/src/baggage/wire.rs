@@ -207,6 +207,11 @@ pub(super) fn format(baggage: &Baggage) -> Option<String> {
     Some(header)
 }
 
+/// Reports whether the key of a member begins as the SDK's own do.
+pub(super) fn has_prefix(member: &str) -> bool {
+    trim(member).starts_with(PREFIX)
+}
+
 /// Parses header fields that together form one list. It omits malformed members and entries that
 /// are too long, and counts them as dropped. The part beyond the limits counts as one dropped
 /// member.
