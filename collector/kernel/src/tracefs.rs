@@ -31,7 +31,8 @@ const RECORD_BYTES: u64 = 64;
 /// Source that owns an instance of tracefs, and removes it when dropped.
 pub(crate) struct TracefsSource {
     directory: PathBuf,
-    pipes: Vec<File>,
+    /// Numbers of the online processors, with their pipes.
+    pipes: Vec<(u16, File)>,
     formats: Formats,
     sieve: EventFilter,
     /// Events that have been read, but may be newer than events still in other processors' buffers.
@@ -59,9 +60,9 @@ impl TracefsSource {
             .join("instances")
             .join(format!("{PREFIX}{own}-{}", started_at(own)));
         fs::create_dir(&directory).map_err(failed(format!("making {}", directory.display())))?;
-        let cpu_count = aya::util::online_cpus()
-            .map_err(|(path, source)| StartError::system(format!("reading {path}"), source))?
-            .len();
+        let online = aya::util::online_cpus()
+            .map_err(|(path, source)| StartError::system(format!("reading {path}"), source))?;
+        let cpu_count = online.len();
         let kib = (u64::from(settings.slots_per_cpu()) * RECORD_BYTES).div_ceil(1024);
         // From here on an error drops the source, which removes the directory.
         let mut source = Self {
@@ -76,7 +77,7 @@ impl TracefsSource {
             memory_bytes: kib * 1024 * cpu_count as u64,
         };
         source.configure(settings, kib)?;
-        for cpu in 0..cpu_count {
+        for cpu in online {
             let path = source
                 .directory
                 .join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
@@ -84,9 +85,8 @@ impl TracefsSource {
                 .read(true)
                 .custom_flags(libc::O_NONBLOCK)
                 .open(&path);
-            source
-                .pipes
-                .push(pipe.map_err(failed(format!("opening {}", path.display())))?);
+            let pipe = pipe.map_err(failed(format!("opening {}", path.display())))?;
+            source.pipes.push((cpu as u16, pipe));
         }
         write(&source.directory.join("tracing_on"), "1")?;
         Ok(source)
@@ -158,8 +158,8 @@ impl TracefsSource {
         // Events before this time are in the buffers now, so once all buffers are read the order is
         // known up to here.
         let settled_ns = if finally { u64::MAX } else { clock::now_ns() };
-        for cpu in 0..self.pipes.len() {
-            self.read_cpu(cpu);
+        for at in 0..self.pipes.len() {
+            self.read_pipe(at);
         }
         self.held.sort_by_key(|event| event.ts_ns);
         let settled = self.held.partition_point(|event| event.ts_ns < settled_ns);
@@ -172,11 +172,13 @@ impl TracefsSource {
         events.len() - before
     }
 
-    fn read_cpu(&mut self, cpu: usize) {
+    fn read_pipe(&mut self, at: usize) {
         let mut page = [0; PAGE_BYTES];
         // The loop is bounded, so that a busy processor cannot keep the reader busy forever.
         for _ in 0..self.memory_bytes / PAGE_BYTES as u64 + 1 {
-            let Ok(length @ 1..) = self.pipes[cpu].read(&mut page) else {
+            let (cpu, pipe) = &mut self.pipes[at];
+            let cpu = *cpu;
+            let Ok(length @ 1..) = pipe.read(&mut page) else {
                 return;
             };
             page::parse(&page[..length], |item| match item {
@@ -186,25 +188,25 @@ impl TracefsSource {
                         others: count.max(1),
                         ..LossCounts::default()
                     };
-                    self.losses[cpu].others += counts.others;
+                    self.losses[at].others += counts.others;
                     let ts_ns = u64::from_ne_bytes(page[..8].try_into().unwrap_or_default());
                     let body = Body::Lost {
-                        first_ns: self.last_ns[cpu].min(ts_ns),
+                        first_ns: self.last_ns[at].min(ts_ns),
                         counts,
                     };
                     self.held.push(Event {
                         ts_ns,
-                        cpu: cpu as u16,
+                        cpu,
                         tid: 0,
                         body,
                     });
                 }
                 Item::Record(ts_ns, record) => {
-                    self.last_ns[cpu] = ts_ns;
+                    self.last_ns[at] = ts_ns;
                     match self.formats.decode(record) {
                         Some((tid, body)) => self.held.push(Event {
                             ts_ns,
-                            cpu: cpu as u16,
+                            cpu,
                             tid,
                             body,
                         }),
