@@ -19,7 +19,7 @@
 //!    over several hosts follow the path of least total error. Round trips that agree with no
 //!    offset connect no hosts.
 //! 3. Hosts that neither a pair nor a kernel's report connects are on different islands. The order
-//! of events on different islands is unknown.
+//!    of events on different islands is unknown.
 //! 4. [`Alignment::apply`] corrects a trace's timestamps. It stores the error bound, resolution and
 //!    island of each host in [`TraceRecords::clocks`](crate::record::TraceRecords::clocks), from
 //!    where they reach segments and the model.

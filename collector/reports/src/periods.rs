@@ -138,7 +138,8 @@ impl PeriodArguments {
         is_time || is_formula || self.before_data.is_some()
     }
 
-    /// Opens both periods. Without a runtime, both use the study's store.
+    /// Opens both periods. Without a runtime, as on pages, both use the study's store, and formulas
+    /// and another directory are errors.
     pub(crate) fn open(
         &self,
         verb: &str,
@@ -148,8 +149,13 @@ impl PeriodArguments {
     ) -> Result<Periods, Failure> {
         let mut directories = Vec::new();
         let mut source_of = |data: Option<&PathBuf>, formula: Option<(String, Formula)>| {
-            let (Some(runtime), true) = (runtime, data.is_some() || formula.is_some()) else {
+            if data.is_none() && formula.is_none() {
                 return Ok(study.inner().shared_source());
+            }
+            let Some(runtime) = runtime else {
+                return Err(Failure::new(format!(
+                    "pages compare periods of time or attributes; for a formula or another directory, run `stroboscope {verb}`"
+                )));
             };
             let mut from = reading.clone();
             if let Some(data) = data {

@@ -205,7 +205,7 @@ fn import_one(importer: &Importer, file: &Path) -> Result<One, ImportError> {
     })
 }
 
-/// Prints what kinds of valid records have no place in the store, with their numbers.
+/// Prints which kinds of valid records have no place in the store, with their numbers.
 fn tell_not_taken(name: &str, not_taken: &[NotTaken]) {
     for NotTaken {
         name: what,

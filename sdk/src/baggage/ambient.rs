@@ -86,7 +86,7 @@ impl RequestContext {
             .or_else(|| lock(&self.request).get(key).cloned())
     }
 
-    /// Returns the baggage for a call made now. [`Baggage::to_header`] omits what exceeds the
+    /// Returns the baggage for a call made now. [`Baggage::to_header`] omits members beyond the
     /// limits.
     pub(crate) fn snapshot(&self) -> Baggage {
         let mut all = lock(&self.request).clone();
@@ -192,7 +192,7 @@ pub fn remove(key: &str) -> bool {
     })
 }
 
-/// Returns the baggage for a call made now. [`Baggage::to_header`] omits what exceeds the limits.
+/// Returns the baggage for a call made now. [`Baggage::to_header`] omits members beyond the limits.
 #[must_use]
 pub fn snapshot() -> Baggage {
     carried()

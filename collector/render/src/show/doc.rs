@@ -10,7 +10,7 @@ pub enum Part {
     Heading(String),
     /// One or more sentences.
     Sentence(String),
-    /// Reference to more data: on pages of a site a link to `path`, elsewhere the command that
+    /// Reference to more data: on pages of a site a link to `path`, otherwise the command that
     /// shows the data.
     Link {
         text: String,
@@ -51,7 +51,7 @@ impl Doc {
         self
     }
 
-    /// Adds a reference to more data: a link on pages of a site, a command elsewhere.
+    /// Adds a reference to more data: a link on pages of a site, otherwise a command.
     pub fn link(
         &mut self,
         text: impl Into<String>,

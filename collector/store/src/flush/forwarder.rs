@@ -89,8 +89,8 @@ impl Forwarder {
     }
 
     /// Reads the log that an earlier run left, and deletes segments that are forwarded already. The
-    /// log must have no writer. Syncs the log, because a run that was killed may have written batches
-    /// without syncing them, and the returned ledger acknowledges these as duplicates.
+    /// log must have no writer. Syncs the log, because a run that was killed may have written
+    /// batches without syncing them, and the returned ledger acknowledges these as duplicates.
     ///
     /// # Errors
     /// Returns an error if the log cannot be synced or read, or if a forwarded segment cannot be
