@@ -21,8 +21,7 @@
 //! | original name of a span whose name gets its module as a prefix, such as `get::apply` (see `code_place`) | `otel.span_name` |
 //! | a resource's service name that is not a text | `resource.service.name` |
 //!
-//! [`StoredSpan::parts`] is the inverse: it restores all of this, with the exceptions that its
-//! module names.
+//! [`StoredSpan::parts`] is the inverse, with the exceptions that its module names.
 //!
 //! `span`, `typed` (JSON), `wire` (protobuf) and `id_text` serve importers of other formats, too.
 #![allow(

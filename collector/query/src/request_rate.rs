@@ -30,9 +30,9 @@ const OTHERS: u32 = u32::MAX;
 const AHEAD_NS_MAX: i64 = 60_000_000_000;
 
 /// Rates of the files of a store. A file is read when it is first seen. A damaged file is read
-/// again at every refresh. A file with spans that start later than [`AHEAD_NS_MAX`] after the
-/// present is read again once the first of them does not. A file's rate is dropped when the file is
-/// deleted, and all rates are when the source has other connections.
+/// again at every refresh. A file with spans that start more than a minute after the present is
+/// read again once the first of them does not. A file's rate is dropped when the file is deleted,
+/// and all rates are when the source has other connections.
 #[derive(Clone, Debug, Default)]
 pub struct RequestRates {
     /// Root operations (`service:name`), indexed by number; empty if the number is free.

@@ -333,7 +333,8 @@ impl Source {
     }
 
     /// Passes the selected traces to `visit` in order of their ids, until `visit` returns `false`.
-    /// Reads the attributes of `keys`, as described at [`TraceReader::open_with`].
+    /// Reads the attributes of `keys`, as described at
+    /// [`TraceReader::open_with`](stroboscope_store::tables::TraceReader::open_with).
     ///
     /// # Errors
     /// Fails if the store cannot be listed, or if there is too little memory. Damaged files are in

@@ -13,8 +13,8 @@ use crate::segment::{Segment, SegmentedTrace};
 const LOOK_MAX: usize = 256;
 
 /// Moves ends that are recorded too late and starts that are recorded too early, so that the
-/// relations hold in this trace where the bounds allow it. Examines at most [`LOOK_MAX`] segments
-/// for each segment. The request keeps its length.
+/// relations hold in this trace where the bounds allow it. Examines at most 256 segments for
+/// each segment. The request keeps its length.
 pub fn settle(trace: &mut SegmentedTrace, relations: &Relations) {
     if trace.is_exact() {
         return;
