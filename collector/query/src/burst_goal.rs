@@ -85,7 +85,7 @@ pub fn burst_basis(source: &Source, selection: Selection) -> Result<BurstBasis, 
         return Err(QueryError::NoneWhole(source.name()));
     };
     let range_ns = (first.start_ns, last.start_ns);
-    let mut windows = super::recorded::bursts(read_batches(source.store())?, &notes.sampling);
+    let mut windows = super::recorded::bursts(read_batches(source.store())?, &notes.sampling)?;
     windows.retain(|(open_ns, _)| selection.range.contains(*open_ns));
     let is_of_bursts = !windows.is_empty();
     if !is_of_bursts {

@@ -140,6 +140,6 @@ pub fn experiment(
     let mut all = PartRequests::default();
     found.into_iter().for_each(|part| all.merge(part));
     all.check(source, selection, settings)?;
-    let bursts = super::recorded::bursts(read_batches(source.store())?, &notes.sampling);
+    let bursts = super::recorded::bursts(read_batches(source.store())?, &notes.sampling)?;
     Ok(all.judge(settings, &bursts, notes))
 }

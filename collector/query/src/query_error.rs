@@ -127,6 +127,12 @@ pub enum QueryError {
         "nothing in {0} was recorded in bursts, as services with the SDK do; search its requests, without --bursts"
     )]
     NoBursts(String),
+    /// Samplers recorded requests in too many bursts.
+    #[error(
+        "from the first to the last request, there are {0} bursts, which is too many; choose a shorter time by --since and \
+         --until, also if the clock of a request was wrong"
+    )]
+    ManyBursts(u64),
     /// No request has any attributes.
     #[error(
         "no request has attributes; give some to its spans, such as its user: span!(\"page\", user)"

@@ -7,7 +7,12 @@ use stroboscope_burst::BurstConfig;
 use stroboscope_store::decode::loses_records;
 use stroboscope_store::tables::BatchRead;
 
+use crate::query_error::QueryError;
 use crate::sampled_notes::SamplingNotes;
+
+/// Maximum number of bursts of samplers that a report distinguishes: 37 hours of `4ms/32ms`. A
+/// single request with a wrong clock would otherwise add thousands of millions.
+const SAMPLED_BURSTS_MAX: u64 = 1 << 22;
 
 /// Half-open intervals in ns since the Unix epoch, in order and disjoint.
 type Intervals = Vec<(i64, i64)>;
@@ -139,15 +144,24 @@ pub(super) fn windows(batches: impl Iterator<Item = BatchRead>) -> Vec<(i64, i64
 /// Returns the windows in which at least one process recorded, and the bursts in which samplers of
 /// OpenTelemetry's SDKs recorded the used requests, as [`windows`] does. These samplers record
 /// requests that begin in a burst, but no others that run in it.
+///
+/// # Errors
+/// Fails if there are more than [`SAMPLED_BURSTS_MAX`] bursts of samplers.
 pub(super) fn bursts(
     batches: impl Iterator<Item = BatchRead>,
     sampling: &SamplingNotes,
-) -> Vec<(i64, i64)> {
+) -> Result<Vec<(i64, i64)>, QueryError> {
+    let counts = sampling.bursts.iter();
+    let counts = counts.map(|(bits, of)| of.burst_count(BurstConfig::from_bits(*bits)));
+    let count = counts.fold(0, u64::saturating_add);
+    if count > SAMPLED_BURSTS_MAX {
+        return Err(QueryError::ManyBursts(count));
+    }
     let mut intervals = windows_of(batches);
     for (bits, of) in &sampling.bursts {
         intervals.extend(of.bursts(BurstConfig::from_bits(*bits)));
     }
-    merged(intervals)
+    Ok(merged(intervals))
 }
 
 fn windows_of(batches: impl Iterator<Item = BatchRead>) -> Intervals {

@@ -59,6 +59,16 @@ impl BurstRequests {
         open_before_ns(self.last_ns).saturating_sub(open_before_ns(self.first_ns))
     }
 
+    /// Returns the approximate number of bursts from the first request to the last one.
+    #[must_use]
+    pub fn burst_count(&self, config: BurstConfig) -> u64 {
+        let burst_ms = match config.bits() {
+            0 => u64::MAX,
+            bits => 1 << bits.trailing_zeros(),
+        };
+        self.open_ns(config) / 1_000_000 / burst_ms + 1
+    }
+
     /// Returns the bursts from that of the first request to that of the last one, as half-open
     /// intervals in ns since the Unix epoch, in order.
     pub fn bursts(&self, config: BurstConfig) -> impl Iterator<Item = (i64, i64)> {

@@ -406,3 +406,30 @@ fn the_rate_of_requests_is_that_in_bursts() {
     let plan = said(directory.path(), &["burst", "plan", "--goal", goal]);
     near(&plan["begin_per_hour"], 3.6e12 / 700_000.0, 0.02);
 }
+
+/// The clock of one request was 56 years behind.
+#[test]
+fn a_wrong_clock_does_not_fill_the_memory_with_bursts() {
+    let directory = tempfile::tempdir().unwrap();
+    let span = |id: u64, from_ns: u64| {
+        json!({
+            "traceId": format!("{id:032x}"),
+            "spanId": format!("{id:016x}"),
+            "traceState": "stroboscope=burst:1c",
+            "name": "get",
+            "startTimeUnixNano": from_ns.to_string(),
+            "endTimeUnixNano": (from_ns + 1_000).to_string(),
+        })
+    };
+    let spans = [span(1, 28_000_000), span(2, FROM_NS), span(3, FROM_NS + 1)];
+    let document = json!({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]});
+    std::fs::write(directory.path().join("spans.json"), document.to_string()).unwrap();
+    let import = ["import", "--data", "d", "spans.json"];
+    check(directory.path(), &import, 0);
+    let goal = "requests up to 30 ms, duty 1 %, 200 whole requests an hour";
+    let plan = ["burst", "plan", "--data", "d", "--goal", goal];
+    let (_, errors) = check(directory.path(), &plan, 2);
+    assert!(errors.contains("choose a shorter time"), "{errors}");
+    let since = [&plan[..], &["--since", "2026-01-01"]].concat();
+    check(directory.path(), &since, 0);
+}

@@ -105,8 +105,7 @@ mod tests {
             assert_eq!(row.doubt(0.05).as_deref(), expected, "{row:?}");
         };
         check([20, 20], [-1e5, 49e3], None);
-        let text =
-            "the mean latency of web:/feed changed by 10.0% to 120.0%, which does not exclude 5.0%";
+        let text = "the mean latency of web:/feed changed by 10.0% to 120.0% (95% interval), and the limit is 5.0%";
         check([20, 20], [1e5, 12e5], Some(text));
         let few = "web:/feed has 3 requests in a period, and 20 are needed";
         check([20, 3], [1e5, 12e5], Some(few));

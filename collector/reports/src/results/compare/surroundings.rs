@@ -120,7 +120,7 @@ impl MixRow {
         let [low, high] = [low_ns, high_ns].map(|ns| ns / mean_ns);
         (high >= worse_by).then(|| {
             format!(
-                "the mean latency of {} changed by {} to {}, which does not exclude {}",
+                "the mean latency of {} changed by {} to {} (95% interval), and the limit is {}",
                 self.root,
                 percent(low),
                 percent(high),
