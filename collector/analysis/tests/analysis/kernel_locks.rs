@@ -202,7 +202,7 @@ fn without_switches_the_calls_are_the_waits() {
         of(vec![0xb], Some(ReleaseEvidence::Call)),
         "whom it woke was not seen"
     );
-    // A call that woke nobody is not the reason.
+    // A call that woke no thread is not the reason.
     let mask = u64::from(u32::MAX);
     for (call, args) in [
         (FUTEX, [LOCK, 129, 1, 0, 0, 0]),

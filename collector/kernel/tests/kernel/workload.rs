@@ -44,7 +44,7 @@ pub(crate) struct Plan {
     /// Minimum duration of a request.
     pub(crate) request_us: u64,
     pub(crate) run_ms: u64,
-    /// Whether requests are marked by the paper's pair of calls instead of one marker.
+    /// True if the paper's pair of calls marks requests, instead of one marker.
     pub(crate) pairs: bool,
 }
 
