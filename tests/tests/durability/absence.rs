@@ -14,34 +14,45 @@ use stroboscope_tests::{Program, Server};
 use crate::Ports;
 use crate::agents::{AGENT, GATEWAY, agent};
 
-/// Runs the load twice, and calls `cut` and `mend` during the second. Returns the number of requests.
-async fn two_loads(collectors: String, cut: impl Fn(), mend: impl Fn()) -> u64 {
+/// The loads' requests, and when the gateway was away.
+struct Loads {
+    sent: u64,
+    /// Times at which the second load began, the gateway went and came back, in nanoseconds since 1970.
+    phases_ns: [i64; 3],
+}
+
+/// Runs the load twice, and calls `cut` and `mend` during the second.
+async fn two_loads(collectors: String, cut: impl Fn(), mend: impl Fn()) -> Loads {
     let away_s: f64 = std::env::var("STROBOSCOPE_AWAY_SECONDS")
         .ok()
         .and_then(|seconds| seconds.parse().ok())
         .unwrap_or(4.0);
     let mut reports = Vec::new();
+    let mut phases_ns = [0; 3];
     for is_away in [false, true] {
         let mut fleet = Newsfeed::start(FleetOptions {
             prefix_args: vec!["newsfeed".to_owned()],
             collector: Some(collectors.clone()),
             burst_config: Some("always".to_owned()),
             rate_per_s: 20.0,
-            seconds: away_s + 3.0,
+            seconds: 1.0 + away_s * 1.25 + 1.0,
             ..FleetOptions::new(Program::path())
         })
         .await
         .expect("the newsfeed starts");
+        phases_ns[0] = now_ns();
         let load = tokio::spawn(async move {
             let report = fleet.run_load().await;
             (report, fleet.stop().await)
         });
         tokio::time::sleep(Duration::from_secs(1)).await;
         if is_away {
+            phases_ns[1] = now_ns();
             cut();
         }
         tokio::time::sleep(Duration::from_secs_f64(away_s)).await;
         if is_away {
+            phases_ns[2] = now_ns();
             mend();
         }
         let (report, stopped) = load.await.expect("the load runs");
@@ -51,11 +62,19 @@ async fn two_loads(collectors: String, cut: impl Fn(), mend: impl Fn()) -> u64 {
         reports.push(report);
     }
     println!("with the gateway: {}\nwithout: {}", reports[0], reports[1]);
-    reports.iter().map(|report| report.sent).sum()
+    Loads {
+        sent: reports.iter().map(|report| report.sent).sum(),
+        phases_ns,
+    }
+}
+
+fn now_ns() -> i64 {
+    let since_1970 = std::time::UNIX_EPOCH.elapsed().expect("a clock after 1970");
+    i64::try_from(since_1970.as_nanos()).expect("a clock before 2262")
 }
 
 /// Stops agents and gateway, and checks that each of so many requests is whole in the gateway's store.
-async fn check_whole(agents: &mut [Server], gateway: &mut Server, data: PathBuf, sent: u64) {
+async fn check_whole(agents: &mut [Server], gateway: &mut Server, data: PathBuf, loads: Loads) {
     for agent in agents {
         assert!(agent.stop(libc::SIGTERM).success(), "{}", agent.said());
     }
@@ -75,12 +94,32 @@ async fn check_whole(agents: &mut [Server], gateway: &mut Server, data: PathBuf,
                 && services.contains("store")
                 && parents.all(|id| id == 0 || ids.contains(&id))
         };
-        TraceReader::open(&store)
-            .expect("traces")
-            .filter(is_whole)
-            .count()
+        let mut latencies_ns: [Vec<i64>; 4] = Default::default();
+        for trace in TraceReader::open(&store).expect("traces").filter(is_whole) {
+            let root = trace.spans.iter().find(|span| span.parent_id == 0);
+            let root = root.expect("a request has a root");
+            let phase = loads
+                .phases_ns
+                .partition_point(|&begin| begin <= root.start_ns);
+            latencies_ns[phase].push(root.end_ns - root.start_ns);
+        }
+        let names = ["with the gateway", "second load", "away", "back"];
+        for (name, latencies_ns) in names.iter().zip(&mut latencies_ns) {
+            latencies_ns.sort_unstable();
+            let at = |percent: usize| {
+                let rank = latencies_ns.len().saturating_sub(1) * percent / 100;
+                latencies_ns.get(rank).map_or(0, |ns| ns / 1_000_000)
+            };
+            let count = latencies_ns.len();
+            println!(
+                "{name}: {count} requests, p50 {} ms, p99 {} ms",
+                at(50),
+                at(99)
+            );
+        }
+        latencies_ns.iter().map(Vec::len).sum::<usize>() as u64
     });
-    assert_eq!(whole.await.expect("the store is readable") as u64, sent);
+    assert_eq!(whole.await.expect("the store is readable"), loads.sent);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -96,13 +135,13 @@ async fn requests_across_agents_are_whole_and_services_do_not_notice_an_absent_g
         agents.push(agent(&doors, &data, &gateway_doors, &[]));
         urls.push(format!("http://{}", doors.grpc));
     }
-    let sent = two_loads(
+    let loads = two_loads(
         urls.join(","),
         || gateway.signal(libc::SIGSTOP),
         || gateway.signal(libc::SIGCONT),
     )
     .await;
-    check_whole(&mut agents, &mut gateway, program.data(), sent).await;
+    check_whole(&mut agents, &mut gateway, program.data(), loads).await;
 }
 
 /// Network namespaces of three pods, each connected to a bridge by a link of its own. Dropping it removes them.
@@ -236,11 +275,11 @@ async fn requests_across_pods_are_whole_after_the_network_was_cut() {
         agents.push(pods.agent(pod, &data, &socket));
         urls.push(format!("unix:{}", socket.display()));
     }
-    let sent = two_loads(
+    let loads = two_loads(
         urls.join(","),
         || pods.set_links("down"),
         || pods.set_links("up"),
     )
     .await;
-    check_whole(&mut agents, &mut gateway, program.data(), sent).await;
+    check_whole(&mut agents, &mut gateway, program.data(), loads).await;
 }
