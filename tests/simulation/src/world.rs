@@ -132,11 +132,12 @@ impl World {
         }
         self.log.add("world", "nothing fails any more");
         self.mend();
-        self.for_ms(NOTICED_MS)?;
+        // Processes that start again are alive only then.
+        self.for_ms(500)?;
         for incarnation in self.fleet.alive() {
             incarnation.known().is_quiet = true;
         }
-        self.for_ms(500)?;
+        self.for_ms(NOTICED_MS)?;
         self.until("all batches are acknowledged", |world| {
             world
                 .fleet
