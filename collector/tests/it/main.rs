@@ -3,6 +3,7 @@ mod common;
 mod compare;
 
 mod analyses;
+mod argo_rollouts;
 mod attributes;
 mod bottleneck;
 mod cli;
