@@ -136,7 +136,7 @@ impl Collector {
             publishing,
         } = settings;
         let gateways = forward.as_ref().map(Gateway::all).transpose()?;
-        let doors = Ports::open(doors).await?;
+        let doors = Ports::open(doors)?;
         let runtime = Handle::current();
         let control = match &forward {
             Some(forward) => BurstControl::of_agent(&forward.gateways.join(", ")),

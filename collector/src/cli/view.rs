@@ -56,7 +56,7 @@ impl View {
             let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::of)?;
             let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
             memory.keep_within()?;
-            let doors = Ports::open(settings).await.map_err(Failure::of)?;
+            let doors = Ports::open(settings).map_err(Failure::of)?;
             let verbs = StoreVerbs::of(data, pages(), Handle::current(), &memory.queries());
             let login = self.doors.login();
             let site = served_site(verbs, login.as_slice(), self.readers, true)?;

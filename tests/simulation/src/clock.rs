@@ -21,7 +21,9 @@ static ON: AtomicBool = AtomicBool::new(false);
 static NOW_NS: AtomicI64 = AtomicI64::new(0);
 /// Offset by which the collector's wall clock is ahead, in ns.
 static SKEW_NS: AtomicI64 = AtomicI64::new(0);
-static RANDOM: AtomicU64 = AtomicU64::new(0);
+/// States of the random numbers, for the thread that runs the hosts and for all others. Whether a
+/// pool starts another thread, which draws keys for its hash tables, depends on the machine's load.
+static RANDOM: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 static ZERO: OnceLock<Instant> = OnceLock::new();
 
 thread_local! {
@@ -35,7 +37,9 @@ thread_local! {
 /// Permanently replaces the clocks of the process by those of the simulation that this thread runs,
 /// and seeds the random numbers.
 pub(crate) fn simulate(seed: u64) {
-    RANDOM.store(seed, Relaxed);
+    for (state, seed) in RANDOM.iter().zip([seed, !seed]) {
+        state.store(seed, Relaxed);
+    }
     ON.store(true, Relaxed);
     ZERO.get_or_init(Instant::now);
     RUNS_HOSTS.set(true);
@@ -113,9 +117,10 @@ unsafe extern "C" fn getrandom(to: *mut u8, bytes: usize, flags: libc::c_uint) -
         // SAFETY: the same call, with the caller's arguments.
         return unsafe { libc::syscall(libc::SYS_getrandom, to, bytes, flags) } as isize;
     }
+    let state = &RANDOM[usize::from(!RUNS_HOSTS.get())];
     for at in 0..bytes {
         let mut state =
-            stroboscope_testkit::random::Random(RANDOM.fetch_add(0x1234_5678_9abc_def1, Relaxed));
+            stroboscope_testkit::random::Random(state.fetch_add(0x1234_5678_9abc_def1, Relaxed));
         // SAFETY: the function's contract requires that the caller passes a place of this many
         // bytes.
         unsafe { to.add(at).write(state.next_u64() as u8) };

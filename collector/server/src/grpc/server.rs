@@ -131,7 +131,7 @@ impl Server {
         let limits = Limits::default();
         let otlp = Door::new(intake.clone(), limits.clone(), None);
         let opening = ListenerSetup {
-            doors: Ports::open(crate::net::NetSettings::default()).await?,
+            doors: Ports::open(crate::net::NetSettings::default())?,
             name: PortName::Grpc,
             router: router(intake, control, limits, None, otlp, stopped),
             answer: turned_away,

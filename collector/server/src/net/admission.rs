@@ -330,7 +330,7 @@ mod tests {
             allowed_hosts,
             ..NetSettings::default()
         };
-        Ports::open(settings).await.unwrap()
+        Ports::open(settings).unwrap()
     }
 
     fn parts(method: &str, headers: &[(&str, &str)]) -> Parts {

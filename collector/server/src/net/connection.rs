@@ -372,7 +372,7 @@ mod tests {
             request_timeout: Duration::from_millis(300),
             ..NetSettings::default()
         };
-        let doors = Ports::open(settings).await.unwrap();
+        let doors = Ports::open(settings).unwrap();
         let visits = Visits {
             doors: doors.clone(),
             way: Way {

@@ -101,15 +101,16 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Reads the files of certificates and tokens, and from then on watches them for changes.
+    /// Reads the files of certificates and tokens. If there are any, watches them for changes in a
+    /// task of the current runtime.
     ///
     /// # Errors
     /// Returns an error if a file cannot be read or is invalid.
-    pub async fn open(settings: NetSettings) -> Result<Arc<Self>, DoorError> {
-        let files = settings.clone();
-        let reading = spawn_blocking(move || Contents::read(&files)?.understood(&files));
-        // The task fails only if the runtime shuts down.
-        let (secrets, digest) = reading.await.unwrap_or_else(|_| Ok(Default::default()))?;
+    ///
+    /// # Panics
+    /// Panics if there are files, and the caller runs in no runtime of tokio.
+    pub fn open(settings: NetSettings) -> Result<Arc<Self>, DoorError> {
+        let (secrets, digest) = Contents::read(&settings)?.understood(&settings)?;
         if let Some(tokens) = &secrets.tokens {
             let missing = tokens.missing_roles();
             if !missing.is_empty() {
