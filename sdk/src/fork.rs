@@ -26,7 +26,10 @@ use crate::{gate, generation, sigterm, thread};
 /// Guards of the process-wide locks that recording takes, in the order in which they are taken
 /// everywhere. Both sides of a fork drop them.
 struct ForkLocks {
-    /// Taken first: a span that ends under this lock may need a ring.
+    /// Taken first: code of the service that is dropped under these locks may record.
+    #[cfg(feature = "tradeoff")]
+    _tradeoff: crate::tradeoff::TradeoffLocks,
+    /// Taken before the rings' locks: a span that ends under this lock may need a ring.
     #[cfg(feature = "tracing")]
     _adapter: crate::adapter::AdapterLocks,
     running: MutexGuard<'static, Option<ThreadHandles>>,
@@ -50,11 +53,15 @@ pub(crate) fn watch() {
 }
 
 extern "C" fn before() {
-    // Initializes the fields now; otherwise the child could wait for another thread that is
-    // initializing them.
+    // Initializes these statics now; otherwise the child could wait for another thread that is
+    // initializing one.
     #[cfg(feature = "opentelemetry")]
     crate::propagation::otel::make_fields();
+    #[cfg(feature = "tracing")]
+    crate::tracing_filter::make_default();
     let held = ForkLocks {
+        #[cfg(feature = "tradeoff")]
+        _tradeoff: crate::tradeoff::lock(),
         #[cfg(feature = "tracing")]
         _adapter: crate::adapter::lock(),
         running: running::lock(),

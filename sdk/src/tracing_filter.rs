@@ -5,12 +5,12 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::OnceLock;
 use std::sync::atomic::{
     AtomicBool, AtomicPtr,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
     fence,
 };
+use std::sync::{LazyLock, OnceLock};
 
 use tracing_core::Metadata;
 use tracing_core::metadata::{Level, LevelFilter};
@@ -377,9 +377,11 @@ fn in_force() -> Option<&'static TracingFilter> {
     unsafe { IN_FORCE.load(Acquire).as_ref() }
 }
 
-fn default() -> &'static TracingFilter {
-    static DEFAULT: OnceLock<TracingFilter> = OnceLock::new();
-    DEFAULT.get_or_init(TracingFilter::default)
+static DEFAULT: LazyLock<TracingFilter> = LazyLock::new(TracingFilter::default);
+
+/// Initializes the lazy static, so that no other thread is initializing it during a fork.
+pub(crate) fn make_default() {
+    LazyLock::force(&DEFAULT);
 }
 
 /// Applies the default filter, which is in force until recording starts. It is the last call of its
@@ -387,7 +389,7 @@ fn default() -> &'static TracingFilter {
 #[cold]
 #[inline(never)]
 fn default_records(metadata: &Metadata<'_>) -> bool {
-    default().records(metadata.target(), *metadata.level())
+    DEFAULT.records(metadata.target(), *metadata.level())
 }
 
 /// True if `tracing`, which caches the answers, has asked any layer or subscriber of the SDK about
@@ -461,7 +463,7 @@ impl OwnOrInForce {
         is_asked();
         match self.filter() {
             Some(filter) => filter.max_level,
-            None => default().max_level,
+            None => DEFAULT.max_level,
         }
     }
 }

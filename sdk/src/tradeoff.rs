@@ -73,3 +73,17 @@ pub use stroboscope_tradeoff::{
 };
 
 pub(crate) use wire::{directed, refused};
+
+/// Guards of the locks of tradeoffs, in the order in which they are taken.
+pub(crate) struct TradeoffLocks {
+    _in_force: in_force::InForceLocks,
+    _callback: capacity::CallbackLock,
+}
+
+/// Locks tradeoffs until the result is dropped, so that a fork copies them in a consistent state.
+pub(crate) fn lock() -> TradeoffLocks {
+    TradeoffLocks {
+        _in_force: in_force::lock(),
+        _callback: capacity::lock(),
+    }
+}

@@ -1,5 +1,5 @@
 //! Tests children that are forked while other threads hold locks of the SDK: for first records of
-//! threads and for new callsites.
+//! threads, for new callsites and for policies of tradeoffs.
 //!
 //! The file has only one test, because the process forks.
 
@@ -75,6 +75,45 @@ fn first_record_of_a_thread() {
     }
 }
 
+/// Installs a policy whose models have expired, and decides by it. The point measures its load for
+/// each new policy, and finds that the models have expired.
+#[cfg(feature = "tradeoff")]
+fn decide_by_a_new_policy() {
+    use stroboscope::tradeoff::{
+        self, Goal, PerformanceModel, Point, PointPolicy, Policy, QualityModel,
+    };
+    static POINT: Point = Point::defaulting("storm.point");
+    tradeoff::on_capacity(|_, _, _| {});
+    let point = PointPolicy {
+        point: POINT.name().to_owned(),
+        performance: PerformanceModel::new(0.5, Vec::new()),
+        quality: QualityModel {
+            schema: Vec::new(),
+            intercept: 0.0,
+            weights: Vec::new(),
+            drops: Vec::new(),
+        },
+        goal: Goal::Full,
+        rate_max: 0.5,
+    };
+    let policy = Policy {
+        valid_for_ns: 1,
+        points: vec![point],
+        ..Policy::default()
+    };
+    tradeoff::install(policy).unwrap();
+    drop(POINT.decide());
+    let _ = tradeoff::stats();
+}
+
+/// Work that takes locks of the SDK.
+const WORK: &[fn()] = &[
+    first_record_of_a_thread,
+    span_from_a_new_callsite,
+    #[cfg(feature = "tradeoff")]
+    decide_by_a_new_policy,
+];
+
 fn start() -> stroboscope::Guard {
     stroboscope::builder()
         .service("storm")
@@ -94,6 +133,13 @@ fn live() {
         std::thread::yield_now();
     }
     span_from_a_new_callsite();
+    #[cfg(feature = "tradeoff")]
+    {
+        let before = stroboscope::tradeoff::stats().stale;
+        decide_by_a_new_policy();
+        let stale = stroboscope::tradeoff::stats().stale;
+        assert_eq!(stale, before + 1, "the point still measures its load");
+    }
     let span = span!("in_child");
     assert!(span.is_recorded());
     drop(span);
@@ -113,26 +159,20 @@ fn no_child_waits_for_a_thread_of_its_parent() {
     static STOP: AtomicBool = AtomicBool::new(false);
     // The main thread waits until the threads have begun: a thread that begins holds a lock of
     // Rust's library (see `first_record_of_a_thread`).
-    static BEGUN: Barrier = Barrier::new(5);
+    static BEGUN: Barrier = Barrier::new(2 * WORK.len() + 1);
     let _guard = start();
     while stroboscope::stats().windows == 0 {
         std::thread::yield_now();
     }
     let busy: Vec<_> = (0..2)
-        .flat_map(|_| {
-            let repeat = |work: fn()| {
-                std::thread::spawn(move || {
-                    BEGUN.wait();
-                    while !STOP.load(Relaxed) {
-                        work();
-                    }
-                })
-            };
-            // These threads continuously make first records of threads and new callsites.
-            [
-                repeat(first_record_of_a_thread),
-                repeat(span_from_a_new_callsite),
-            ]
+        .flat_map(|_| WORK)
+        .map(|work| {
+            std::thread::spawn(move || {
+                BEGUN.wait();
+                while !STOP.load(Relaxed) {
+                    work();
+                }
+            })
         })
         .collect();
     BEGUN.wait();

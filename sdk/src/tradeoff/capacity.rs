@@ -1,7 +1,7 @@
 //! Notifies the service when adding or removing an instance would increase the utility.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stroboscope_tradeoff::{Capacity, UtilityDecision};
 
@@ -11,6 +11,14 @@ type Callback = dyn Fn(&str, Capacity, UtilityDecision) + Send + Sync;
 
 static CALLBACK: Mutex<Option<Arc<Callback>>> = Mutex::new(None);
 
+/// Guard of the callback.
+pub(super) type CallbackLock = MutexGuard<'static, Option<Arc<Callback>>>;
+
+/// Prevents that the callback is set or called until the result is dropped.
+pub(super) fn lock() -> CallbackLock {
+    CALLBACK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Sets a callback for advice to add or remove an instance, which follows from the utility of a
 /// point's goal (§4.3.3.3). The callback receives the point's name, the advised change, and the
 /// decision with the utilities.
@@ -19,7 +27,7 @@ static CALLBACK: Mutex<Option<Arc<Callback>>> = Mutex::new(None);
 /// other advice, or none, has lasted as long. It runs in a separate thread, and
 /// [`stats`](super::stats) counts its panics. A new callback replaces the previous one.
 pub fn on_capacity(callback: impl Fn(&str, Capacity, UtilityDecision) + Send + Sync + 'static) {
-    *CALLBACK.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(callback));
+    *lock() = Some(Arc::new(callback));
 }
 
 /// Number of 100 ms slices for which the advice must stay the same before the callback is called.
@@ -62,11 +70,9 @@ impl Advice {
         let Some(change) = self.hold(decided.advised()) else {
             return;
         };
-        let callback = CALLBACK
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        let Some(callback) = callback else { return };
+        let Some(callback) = lock().clone() else {
+            return;
+        };
         let call = move || {
             if catch_unwind(AssertUnwindSafe(|| callback(point, change, decided))).is_err() {
                 in_force::count_panicked();

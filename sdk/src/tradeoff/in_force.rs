@@ -1,7 +1,7 @@
 //! Policy in force, by which points decide, with statistics.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustc_hash::FxHashMap;
@@ -124,10 +124,35 @@ fn put(new: Option<Arc<InForce>>) {
     }
 }
 
+/// Prevents changes of the policy until the result is dropped. Returns `None` while the policy is
+/// being replaced, so that no thread waits.
+pub(super) fn reading() -> Option<RwLockReadGuard<'static, Option<Arc<InForce>>>> {
+    IN_FORCE.try_read().ok()
+}
+
 /// Returns the policy in force. Returns `None` if there is none, and also while it is being
-/// replaced, so that no thread waits.
+/// replaced.
 pub(super) fn in_force() -> Option<Arc<InForce>> {
-    IN_FORCE.try_read().ok()?.clone()
+    reading()?.clone()
+}
+
+/// Guards of the policy in force and of the last problem.
+pub(super) type InForceLocks = (
+    RwLockWriteGuard<'static, Option<Arc<InForce>>>,
+    MutexGuard<'static, String>,
+);
+
+/// Prevents that a policy is read or installed, and that a problem is stored, until the result is
+/// dropped.
+pub(super) fn lock() -> InForceLocks {
+    (
+        IN_FORCE.write().unwrap_or_else(PoisonError::into_inner),
+        problem(),
+    )
+}
+
+fn problem() -> MutexGuard<'static, String> {
+    PROBLEM.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Predicts the slack of each component in a request with this key, such as a user's id. The
@@ -172,7 +197,7 @@ pub(super) fn refused(problem: String) {
 
 /// Stores a problem for [`stats`].
 pub(super) fn said(problem: String) {
-    *PROBLEM.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+    *self::problem() = problem;
 }
 
 pub(super) fn count_made() {
@@ -209,9 +234,6 @@ pub fn stats() -> TradeoffStats {
         unforetold: UNFORETOLD.load(Relaxed),
         refused: REFUSED.load(Relaxed),
         panicked: PANICKED.load(Relaxed),
-        problem: PROBLEM
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone(),
+        problem: problem().clone(),
     }
 }

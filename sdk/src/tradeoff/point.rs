@@ -180,6 +180,10 @@ impl Point {
     /// so at a time; others use the previous decision.
     #[cold]
     fn look(&'static self, now: u64) {
+        // A fork waits for this lock, so in the child no thread of the parent holds `load`.
+        let Some(in_force) = in_force::reading() else {
+            return;
+        };
         let Ok(mut load) = self.load.try_lock() else {
             return;
         };
@@ -210,8 +214,8 @@ impl Point {
         self.identity
             .requests_per_second
             .store(per_second.to_bits(), Relaxed);
-        let rate = in_force::in_force().map_or(0.0, |in_force| {
-            self.rate_at(&in_force, per_second, &mut load.advice)
+        let rate = in_force.as_ref().map_or(0.0, |in_force| {
+            self.rate_at(in_force, per_second, &mut load.advice)
         });
         self.rate.store(rate.to_bits(), Relaxed);
     }
