@@ -231,8 +231,8 @@ fn is_tracestate_value(value: &str) -> bool {
 }
 
 /// Writes the current context and baggage into the headers of an outgoing request. `traceparent`
-/// and, if the context has one, `tracestate` replace existing headers; `baggage` is added to the
-/// existing header.
+/// and, if the context has one, `tracestate` replace existing headers; the `tracestate` of another
+/// trace is removed. `baggage` is added to the existing header.
 ///
 /// If a request arrived without a `traceparent` and nothing of it is recorded, it needs no ids. Its
 /// calls then carry no `traceparent` either, unless a window may open before the response.
@@ -273,19 +273,21 @@ pub(crate) fn inject_from(
     // Values received in a header are valid header values; an invalid one would be left out.
     let value = |bytes: &[u8]| HeaderValue::from_bytes(bytes).ok();
     if context.is_valid()
-        && let Some(mut value) = value(&traceparent(context))
+        && let Some(mut parent) = value(&traceparent(context))
     {
         // HTTP/2 then writes the value literally. It differs in nearly every call, so storing it in
         // the connection's header table would be useless and would add a search through the values
         // of all earlier calls.
-        value.set_sensitive(true);
-        headers.insert(&TRACEPARENT_NAME, value);
-    }
-    if context.is_valid()
-        && let Some(value) =
-            tracestate_of(context, carried).and_then(|state| value(state.as_bytes()))
-    {
-        headers.insert(&TRACESTATE_NAME, value);
+        parent.set_sensitive(true);
+        let former = headers.insert(&TRACEPARENT_NAME, parent);
+        let state = tracestate_of(context, carried).and_then(|state| value(state.as_bytes()));
+        let is_other =
+            |former: &HeaderValue| parse_sent(former.as_bytes()).trace_id() != context.trace_id();
+        if let Some(state) = state {
+            headers.insert(&TRACESTATE_NAME, state);
+        } else if former.as_ref().is_none_or(is_other) {
+            headers.remove(&TRACESTATE_NAME);
+        }
     }
     let Some(carried) = carried else { return };
     let Some(own) = carried.header() else { return };

@@ -99,6 +99,42 @@ fn headers_there_and_back() {
     assert_eq!(twice.carried().tracestate, None);
 }
 
+/// A proxy may copy the headers of a request into its call.
+#[test]
+fn the_state_of_another_trace_is_removed() {
+    let own = parse_traceparent(GOOD);
+    let check = |parent: Option<&'static str>, expected: Option<&str>| {
+        let mut headers = HeaderMap::new();
+        headers.append(TRACESTATE, HeaderValue::from_static("foo=1"));
+        headers.append(TRACESTATE, HeaderValue::from_static("bar=2"));
+        if let Some(parent) = parent {
+            headers.insert(TRACEPARENT, HeaderValue::from_static(parent));
+        }
+        inject_from(own, None, &mut headers);
+        assert_eq!(headers[TRACEPARENT], GOOD);
+        let states = headers.get_all(TRACESTATE).iter();
+        let states: Vec<&str> = states.map(|state| state.to_str().unwrap()).collect();
+        let expected: Vec<&str> = expected
+            .into_iter()
+            .flat_map(|all| all.split(' '))
+            .collect();
+        assert_eq!(states, expected, "{parent:?}");
+    };
+    let of_trace = "00-0af7651916cd43dd8448eb211c80319c-00000000000000aa-00";
+    check(Some(of_trace), Some("foo=1 bar=2"));
+    check(
+        Some("00-1af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        None,
+    );
+    check(Some("malformed"), None);
+    check(None, None);
+
+    let mut headers = HeaderMap::new();
+    headers.insert(TRACESTATE, HeaderValue::from_static("foo=1"));
+    inject_from(SpanContext::NONE, None, &mut headers);
+    assert_eq!(headers[TRACESTATE], "foo=1", "nothing is injected");
+}
+
 /// Cleans a `tracestate` like [`clean_tracestate`], without limits on reading.
 fn cleaned_plainly(state: &str) -> Option<String> {
     let mut members: Vec<(&str, &str)> = Vec::new();
