@@ -189,7 +189,8 @@ impl Baggage {
         of_scope(Scope::Component).or_else(|| of_scope(Scope::Request))
     }
 
-    /// Sets an entry, replacing any entry with the same key and scope.
+    /// Sets an entry, replacing any entry with the same key and scope. An importance above 9 becomes
+    /// 9.
     ///
     /// Returns `false` and counts a dropped member if the key is not a token or the encoded entry
     /// is longer than [`VALUE_BYTES_MAX`].
@@ -198,6 +199,8 @@ impl Baggage {
             wire::count_dropped(1);
             return false;
         }
+        let importance = entry.importance;
+        let entry = entry.with_importance(importance);
         let same = |known: &&mut Entry| known.scope == entry.scope && known.key == entry.key;
         match self.entries.iter_mut().find(same) {
             Some(known) => *known = entry,

@@ -130,6 +130,24 @@ proptest! {
     }
 }
 
+/// The field is public, so a service may exceed the maximum.
+#[test]
+fn an_importance_above_the_maximum_does_not_displace_members_of_others() {
+    let foreign = format!("other={}", "x".repeat(BYTES_MAX / 2));
+    let mut baggage = Baggage::parse(&foreign);
+    for key in ["a", "b"] {
+        let mut entry = Entry::new(Scope::Request, key, "y".repeat(BYTES_MAX / 4));
+        entry.importance = u8::MAX;
+        assert!(baggage.set(entry));
+    }
+    assert!(baggage.entries().all(|entry| entry.importance == 9));
+    let header = baggage.to_header().unwrap();
+    let kept = Baggage::parse(&header);
+    assert_eq!(kept.foreign().collect::<Vec<_>>(), [foreign]);
+    let keys = kept.entries().map(|entry| &*entry.key);
+    assert_eq!(keys.collect::<Vec<_>>(), ["a"]);
+}
+
 fn check(header: &str, expected: &str) {
     assert_eq!(
         Baggage::parse(header).to_header().as_deref().unwrap_or(""),

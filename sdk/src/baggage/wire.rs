@@ -176,7 +176,7 @@ fn format_entry(entry: &Entry, into: &mut String) {
     }
     if entry.importance != IMPORTANCE_DEFAULT {
         into.push_str(";i=");
-        into.push(char::from(b'0' + entry.importance.min(IMPORTANCE_MAX)));
+        into.push(char::from(b'0' + entry.importance));
     }
     into.push_str(&entry.properties);
 }
