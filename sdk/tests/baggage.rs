@@ -130,6 +130,18 @@ proptest! {
     }
 }
 
+#[test]
+fn a_pair_of_exactly_the_maximum_length_fits() {
+    let of = |bytes: usize| Provenance::default().with("k", "x".repeat(bytes - "k=".len()));
+    let longest = of(BYTES_MAX);
+    assert_eq!(longest.to_text().len(), BYTES_MAX);
+    assert_eq!(Provenance::from_text(&longest.to_text()), longest);
+    assert_eq!(of(BYTES_MAX + 1).to_text(), "");
+    let two = of(BYTES_MAX - "l=,".len()).with("l", "");
+    assert_eq!(two.to_text().len(), BYTES_MAX);
+    assert_eq!(Provenance::from_text(&two.to_text()), two);
+}
+
 /// The field is public, so a service may exceed the maximum.
 #[test]
 fn an_importance_above_the_maximum_does_not_displace_members_of_others() {

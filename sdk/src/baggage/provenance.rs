@@ -66,13 +66,12 @@ impl Provenance {
         for (key, value) in &self.0 {
             let mut member = key.clone();
             wire::format_value(value, &mut member);
-            if text.len() + 1 + member.len() > wire::BYTES_MAX {
+            let separator = if text.is_empty() { "" } else { "," };
+            if text.len() + separator.len() + member.len() > wire::BYTES_MAX {
                 wire::count_dropped(1);
                 continue;
             }
-            if !text.is_empty() {
-                text.push(',');
-            }
+            text.push_str(separator);
             text.push_str(&member);
         }
         text
