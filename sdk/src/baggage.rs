@@ -199,6 +199,7 @@ impl Baggage {
             wire::count_dropped(1);
             return false;
         }
+        exploring::seen(&entry.key);
         let importance = entry.importance;
         let entry = entry.with_importance(importance);
         let same = |known: &&mut Entry| known.scope == entry.scope && known.key == entry.key;

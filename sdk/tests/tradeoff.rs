@@ -412,6 +412,16 @@ fn requests_explore_what_their_baggage_says() {
 }
 
 #[test]
+fn requests_explore_what_their_service_sets() {
+    static POINT: Point = Point::defaulting("test.own");
+    let _turn = turn();
+    let _request = baggage::enter_request(Baggage::default());
+    assert!(POINT.decide().is_full());
+    assert!(baggage::set(Scope::Request, "explore.test.own", 1.0));
+    assert!(!POINT.decide().is_full());
+}
+
+#[test]
 fn tradeoffs_are_in_the_trace_and_the_collector_says_by_which_policy() {
     static POINT: Point = Point::omitting("test.traced", &["generator"]);
     let _turn = turn();

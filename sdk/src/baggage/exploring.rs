@@ -1,5 +1,5 @@
-//! Tracks whether any parsed baggage named a tradeoff rate to explore; if none did, no request's
-//! baggage needs to be searched.
+//! Tracks whether any baggage named a tradeoff rate to explore; if none did, no request's baggage
+//! needs to be searched.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -9,14 +9,14 @@ pub const EXPLORE: &str = "explore.";
 
 static EXPLORING: AtomicBool = AtomicBool::new(false);
 
-/// Records that parsed baggage has this key, if the key begins with [`EXPLORE`].
+/// Records that baggage has this key, if the key begins with [`EXPLORE`].
 pub(super) fn seen(key: &str) {
     if key.starts_with(EXPLORE) && !EXPLORING.load(Relaxed) {
         EXPLORING.store(true, Relaxed);
     }
 }
 
-/// Reports whether this process ever parsed baggage with a key that begins with [`EXPLORE`].
+/// Reports whether this process ever had baggage with a key that begins with [`EXPLORE`].
 #[cfg(feature = "tradeoff")]
 #[inline]
 pub(crate) fn is_exploring() -> bool {

@@ -110,14 +110,14 @@ impl Point {
     }
 
     /// Returns the requests that arrive per second, as last measured; 0 until a policy is installed
-    /// or a request arrives that explores.
+    /// or a request explores.
     #[must_use]
     pub fn requests_per_second(&self) -> f64 {
         self.identity.requests_per_second()
     }
 
     /// Decides whether the request makes one call in full or replaces it. Every call is made in
-    /// full until a policy is installed or a request arrives that explores.
+    /// full until a policy is installed or a request explores.
     #[inline]
     pub fn decide(&'static self) -> Choice {
         if !ACTIVE.load(Relaxed) && !is_exploring() {
