@@ -8,7 +8,7 @@ mod collector;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use collector::{Collector, wait_for};
-use stroboscope::BurstConfig;
+use stroboscope::{BurstConfig, LossCause};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::{Targets, filter_fn};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
@@ -236,7 +236,7 @@ impl tracing::callsite::Callsite for Nowhere {
 }
 
 macro_rules! metadata {
-    ($target:literal, $level:ident) => {
+    ($target:literal, $level:ident, $fields:expr) => {
         tracing::Metadata::new(
             "work",
             $target,
@@ -244,12 +244,38 @@ macro_rules! metadata {
             None,
             None,
             None,
-            tracing::field::FieldSet::new(&[], tracing::callsite::Identifier(&Nowhere)),
+            tracing::field::FieldSet::new($fields, tracing::callsite::Identifier(&Nowhere)),
             tracing::metadata::Kind::SPAN,
         )
     };
 }
 
-static H2: tracing::Metadata<'static> = metadata!("h2::codec", ERROR);
-static OWN_DEBUG: tracing::Metadata<'static> = metadata!("shop", DEBUG);
-static OWN: tracing::Metadata<'static> = metadata!("shop", INFO);
+static H2: tracing::Metadata<'static> = metadata!("h2::codec", ERROR, &[]);
+static OWN_DEBUG: tracing::Metadata<'static> = metadata!("shop", DEBUG, &[]);
+static OWN: tracing::Metadata<'static> = metadata!("shop", INFO, &[]);
+
+/// Field 255 is the last one that a record can number.
+#[test]
+fn fields_that_a_record_cannot_number_are_counted() {
+    use tracing::Subscriber as _;
+    use tracing::field::{Field, Value};
+
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let collector = Collector::default();
+    let guard = start(&collector);
+    let names: Vec<&str> = (0..300).map(|n| &*format!("f{n}").leak()).collect();
+    let wide: &tracing::Metadata<'_> = Box::leak(Box::new(metadata!("shop", INFO, names.leak())));
+    let fields = wide.fields();
+    let [last, beyond] = ["f255", "f256"].map(|name| fields.field(name).unwrap());
+    let values: [(&Field, Option<&dyn Value>); 2] = [(&last, Some(&1)), (&beyond, Some(&2))];
+    let values = fields.value_set(&values);
+    let subscriber = stroboscope::subscriber();
+    let attributes = tracing::span::Attributes::new(wide, &values);
+    assert!(subscriber.try_close(subscriber.new_span(&attributes)));
+    let losses = stroboscope::stats().losses;
+    assert!(losses.contains(&(LossCause::Oversize, 1)), "{losses:?}");
+    drop(guard);
+    let attributes = collector.span("work").attributes;
+    assert_eq!(attributes.len(), 1, "{attributes:?}");
+    assert_eq!(attributes["f255"], "1");
+}

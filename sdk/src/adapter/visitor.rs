@@ -28,9 +28,10 @@ impl<'a, 'w> Visitor<'a, 'w> {
 
     #[inline]
     fn write(&mut self, field: &Field, value: &(impl Value + ?Sized)) {
-        // Omits fields from number 256 on, which a record cannot number.
-        if let Ok(index) = u8::try_from(field.index()) {
-            value.write(index, self.writer);
+        match u8::try_from(field.index()) {
+            Ok(index) => value.write(index, self.writer),
+            // A record cannot number the field.
+            Err(_) => self.writer.left_out = true,
         }
     }
 }

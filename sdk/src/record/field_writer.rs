@@ -14,7 +14,8 @@ pub struct FieldWriter<'a> {
     pub(super) fields: u8,
     /// Kinds of the first fields, encoded as in word 0.
     pub(super) kinds: u64,
-    pub(super) left_out: bool,
+    /// True if a field is missing, which counts as a loss.
+    pub(crate) left_out: bool,
 }
 
 impl FieldWriter<'_> {
