@@ -57,7 +57,8 @@ impl ClockLog {
         let end = self
             .samples
             .partition_point(|sample| sample.at_ns < to_ns)
-            .max(first);
+            .max(first + 1)
+            .min(self.samples.len());
         Self {
             samples: self.samples[first..end].to_vec(),
         }
@@ -187,6 +188,30 @@ mod tests {
             }]
         );
         assert!(log.windows(BurstConfig::NEVER, 5, 9).is_empty());
+    }
+
+    #[test]
+    fn a_part_has_the_offsets_of_the_whole() {
+        let mut log = ClockLog::default();
+        assert!(log.between(1, 9).samples().is_empty());
+        for at_ns in [20, 30, 40] {
+            log.push(ClockSample {
+                at_ns,
+                wall_offset_ns: 1_000 * at_ns as i64,
+                tai_offset_ns: 0,
+                boot_offset_ns: 0,
+                uncertainty_ns: 50,
+            });
+        }
+        for from_ns in 0..50 {
+            for to_ns in from_ns..=50 {
+                let part = log.between(from_ns, to_ns);
+                for at_ns in from_ns..to_ns.max(from_ns + 1) {
+                    let expected = log.wall_offset_ns(at_ns);
+                    assert_eq!(part.wall_offset_ns(at_ns), expected, "{from_ns} {to_ns}");
+                }
+            }
+        }
     }
 
     /// Samples differ by the time it took to read them, and a clock may be set, also within a
