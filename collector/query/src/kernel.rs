@@ -28,7 +28,7 @@ pub struct KernelPart {
     pub lost: LossCounts,
     /// Conversion from monotonic to wall time.
     pub clocks: ClockLog,
-    /// Kernel events in the windows of `timeline`, in order of time.
+    /// Kernel events in the windows of `timeline`, and reports of losses in them, in order of time.
     pub events: Vec<Event>,
     /// System calls and scheduling intervals that the events describe.
     pub timeline: Timeline,
@@ -112,17 +112,17 @@ impl Read {
             return None;
         }
         let mut windows = self.windows.iter().peekable();
+        let mut closed_ns = 0;
         // Events and windows are both in order of time.
         self.part.events.retain(|event| {
-            while windows
-                .peek()
-                .is_some_and(|window| window.close_ns <= event.ts_ns)
-            {
-                windows.next();
+            while let Some(closed) = windows.next_if(|window| window.close_ns <= event.ts_ns) {
+                closed_ns = closed.close_ns;
             }
-            windows
+            let is_within = windows
                 .peek()
-                .is_some_and(|window| window.open_ns <= event.ts_ns)
+                .is_some_and(|window| window.open_ns <= event.ts_ns);
+            // Events that were lost in a window may be reported after it.
+            is_within || matches!(event.body, Body::Lost { first_ns, .. } if first_ns < closed_ns)
         });
         let has_scheduling = self
             .part
@@ -253,4 +253,47 @@ pub(super) fn each_chunk(
     }
     drop(chunks);
     Ok(damage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_that_are_reported_after_their_window_stay() {
+        let event = |ts_ns, body| Event {
+            ts_ns,
+            cpu: 0,
+            tid: 0,
+            body,
+        };
+        let lost = |first_ns, ts_ns| {
+            let counts = LossCounts {
+                others: 1,
+                ..LossCounts::default()
+            };
+            event(ts_ns, Body::Lost { first_ns, counts })
+        };
+        let windows = [(10, 20), (30, 40)].map(|(open_ns, close_ns)| Window { open_ns, close_ns });
+        let mut reading = Read::default();
+        reading.add(KernelChunk {
+            events: vec![
+                lost(5, 9),
+                lost(18, 22),
+                event(25, Body::TaskExit { process: 1 }),
+                lost(24, 26),
+                lost(24, 31),
+                lost(39, 45),
+                lost(44, 50),
+            ],
+            windows: windows.to_vec(),
+            ..KernelChunk::default()
+        });
+        let part = reading.finish(i64::MIN, i64::MAX).unwrap();
+        let kept = part.events.iter().map(|event| event.ts_ns);
+        assert_eq!(kept.collect::<Vec<_>>(), [22, 31, 45]);
+        let gaps = part.timeline.gaps.iter();
+        let gaps = gaps.map(|gap| (gap.start_ns, gap.end_ns));
+        assert_eq!(gaps.collect::<Vec<_>>(), [(18, 22), (24, 31), (39, 45)]);
+    }
 }

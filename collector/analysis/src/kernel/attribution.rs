@@ -20,8 +20,9 @@ use super::timeline::{Gap, Owner, Timeline};
 /// are ignored, except introductions up to 1 ms before an opening: the recorder's own clock may
 /// place the opening a little earlier. At the start of each window, the owner of every thread is
 /// unknown, and so is whether it is on a processor. The recorder's introductions then reveal the
-/// owners. The result has no intervals on or off a processor for threads that the recorder does not
-/// follow, because it recorded only some of their switches.
+/// owners. A gap that touches a window counts even if its report is outside. The result has no
+/// intervals on or off a processor for threads that the recorder does not follow, because it
+/// recorded only some of their switches.
 ///
 /// Takes O(n log n) time to sort n events. A gap takes time in proportion to the threads, and a
 /// lock wait in proportion to the releases during the wait times their holders. Never panics,
@@ -40,7 +41,10 @@ pub fn attribute(events: &[Event], windows: &[Window], architecture: Architectur
             windows: windows.to_vec(),
             ..Timeline::default()
         },
-        window: Window::ALWAYS,
+        window: Window {
+            open_ns: 0,
+            close_ns: 0,
+        },
     };
     let steps = in_order(events);
     let mut rest = &steps[..];
@@ -50,9 +54,11 @@ pub fn attribute(events: &[Event], windows: &[Window], architecture: Architectur
         rest = after;
         let within = rest.partition_point(|step| step.ts_ns < window.close_ns);
         let introduced = introduced_before(before, window.open_ns, architecture);
+        attribution.follow_gaps(before);
         attribution.run(window, &introduced, &rest[..within]);
         rest = &rest[within..];
     }
+    attribution.follow_gaps(rest);
     attribution.finish()
 }
 
@@ -123,7 +129,7 @@ fn in_order(events: &[Event]) -> Vec<Step<'_>> {
 struct Attribution {
     architecture: Architecture,
     has_switches: bool,
-    /// Threads that have had an event in the current window, by id.
+    /// Threads that have had an event in the current window, by id; empty between windows.
     threads: FxHashMap<u32, Thread>,
     /// Threads that the recorder follows, over all windows: it records all their switches.
     followed: FxHashSet<u32>,
@@ -138,7 +144,6 @@ struct Attribution {
 impl Attribution {
     fn run(&mut self, window: Window, introduced: &[Event], steps: &[Step<'_>]) {
         self.window = window;
-        self.threads.clear();
         for event in introduced {
             self.step(&Step {
                 ts_ns: event.ts_ns,
@@ -156,8 +161,18 @@ impl Attribution {
         for tid in open {
             self.close_on_cpu(tid, end_ns);
         }
+        self.threads.clear();
         self.releases
             .join(&mut self.result, self.architecture, self.has_switches);
+    }
+
+    /// Handles the losses among steps outside the windows: a gap may end, or begin, between two
+    /// windows.
+    fn follow_gaps(&mut self, steps: &[Step<'_>]) {
+        let is_loss = |step: &&Step<'_>| matches!(step.event.body, Body::Lost { .. });
+        for step in steps.iter().filter(is_loss) {
+            self.step(step);
+        }
     }
 
     fn thread(&mut self, tid: u32) -> &mut Thread {
@@ -248,12 +263,15 @@ impl Attribution {
             Body::Lost { first_ns, counts } => {
                 let gaps = self.losing.entry(cpu).or_default();
                 *gaps = gaps.saturating_sub(1);
-                self.result.gaps.push(Gap {
-                    cpu,
-                    start_ns: first_ns,
-                    end_ns: ts_ns,
-                    counts,
-                });
+                // A gap between two windows hides nothing.
+                if first_ns.min(ts_ns) < self.window.close_ns {
+                    self.result.gaps.push(Gap {
+                        cpu,
+                        start_ns: first_ns,
+                        end_ns: ts_ns,
+                        counts,
+                    });
+                }
             }
         }
     }

@@ -81,3 +81,46 @@ fn what_came_after_the_introduction_is_not_hidden_by_it() {
         None
     );
 }
+
+/// A recorder reports lost events once there is room again, which may be after the window.
+#[test]
+fn a_gap_lasts_from_its_first_lost_event_to_its_report() {
+    let windows = [(1_000, 2_000), (OPEN_NS, OPEN_NS + 1_000)]
+        .map(|(open_ns, close_ns)| Window { open_ns, close_ns });
+    let check = |first_ns, ts_ns, is_reported, is_lost_in_second_window| {
+        let counts = LossCounts {
+            others: 1,
+            ..LossCounts::default()
+        };
+        let left_ns = OPEN_NS + 500;
+        let switch = Body::Switch {
+            state: 1,
+            process: 1,
+            name: Name::new("t"),
+            next: 0,
+            next_process: 0,
+            next_name: Name::new("idle"),
+        };
+        let events = [
+            event(ts_ns, Body::Lost { first_ns, counts }),
+            event(left_ns, switch),
+            introduced(left_ns),
+        ];
+        let timeline = attribute(&events, &windows, Architecture::X86_64);
+        let gaps = timeline.gaps.iter().map(|gap| (gap.start_ns, gap.end_ns));
+        let expected = is_reported.then_some((first_ns, ts_ns));
+        assert_eq!(gaps.collect::<Vec<_>>(), Vec::from_iter(expected));
+        let on_cpu = timeline.on_cpu.iter().map(|on| (on.start_ns, on.end_ns));
+        let expected = (!is_lost_in_second_window).then_some((OPEN_NS, left_ns));
+        assert_eq!(on_cpu.collect::<Vec<_>>(), Vec::from_iter(expected));
+    };
+    check(500, 900, false, false);
+    check(500, 1_500, true, false);
+    check(1_500, 1_800, true, false);
+    check(1_500, 5_000, true, false);
+    check(1_500, OPEN_NS + 800, true, true);
+    check(3_000, 5_000, false, false);
+    check(3_000, OPEN_NS + 800, true, true);
+    check(OPEN_NS + 600, OPEN_NS + 5_000, true, false);
+    check(OPEN_NS + 2_000, OPEN_NS + 5_000, false, false);
+}
