@@ -14,9 +14,9 @@
 //! | body, severity, observed time | attributes `log.body`, `log.severity_text`, `log.severity_number`, `log.observed_time_unix_nano` |
 //! | flags, dropped attributes | `otel.flags`, `otel.dropped_attributes_count` |
 //!
-//! Attributes keep their names, but a field replaces an attribute with the same name as its own in
-//! this table. The exact forms of values that JSON cannot express are not stored. Attributes of
-//! resource and scope are stored as for [spans](super).
+//! Attributes keep their names. If a field has the name of one in this table, the attribute is in
+//! `otel.shadowed`. The exact forms of other values that JSON cannot express are not stored.
+//! Attributes of resource and scope are stored as for [spans](super).
 
 use prost::Message;
 use serde::Deserialize;
@@ -25,6 +25,7 @@ use serde_json::value::RawValue;
 
 use super::json::{id, severity, u32_or_text, u64_or_text};
 use super::message::{AnyValue, KeyValue, Resource, Scope};
+use super::own_names::{is_made_of_log, put_own};
 use super::{DROPPED_ATTRIBUTES, OfResource, number, reason_of, say_count, say_text, time, value};
 use crate::typed::{nullable, parse};
 use crate::{Attributes, BadSpan, ForeignSpan, SpanLimits, TakeSpans, check_count, check_text};
@@ -223,7 +224,11 @@ impl OfResource {
             (given, _) => time("timeUnixNano", given),
         }?;
         let mut attributes = shared.clone();
-        for pair in &record.attributes {
+        let (own, others): (Vec<_>, Vec<_>) = record
+            .attributes
+            .iter()
+            .partition(|pair| is_made_of_log(&pair.key));
+        for pair in others {
             attributes.insert(pair.key.clone(), value(pair.value.as_ref()));
         }
         let named = self.named(record, &attributes);
@@ -247,6 +252,7 @@ impl OfResource {
         say_count(&mut attributes, "otel.flags", record.flags);
         let dropped = record.dropped_attributes_count;
         say_count(&mut attributes, DROPPED_ATTRIBUTES, dropped);
+        put_own(&mut attributes, &own, 0, &mut Unheard);
         Ok(ForeignLog {
             trace_id: u128::from_be_bytes(number("traceId", &record.trace_id)?),
             span_id,
@@ -354,6 +360,26 @@ mod tests {
             "thread.id": 3, "log.body": {"a": true}, "log.severity_text": "warn", "log.severity_number": 14,
             "log.observed_time_unix_nano": 7, "otel.flags": 1, "otel.dropped_attributes_count": 1,
         });
+        assert_eq!(Value::Object(log.attributes.clone()), expected);
+    }
+
+    #[test]
+    fn attributes_with_the_name_of_a_field_stay() {
+        let found = read(
+            r#"{"resource":{"attributes":[{"key":"host.name","value":{"stringValue":"web1"}}]},
+                "scopeLogs":[{"logRecords":[{"timeUnixNano":5,"traceId":"5b8efff798038103d269b633813fc60c",
+                "body":{"stringValue":"paid"},"attributes":[
+                {"key":"log.body","value":{"intValue":7}},
+                {"key":"log.severity_text","value":{"stringValue":"own"}},
+                {"key":"resource.host.name","value":{"stringValue":"own"}},
+                {"key":"resource.a","value":{"boolValue":true}}]}]}]}"#,
+        );
+        let expected = serde_json::json!({
+            "resource.host.name": "web1", "log.body": "paid", "log.severity_text": "own", "resource.a": true,
+            "otel.own_names": ["log.severity_text", "resource.a"],
+            "otel.shadowed": {"log.body": {"intValue": "7"}, "resource.host.name": {"stringValue": "own"}},
+        });
+        let log = found[0].as_ref().unwrap();
         assert_eq!(Value::Object(log.attributes.clone()), expected);
     }
 

@@ -1,5 +1,5 @@
-//! Handles a span's own attributes whose names collide with attributes synthesized from its other
-//! fields.
+//! Handles own attributes of a span, event or log record whose names collide with attributes
+//! synthesized from its other fields.
 //!
 //! Services may themselves set `error`, `span.kind` or `resource.x`. Such an attribute stays in
 //! place, and `otel.own_names` lists its name. If a synthesized attribute already has the name, the
@@ -24,6 +24,19 @@ pub(super) fn is_made_of_span(key: &str) -> bool {
     let prefixes = ["otel.", "w3c.", "resource.", "scope."];
     prefixes.iter().any(|prefix| key.starts_with(prefix))
         || ["error", "span.kind", "links"].contains(&key)
+}
+
+/// Reports whether a synthesized attribute of a log record may have this name.
+pub(super) fn is_made_of_log(key: &str) -> bool {
+    let prefixes = ["otel.", "resource.", "scope."];
+    prefixes.iter().any(|prefix| key.starts_with(prefix))
+        || [
+            "log.body",
+            "log.severity_text",
+            "log.severity_number",
+            "log.observed_time_unix_nano",
+        ]
+        .contains(&key)
 }
 
 /// Reports whether a synthesized attribute of an event may have this name.
