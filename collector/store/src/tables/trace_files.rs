@@ -274,22 +274,31 @@ fn list(store: &Store) -> Result<FileLists, StoreError> {
     store.list_together(&[StoreTable::Spans, StoreTable::Events])
 }
 
-/// Returns the number of files of each table that may be read together: as many as the largest
-/// files of both tables that fit into `bytes_max`, but at least [`FILES_MIN`] and at most
+/// Returns the number of files of each table that may be read together: as many as fit into
+/// `bytes_max` if they are the largest of each table, but at least [`FILES_MIN`] and at most
 /// [`FILES_MAX`].
 fn files_within(objects: &[Vec<(Path, u64)>], bytes_max: usize) -> usize {
-    let mut sizes: Vec<u64> = objects.iter().flatten().map(|(_, bytes)| *bytes).collect();
-    sizes.sort_unstable_by_key(|bytes| Reverse(*bytes));
+    let sizes = |files: &Vec<(Path, u64)>| {
+        let unpacked = |(_, bytes): &(Path, u64)| bytes.saturating_mul(UNPACKED_TIMES);
+        let mut sizes: Vec<usize> = files.iter().map(unpacked).map(reading_bytes).collect();
+        sizes.sort_unstable_by_key(|bytes| Reverse(*bytes));
+        sizes
+    };
+    let sizes: Vec<Vec<usize>> = objects.iter().map(sizes).collect();
+    let all = sizes.iter().map(Vec::len).max().unwrap_or(0);
     let mut left = bytes_max;
-    let fit = sizes.iter().take_while(|bytes| {
-        let unpacked = bytes.saturating_mul(UNPACKED_TIMES);
-        let rest = left.checked_sub(reading_bytes(unpacked));
+    let fit = (0..all).take_while(|&place| {
+        let bytes = sizes
+            .iter()
+            .filter_map(|of_table| of_table.get(place))
+            .sum();
+        let rest = left.checked_sub(bytes);
         left = rest.unwrap_or(left);
         rest.is_some()
     });
     let fit = fit.count();
     // If all files fit, the memory sets no limit.
-    let fit = if fit == sizes.len() { FILES_MAX } else { fit };
+    let fit = if fit == all { FILES_MAX } else { fit };
     fit.clamp(FILES_MIN, FILES_MAX)
 }
 
@@ -298,4 +307,32 @@ fn files_within(objects: &[Vec<(Path, u64)>], bytes_max: usize) -> usize {
 fn reading_bytes(unpacked: u64) -> usize {
     let ahead = unpacked.min(READ_AHEAD_BYTES_MAX);
     FOOTER_BYTES + usize::try_from(ahead).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_that_are_read_together_fit_into_the_memory() {
+        let files = |bytes: &[u64]| -> Vec<(Path, u64)> {
+            let file = |&bytes: &u64| (Path::from("x"), bytes);
+            bytes.iter().map(file).collect()
+        };
+        let check = |spans: &[u64], events: &[u64], bytes_max: usize, expected: usize| {
+            let fit = files_within(&[files(spans), files(events)], bytes_max);
+            assert_eq!(fit, expected, "{} {}", spans.len(), events.len());
+        };
+        let (small, large) = ([0; 100], [1 << 30; 100]);
+        let (small_bytes, large_bytes) = (FOOTER_BYTES, FOOTER_BYTES + (1 << 20));
+        check(&large, &large, 20 * large_bytes, 10);
+        check(&large, &large, 21 * large_bytes, 10);
+        check(&large, &small, 20 * (large_bytes + small_bytes), 20);
+        check(&large, &[], 20 * large_bytes, 20);
+        check(&large, &large[..10], 30 * large_bytes, 20);
+        check(&large, &large, 199 * large_bytes, 99);
+        check(&large, &large, 200 * large_bytes, FILES_MAX);
+        check(&large, &large, 0, FILES_MIN);
+        check(&[], &[], 0, FILES_MAX);
+    }
 }
