@@ -1,5 +1,6 @@
 //! Counts, by name, the parts of a source that are valid but not stored.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
@@ -30,22 +31,25 @@ pub(super) struct NotTakenCounts {
 }
 
 impl NotTakenCounts {
-    /// Adds `count` occurrences of `name`, the first of them at `place`. Counts a new name as
-    /// [`OTHERS`] if there are already [`NAMES_MAX`].
+    /// Adds `count` occurrences of `name`, the first of them at `place`. Counts names with the same
+    /// first [`NAME_CHARS_MAX`] characters as one, and a new name as [`OTHERS`] if there are already
+    /// [`NAMES_MAX`].
     pub(super) fn count(&mut self, name: &str, count: u64, place: u64) {
         if count == 0 {
             return;
         }
-        if let Some(&at) = self.places.get(name) {
+        let name = shown(name);
+        if let Some(&at) = self.places.get(&*name) {
             self.entries[at].count += count;
             return;
         }
         if self.entries.len() >= NAMES_MAX && name != OTHERS {
             return self.count(OTHERS, count, place);
         }
-        self.places.insert(name.to_owned(), self.entries.len());
+        let name = name.into_owned();
+        self.places.insert(name.clone(), self.entries.len());
         self.entries.push(NotTaken {
-            name: shown(name),
+            name,
             count,
             first: place,
         });
@@ -59,17 +63,16 @@ impl NotTakenCounts {
     }
 }
 
-/// Shortens a name and escapes it for display on any terminal.
-fn shown(name: &str) -> String {
-    let mut shown: String = name.chars().take(NAME_CHARS_MAX).collect();
-    if shown.len() < name.len() {
-        shown.push('…');
-    }
+/// Shortens a name, to bound its memory, and escapes it for display on any terminal.
+fn shown(name: &str) -> Cow<'_, str> {
+    let mut shown = match name.char_indices().nth(NAME_CHARS_MAX) {
+        None => Cow::Borrowed(name),
+        Some((end, _)) => format!("{}…", &name[..end]).into(),
+    };
     if shown.chars().any(char::is_control) {
-        shown.escape_debug().to_string()
-    } else {
-        shown
+        shown = shown.escape_debug().to_string().into();
     }
+    shown
 }
 
 #[cfg(test)]
@@ -86,6 +89,8 @@ mod tests {
         for name in 0..1_000u64 {
             counts.count(&format!("k{name}\n{}", "x".repeat(1_000)), 1, name);
         }
+        let kept = counts.places.keys().map(String::len).max();
+        assert!(kept < Some(2 * NAME_CHARS_MAX), "{kept:?}");
         let entries = counts.entries();
         assert_eq!(entries.len(), NAMES_MAX + 1);
         let others = &entries[0];
