@@ -59,7 +59,8 @@ impl Door {
         self.limits.otlp_request_bytes_max
     }
 
-    /// Stores a request. Returns once it is durable, or at once if it has nothing to store.
+    /// Stores a request. Returns once it is durable, or at once if it has nothing to store. The
+    /// caller passes a refusal to [`refuse`](Self::refuse).
     pub(super) async fn export(
         &self,
         signal: Signal,
@@ -70,19 +71,14 @@ impl Door {
     ) -> Result<ExportResponse, Refusal> {
         // A compressed request may take more memory than the bytes that arrived.
         let held = reading.map_or(Ok(()), |reading| reading.at_least(request.len()));
+        held.map_err(|denied| Refusal::Full(denied.message))?;
         let kind = signal.payload_kind(encoding);
-        let stored = match held {
-            Ok(()) => {
-                let signal = signal.nouns().1;
-                let taking = span_if(is_on(), || span!("otlp_request", signal));
-                self.store(kind, request, peer, None).in_span(taking).await
-            }
-            Err(denied) => Err(Refusal::Full(denied.message)),
-        };
-        if let Err(refusal) = &stored {
-            self.refuse(refusal);
-        }
-        stored.map(|taken| ExportResponse::of(signal, &taken))
+        let taking = span_if(is_on(), || span!("otlp_request", signal = signal.nouns().1));
+        let taken = self
+            .store(kind, request, peer, None)
+            .in_span(taking)
+            .await?;
+        Ok(ExportResponse::of(signal, &taken))
     }
 
     /// Stores a request that an agent has accepted before. Returns once it is durable, or at once

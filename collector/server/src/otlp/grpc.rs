@@ -80,14 +80,15 @@ impl<const SIGNAL: u8> Service<Request<Body>> for ExportService<SIGNAL> {
     }
 }
 
-/// Counts and converts rejections, most of which tonic makes before it calls the service. tonic
-/// rejects a message that is too large with OUT_OF_RANGE, which OTLP clients retry. It rejects a
-/// message that decompresses to too much with RESOURCE_EXHAUSTED. Clients get RESOURCE_EXHAUSTED
-/// without a retry delay for both, and do not retry.
+/// Counts and converts rejections that tonic makes before it calls the service. tonic rejects a
+/// message that is too large with OUT_OF_RANGE, which OTLP clients retry. It rejects a message that
+/// decompresses to too much with RESOURCE_EXHAUSTED. Clients get RESOURCE_EXHAUSTED without a retry
+/// delay for both, and do not retry.
 fn as_otlp_has_it(response: Response<Body>, door: &Door) -> Response<Body> {
     let code = response.headers().get(GRPC_STATUS);
     match code.map(|code| Code::from_bytes(code.as_bytes())) {
-        // The service itself returns these only for a request that redaction has made too large.
+        // The service itself returns these only for a request that redaction has made too large,
+        // which it has not counted.
         Some(Code::OutOfRange | Code::ResourceExhausted) => {
             let limit = door.request_bytes_max();
             let refusal = Refusal::TooLarge { limit };
@@ -124,7 +125,11 @@ impl UnaryService<Vec<u8>> for Export {
             let encoding = Encoding::Protobuf;
             match door.export(signal, encoding, request, reading, peer).await {
                 Ok(response) => Ok(tonic::Response::new(response)),
-                Err(refusal) => Err(refusal.status()),
+                Err(refusal @ Refusal::TooLarge { .. }) => Err(refusal.status()),
+                Err(refusal) => {
+                    door.refuse(&refusal);
+                    Err(refusal.status())
+                }
             }
         })
     }

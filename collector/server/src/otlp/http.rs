@@ -206,14 +206,14 @@ async fn take(signal: Signal, door: Door, request: Request) -> Response<Body> {
     let peer = parts.extensions.get::<Peer>().copied().unwrap_or_default();
     let stored = match read {
         Ok(bytes) => door.export(signal, encoding, bytes, reading, peer).await,
-        Err(refusal) => {
-            door.refuse(&refusal);
-            Err(refusal)
-        }
+        Err(refusal) => Err(refusal),
     };
     match stored {
         Ok(response) => success(signal, encoding, &response),
-        Err(refusal) => encoding.refusal(&refusal),
+        Err(refusal) => {
+            door.refuse(&refusal);
+            encoding.refusal(&refusal)
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 use tonic::codec::CompressionEncoding;
 use tonic::transport::Channel;
 
-fn settings(data: &Path) -> CollectorSettings {
+pub(super) fn settings(data: &Path) -> CollectorSettings {
     let anywhere: SocketAddr = "127.0.0.1:0".parse().unwrap();
     CollectorSettings {
         data: data.to_owned(),
@@ -96,7 +96,7 @@ async fn http(address: SocketAddr, request: &str) -> String {
     answer
 }
 
-async fn get(collector: &Collector, path: &str) -> String {
+pub(super) async fn get(collector: &Collector, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     http(collector.http_address().unwrap(), &request).await
 }

@@ -4,3 +4,4 @@
 mod grpc;
 mod ingest;
 mod live;
+mod otlp_grpc;
