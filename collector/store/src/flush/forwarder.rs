@@ -18,7 +18,7 @@ use super::segment::{list_closed, loaded_checkpoint, read_closed, sync_closed};
 use super::{Counters, FlushError, now_ns};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::decode::CheckedBatch;
-use crate::ledger::{Checkpoint, FORWARDED, Ledger, Verdict};
+use crate::ledger::{Checkpoint, CheckpointError, FORWARDED, Ledger, Verdict};
 use crate::limits::Limits;
 use crate::wal::{Payload, PayloadKind, remove_segment};
 
@@ -43,6 +43,8 @@ pub struct Forwarder {
     /// data directory later stores what is left in the log.
     directory: PathBuf,
     checkpoint: Checkpoint,
+    /// False while the checkpoint on disk is an older one.
+    is_saved: bool,
     counters: Arc<Counters>,
     upstream: Box<dyn Upstream>,
 }
@@ -83,6 +85,7 @@ impl Forwarder {
             checkpoint: loaded_checkpoint(&**disk, path, &counters)?,
             data: data.clone(),
             directory,
+            is_saved: true,
             counters,
             upstream,
         })
@@ -133,13 +136,14 @@ impl Forwarder {
             if let Some(last) = payloads.last() {
                 ledger.forget_idle(i64::try_from(last.received_ns).unwrap_or(i64::MAX));
             }
-            let next = Checkpoint {
+            self.checkpoint = Checkpoint {
                 next_segment: segment + 1,
                 ledger,
             };
-            let saved = next.save(&**self.data.disk(), &self.directory);
-            self.checkpoint = next;
-            if let Err(error) = saved {
+            self.is_saved = false;
+        }
+        if !self.is_saved {
+            if let Err(error) = self.save() {
                 if !error.is_full() {
                     return Err(error.into());
                 }
@@ -148,8 +152,9 @@ impl Forwarder {
                 // crash in between, the ledger lacks only these batches. Their senders have their
                 // acknowledgements, and the gateway recognises them.
                 self.remove(segment)?;
-                self.checkpoint.save(&**self.data.disk(), &self.directory)?;
+                self.save()?;
             }
+            self.is_saved = true;
             let counters = &self.counters;
             counters.checkpoint_segment.store(segment + 1, Relaxed);
             counters.flushes.fetch_add(1, Relaxed);
@@ -177,6 +182,10 @@ impl Forwarder {
                 }
             }
         }
+    }
+
+    fn save(&self) -> Result<(), CheckpointError> {
+        self.checkpoint.save(&**self.data.disk(), &self.directory)
     }
 
     fn remove(&self, segment: u64) -> Result<(), FlushError> {

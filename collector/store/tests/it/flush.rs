@@ -11,7 +11,7 @@ use stroboscope_store::ledger::Verdict;
 use stroboscope_store::tables::{Store, StoreTable};
 use stroboscope_store::wal::{Payload, PayloadKind, Writer, list_segments_on};
 use stroboscope_testkit::batches::{EPOCH_NS, batch};
-use stroboscope_testkit::disk::SimDisk;
+use stroboscope_testkit::disk::{Faults, SimDisk};
 use tokio::runtime::Runtime;
 
 const ROOT: &str = "/sim/data";
@@ -72,6 +72,16 @@ struct Away;
 impl Upstream for Away {
     fn deliver(&mut self, _: u64, _: &[Payload], _: Instant) -> Result<(), String> {
         Err("it is away".to_owned())
+    }
+}
+
+/// Collector that accepts everything.
+#[derive(Debug)]
+struct Near;
+
+impl Upstream for Near {
+    fn deliver(&mut self, _: u64, _: &[Payload], _: Instant) -> Result<(), String> {
+        Ok(())
     }
 }
 
@@ -173,6 +183,36 @@ fn the_start_of_an_agent_makes_its_log_durable() {
         acknowledged += u64::from(before == Verdict::Duplicate);
     }
     assert!(acknowledged > 20, "{acknowledged}");
+}
+
+/// A disk that cannot write the checkpoint recovers, and the agent forwards the segment again.
+#[test]
+fn an_agent_saves_a_checkpoint_that_failed_before() {
+    let faults = |is_full| Faults {
+        is_full,
+        is_read_only: !is_full,
+        ..Faults::default()
+    };
+    for is_full in [false, true] {
+        let simulated = Simulated::new(1);
+        simulated.log(0, &[vec![of_batch(0)]]);
+        let load = || {
+            let counters = Arc::new(Counters::default());
+            Forwarder::load(&simulated.data(), Box::new(Near), counters).unwrap()
+        };
+        let mut forwarder = load();
+        simulated.disk.set_faults(faults(is_full));
+        assert!(forwarder.forward(0, Instant::now()).is_err());
+        simulated.disk.set_faults(Faults::default());
+        forwarder.forward(0, Instant::now()).unwrap();
+        let waiting = load().recover().unwrap();
+        assert_eq!(
+            waiting.ledger.verdict(1, 0),
+            Verdict::Duplicate,
+            "{is_full}"
+        );
+        assert_eq!((waiting.segments.len(), waiting.next_segment), (0, 1));
+    }
 }
 
 /// Rows of a torn end that a power cut removed leave the store, because the sender sends them
