@@ -416,6 +416,7 @@ impl Drain {
         if span.is_sampled() && span.is_outside(end_ns) {
             span.flags |= SpanFlag::Outside as u32;
         }
+        span.limit_fields();
         let name = span.callsite.name;
         #[cfg(feature = "tracing")]
         let name =

@@ -14,7 +14,8 @@ pub enum LossCause {
     /// No ring was available. There were too many threads for the memory limit and the shared rings
     /// were full, or code that formats a field made another record.
     NoRing,
-    /// Fields did not fit the largest record; they were left out, and the record was kept.
+    /// Fields did not fit the largest record, or a span had more than 250; they were left out, and
+    /// the record was kept.
     Oversize,
     /// Too many spans were open at once. The oldest were closed as unfinished, or new spans of
     /// `tracing` were not recorded.

@@ -5,7 +5,9 @@ mod collector;
 use std::fmt::Display;
 
 use collector::{Collector, wait_for};
-use stroboscope::{BurstConfig, FutureExt as _, SpanContext, display, event, record, span};
+use stroboscope::{
+    BurstConfig, FutureExt as _, LossCause, SpanContext, display, event, record, span,
+};
 
 /// A value that must not be formatted: its `fmt` panics.
 struct Unread;
@@ -129,4 +131,27 @@ fn fields_are_added_to_the_span_they_are_of() {
         ],
     );
     unread();
+}
+
+/// The collector rejects a whole batch if one span in it has more than 256 attributes.
+#[test]
+fn fields_beyond_those_that_a_collector_accepts_are_counted() {
+    let collector = Collector::default();
+    let guard = stroboscope::builder()
+        .collector(collector.clone().start())
+        .burst_config(BurstConfig::ALWAYS_ON)
+        .init()
+        .expect("recording starts");
+    wait_for("the gate", || stroboscope::stats().windows > 0);
+    let span = span!("wide");
+    for number in 0..300 {
+        span.record(format!("f{number}").leak(), number);
+    }
+    span.error("broken");
+    drop(span);
+    drop(guard);
+    let attributes = collector.span("wide").attributes;
+    assert!((250..=256).contains(&attributes.len()), "{attributes:?}");
+    let losses = stroboscope::stats().losses;
+    assert_eq!(losses, [(LossCause::Oversize, 1)]);
 }

@@ -7,6 +7,7 @@ use stroboscope_proto::v1::SpanFlag;
 
 use crate::batch::{Fields, set_field};
 use crate::callsite::Callsite;
+use crate::loss::{LOSSES, LossCause};
 use crate::span::links::{LINKS, add_links};
 
 /// Span that has begun and not ended, with its fields so far.
@@ -44,6 +45,14 @@ impl OpenSpan {
             .is_none_or(|close_ns| end_ns >= close_ns)
     }
 
+    /// Drops fields beyond [`FIELDS_MAX`], and counts the span if there are any.
+    pub(crate) fn limit_fields(&mut self) {
+        if self.fields.len() > FIELDS_MAX {
+            self.fields.truncate(FIELDS_MAX);
+            LOSSES.add(LossCause::Oversize, 1);
+        }
+    }
+
     /// Adds fields; replaces existing ones of the same name, except that links are added to links.
     pub(crate) fn add_fields(&mut self, fields: Fields) {
         for (name, value) in fields {
@@ -54,6 +63,10 @@ impl OpenSpan {
         }
     }
 }
+
+/// Maximum number of fields of a span, without a few that the SDK derives from them. The collector
+/// rejects a batch if one of its records has more than 256.
+const FIELDS_MAX: usize = 250;
 
 /// State of a span id whose end is outstanding.
 #[derive(Debug)]
