@@ -11,6 +11,7 @@
 mod event_names;
 mod open_spans;
 pub(crate) mod rings;
+mod unended;
 
 use rustc_hash::FxHashMap;
 use stroboscope_proto::v1::{self, SpanFlag};
@@ -152,11 +153,8 @@ impl Drain {
                 let (this, others) = rest.split_at(record::length(rest));
                 self.take(record::read(this, &mut lineage), &windows);
                 rest = others;
-                if self.is_batch_full() {
-                    ship(self.builder.finish(&[], &[]));
-                    if turn < TURNS_MAX {
-                        rings::read_all(&mut next);
-                    }
+                if self.ship_full(ship) && turn < TURNS_MAX {
+                    rings::read_all(&mut next);
                 }
             }
             raw.clear();
@@ -168,8 +166,8 @@ impl Drain {
         if raw.capacity() + next.capacity() <= RAW_WORDS_KEPT {
             self.raw = (raw, next);
         }
-        self.settle_early();
-        self.close_due(clock.ticks());
+        self.settle_early(ship);
+        self.close_due(clock.ticks(), ship);
         rings::forget_finished();
         fullest
     }
@@ -186,9 +184,14 @@ impl Drain {
         }
     }
 
-    fn is_batch_full(&self) -> bool {
-        self.builder.records() >= self.limits.batch_records
-            || self.builder.bytes() >= self.limits.batch_bytes
+    /// Passes the open batch to `ship` if it is full. Returns `false` if it is not.
+    fn ship_full(&mut self, ship: &mut dyn FnMut(v1::Batch)) -> bool {
+        let is_full = self.builder.records() >= self.limits.batch_records
+            || self.builder.bytes() >= self.limits.batch_bytes;
+        if is_full {
+            ship(self.builder.finish(&[], &[]));
+        }
+        is_full
     }
 
     fn take(&mut self, record: Record<'_>, windows: &Snapshot) {
@@ -355,7 +358,7 @@ impl Drain {
     }
 
     /// Applies fields and ends that were read before their spans' begins.
-    fn settle_early(&mut self) {
+    fn settle_early(&mut self, ship: &mut dyn FnMut(v1::Batch)) {
         for (span_id, fields) in std::mem::take(&mut self.overdue_fields) {
             // If the span is still unknown, it has ended, or its begin was lost and its end counts
             // the loss.
@@ -370,44 +373,12 @@ impl Drain {
             if self.end(end).is_some() {
                 LOSSES.add(LossCause::EndWithoutBegin, 1);
             }
+            self.ship_full(ship);
         }
         for end in std::mem::take(&mut self.early_ends) {
             let overdue = self.end(end);
             self.overdue_ends.extend(overdue);
-        }
-    }
-
-    /// Closes spans whose window is over and spans open for too long. It uses the age of each span
-    /// on the monotonic clock, so that steps of the wall clock have no effect.
-    fn close_due(&mut self, now_ticks: u64) {
-        let (span_ns_max, timeline) = (self.limits.span_ns_max, &self.timeline);
-        let is_due = |span: &OpenSpan| {
-            let end_ns = end_at(timeline, span, now_ticks);
-            match span.cut_at_ns() {
-                // Waits a little longer for an end in the window that is still in a ring.
-                Some(cut_at_ns) => cut_at_ns.saturating_add(CUT_PATIENCE_NS) < end_ns,
-                None => span.start_ns.saturating_add(span_ns_max) < end_ns,
-            }
-        };
-        let due = self.open.take_due(is_due);
-        self.close_unended(due, now_ticks);
-    }
-
-    /// Closes all open spans when recording stops.
-    pub(crate) fn close_all(&mut self, now_ticks: u64) {
-        let all = self.open.take_due(|_| true);
-        self.close_unended(all, now_ticks);
-    }
-
-    fn close_unended(&mut self, spans: Vec<OpenSpan>, now_ticks: u64) {
-        for span in spans {
-            foresight::saw_span_without_end();
-            let now_ns = end_at(&self.timeline, &span, now_ticks);
-            let (end_ns, flag) = match span.cut_at_ns() {
-                Some(cut_at_ns) if cut_at_ns <= now_ns => (cut_at_ns, SpanFlag::CutClose),
-                _ => (now_ns, SpanFlag::Unfinished),
-            };
-            self.close(span, end_ns, flag as u32);
+            self.ship_full(ship);
         }
     }
 
@@ -495,6 +466,3 @@ const TURNS_MAX: usize = 8;
 
 /// Maximum words of the two buffers kept between passes (8 MiB); larger ones are freed.
 const RAW_WORDS_KEPT: usize = 1 << 20;
-
-/// Time in ns after a window's close during which the drain awaits the end of a span.
-const CUT_PATIENCE_NS: i64 = 50_000_000;

@@ -253,7 +253,7 @@ impl ShipTask {
             simulated.record(drain, shipper.losses);
         }
         if why == Pass::Last {
-            drain.close_all(shipper.clock.ticks());
+            drain.close_all(shipper.clock.ticks(), &mut |batch| full.push(batch));
         }
         for batch in full {
             self.push(now_ns, batch);
