@@ -70,8 +70,9 @@ fn record(point: &PointIdentity, made: &TradeoffRecord<'_>, is_proactive: bool, 
     );
 }
 
-/// Counts items by the first feature, in order of first appearance: `ads=12 pages=3`. Stops at
-/// [`TEXT_BYTES`].
+/// Counts items by the first feature, in order of first appearance: `ads=12 pages=3`. Leaves out the
+/// features from the first one that does not fit [`TEXT_BYTES`], which counts as
+/// [`LossCause::Oversize`].
 pub(super) fn counted<'a, const N: usize>(items: impl Iterator<Item = [Feature<'a>; N]>) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for item in items {
@@ -90,6 +91,7 @@ pub(super) fn counted<'a, const N: usize>(items: impl Iterator<Item = [Feature<'
         let _ = write!(text, "{separator}{class}={count}");
         if text.len() > TEXT_BYTES {
             text.truncate(before);
+            LOSSES.add(LossCause::Oversize, 1);
             break;
         }
     }
@@ -139,4 +141,25 @@ fn record_rows(point: &PointIdentity, schema: &str, rows: &str) {
         tradeoff_items.schema = schema,
         tradeoff_items.rows = rows
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_that_are_left_out_are_counted() {
+        let names: Vec<String> = (0..300).map(|number| format!("class{number}")).collect();
+        let counts = |names: &[String]| counted(names.iter().map(|name| [Feature::Is(name)]));
+        let lost = || LOSSES.get(LossCause::Oversize);
+        let before = lost();
+        assert_eq!(counts(&names[..2]), "class0=1 class1=1");
+        assert_eq!(lost(), before);
+        let text = counts(&names);
+        assert!(
+            (TEXT_BYTES - 11..=TEXT_BYTES).contains(&text.len()),
+            "{text}"
+        );
+        assert_eq!(lost(), before + 1);
+    }
 }
