@@ -79,6 +79,8 @@ pub(crate) struct Address {
 
 /// Default limit, in bytes, of batches that wait for the collector.
 pub(crate) const BUFFER_BYTES_MAX: usize = 32 << 20;
+/// Maximum time to wait for the collector, a year. Adding more to an instant may overflow.
+pub(crate) const DEADLINE_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// Configuration of recording, created by [`builder`](crate::builder).
 #[derive(Clone, Debug)]
@@ -247,7 +249,7 @@ impl Builder {
 
     /// Sets how long dropping the [`Guard`](crate::Guard) may wait for the collector. Default 2 s.
     pub fn shutdown_deadline(mut self, deadline: Duration) -> Self {
-        self.shutdown_deadline = deadline;
+        self.shutdown_deadline = deadline.min(DEADLINE_MAX);
         self
     }
 

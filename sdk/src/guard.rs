@@ -9,7 +9,7 @@ use stroboscope_proto::v1;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::{ClockSource, SystemClock};
-use crate::config::{Builder, InitError, host_name};
+use crate::config::{Builder, DEADLINE_MAX, InitError, host_name};
 use crate::gate::timer::Timer;
 use crate::loss::{LOSSES, LossCause};
 use crate::running::{self, ThreadHandles};
@@ -81,7 +81,7 @@ impl Threads {
         self.timer.stop();
         self.gate.thread().unpark();
         let _ = self.gate.join();
-        let deadline = Instant::now() + deadline;
+        let deadline = Instant::now() + deadline.min(DEADLINE_MAX);
         // Sending fails if the shipping thread has already ended.
         let _ = self.stop.send(Stop { deadline });
         let _ = self.ship.join();
@@ -238,6 +238,7 @@ pub fn flush(deadline: Duration) -> bool {
         return false;
     };
     let (done, shipped) = std::sync::mpsc::sync_channel(1);
+    let deadline = deadline.min(DEADLINE_MAX);
     let until = Instant::now() + deadline;
     running.flushes.send(Flush { until, done }).is_ok()
         && shipped.recv_timeout(deadline).unwrap_or(false)

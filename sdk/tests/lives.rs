@@ -185,3 +185,21 @@ fn no_runtime_at_all() {
     drop(guard);
     assert_eq!(collector.span("answers").parent, collector.span("asks").id);
 }
+
+#[test]
+fn a_deadline_may_be_unlimited() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let collector = Collector::default();
+    let start = || {
+        stroboscope::builder()
+            .collector(collector.clone().start())
+            .shutdown_deadline(Duration::MAX)
+            .init()
+            .unwrap()
+    };
+    let guard = start();
+    assert!(stroboscope::flush(Duration::MAX));
+    guard.shutdown_within(Duration::MAX);
+    drop(start());
+    assert!(!stroboscope::stats().running);
+}
