@@ -87,7 +87,7 @@ fn what_came_after_the_introduction_is_not_hidden_by_it() {
 fn a_gap_lasts_from_its_first_lost_event_to_its_report() {
     let windows = [(1_000, 2_000), (OPEN_NS, OPEN_NS + 1_000)]
         .map(|(open_ns, close_ns)| Window { open_ns, close_ns });
-    let check = |first_ns, ts_ns, is_reported, is_lost_in_second_window| {
+    let check = |first_ns: u64, ts_ns: u64, is_reported: bool, is_lost_in_second_window: bool| {
         let counts = LossCounts {
             others: 1,
             ..LossCounts::default()
