@@ -379,30 +379,34 @@ fn without_what_follows(found: &[PathChange], roots: &[OfRoot<'_>]) -> Vec<PathC
     };
     let leaders: Vec<Option<usize>> = (0..found.len()).map(leader).collect();
     let mut kept = found.to_vec();
-    for at in 0..found.len() {
-        let (mut last, mut steps) = (at, 0);
-        while let Some(next) = leaders[last] {
-            last = next;
-            steps += 1;
-            if steps > found.len() {
-                break;
-            }
+    for (at, caller) in found.iter().enumerate() {
+        let callee = &mut kept[last_leader(&leaders, at)];
+        if caller.contribution_ns.abs() > callee.contribution_ns.abs() {
+            callee.contribution_ns = caller.contribution_ns;
         }
-        if last != at && steps <= found.len() {
-            let caller = found[at].clone();
-            let callee = &mut kept[last];
-            if caller.contribution_ns.abs() > callee.contribution_ns.abs() {
-                callee.contribution_ns = caller.contribution_ns;
-            }
-            callee.affected = callee.affected.max(caller.affected);
-        }
+        callee.affected = callee.affected.max(caller.affected);
     }
-    let mut at = 0;
+    let mut places = 0..;
     kept.retain(|_| {
-        at += 1;
-        leaders[at - 1].is_none()
+        places
+            .next()
+            .is_some_and(|at| last_leader(&leaders, at) == at)
     });
     kept
+}
+
+/// Returns the end of the chain of leaders from `at`. If operations call each other in a loop, the
+/// chain has no end, and the result is the loop's lowest index.
+fn last_leader(leaders: &[Option<usize>], at: usize) -> usize {
+    let (mut last, mut chain) = (at, vec![at]);
+    while let Some(next) = leaders[last] {
+        if let Some(from) = chain.iter().position(|known| *known == next) {
+            return chain[from..].iter().copied().fold(next, usize::min);
+        }
+        chain.push(next);
+        last = next;
+    }
+    last
 }
 
 fn operations(shape: &Shape) -> BTreeSet<Operation> {
@@ -423,4 +427,22 @@ fn is_below(shape: &Shape, outer: &Operation, inner: &Operation) -> bool {
     shape
         .parts()
         .any(|part| is_below(&part.shape, outer, inner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::last_leader;
+
+    #[test]
+    fn a_loop_of_leaders_has_one_end() {
+        let check = |leaders: &[Option<usize>], expected: &[usize]| {
+            let found: Vec<usize> = (0..leaders.len())
+                .map(|at| last_leader(leaders, at))
+                .collect();
+            assert_eq!(found, expected, "{leaders:?}");
+        };
+        check(&[None, Some(0), Some(1)], &[0, 0, 0]);
+        check(&[Some(1), Some(0), Some(1), None], &[0, 0, 0, 3]);
+        check(&[Some(2), Some(3), Some(1), Some(2)], &[1, 1, 1, 1]);
+    }
 }
