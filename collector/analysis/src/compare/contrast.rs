@@ -175,7 +175,9 @@ impl Contrast {
             }
         });
         let mut requests: Vec<ContrastRequest> = requests.collect();
-        requests.sort_unstable_by_key(|request| (request.is_later, request.id));
+        // A category on both sides counts as former.
+        requests
+            .sort_unstable_by_key(|request| (request.is_later, request.id, request.is_mutation));
         requests.dedup_by_key(|request| (request.is_later, request.id));
         let [former, changed] = common.map(Common::operations);
         let operations = former.intersection(&changed).cloned().collect();
@@ -193,17 +195,15 @@ impl Contrast {
     /// Returns the side of a request, sampled or not, as [`ContrastRequest::is_mutation`] and
     /// [`ContrastRequest::is_beyond`]. Returns `None` if the request is on neither side.
     pub fn side_of(&self, is_later: bool, flow: &RequestFlow<'_>) -> Option<(bool, Option<bool>)> {
-        let mut of_root = self.sides.iter().filter(|side| side.root == flow.root);
-        let is_mutation = of_root.find_map(|side| {
-            let is_changed = side.changed.contains(&flow.category);
-            if self.subject != Subject::Times {
-                // As in samples: a category on both sides counts as former.
-                let is_former = side.former.contains(&flow.category);
-                (is_former || is_changed).then_some(!is_former)
-            } else {
-                is_changed.then_some(is_later)
-            }
-        })?;
+        let of_root = || self.sides.iter().filter(|side| side.root == flow.root);
+        let is_changed = of_root().any(|side| side.changed.contains(&flow.category));
+        let is_mutation = if self.subject == Subject::Times {
+            is_changed.then_some(is_later)
+        } else {
+            // As in samples, a category on both sides counts as former.
+            let is_former = of_root().any(|side| side.former.contains(&flow.category));
+            (is_former || is_changed).then_some(!is_former)
+        }?;
         let is_beyond = self.partial.filter(|_| is_later).map(|partial| {
             let time_ns = match &self.edges {
                 None => flow.latency_ns as f64,
@@ -272,5 +272,45 @@ fn collect(shape: &Shape, into: &mut BTreeSet<Operation>) {
     into.insert(shape.operation.clone());
     for part in shape.parts() {
         collect(&part.shape, into);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{USUAL, flows_of, period};
+    use super::*;
+
+    #[test]
+    fn a_category_on_both_sides_is_former() {
+        let [before, after] = flows_of([&period(1, 300, USUAL), &period(2, 300, USUAL)]);
+        let (root, flows) = after
+            .roots
+            .iter()
+            .max_by_key(|(_, flows)| flows.categories.len())
+            .unwrap();
+        let mut ids: Vec<CategoryId> = flows.categories.keys().copied().collect();
+        ids.sort_by_key(|id| flows.categories[id].requests);
+        let [changed, both] = *ids.last_chunk().unwrap();
+        let sides = |changed, former: &[CategoryId]| Sides {
+            root: root.clone(),
+            changed: BTreeSet::from([changed]),
+            former: former.iter().copied().collect(),
+        };
+        let sides = [sides(both, &[]), sides(changed, &[both])];
+        let periods = [&before, &after];
+        let contrast = Contrast::of(&sides, None, Subject::Structure, None, periods);
+        let mutations = contrast.requests.iter().filter(|one| one.is_mutation);
+        let expected = periods.map(|period| period.roots[root].categories[&changed].requests);
+        assert_eq!(mutations.count() as u64, expected.iter().sum::<u64>());
+        for (category, expected) in [(both, false), (changed, true)] {
+            let flow = RequestFlow {
+                root,
+                category,
+                latency_ns: 1,
+                edges: &after.edges,
+                edges_ns: &[],
+            };
+            assert_eq!(contrast.side_of(true, &flow), Some((expected, None)));
+        }
     }
 }

@@ -10,9 +10,24 @@ use crate::model::Model;
 use crate::pass::{Pass, TraceView};
 use crate::record::TraceRecords;
 use crate::segment::segment;
-use simulated::{Fault, Random, USUAL, period, request};
+use simulated::{Fault, Random, request};
+pub(super) use simulated::{USUAL, period};
 
 fn compared_as(periods: [&[TraceRecords]; 2], settings: &CompareSettings) -> Comparison {
+    let flows = flows_of(periods);
+    Comparison::of(
+        &flows[0],
+        &flows[1],
+        &|operation| {
+            operation.service.starts_with("web")
+                && &*operation.name != "page"
+                && &*operation.name != "order"
+        },
+        settings,
+    )
+}
+
+pub(super) fn flows_of(periods: [&[TraceRecords]; 2]) -> [PeriodFlows; 2] {
     let orders = periods.map(|period| {
         let mut orders = SiblingOrders::default();
         period.iter().for_each(|records| orders.observe(records));
@@ -26,7 +41,7 @@ fn compared_as(periods: [&[TraceRecords]; 2], settings: &CompareSettings) -> Com
     }
     let relations = model.relations(0.0);
     let mut labels = model.labels().clone();
-    let flows = periods.map(|period| {
+    periods.map(|period| {
         // In two parts, as two threads would.
         let mut passes = [0, 1].map(|_| FlowPass::new(FlowSettings::default(), &orders));
         for (at, records) in period.iter().enumerate() {
@@ -42,17 +57,7 @@ fn compared_as(periods: [&[TraceRecords]; 2], settings: &CompareSettings) -> Com
         let [mut one, other] = passes;
         one.merge(other);
         one.into_flows()
-    });
-    Comparison::of(
-        &flows[0],
-        &flows[1],
-        &|operation| {
-            operation.service.starts_with("web")
-                && &*operation.name != "page"
-                && &*operation.name != "order"
-        },
-        settings,
-    )
+    })
 }
 
 fn compared(before: Fault, after: Fault, requests: usize) -> Comparison {

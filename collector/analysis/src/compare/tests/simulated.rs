@@ -4,7 +4,7 @@ use crate::record::{AttributeRecord, RecordOwner, SpanFlags, SpanRecord, TraceId
 
 /// Parameters of a simulated period, which a fault changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Fault {
+pub(in crate::compare) struct Fault {
     /// Additional time of each read of the store, in nanoseconds.
     pub(super) read_ns: i64,
     /// Additional time on the link to the bank, each way, in nanoseconds.
@@ -21,7 +21,7 @@ pub(super) struct Fault {
     pub(super) orders: u64,
 }
 
-pub(super) const USUAL: Fault = Fault {
+pub(in crate::compare) const USUAL: Fault = Fault {
     read_ns: 0,
     bank_link_ns: 0,
     asks_for_ads: false,
@@ -193,7 +193,7 @@ pub(super) fn request(random: &mut Random, id: u128, start_ns: i64, fault: Fault
 }
 
 /// Simulates a period with one request every 10 ms.
-pub(super) fn period(seed: u64, requests: usize, fault: Fault) -> Vec<TraceRecords> {
+pub(in crate::compare) fn period(seed: u64, requests: usize, fault: Fault) -> Vec<TraceRecords> {
     let mut random = Random(seed);
     (0..requests)
         .map(|at| {
