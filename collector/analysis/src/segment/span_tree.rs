@@ -208,7 +208,39 @@ fn compare(a: &SpanRecord, b: &SpanRecord) -> Ordering {
         .then_with(|| b.events.len().cmp(&a.events.len()))
         .then_with(|| (&a.host, a.process, a.flags.0).cmp(&(&b.host, b.process, b.flags.0)))
         .then_with(|| {
-            let event = |event: &PointEvent| (event.time_ns, event.name.clone());
+            let event =
+                |event: &PointEvent| (event.time_ns, event.name.clone(), event.element.clone());
             a.events.iter().map(event).cmp(b.events.iter().map(event))
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::SpanFlags;
+
+    #[test]
+    fn the_choice_of_twins_does_not_depend_on_their_order() {
+        let span = |element: &str| SpanRecord {
+            span_id: 1,
+            parent_id: 0,
+            service: "s".into(),
+            name: "n".into(),
+            host: "h".into(),
+            process: 1,
+            start_ns: 0,
+            end_ns: 9,
+            flags: SpanFlags(0),
+            events: vec![PointEvent {
+                time_ns: 3,
+                name: "e".into(),
+                element: Some(element.into()),
+            }],
+        };
+        for twins in [[span("a"), span("b")], [span("b"), span("a")]] {
+            let mut tree = SpanTree::default();
+            tree.build(&twins, &mut Vec::new());
+            assert_eq!((tree.len(), tree.span(&twins, 0)), (1, &span("a")));
+        }
+    }
 }
