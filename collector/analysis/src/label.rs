@@ -45,13 +45,7 @@ impl SegmentLabel {
     /// operation.
     pub fn operation(&self) -> String {
         let component = task_path::last_component(&self.task);
-        let base = component.rsplit_once('#').and_then(|(base, number)| {
-            let counted =
-                number == "*" || (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()));
-            // Only components of spans are numbered, and these contain a colon after the service.
-            (counted && base.contains(':')).then_some(base)
-        });
-        task_path::unescape(base.unwrap_or(component)).into_owned()
+        task_path::unescape(task_path::unnumbered(component)).into_owned()
     }
 
     /// Reports whether the two labels share their texts in memory, and so are equal. Equal labels

@@ -11,7 +11,7 @@ use crate::critical_path::TracePath;
 use crate::distribution::Distribution;
 use crate::label::Labels;
 use crate::prediction::{PredictionQuality, SlackHistory};
-use crate::task_path::{JOINT, unescape};
+use crate::task_path::{JOINT, unescape, unnumbered};
 
 /// Components that the segments belong to, and the calls between components. A component is a
 /// service or an operation.
@@ -66,7 +66,7 @@ impl Components {
             let mut caller: Option<usize> = None;
             for operation in label.task.split(JOINT) {
                 // The operation's own component comes before its service's: the longer name wins.
-                let operation = unescape(operation);
+                let operation = unescape(unnumbered(operation));
                 let of = of_operation(&operation);
                 let Some(at) = of.into_iter().max_by_key(|place| names[*place].len()) else {
                     continue;
@@ -313,6 +313,11 @@ mod tests {
         assert_eq!(named.names(), ["ranker", "store", "web:again"]);
         assert_eq!(named.edges, [(0, 2)]);
         assert_eq!(named.unknown().collect::<Vec<_>>(), ["store"]);
+        let mut numbered = Labels::default();
+        let task = "client:page > web:load#2 > ranker:rank#*";
+        numbered.intern(&task.into(), &"start".into(), &"end".into());
+        let siblings = ["ranker:rank", "web:load"].map(str::to_owned);
+        assert_eq!(Components::of(&numbered, &siblings).edges, [(1, 0)]);
     }
 
     #[test]

@@ -25,6 +25,18 @@ pub fn last_component(path: &str) -> &str {
         .map_or(path, |at| &path[at + JOINT.len()..])
 }
 
+/// Returns a component of a path, or a boundary, without its number among siblings.
+pub(crate) fn unnumbered(text: &str) -> &str {
+    let is_number = |number: &str| {
+        number == "*" || (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+    };
+    match text.rsplit_once('#') {
+        // Only components of spans are numbered, and these contain a colon after the service.
+        Some((base, number)) if base.contains(':') && is_number(number) => base,
+        _ => text,
+    }
+}
+
 /// Changes the number of backslashes in each word that consists of backslashes and one final `>`.
 fn rewrite(component: &str, backslashes: impl Fn(usize) -> usize) -> Cow<'_, str> {
     // Most names contain no `>`.

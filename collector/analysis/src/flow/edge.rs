@@ -9,7 +9,7 @@
 
 use super::shape::Operation;
 use crate::label::{Labels, SegmentId, SegmentLabel};
-use crate::task_path;
+use crate::task_path::{self, unnumbered};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -81,20 +81,6 @@ impl FlowEdge {
 impl std::fmt::Display for FlowEdge {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} [{} … {}]", self.operation(), self.start, self.end)
-    }
-}
-
-/// Returns a component of a path, or a boundary, without its number among siblings.
-fn unnumbered(text: &str) -> &str {
-    match text.rsplit_once('#') {
-        Some((base, number))
-            if base.contains(':')
-                && (number == "*"
-                    || (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))) =>
-        {
-            base
-        }
-        _ => text,
     }
 }
 
