@@ -8,6 +8,7 @@
 //! the path.
 
 use super::shape::Operation;
+use crate::by_root::{OTHER_ROOTS, ROOTS_MAX};
 use crate::label::{Labels, SegmentId, SegmentLabel};
 use crate::task_path::{self, unnumbered};
 use rustc_hash::FxHashMap;
@@ -72,6 +73,10 @@ impl FlowEdge {
         operation(task_path::last_component(task))
     }
 
+    fn is_tail(&self) -> bool {
+        &*self.start == LAST && &*self.end == ANSWER
+    }
+
     /// Reports whether the edge lies between two children.
     pub fn is_between(&self) -> bool {
         self.end.starts_with('→') && self.start.starts_with('←')
@@ -96,10 +101,12 @@ fn operation(component: &str) -> Operation {
     }
 }
 
-/// Table of numbered edges. The bound on labels also bounds its size, except for tails, of which
-/// there is at most one for each root operation.
+/// Table of numbered edges. The bound on labels also bounds its size. Of tails, it has one for each
+/// of the first [`ROOTS_MAX`] root operations, and one for all others.
 #[derive(Clone, Debug, Default)]
 pub struct EdgeTable {
+    /// Number of tails of named root operations.
+    tails: usize,
     edges: Vec<FlowEdge>,
     known: FxHashMap<FlowEdge, EdgeId>,
     /// Edge of each segment, by segment number.
@@ -131,10 +138,18 @@ impl EdgeTable {
         })
     }
 
-    /// Returns the number of an edge, and adds the edge if it is new.
-    pub fn intern(&mut self, edge: FlowEdge) -> EdgeId {
+    /// Returns the number of an edge, and adds the edge if it is new. A tail beyond the bound gets
+    /// the number of the tail of [`OTHER_ROOTS`].
+    pub fn intern(&mut self, mut edge: FlowEdge) -> EdgeId {
         if let Some(known) = self.known.get(&edge) {
             return *known;
+        }
+        if edge.is_tail() && &*edge.task != OTHER_ROOTS {
+            if self.tails >= ROOTS_MAX {
+                edge.task = OTHER_ROOTS.into();
+                return self.intern(edge);
+            }
+            self.tails += 1;
         }
         let id = EdgeId(u32::try_from(self.edges.len()).unwrap_or(u32::MAX));
         self.edges.push(edge.clone());
@@ -211,5 +226,23 @@ mod tests {
         );
         check(("loader", "sent#1", "got"), "loader: [sent#1 … got]", None);
         check((r"web:a \> b", "x", "y"), "web:a > b [x … y]", None);
+    }
+
+    #[test]
+    fn tails_are_bounded() {
+        let table = |roots: std::ops::Range<usize>| {
+            let mut table = EdgeTable::default();
+            for root in roots {
+                table.tail(&operation(&format!("web:{root}")));
+            }
+            table
+        };
+        let mut table_of_some = table(0..ROOTS_MAX + 9);
+        assert_eq!(table_of_some.len(), ROOTS_MAX + 1);
+        let renumbered = table_of_some.adopt(&table(ROOTS_MAX..2 * ROOTS_MAX));
+        assert_eq!(table_of_some.len(), ROOTS_MAX + 1);
+        let other = table_of_some.get(renumbered[0]);
+        assert_eq!(&*other.operation().service, OTHER_ROOTS);
+        assert_eq!(table_of_some.tail(&operation("web:7")), EdgeId(7));
     }
 }
