@@ -62,8 +62,10 @@ impl Alignment {
             Some(named) => Some(Arc::from(named)),
             None => busiest(evidence, evidence.hosts.iter()),
         };
+        // A reference host without evidence is an island of its own.
+        let hosts = evidence.hosts.iter().chain(&reference).cloned().collect();
         // The island of the reference host is the first.
-        let mut tied = components(&evidence.hosts, &neighbours);
+        let mut tied = components(&hosts, &neighbours);
         tied.sort_by_key(|hosts| {
             reference
                 .as_ref()
