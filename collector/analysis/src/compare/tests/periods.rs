@@ -1,6 +1,9 @@
 //! Tests results about whole periods: variation and workload.
 
 use super::*;
+use crate::flow::FlowCategory;
+use crate::sampling::{Weight, WeightedCount};
+use rustc_hash::FxHashMap;
 
 #[test]
 fn more_variation_with_the_same_mean_is_said() {
@@ -55,4 +58,53 @@ fn of_the_same_workload_more_requests_are_a_change() {
         !found.is_empty() && found.iter().all(|root| root == "web:order"),
         "{found:?}"
     );
+}
+
+/// An interval of the mean wholly above a limit is no proof of a rise, because it treats requests as
+/// independent. Requests of one burst are alike.
+#[test]
+fn equal_periods_differ_by_their_intervals_if_requests_are_alike() {
+    const PAIRS: usize = 200;
+    const REQUESTS: usize = 400;
+    const OF_BURST: usize = 20;
+    let mut random = Random(7);
+    let mut normal = || -> f64 {
+        let uniform = (0..12).map(|_| random.below(1 << 20) as f64 / f64::from(1 << 20));
+        uniform.sum::<f64>() - 6.0
+    };
+    let mut period = |of_bursts: f64| {
+        let mut all = FlowCategory {
+            shape: None,
+            requests: 0,
+            count: WeightedCount::default(),
+            latency_ns: 0,
+            squares_ns2: 0,
+            edges_ns: FxHashMap::default(),
+            sample: Vec::new(),
+        };
+        let mut of_burst = 0.0;
+        for at in 0..REQUESTS {
+            if at % OF_BURST == 0 {
+                of_burst = of_bursts * normal();
+            }
+            let latency_ns = (1e6 * (0.7 * normal() + of_burst).exp()) as u128;
+            all.requests += 1;
+            all.count.count(Weight::ONE);
+            all.latency_ns += latency_ns;
+            all.squares_ns2 += latency_ns * latency_ns;
+        }
+        RootFlows {
+            overflow: Some(all),
+            ..RootFlows::default()
+        }
+    };
+    let mut above = |of_bursts: f64| {
+        let pairs = (0..PAIRS).filter(|_| {
+            let [before, after] = [0, 1].map(|_| period(of_bursts));
+            before.change_interval_ns(&after)[0] > 0.05 * before.mean_ns()
+        });
+        pairs.count()
+    };
+    let (independent, alike) = (above(0.0), above(0.4));
+    assert!(independent <= 2 && alike >= 15, "{independent}, {alike}");
 }
