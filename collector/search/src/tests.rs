@@ -2,6 +2,7 @@
 //! ones.
 
 mod brute;
+mod counted;
 mod meaning;
 mod random;
 mod syntax;

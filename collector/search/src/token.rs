@@ -45,12 +45,17 @@ const SIGNS: [&str; 19] = [
     "|", ",",
 ];
 
+/// Maximum number of tokens of a formula. It bounds the depth of formulas, because evaluation
+/// recurses on the stack.
+pub(super) const TOKENS_MAX: usize = 6_000;
+
 fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | ':' | '/')
 }
 
 /// Splits a text into tokens. The last token is [`Kind::End`]. Fails at the first character that
-/// begins no token, and at an unfinished text, a malformed number or an unknown unit.
+/// begins no token, at an unfinished text, a malformed number or an unknown unit, and at the token
+/// beyond [`TOKENS_MAX`].
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, SyntaxError> {
     let chars: Vec<char> = text.chars().collect();
     let mut found = Vec::new();
@@ -81,6 +86,13 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, SyntaxError> {
                 format!("`{c}`"),
             ));
         };
+        if found.len() >= TOKENS_MAX {
+            return Err(SyntaxError::new(
+                column,
+                format!("the end, as a formula has {TOKENS_MAX} words and signs at most"),
+                kind.said(),
+            ));
+        }
         found.push(Token { kind, column });
         at += length;
     }

@@ -50,12 +50,20 @@ pub(super) fn parse_query(text: &str, is_traceql: bool) -> ParseResult<TraceQl> 
         is_traceql,
     };
     let mut formula = parser.any_spansets()?;
+    // Each `count()` counts the spans of the selectors.
+    let mut counted: Option<Formula> = None;
     let mut select = Vec::new();
     while parser.is_sign("|") {
+        let is_counted = counted.is_some();
         let stage = parser.tokens.get(parser.at + 1).map(|token| &token.kind);
         match stage {
             Some(Kind::Word(word)) if word == "count" => {
-                formula = parser.counted(&spanset_of(formula))?;
+                let spans = counted.get_or_insert_with(|| selected_spans(&formula));
+                let count = parser.counted(spans)?;
+                formula = match is_counted {
+                    true => Formula::And(Box::new(formula), Box::new(count)),
+                    false => count,
+                };
             }
             Some(Kind::Word(word)) if word == "select" => {
                 parser.at += 2;
@@ -77,19 +85,35 @@ pub(super) fn parse_query(text: &str, is_traceql: bool) -> ParseResult<TraceQl> 
     }
 }
 
-/// Returns a formula that holds for the spans to count. For `&&`, these are the spans of both
-/// sides, if each side has any. For `||`, they are the spans of either side.
-fn spanset_of(formula: Formula) -> Formula {
+/// Returns a formula that holds for the spans that selectors select. For `&&`, these are the spans of
+/// both sides, if each side has any. For `||`, they are the spans of either side.
+fn selected_spans(formula: &Formula) -> Formula {
+    let spans = spans_of(formula);
     match formula {
-        Formula::And(a, b) => {
-            let (a, b) = (spanset_of(*a), spanset_of(*b));
-            let there = |of: &Formula| Formula::Some(When::ANYWHERE, Box::new(of.clone()));
-            let both = Formula::And(Box::new(there(&a)), Box::new(there(&b)));
-            let either = Formula::Or(Box::new(a), Box::new(b));
-            Formula::And(Box::new(either), Box::new(both))
-        }
-        Formula::Or(a, b) => Formula::Or(Box::new(spanset_of(*a)), Box::new(spanset_of(*b))),
-        other => other,
+        Formula::And(..) => Formula::And(Box::new(spans), Box::new(selects_any(formula))),
+        _ => spans,
+    }
+}
+
+/// Returns a formula that holds for the selected spans, provided that [`selects_any`] holds. Nested
+/// `&&` need no condition of their own, so the formula remains short.
+fn spans_of(formula: &Formula) -> Formula {
+    match formula {
+        Formula::And(a, b) => Formula::Or(Box::new(spans_of(a)), Box::new(spans_of(b))),
+        Formula::Or(a, b) => Formula::Or(Box::new(selected_spans(a)), Box::new(selected_spans(b))),
+        selector => selector.clone(),
+    }
+}
+
+/// Returns a formula that holds if the selectors select any span.
+fn selects_any(formula: &Formula) -> Formula {
+    let [a, b] = match formula {
+        Formula::And(a, b) | Formula::Or(a, b) => [a, b].map(|side| Box::new(selects_any(side))),
+        selector => return Formula::Some(When::ANYWHERE, Box::new(selector.clone())),
+    };
+    match formula {
+        Formula::And(..) => Formula::And(a, b),
+        _ => Formula::Or(a, b),
     }
 }
 

@@ -42,6 +42,7 @@ fn errors_point_at_the_place() {
     wrong("{ } § { }", 5, "operator");
     wrong(&"(".repeat(100), 65, "levels");
     wrong(&format!("{{{}", " ".repeat(20_000)), 16_385, "at most");
+    wrong(&"{}||".repeat(2_001), 8_001, "6000 words and signs");
     let long = format!("{} {{ nmae = 1 }}", "{ } and".repeat(100));
     assert!(parse(&long).expect_err("refused").marked(&long).len() < 300);
 }
