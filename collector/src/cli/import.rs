@@ -31,7 +31,8 @@ const NAMES_SHOWN: usize = 40;
 /// optional. A trace of 1 to 32 hex digits is used as the trace id; any other name gets a stable
 /// id and keeps its name. A line or record that cannot be used is reported with file and line, and
 /// the rest is imported; then the exit status is 1. Valid data that has no place in the store (a
-/// key, a log record, a counter) is counted by name. Importing the same content again does nothing.
+/// key, a log record, a counter) is counted by name. Importing the same content again does nothing,
+/// and has the same exit status.
 ///
 /// Instead of `ts_ns`, a line may have `ts`: a date and time of RFC 3339 (UTC without an offset),
 /// or a number, with or without a fraction. The size of the number gives its unit: s from 100
@@ -174,12 +175,13 @@ fn import_one(importer: &Importer, file: &Path) -> Result<One, ImportError> {
     Ok(match imported {
         ImportOutcome::Before(receipt) => {
             say!(
-                "{name}: the same content was imported before, from {} ({}); nothing done",
+                "{name}: the same content was imported before, from {} ({}, {}); nothing done",
                 receipt.source,
-                records_text(receipt.spans, receipt.events)
+                records_text(receipt.spans, receipt.events),
+                counted(receipt.bad_lines, "bad line")
             );
             One {
-                is_good: true,
+                is_good: receipt.bad_lines == 0,
                 was_useful: true,
             }
         }
