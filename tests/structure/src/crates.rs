@@ -13,6 +13,7 @@ fn crates_know_only_whom_they_may() {
         ("sdk/macros", &[]),
         ("collector/analysis", &["stroboscope-tradeoff"]),
         ("sdk/burst", &[]),
+        ("sdk/provenance", &[]),
         ("sdk/tradeoff", &["stroboscope-proto"]),
         (
             "sdk",

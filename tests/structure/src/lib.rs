@@ -57,6 +57,7 @@ fn published() -> impl Iterator<Item = &'static str> {
         "sdk",
         "sdk/burst",
         "sdk/macros",
+        "sdk/provenance",
         "sdk/tradeoff",
         "collector",
         "collector/analysis",

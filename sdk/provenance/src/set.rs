@@ -1,0 +1,234 @@
+//! Sets of inputs.
+
+mod pages;
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::RangeInclusive;
+
+use pages::Pages;
+
+/// Ranges from which on a set keeps bitmaps.
+const RANGES_MAX: usize = 32;
+
+/// Set of inputs. A clone shares the memory of large parts with its original.
+#[derive(Clone)]
+pub struct InputSet(Form);
+
+#[derive(Clone)]
+enum Form {
+    /// Ascending ranges, both ends included, with gaps between them.
+    Ranges(Vec<(u32, u32)>),
+    Pages(Pages),
+}
+
+impl InputSet {
+    /// Creates an empty set.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Form::Ranges(Vec::new()))
+    }
+
+    /// Adds the inputs from `first` to `last`, both included.
+    pub fn insert(&mut self, first: u32, last: u32) {
+        if first > last {
+            return;
+        }
+        let ranges = match &mut self.0 {
+            Form::Pages(pages) => return pages.insert(first, last),
+            Form::Ranges(ranges) => ranges,
+        };
+        // Ranges that overlap or touch the new one.
+        let from = ranges.partition_point(|range| range.1.saturating_add(1) < first);
+        let to = ranges.partition_point(|range| range.0 <= last.saturating_add(1));
+        if from == to {
+            ranges.insert(from, (first, last));
+            if ranges.len() > RANGES_MAX {
+                self.make_pages();
+            }
+        } else {
+            ranges[from] = (first.min(ranges[from].0), last.max(ranges[to - 1].1));
+            ranges.drain(from + 1..to);
+        }
+    }
+
+    fn make_pages(&mut self) {
+        if let Form::Ranges(ranges) = &self.0 {
+            let mut pages = Pages::default();
+            for (first, last) in ranges {
+                pages.insert(*first, *last);
+            }
+            self.0 = Form::Pages(pages);
+        }
+    }
+
+    /// Adds the inputs of another set.
+    pub fn union_with(&mut self, other: &Self) {
+        if let (Form::Ranges(ranges), Form::Pages(pages)) = (&self.0, &other.0) {
+            let mut pages = pages.clone();
+            for (first, last) in ranges {
+                pages.insert(*first, *last);
+            }
+            self.0 = Form::Pages(pages);
+            return;
+        }
+        match (&mut self.0, &other.0) {
+            (Form::Pages(own), Form::Pages(others)) => own.union_with(others),
+            (_, Form::Ranges(ranges)) => {
+                for (first, last) in ranges {
+                    self.insert(*first, *last);
+                }
+            }
+            (Form::Ranges(_), Form::Pages(_)) => {}
+        }
+    }
+
+    /// Returns the number of inputs.
+    pub fn len(&self) -> u64 {
+        match &self.0 {
+            Form::Ranges(ranges) => ranges
+                .iter()
+                .map(|(first, last)| u64::from(last - first) + 1)
+                .sum(),
+            Form::Pages(pages) => pages.len(),
+        }
+    }
+
+    /// Reports whether the set contains no input.
+    pub fn is_empty(&self) -> bool {
+        self.ranges().next().is_none()
+    }
+
+    /// Reports whether the set contains an input.
+    pub fn contains(&self, input: u32) -> bool {
+        match &self.0 {
+            Form::Ranges(_) => self.intersects(input, input),
+            Form::Pages(pages) => pages.contains(input),
+        }
+    }
+
+    /// Reports whether the set contains an input from `first` to `last`, both included.
+    pub fn intersects(&self, first: u32, last: u32) -> bool {
+        self.range_from(first).is_some_and(|range| range.0 <= last)
+    }
+
+    /// Returns the first range that contains `from`, from there on, or that follows it.
+    fn range_from(&self, from: u32) -> Option<(u32, u32)> {
+        match &self.0 {
+            Form::Ranges(ranges) => {
+                let at = ranges.partition_point(|range| range.1 < from);
+                ranges.get(at).map(|range| (range.0.max(from), range.1))
+            }
+            Form::Pages(pages) => pages.range_from(from),
+        }
+    }
+
+    /// Returns the maximal ranges of successive inputs, in ascending order.
+    pub fn ranges(&self) -> impl Iterator<Item = RangeInclusive<u32>> + '_ {
+        let mut from = Some(0);
+        core::iter::from_fn(move || {
+            let (first, last) = self.range_from(from?)?;
+            from = last.checked_add(1);
+            Some(first..=last)
+        })
+    }
+}
+
+impl Default for InputSet {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PartialEq for InputSet {
+    fn eq(&self, other: &Self) -> bool {
+        self.ranges().eq(other.ranges())
+    }
+}
+
+impl Eq for InputSet {}
+
+impl fmt::Debug for InputSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.ranges()).finish()
+    }
+}
+
+impl Extend<u32> for InputSet {
+    fn extend<I: IntoIterator<Item = u32>>(&mut self, inputs: I) {
+        inputs
+            .into_iter()
+            .for_each(|input| self.insert(input, input));
+    }
+}
+
+impl FromIterator<u32> for InputSet {
+    fn from_iter<I: IntoIterator<Item = u32>>(inputs: I) -> Self {
+        let mut set = Self::new();
+        set.extend(inputs);
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use proptest::prelude::*;
+
+    /// Generates few, many and long ranges, within a few pages and at the end of all inputs.
+    fn ranges() -> impl Strategy<Value = Vec<(u32, u32)>> {
+        let first = prop_oneof![0..300_u32, 0..20_000_u32, 0x7FFF_D000..0x7FFF_FFFF_u32];
+        let length = prop_oneof![0..3_u32, 0..200_u32, 0..9_000_u32];
+        let range = (first, length).prop_map(|(first, length)| (first, first + length));
+        prop_oneof![
+            prop::collection::vec(range.clone(), 0..8),
+            prop::collection::vec(range, 30..80),
+        ]
+    }
+
+    fn build(ranges: &[(u32, u32)]) -> (InputSet, BTreeSet<u32>) {
+        let (mut set, mut reference) = (InputSet::new(), BTreeSet::new());
+        for (first, last) in ranges {
+            set.insert(*first, *last);
+            reference.extend(*first..=*last);
+        }
+        (set, reference)
+    }
+
+    fn check(set: &InputSet, reference: &BTreeSet<u32>) -> Result<(), TestCaseError> {
+        let inputs: Vec<u32> = set.ranges().flatten().collect();
+        prop_assert!(inputs.iter().eq(reference), "{:?}", set);
+        prop_assert_eq!(set.len(), reference.len() as u64);
+        prop_assert_eq!(set.is_empty(), reference.is_empty());
+        let ranges: Vec<_> = set.ranges().collect();
+        let has_gap = |pair: &[RangeInclusive<u32>]| pair[0].end() + 1 < *pair[1].start();
+        prop_assert!(ranges.windows(2).all(has_gap), "{:?}", set);
+        Ok(())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn sets_agree_with_ordered_sets(
+            a in ranges(), b in ranges(), at in 0..20_000_u32, length in 0..500_u32,
+        ) {
+            let (mut set, mut reference) = build(&a);
+            check(&set, &reference)?;
+            let (other, other_reference) = build(&b);
+            let copy = set.clone();
+            set.union_with(&other);
+            let before = reference.clone();
+            reference.extend(&other_reference);
+            check(&set, &reference)?;
+            // The union changed neither the other set nor the copy that shares its memory.
+            check(&other, &other_reference)?;
+            check(&copy, &before)?;
+            prop_assert_eq!(set.contains(at), reference.contains(&at));
+            let intersects = reference.range(at..=at + length).next().is_some();
+            prop_assert_eq!(set.intersects(at, at + length), intersects);
+            let rebuilt: InputSet = reference.iter().copied().collect();
+            prop_assert_eq!(&set, &rebuilt);
+        }
+    }
+}
