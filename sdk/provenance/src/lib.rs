@@ -1,10 +1,41 @@
-//! Sets of the input bytes on which output bytes depend.
+//! A merge log: names the input bytes on which each output byte depends, by 32-bit labels.
+//!
+//! A program that reads an input of *n* bytes gets *n* labels from the [`MergeLog`]. A value that
+//! it computes from two others gets their merged label. Each merge of new labels appends a node to
+//! the log. Later, queries resolve the labels of outputs to sets of inputs ([`inputs_of`]).
+//!
+//! ```
+//! use stroboscope_provenance::{Labels, MergeLog, inputs_of};
+//!
+//! let mut log = MergeLog::default();
+//! let Labels::Inputs(first) = log.source(1, 0, 100) else { unreachable!("the log has room") };
+//! let word = log.range(10, 13); // bytes 10 to 13, such as of a number
+//! let sum = log.merge(word, first);
+//! let inputs: Vec<_> = inputs_of(&log, sum).ranges().collect();
+//! assert_eq!(inputs, [0..=0, 10..=13]);
+//! ```
+//!
+//! The log, the sets and the queries need `alloc` only.
 
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+mod label;
+mod limits;
+mod log;
+mod node;
+mod read;
+mod resolve;
 mod set;
+mod source;
 
+pub use label::{INPUTS_MAX, Label, LabelKind, NODES_MAX};
+pub use limits::{Limits, Losses, Reduction};
+pub use log::MergeLog;
+pub use node::{Node, Parents};
+pub use read::ReadLog;
+pub use resolve::{Resolver, inputs_of};
 pub use set::InputSet;
+pub use source::{Labels, Output, Source};

@@ -1,0 +1,77 @@
+//! Limits of a log, and counts of its losses of precision.
+
+use crate::label::{INPUTS_MAX, NODES_MAX};
+
+/// Limits of a log, and the reductions that keep it small.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Maximum number of distinct inputs. Further inputs share one label.
+    pub inputs: u32,
+    /// Maximum number of nodes. With the memo, a node takes at most 16 bytes. Further merges get
+    /// blocks.
+    pub nodes: u32,
+    /// Maximum number of sources. The inputs of further sources share one label.
+    pub sources: u32,
+    /// Maximum number of runs of outputs. Further ones are dropped.
+    pub outputs: u32,
+    /// Reductions of merges that need no node of their own.
+    pub reduction: Reduction,
+}
+
+/// Reductions that a log applies to merges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reduction {
+    /// Merges of the null label, of equal labels, and repeated merges make no node: the scheme of
+    /// the paper.
+    Repeated,
+    /// Overlapping or adjacent ranges of inputs also become one range, and a merge with a label
+    /// that already contains the other one makes no node, if at most `steps` nodes show that.
+    Contained {
+        /// Maximum number of nodes that a merge visits.
+        steps: u8,
+    },
+}
+
+impl Limits {
+    /// Limits with the given number of nodes.
+    #[must_use]
+    pub const fn with_nodes(nodes: u32) -> Self {
+        Self {
+            inputs: INPUTS_MAX,
+            nodes: if nodes < NODES_MAX { nodes } else { NODES_MAX },
+            sources: 1 << 20,
+            outputs: 1 << 20,
+            reduction: Reduction::Contained { steps: 6 },
+        }
+    }
+}
+
+impl Default for Limits {
+    /// 16 million nodes: at most 256 MiB.
+    fn default() -> Self {
+        Self::with_nodes(1 << 24)
+    }
+}
+
+/// Counts of labels that are less precise than the merged ones, of repeated nodes, and of dropped
+/// outputs. Each imprecise label contains all inputs on which the value depends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Losses {
+    /// Merges that got a block, because the log has the maximum number of nodes or no memory.
+    pub coarse_merges: u64,
+    /// Inputs that share the last label, because the log has the maximum number of inputs or
+    /// sources.
+    pub shared_inputs: u64,
+    /// Nodes that the memo does not hold, because there was no memory. A repeated merge makes
+    /// another node.
+    pub forgotten_nodes: u64,
+    /// Bytes of outputs whose labels the log did not record.
+    pub dropped_outputs: u64,
+}
+
+impl Losses {
+    /// Reports whether nothing was lost.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}

@@ -1,0 +1,243 @@
+//! The log: inputs, and the merges of labels.
+
+mod memo;
+mod nodes;
+mod recent;
+mod reduce;
+
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+
+use memo::{Memo, Search};
+use nodes::Nodes;
+use recent::Recent;
+use reduce::ReducedMerge;
+
+use crate::label::{INPUTS_MAX, Label};
+use crate::limits::{Limits, Losses, Reduction};
+use crate::node::Node;
+use crate::read::ReadLog;
+use crate::source::{Labels, Output, Source};
+
+/// Log of merges: names sets of inputs by labels, in time and memory independent of their sizes.
+///
+/// No operation panics. If a limit is reached or memory is exhausted, labels become less precise,
+/// and [`losses`](Self::losses) counts them.
+#[derive(Debug)]
+pub struct MergeLog {
+    limits: Limits,
+    nodes: Nodes,
+    memo: Memo,
+    recent: Recent,
+    inputs: u32,
+    sources: Vec<Source>,
+    outputs: Vec<Output>,
+    losses: Losses,
+}
+
+impl MergeLog {
+    /// Creates an empty log.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits: Limits {
+                inputs: limits.inputs.clamp(1, INPUTS_MAX),
+                ..limits
+            },
+            nodes: Nodes::default(),
+            memo: Memo::default(),
+            recent: Recent::default(),
+            inputs: 0,
+            sources: Vec::new(),
+            outputs: Vec::new(),
+            losses: Losses::default(),
+        }
+    }
+
+    /// Assigns inputs to `count` bytes of the source `id` from `offset`, and returns their labels.
+    pub fn source(&mut self, id: u64, offset: u64, count: usize) -> Labels {
+        // The last input is the one that bytes share once the others are assigned.
+        let left = (self.limits.inputs - 1).saturating_sub(self.inputs);
+        let own = u32::try_from(count).ok().filter(|count| *count <= left);
+        match own.and_then(|count| self.record_source(id, offset, count)) {
+            Some(first) => Labels::Inputs(Label::input(first)),
+            None => self.share_inputs(count as u64),
+        }
+    }
+
+    /// Returns the label that further bytes share.
+    fn share_inputs(&mut self, count: u64) -> Labels {
+        self.losses.shared_inputs += count;
+        self.inputs = self.limits.inputs;
+        Labels::Shared(Label::input(self.limits.inputs - 1))
+    }
+
+    fn record_source(&mut self, id: u64, offset: u64, count: u32) -> Option<u32> {
+        let first = self.inputs;
+        match self.sources.last_mut() {
+            Some(last) if last.is_followed_by(id, offset, first) => last.count += count,
+            _ if count == 0 => {}
+            _ => {
+                if self.sources.len() >= self.limits.sources as usize {
+                    return None;
+                }
+                self.sources.try_reserve(1).ok()?;
+                self.sources.push(Source {
+                    id,
+                    offset,
+                    first,
+                    count,
+                });
+            }
+        }
+        self.inputs += count;
+        Some(first)
+    }
+
+    /// Returns a label that contains the inputs of both labels.
+    #[inline]
+    pub fn merge(&mut self, a: Label, b: Label) -> Label {
+        if a == b || b.is_null() {
+            a
+        } else if a.is_null() {
+            b
+        } else {
+            self.merge_distinct(a, b)
+        }
+    }
+
+    #[inline(never)]
+    fn merge_distinct(&mut self, a: Label, b: Label) -> Label {
+        let (older, newer) = if a < b { (a, b) } else { (b, a) };
+        let union = Node::union(older, newer);
+        let hash = union.hash();
+        if let Some(label) = self.recent.get(union, hash) {
+            return label;
+        }
+        let reduced = match self.limits.reduction {
+            Reduction::Repeated => None,
+            Reduction::Contained { steps } => self.reduce(older, newer, steps),
+        };
+        let label = match reduced {
+            Some(ReducedMerge::Label(label)) => Some(label),
+            Some(ReducedMerge::Node(range)) => self.intern(range, range.hash()),
+            None => self.intern(union, hash),
+        };
+        let label = label.unwrap_or_else(|| self.coarse(older, newer));
+        self.recent.set(union, hash, label, self.nodes.len());
+        label
+    }
+
+    /// Returns the label of the inputs from `first` to `last`, both included. It leaves out those
+    /// that the log has not assigned.
+    pub fn range(&mut self, first: u32, last: u32) -> Label {
+        let Some(end) = self.inputs.checked_sub(1) else {
+            return Label::NULL;
+        };
+        let last = last.min(end);
+        match first.cmp(&last) {
+            Ordering::Greater => Label::NULL,
+            Ordering::Equal => Label::input(first),
+            Ordering::Less => {
+                let range = Node::range(first, last);
+                let hash = range.hash();
+                if let Some(label) = self.recent.get(range, hash) {
+                    return label;
+                }
+                let label = self
+                    .intern(range, hash)
+                    .unwrap_or_else(|| self.coarse(Label::input(first), Label::input(last)));
+                self.recent.set(range, hash, label, self.nodes.len());
+                label
+            }
+        }
+    }
+
+    /// Records the labels of bytes of the output `id` from `offset`.
+    pub fn output(&mut self, id: u64, offset: u64, count: u64, labels: Labels) {
+        let has_room = self.outputs.len() < self.limits.outputs as usize;
+        if has_room && self.outputs.try_reserve(1).is_ok() {
+            self.outputs.push(Output {
+                id,
+                offset,
+                count,
+                labels,
+            });
+        } else {
+            self.losses.dropped_outputs += count;
+        }
+    }
+
+    /// Returns the label of a node, which it appends if the memo does not hold it. `None` if the
+    /// log is full.
+    fn intern(&mut self, node: Node, hash: u64) -> Option<Label> {
+        let place = match self.memo.find(node, hash, &self.nodes) {
+            Search::Found(index) => return Some(Label::node(index)),
+            Search::Missing(place) => place,
+        };
+        if self.nodes.len() >= self.limits.nodes {
+            return None;
+        }
+        let index = self.nodes.push(node)?;
+        let memo = self.memo.insert(place, &mut self.nodes);
+        if memo.is_none() {
+            self.losses.forgotten_nodes += 1;
+        }
+        Some(Label::node(index))
+    }
+
+    #[cold]
+    fn coarse(&mut self, older: Label, newer: Label) -> Label {
+        self.losses.coarse_merges += 1;
+        self.block(older, newer)
+    }
+
+    /// Returns the losses of precision so far.
+    pub fn losses(&self) -> Losses {
+        self.losses
+    }
+
+    /// Returns the limits of the log.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Returns the allocated bytes of nodes, memo, sources and outputs.
+    pub fn bytes(&self) -> usize {
+        let sources = self.sources.capacity() * size_of::<Source>();
+        let outputs = self.outputs.capacity() * size_of::<Output>();
+        self.nodes.bytes() + self.memo.bytes() + sources + outputs
+    }
+}
+
+impl Default for MergeLog {
+    fn default() -> Self {
+        Self::new(Limits::default())
+    }
+}
+
+impl ReadLog for MergeLog {
+    fn inputs(&self) -> u32 {
+        self.inputs
+    }
+
+    fn nodes(&self) -> u32 {
+        self.nodes.len()
+    }
+
+    #[inline]
+    fn node(&self, index: u32) -> Option<Node> {
+        self.nodes.get(index)
+    }
+
+    fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
+    fn outputs(&self) -> &[Output] {
+        &self.outputs
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
