@@ -2,7 +2,8 @@
 //!
 //! A program that reads an input of *n* bytes gets *n* labels from the [`MergeLog`]. A value that
 //! it computes from two others gets their merged label. Each merge of new labels appends a node to
-//! the log. Later, queries resolve the labels of outputs to sets of inputs ([`inputs_of`]).
+//! the log. Later, queries resolve the labels of outputs to sets of inputs ([`inputs_of`],
+//! [`sweep`]), or find the labels that some inputs reached ([`Reach`]).
 //!
 //! ```
 //! use stroboscope_provenance::{Labels, MergeLog, inputs_of};
@@ -36,6 +37,6 @@ pub use limits::{Limits, Losses, Reduction};
 pub use log::MergeLog;
 pub use node::{Node, Parents};
 pub use read::ReadLog;
-pub use resolve::{Resolver, inputs_of};
+pub use resolve::{Reach, Resolver, inputs_of, sweep};
 pub use set::InputSet;
 pub use source::{Labels, Output, Source};

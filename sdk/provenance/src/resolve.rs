@@ -1,5 +1,12 @@
-//! Backward queries: the inputs of labels.
+//! Backward and forward queries: the inputs of labels, and the labels that inputs reached.
 
+mod reach;
+mod sweep;
+
+pub use reach::Reach;
+pub use sweep::sweep;
+
+use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::label::{Label, LabelKind};
@@ -8,6 +15,8 @@ use crate::read::ReadLog;
 use crate::set::InputSet;
 
 /// Resolver of single labels. It keeps its memory, one bit for each node, from query to query.
+///
+/// For many labels, [`sweep`] visits shared nodes once.
 #[derive(Debug, Default)]
 pub struct Resolver {
     /// Visited nodes, one bit each. All bits are 0 between queries.
@@ -60,7 +69,7 @@ impl Resolver {
     }
 }
 
-/// Returns the inputs of one label. For several labels, use a [`Resolver`].
+/// Returns the inputs of one label. For several labels, use a [`Resolver`] or [`sweep`].
 pub fn inputs_of(log: &impl ReadLog, label: Label) -> InputSet {
     Resolver::default().inputs(log, label)
 }
@@ -78,3 +87,20 @@ fn leaf(log: &impl ReadLog, label: Label) -> Option<(u32, u32)> {
     let last = last.min(log.inputs().checked_sub(1)?);
     (first <= last).then_some((first, last))
 }
+
+/// Returns the index after the last node among labels.
+fn end_of(log: &impl ReadLog, labels: &[Label]) -> u32 {
+    let ends = labels.iter().filter_map(|label| match label.kind() {
+        LabelKind::Node(index) => Some(index + 1),
+        _ => None,
+    });
+    ends.max().unwrap_or(0).min(log.nodes())
+}
+
+/// Creates an array with a number for each of the nodes up to `end`.
+fn per_node(end: u32) -> Vec<u32> {
+    vec![0; end as usize]
+}
+
+#[cfg(test)]
+mod tests;

@@ -29,6 +29,12 @@ impl InputSet {
         Self(Form::Ranges(Vec::new()))
     }
 
+    pub(crate) fn from_range(first: u32, last: u32) -> Self {
+        let mut set = Self::new();
+        set.insert(first, last);
+        set
+    }
+
     /// Adds the inputs from `first` to `last`, both included.
     pub fn insert(&mut self, first: u32, last: u32) {
         if first > last {
@@ -131,6 +137,14 @@ impl InputSet {
             from = last.checked_add(1);
             Some(first..=last)
         })
+    }
+
+    /// Number by which a sweep chooses the set to copy.
+    pub(crate) fn weight(&self) -> usize {
+        match &self.0 {
+            Form::Ranges(ranges) => ranges.len(),
+            Form::Pages(_) => usize::MAX,
+        }
     }
 }
 

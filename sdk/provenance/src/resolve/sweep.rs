@@ -1,0 +1,194 @@
+//! Resolution of many labels at once.
+
+use alloc::vec::Vec;
+
+use super::{end_of, insert_all, leaf, per_node};
+use crate::label::{Label, LabelKind};
+use crate::node::Parents;
+use crate::read::ReadLog;
+use crate::set::InputSet;
+
+/// Bit of nodes whose sets the caller wants.
+const WANTED: u32 = 1 << 31;
+/// Bit of nodes on which wanted ones depend.
+const REACHED: u32 = 1 << 30;
+/// Bits of the number of a node's remaining uses.
+const USES: u32 = REACHED - 1;
+
+/// Calls `visit` once for each distinct label, with its inputs.
+///
+/// One sweep over the nodes, parents before children, computes the set of each needed node once. At
+/// its last use, a set becomes part of the result or is freed, so memory is that of the sets that
+/// still have uses, plus 8 bytes for each node up to the last one.
+pub fn sweep(log: &impl ReadLog, labels: &[Label], mut visit: impl FnMut(Label, &InputSet)) {
+    let mut leaves: Vec<Label> = labels
+        .iter()
+        .copied()
+        .filter(|label| !is_known(log, *label))
+        .collect();
+    leaves.sort_unstable();
+    leaves.dedup();
+    for label in leaves {
+        let mut inputs = InputSet::new();
+        if label.is_node() {
+            insert_all(log, &mut inputs);
+        } else if let Some((first, last)) = leaf(log, label) {
+            inputs.insert(first, last);
+        }
+        visit(label, &inputs);
+    }
+    let mut sweep = Sweep::new(log, labels);
+    for index in 0..sweep.uses.len() as u32 {
+        sweep.step(log, index, &mut visit);
+    }
+}
+
+/// Reports whether a label is a node that the log has.
+fn is_known(log: &impl ReadLog, label: Label) -> bool {
+    matches!(label.kind(), LabelKind::Node(index) if index < log.nodes())
+}
+
+struct Sweep {
+    /// Flags and number of remaining uses of each node.
+    uses: Vec<u32>,
+    /// Place of each node's set in `sets`, while it has uses.
+    places: Vec<u32>,
+    sets: Vec<InputSet>,
+    free: Vec<u32>,
+}
+
+/// Set of a node's parent.
+enum ParentSet {
+    /// Range of inputs, which needs no memory of its own.
+    Range(u32, u32),
+    /// Set that has no other use.
+    Owned(InputSet),
+    /// Place of a set that has further uses.
+    Shared(usize),
+}
+
+impl Sweep {
+    fn new(log: &impl ReadLog, labels: &[Label]) -> Self {
+        let end = end_of(log, labels);
+        let mut uses = per_node(end);
+        for label in labels {
+            if let LabelKind::Node(index) = label.kind()
+                && let Some(of) = uses.get_mut(index as usize)
+            {
+                *of = WANTED | REACHED;
+            }
+        }
+        for index in (0..end).rev() {
+            if uses[index as usize] & REACHED == 0 {
+                continue;
+            }
+            if let Some(Parents::Union(a, b)) = log.node(index).map(|node| node.parents()) {
+                for parent in [a, b] {
+                    if let LabelKind::Node(parent) = parent.kind() {
+                        let of = &mut uses[parent as usize];
+                        // A set with the maximum number of uses is kept to the end.
+                        let more = u32::from(*of & USES != USES);
+                        *of = (*of | REACHED) + more;
+                    }
+                }
+            }
+        }
+        Self {
+            uses,
+            places: per_node(end),
+            sets: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    fn step(&mut self, log: &impl ReadLog, index: u32, visit: &mut impl FnMut(Label, &InputSet)) {
+        let uses = self.uses[index as usize];
+        if uses & REACHED == 0 {
+            return;
+        }
+        let mut set = InputSet::new();
+        match log.node(index).map(|node| node.parents()) {
+            Some(Parents::Union(a, b)) => {
+                let (a, b) = (self.take(log, a), self.take(log, b));
+                set = self.union(a, b);
+            }
+            Some(Parents::Range(first, last)) => set.insert(first, last),
+            None => insert_all(log, &mut set),
+        }
+        if uses & WANTED != 0 {
+            visit(Label::node(index), &set);
+        }
+        if uses & USES != 0 {
+            let place = self.free.pop().unwrap_or(self.sets.len() as u32);
+            match self.sets.get_mut(place as usize) {
+                Some(unused) => *unused = set,
+                None => self.sets.push(set),
+            }
+            self.places[index as usize] = place;
+        }
+    }
+
+    fn take(&mut self, log: &impl ReadLog, parent: Label) -> ParentSet {
+        let LabelKind::Node(index) = parent.kind() else {
+            return match leaf(log, parent) {
+                Some((first, last)) => ParentSet::Range(first, last),
+                None => ParentSet::Owned(InputSet::new()),
+            };
+        };
+        let place = self.places[index as usize];
+        let uses = &mut self.uses[index as usize];
+        if *uses & USES != USES {
+            *uses -= 1;
+        }
+        if *uses & USES != 0 {
+            return ParentSet::Shared(place as usize);
+        }
+        self.free.push(place);
+        ParentSet::Owned(core::mem::take(&mut self.sets[place as usize]))
+    }
+
+    fn union(&self, a: ParentSet, b: ParentSet) -> InputSet {
+        match (a, b) {
+            (ParentSet::Range(first, last), other) | (other, ParentSet::Range(first, last)) => {
+                let mut set = match other {
+                    ParentSet::Range(first, last) => InputSet::from_range(first, last),
+                    ParentSet::Owned(set) => set,
+                    ParentSet::Shared(place) => self.sets[place].clone(),
+                };
+                set.insert(first, last);
+                set
+            }
+            (ParentSet::Owned(a), ParentSet::Owned(b)) => {
+                let (mut large, small) = if a.weight() < b.weight() {
+                    (b, a)
+                } else {
+                    (a, b)
+                };
+                large.union_with(&small);
+                large
+            }
+            (ParentSet::Owned(mut owned), ParentSet::Shared(place))
+            | (ParentSet::Shared(place), ParentSet::Owned(mut owned)) => {
+                let shared = &self.sets[place];
+                if owned.weight() < shared.weight() {
+                    let mut set = shared.clone();
+                    set.union_with(&owned);
+                    return set;
+                }
+                owned.union_with(shared);
+                owned
+            }
+            (ParentSet::Shared(a), ParentSet::Shared(b)) => {
+                let (a, b) = (&self.sets[a], &self.sets[b]);
+                let (large, small) = if a.weight() < b.weight() {
+                    (b, a)
+                } else {
+                    (a, b)
+                };
+                let mut set = large.clone();
+                set.union_with(small);
+                set
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+use alloc::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::limits::Limits;
+use crate::log::MergeLog;
+use crate::log::tests::{programs, run};
+use crate::source::Labels;
+
+fn swept(log: &MergeLog, labels: &[Label]) -> BTreeMap<Label, BTreeSet<u32>> {
+    let mut found = BTreeMap::new();
+    sweep(log, labels, |label, inputs| {
+        let inputs = inputs.ranges().flatten().collect();
+        assert_eq!(found.insert(label, inputs), None, "{label:?} twice");
+    });
+    found
+}
+
+#[test]
+fn unknown_nodes_contain_all_inputs() {
+    let mut log = MergeLog::default();
+    log.source(1, 0, 5);
+    let unknown = Label::node(9);
+    assert_eq!(inputs_of(&log, unknown).len(), 5);
+    assert_eq!(swept(&log, &[unknown])[&unknown].len(), 5);
+    assert!(Reach::new(&log, InputSet::new()).contains(unknown));
+    let merged = log.merge(unknown, Label::input(1));
+    assert_eq!(inputs_of(&log, merged).len(), 5);
+}
+
+#[test]
+fn a_deep_chain_keeps_one_set() {
+    let mut log = MergeLog::default();
+    let Labels::Inputs(_) = log.source(1, 0, 300_000) else {
+        panic!("the log is full");
+    };
+    let mut sum = Label::NULL;
+    for input in (0..300_000).step_by(3) {
+        sum = log.merge(sum, Label::input(input));
+    }
+    let found = swept(&log, &[sum]);
+    assert!(found[&sum].iter().copied().eq((0..300_000).step_by(3)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+    #[test]
+    fn a_sweep_resolves_as_brute_force(
+        steps in programs(), picks in prop::collection::vec(0..300_usize, 0..40),
+    ) {
+        let mut log = MergeLog::new(Limits::default());
+        let made = run(&mut log, &steps);
+        let wanted: BTreeMap<_, _> = picks.iter().map(|at| made[at % made.len()].clone()).collect();
+        let labels: Vec<Label> = picks.iter().map(|at| made[at % made.len()].0).collect();
+        prop_assert_eq!(&swept(&log, &labels), &wanted);
+        let mut resolver = Resolver::default();
+        for (label, reference) in &wanted {
+            let found: BTreeSet<u32> = resolver.inputs(&log, *label).ranges().flatten().collect();
+            prop_assert_eq!(&found, reference);
+        }
+    }
+
+    #[test]
+    fn inputs_reach_the_labels_that_contain_them(
+        steps in programs(), first in 0..200_u32, length in 0..20_u32, other in 0..300_u32,
+    ) {
+        let mut log = MergeLog::new(Limits::default());
+        let made = run(&mut log, &steps);
+        let mut inputs = InputSet::new();
+        inputs.insert(first, first + length);
+        inputs.insert(other, other);
+        let reach = Reach::new(&log, inputs.clone());
+        for (label, reference) in made {
+            let expected = reference.iter().any(|input| inputs.contains(*input));
+            prop_assert_eq!(reach.contains(label), expected, "{:?}", label);
+        }
+    }
+}
