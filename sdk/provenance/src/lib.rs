@@ -16,7 +16,8 @@
 //! assert_eq!(inputs, [0..=0, 10..=13]);
 //! ```
 //!
-//! The log, the sets and the queries need `alloc` only.
+//! The log, the sets and the queries need `alloc` only. Tracked values need the feature `std`,
+//! which is on by default.
 
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 #![forbid(unsafe_code)]
@@ -25,18 +26,28 @@ extern crate alloc;
 
 mod label;
 mod limits;
+mod linkage;
 mod log;
 mod node;
 mod read;
+#[cfg(feature = "std")]
+mod recording;
 mod resolve;
 mod set;
 mod source;
+#[cfg(feature = "std")]
+mod tracked;
 
 pub use label::{INPUTS_MAX, Label, LabelKind, NODES_MAX};
 pub use limits::{Limits, Losses, Reduction};
+pub use linkage::{CopyLinkage, DataLinkage, IndexLinkage, Linkage};
 pub use log::MergeLog;
 pub use node::{Node, Parents};
 pub use read::ReadLog;
+#[cfg(feature = "std")]
+pub use recording::{RecordedFuture, Recording, merge, with_current};
 pub use resolve::{Reach, Resolver, inputs_of, sweep};
 pub use set::InputSet;
 pub use source::{Labels, Output, Source};
+#[cfg(feature = "std")]
+pub use tracked::{ParseError, Tracked, TrackedBuf};

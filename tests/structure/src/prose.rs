@@ -164,7 +164,7 @@ const REMAINING: &[(&str, [usize; 4])] = &[
     ("sdk", [0, 9, 0, 36]),
     ("sdk/burst", [0, 0, 0, 0]),
     ("sdk/macros", [0, 0, 0, 0]),
-    ("sdk/provenance", [0, 0, 0, 0]),
+    ("sdk/provenance", [0, 0, 1, 0]),
     ("sdk/tradeoff", [0, 0, 0, 1]),
 ];
 

@@ -1,0 +1,94 @@
+//! Recordings: nested, across threads, and outside of any.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use stroboscope_provenance::{
+    Label, LabelKind, ReadLog, Recording, Tracked, TrackedBuf, inputs_of, merge, with_current,
+};
+
+#[test]
+fn nothing_is_tracked_outside_of_recordings() {
+    let buffer = TrackedBuf::source(1, 0, "abc");
+    assert_eq!((buffer.label(0), buffer.labels().count()), (Label::NULL, 0));
+    buffer.record_output(1, 0);
+    assert_eq!(with_current(|_| ()), None);
+    // Labels that left their recording may stand for any input.
+    let mut recording = Recording::default();
+    let source = recording.run(|| TrackedBuf::source(1, 0, "abc"));
+    assert_eq!(merge(source.label(0), source.label(2)), Label::ALL);
+    assert_eq!(source.merged(0..3), Label::ALL);
+    assert_eq!(merge(source.label(0), Label::NULL), source.label(0));
+}
+
+#[test]
+fn recordings_nest_and_survive_panics() {
+    let (mut outer, mut inner) = (Recording::default(), Recording::default());
+    outer.run(|| {
+        TrackedBuf::source(1, 0, "abc");
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            inner.run(|| {
+                TrackedBuf::source(2, 0, "de");
+                panic!("expected");
+            });
+        }));
+        assert!(result.is_err());
+        TrackedBuf::source(3, 0, "f");
+    });
+    assert_eq!(with_current(|_| ()), None);
+    assert_eq!((outer.finish().inputs(), inner.finish().inputs()), (4, 2));
+}
+
+#[test]
+fn the_log_is_busy_while_its_code_runs() {
+    let mut recording = Recording::default();
+    recording.run(|| {
+        let buffer = TrackedBuf::source(1, 0, "abc");
+        let merged = with_current(|_| merge(buffer.label(0), buffer.label(2)));
+        assert_eq!(merged, Some(Label::ALL));
+    });
+}
+
+/// Future that is ready at its second poll.
+struct Yield(bool);
+
+impl Future for Yield {
+    type Output = ();
+
+    fn poll(mut self: std::pin::Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if std::mem::replace(&mut self.0, true) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+}
+
+#[test]
+fn a_future_records_on_several_threads() {
+    let task = async {
+        let a = TrackedBuf::source(1, 0, "ab").get(0).expect("a byte");
+        Yield(false).await;
+        let b = TrackedBuf::source(2, 0, "cd").get(1).expect("a byte");
+        let sum: Tracked<u8> = a + b;
+        sum.label()
+    };
+    let mut future = Box::pin(Recording::default().run_async(task));
+    let poll = move || {
+        let mut context = Context::from_waker(Waker::noop());
+        let result = pin!(&mut future).poll(&mut context);
+        (result, future)
+    };
+    let (first, mut future) = std::thread::spawn(poll).join().expect("no panic");
+    assert!(first.is_pending());
+    assert_eq!(with_current(|_| ()), None);
+    let mut context = Context::from_waker(Waker::noop());
+    let Poll::Ready((label, recording)) = future.as_mut().poll(&mut context) else {
+        panic!("the task is not ready");
+    };
+    let log = recording.finish();
+    assert!(matches!(label.kind(), LabelKind::Node(_)));
+    let inputs: Vec<u32> = inputs_of(&log, label).ranges().flatten().collect();
+    assert_eq!(inputs, [0, 3]);
+}
