@@ -16,14 +16,16 @@
 //! assert_eq!(inputs, [0..=0, 10..=13]);
 //! ```
 //!
-//! The log, the sets and the queries need `alloc` only. Tracked values need the feature `std`,
-//! which is on by default.
+//! The log, the sets and the queries need `alloc` only. Tracked values and files need the feature
+//! `std`, which is on by default.
 
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+#[cfg(feature = "std")]
+mod file;
 mod label;
 mod limits;
 mod linkage;
@@ -38,6 +40,8 @@ mod source;
 #[cfg(feature = "std")]
 mod tracked;
 
+#[cfg(feature = "std")]
+pub use file::{FileError, LogFile, LogWriter};
 pub use label::{INPUTS_MAX, Label, LabelKind, NODES_MAX};
 pub use limits::{Limits, Losses, Reduction};
 pub use linkage::{CopyLinkage, DataLinkage, IndexLinkage, Linkage};

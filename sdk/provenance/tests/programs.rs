@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use stroboscope_provenance::{
-    CopyLinkage, DataLinkage, IndexLinkage, Label, Limits, Linkage, MergeLog, ReadLog, Recording,
-    Reduction, Tracked, TrackedBuf, inputs_of, sweep,
+    CopyLinkage, DataLinkage, IndexLinkage, Label, Limits, Linkage, LogFile, LogWriter, MergeLog,
+    ReadLog, Recording, Reduction, Tracked, TrackedBuf, inputs_of, sweep,
 };
 
 /// Byte of a source: the id and the offset.
@@ -200,19 +200,22 @@ fn origins(log: &impl ReadLog, label: Label) -> Set {
     inputs.into_iter().map(origin).collect()
 }
 
-/// Returns the recorded inputs of each byte of each output.
-fn of_outputs(file: &MergeLog) -> BTreeSet<(Origin, Set)> {
+/// Returns the recorded inputs of each byte of each output, read from a file of the log.
+fn of_outputs(log: &MergeLog) -> BTreeSet<(Origin, Set)> {
+    let writer = LogWriter::new(Vec::new()).expect("a file in memory");
+    let bytes = writer.finish(log).expect("a file in memory");
+    let file = LogFile::parse(&bytes).expect("a whole file");
     let mut found = BTreeSet::new();
     let mut labels = Vec::new();
     for output in file.outputs() {
         for at in 0..output.count {
             let label = output.labels.at(at as usize);
             labels.push(label);
-            found.insert(((output.id, output.offset + at), origins(file, label)));
+            found.insert(((output.id, output.offset + at), origins(&file, label)));
         }
     }
-    sweep(file, &labels, |label, inputs| {
-        assert_eq!(*inputs, inputs_of(file, label));
+    sweep(&file, &labels, |label, inputs| {
+        assert_eq!(*inputs, inputs_of(&file, label));
     });
     found
 }

@@ -1,0 +1,55 @@
+//! Files of logs: append-only segments with checksums, which readers use in place.
+//!
+//! Numbers are little-endian. Every length is a multiple of 8.
+//!
+//! ```text
+//! file    = header, segments, end
+//! header  = "STROBOPV", version u32, CRC-32 of both u32
+//! segment = kind u32, count u32, inputs u32, CRC-32 of these three and the records u32, records
+//! ```
+//!
+//! `inputs` is the number of inputs that the log had assigned. Records by kind:
+//!
+//! | kind | record |
+//! |---|---|
+//! | 1 | node: u64 (see `Node::raw`) |
+//! | 2 | source: id u64, offset u64, first input u32, count u32 |
+//! | 3 | run of an output: id u64, offset u64, count u64, label u32, form u32 |
+//! | 4 | end: totals of nodes, sources and outputs, and the four counts of `Losses`, u64 each |
+//!
+//! The form of a run is 1 if its label is the first of successive inputs, and 0 if all bytes have
+//! it. Sources precede the nodes that name their inputs, and nodes precede their children.
+
+mod error;
+mod reader;
+mod writer;
+
+pub use error::FileError;
+pub use reader::LogFile;
+pub use writer::LogWriter;
+
+const MAGIC: &[u8; 8] = b"STROBOPV";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 16;
+const SEGMENT_BYTES: usize = 16;
+
+const NODES: u32 = 1;
+const SOURCES: u32 = 2;
+const OUTPUTS: u32 = 3;
+const END: u32 = 4;
+
+const NODE_BYTES: usize = 8;
+const SOURCE_BYTES: usize = 24;
+const OUTPUT_BYTES: usize = 32;
+const END_BYTES: usize = 56;
+
+/// Returns the checksum of a segment, from its header without the checksum, and its records.
+fn checksum(header: &[u8], records: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(header);
+    hasher.update(records);
+    hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+use proptest::prelude::*;
+use std::vec::Vec;
+
+use super::*;
+use crate::label::Label;
+use crate::limits::Limits;
+use crate::log::MergeLog;
+use crate::log::tests::{programs, run};
+use crate::read::ReadLog;
+use crate::resolve::{inputs_of, sweep};
+use crate::source::Labels;
+
+/// A small log with nodes, sources, outputs and losses, and its file in two appends.
+fn small() -> (MergeLog, Vec<u8>) {
+    let mut log = MergeLog::new(Limits::with_nodes(3));
+    let mut writer = LogWriter::new(Vec::new()).unwrap();
+    log.source(1, 0, 10);
+    let sum = log.merge(Label::input(0), Label::input(5));
+    log.output(1, 0, 4, Labels::Shared(sum));
+    writer.append(&log).unwrap();
+    // The source grew, so that its record is split.
+    log.source(1, 10, 20);
+    log.source(2, 7, 1);
+    let range = log.range(12, 20);
+    let all = log.merge(sum, range);
+    log.output(1, 4, 1, Labels::Shared(all));
+    log.output(2, 0, 9, Labels::Inputs(Label::input(20)));
+    let coarse = log.merge(Label::input(1), Label::input(9));
+    log.output(3, 0, 1, Labels::Shared(coarse));
+    let file = writer.finish(&log).unwrap();
+    (log, file)
+}
+
+fn check_equal(file: &LogFile<'_>, log: &MergeLog) {
+    assert_eq!((file.inputs(), file.nodes()), (log.inputs(), log.nodes()));
+    for index in 0..=log.nodes() {
+        assert_eq!(file.node(index), log.node(index), "node {index}");
+    }
+    for input in 0..=log.inputs() {
+        let origin = |log: &dyn Fn(u32) -> Option<crate::Source>| {
+            let source = log(input)?;
+            Some((source.id, source.offset + u64::from(input - source.first)))
+        };
+        let found = origin(&|input| file.source_of(input));
+        assert_eq!(
+            found,
+            origin(&|input| log.source_of(input)),
+            "input {input}"
+        );
+    }
+    assert_eq!(file.outputs(), log.outputs());
+    assert_eq!(file.losses(), Some(log.losses()));
+}
+
+#[test]
+fn a_file_is_read_as_it_was_written() {
+    let (log, bytes) = small();
+    assert_eq!(log.losses().coarse_merges, 1);
+    let file = LogFile::parse(&bytes).unwrap();
+    check_equal(&file, &log);
+    assert_eq!(file.sources().len(), 3);
+    let empty = LogWriter::new(Vec::new())
+        .unwrap()
+        .finish(&MergeLog::default())
+        .unwrap();
+    check_equal(&LogFile::parse(&empty).unwrap(), &MergeLog::default());
+}
+
+#[test]
+fn every_cut_is_an_error() {
+    let (log, bytes) = small();
+    for cut in 0..bytes.len() {
+        let error = LogFile::parse(&bytes[..cut]).unwrap_err();
+        let expected = if cut == 0 { "no file" } else { "cut off" };
+        assert!(error.to_string().contains(expected), "{cut}: {error}");
+        if let Ok((file, error)) = LogFile::recover(&bytes[..cut]) {
+            assert!(error.is_some() && file.losses().is_none(), "{cut}");
+            for index in 0..file.nodes() {
+                assert_eq!(file.node(index), log.node(index));
+            }
+            assert!(log.outputs().starts_with(file.outputs()));
+        }
+    }
+    let (file, _) = LogFile::recover(&bytes[..bytes.len() - 1]).unwrap();
+    assert_eq!((file.nodes(), file.outputs().len()), (3, 4));
+}
+
+#[test]
+fn every_changed_byte_is_an_error() {
+    let (_, bytes) = small();
+    for place in 0..bytes.len() {
+        for change in 1..=u8::MAX {
+            let mut changed = bytes.clone();
+            changed[place] ^= change;
+            let error = LogFile::parse(&changed).unwrap_err();
+            assert!(!error.to_string().is_empty(), "{place}");
+        }
+    }
+}
+
+#[test]
+fn errors_name_the_cause() {
+    let (_, bytes) = small();
+    let check = |bytes: &[u8], expected: FileError, text: &str| {
+        let error = LogFile::parse(bytes).unwrap_err();
+        assert_eq!(error, expected);
+        assert!(error.to_string().contains(text), "{error}");
+    };
+    check(
+        b"PAR1 and more",
+        FileError::Foreign,
+        "no file of a provenance log",
+    );
+    check(b"", FileError::Foreign, "no file of a provenance log");
+    let mut newer = bytes.clone();
+    newer[8] = 2;
+    let sum = checksum(&newer[..12], &[]);
+    newer[12..16].copy_from_slice(&sum.to_le_bytes());
+    check(
+        &newer,
+        FileError::Version { found: 2 },
+        "use a newer program",
+    );
+    let mut flipped = bytes.clone();
+    flipped[HEADER_BYTES + SEGMENT_BYTES] ^= 1;
+    check(
+        &flipped,
+        FileError::Corrupt { at: 16 },
+        "the checksum at byte 16",
+    );
+    let mut longer = bytes.clone();
+    longer.push(0);
+    let problem = "bytes after the end of the log";
+    check(
+        &longer,
+        FileError::Invalid {
+            at: bytes.len(),
+            problem,
+        },
+        problem,
+    );
+}
+
+/// Builds a file of one segment with a valid checksum.
+fn forged(kind: u32, count: u32, inputs: u32, records: &[u8]) -> Vec<u8> {
+    let mut bytes = LogWriter::new(Vec::new())
+        .unwrap()
+        .finish(&MergeLog::default())
+        .unwrap();
+    bytes.truncate(HEADER_BYTES);
+    let header: Vec<u8> = [kind, count, inputs]
+        .into_iter()
+        .flat_map(u32::to_le_bytes)
+        .collect();
+    bytes.extend(&header);
+    bytes.extend(checksum(&header, records).to_le_bytes());
+    bytes.extend(records);
+    bytes
+}
+
+#[test]
+fn content_that_no_log_has_is_an_error() {
+    let check = |kind, records: Vec<u8>, text: &str| {
+        let error = LogFile::parse(&forged(kind, 1, 4, &records)).unwrap_err();
+        assert!(error.to_string().contains(text), "{error}");
+    };
+    let node = |high: u32, low: u32| [low.to_le_bytes(), high.to_le_bytes()].concat();
+    let first_node = Label::node(0).raw();
+    // Itself, a null parent, equal parents, and inputs that are not assigned.
+    for bad in [
+        node(1, first_node),
+        node(0, 1),
+        node(2, 2),
+        node(1, 9),
+        node(9, 1),
+        node(first_node, 1),
+    ] {
+        check(NODES, bad, "a node with parents");
+    }
+    let source = |first: u32, count: u32| {
+        [vec![0; 16], [first, count].map(u32::to_le_bytes).concat()].concat()
+    };
+    for bad in [source(1, 4), source(0, 5), source(0, 0)] {
+        check(SOURCES, bad, "a source whose inputs");
+    }
+    let output = |count: u64, label: u32, kind: u32| {
+        [
+            vec![0; 16],
+            count.to_le_bytes().to_vec(),
+            [label, kind].map(u32::to_le_bytes).concat(),
+        ]
+        .concat()
+    };
+    for bad in [
+        output(1, first_node, 0),
+        output(1, 5, 0),
+        output(3, 3, 1),
+        output(1, 1, 2),
+        output(u64::MAX, 1, 1),
+        output(1, 0xFC00_0000, 0),
+    ] {
+        check(OUTPUTS, bad, "an output with an unknown label");
+    }
+    check(
+        END,
+        [1_u64.to_le_bytes().to_vec(), vec![0; 48]].concat(),
+        "totals that differ",
+    );
+    check(9, vec![0; 8], "an unknown kind");
+    let error = LogFile::parse(&forged(NODES, 0, u32::MAX, &[])).unwrap_err();
+    assert!(error.to_string().contains("impossible number of inputs"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn queries_of_a_file_agree_with_those_of_its_log(steps in programs(), parts in 1..9_usize) {
+        let mut log = MergeLog::default();
+        let mut writer = LogWriter::new(Vec::new()).unwrap();
+        let mut labels = Vec::new();
+        for part in steps.chunks(steps.len().div_ceil(parts)) {
+            labels.extend(run(&mut log, part).into_iter().map(|(label, _)| label));
+            writer.append(&log).unwrap();
+        }
+        let bytes = writer.finish(&log).unwrap();
+        let file = LogFile::parse(&bytes).unwrap();
+        check_equal(&file, &log);
+        let mut swept = 0;
+        sweep(&file, &labels, |label, inputs| {
+            swept += 1;
+            assert_eq!(*inputs, inputs_of(&log, label));
+        });
+        prop_assert!(swept > 0);
+    }
+
+    #[test]
+    fn random_bytes_do_not_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = LogFile::parse(&bytes);
+        let (_, mut file) = small();
+        file.truncate(HEADER_BYTES + bytes.len() % 64);
+        file.append(&mut bytes);
+        let _ = LogFile::recover(&file);
+    }
+}

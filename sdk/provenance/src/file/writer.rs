@@ -1,0 +1,135 @@
+//! Writing of files.
+
+use std::io::{self, Write};
+use std::vec::Vec;
+
+use super::{END, HEADER_BYTES, MAGIC, NODES, OUTPUTS, SOURCES, VERSION, checksum};
+use crate::log::MergeLog;
+use crate::read::ReadLog;
+use crate::source::{Labels, Output, Source};
+
+/// Records of a segment, so that a reader needs little memory: 512 KiB of nodes.
+const RECORDS_MAX: usize = 1 << 16;
+
+/// Writer of a log's file.
+#[derive(Debug)]
+pub struct LogWriter<W> {
+    to: W,
+    nodes: u32,
+    /// Inputs whose sources are written.
+    inputs: u32,
+    sources: u64,
+    outputs: usize,
+}
+
+impl<W: Write> LogWriter<W> {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// Returns the errors of the writer.
+    pub fn new(mut to: W) -> io::Result<Self> {
+        let mut header = [0; HEADER_BYTES];
+        header[..8].copy_from_slice(MAGIC);
+        header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        let sum = checksum(&header[..12], &[]);
+        header[12..].copy_from_slice(&sum.to_le_bytes());
+        to.write_all(&header)?;
+        Ok(Self {
+            to,
+            nodes: 0,
+            inputs: 0,
+            sources: 0,
+            outputs: 0,
+        })
+    }
+
+    /// Appends the additions to the log since the last call, and flushes. Pass the same log always.
+    ///
+    /// # Errors
+    /// Returns the errors of the writer. Then the file ends within a segment.
+    pub fn append(&mut self, log: &MergeLog) -> io::Result<()> {
+        let inputs = log.inputs();
+        let from = log
+            .sources()
+            .partition_point(|source| source.end() <= self.inputs);
+        for sources in log.sources()[from..].chunks(RECORDS_MAX) {
+            let mut records = Vec::new();
+            for source in sources {
+                self.write_source(*source, &mut records);
+            }
+            self.segment(SOURCES, sources.len(), inputs, &records)?;
+        }
+        while self.nodes < log.nodes() {
+            let end = log.nodes().min(self.nodes + RECORDS_MAX as u32);
+            let nodes = (self.nodes..end).filter_map(|index| log.node(index));
+            let records: Vec<u8> = nodes.flat_map(|node| node.raw().to_le_bytes()).collect();
+            self.segment(NODES, (end - self.nodes) as usize, inputs, &records)?;
+            self.nodes = end;
+        }
+        for outputs in log.outputs()[self.outputs..].chunks(RECORDS_MAX) {
+            let records: Vec<u8> = outputs.iter().flat_map(output_record).collect();
+            self.segment(OUTPUTS, outputs.len(), inputs, &records)?;
+            self.outputs += outputs.len();
+        }
+        self.to.flush()
+    }
+
+    /// Appends the last additions to the log, and ends the file.
+    ///
+    /// # Errors
+    /// Returns the errors of the writer.
+    pub fn finish(mut self, log: &MergeLog) -> io::Result<W> {
+        self.append(log)?;
+        let losses = log.losses();
+        let numbers = [
+            u64::from(self.nodes),
+            self.sources,
+            self.outputs as u64,
+            losses.coarse_merges,
+            losses.shared_inputs,
+            losses.forgotten_nodes,
+            losses.dropped_outputs,
+        ];
+        let record: Vec<u8> = numbers.into_iter().flat_map(u64::to_le_bytes).collect();
+        self.segment(END, 1, log.inputs(), &record)?;
+        self.to.flush()?;
+        Ok(self.to)
+    }
+
+    /// Adds the record of a source. A source that grew after it was written gets another record.
+    fn write_source(&mut self, source: Source, records: &mut Vec<u8>) {
+        let written = self.inputs.saturating_sub(source.first);
+        let (first, count) = (source.first + written, source.count - written);
+        records.extend(source.id.to_le_bytes());
+        records.extend((source.offset + u64::from(written)).to_le_bytes());
+        records.extend(first.to_le_bytes());
+        records.extend(count.to_le_bytes());
+        self.inputs = source.end();
+        self.sources += 1;
+    }
+
+    fn segment(&mut self, kind: u32, count: usize, inputs: u32, records: &[u8]) -> io::Result<()> {
+        let mut header = [0; 12];
+        header[..4].copy_from_slice(&kind.to_le_bytes());
+        header[4..8].copy_from_slice(&(count as u32).to_le_bytes());
+        header[8..].copy_from_slice(&inputs.to_le_bytes());
+        self.to.write_all(&header)?;
+        self.to
+            .write_all(&checksum(&header, records).to_le_bytes())?;
+        self.to.write_all(records)
+    }
+}
+
+fn output_record(output: &Output) -> Vec<u8> {
+    let (label, is_first) = match output.labels {
+        Labels::Shared(label) => (label, 0_u32),
+        Labels::Inputs(label) => (label, 1),
+    };
+    let mut record = Vec::new();
+    record.extend(output.id.to_le_bytes());
+    record.extend(output.offset.to_le_bytes());
+    record.extend(output.count.to_le_bytes());
+    record.extend(label.raw().to_le_bytes());
+    record.extend(is_first.to_le_bytes());
+    record
+}
