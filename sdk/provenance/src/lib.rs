@@ -45,7 +45,7 @@ pub use file::{FileError, LogFile, LogWriter};
 pub use label::{INPUTS_MAX, Label, LabelKind, NODES_MAX};
 pub use limits::{Limits, Losses, Reduction};
 pub use linkage::{CopyLinkage, DataLinkage, IndexLinkage, Linkage};
-pub use log::MergeLog;
+pub use log::{MergeLog, Translation};
 pub use node::{Node, Parents};
 pub use read::ReadLog;
 #[cfg(feature = "std")]

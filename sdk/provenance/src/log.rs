@@ -1,5 +1,6 @@
 //! The log: inputs, and the merges of labels.
 
+mod absorb;
 mod memo;
 mod nodes;
 mod recent;
@@ -8,6 +9,7 @@ mod reduce;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
+pub use absorb::Translation;
 use memo::{Memo, Search};
 use nodes::Nodes;
 use recent::Recent;
