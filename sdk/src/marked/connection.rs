@@ -46,7 +46,8 @@ pub struct ConnectionUsers(Arc<Mutex<Users>>);
 struct Users {
     /// Requests under way, by number.
     now: Vec<(u64, SpanContext)>,
-    /// Requests that began since the last write; the next write is attributed to them.
+    /// Contexts of requests that began since the last write. The next write is attributed to their
+    /// context if all have the same one, and to none otherwise.
     began: Vec<SpanContext>,
     next: u64,
 }
@@ -75,7 +76,8 @@ impl Users {
 }
 
 impl ConnectionUsers {
-    /// Wraps a stream so that markers attribute its reads and writes to the requests under way.
+    /// Wraps a stream so that markers attribute each read and write to its request, if only one
+    /// request is possible.
     pub fn wrap<T>(&self, stream: T) -> UsedStream<T> {
         UsedStream {
             stream,
@@ -187,7 +189,7 @@ impl<F: Future> Future for ConnectionUse<F> {
     }
 }
 
-/// Stream whose reads and writes are marked with the request that uses it.
+/// Stream whose reads and writes are marked with the request that uses it, if only one is possible.
 #[derive(Debug)]
 pub struct UsedStream<T> {
     stream: T,
