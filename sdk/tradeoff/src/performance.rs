@@ -55,7 +55,7 @@ impl Curve {
     }
 
     /// Creates a curve from measurements in any order, like [`new`](Self::new), but weights each
-    /// measurement by its number of requests.
+    /// measurement by its number of requests. A measurement of 0 requests has the weight 1.
     #[must_use]
     pub fn of(tradeoff_rate: f64, mut points: Vec<CurvePoint>) -> Self {
         points.sort_by(|a, b| a.requests_per_second.total_cmp(&b.requests_per_second));
