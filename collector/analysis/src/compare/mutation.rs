@@ -155,8 +155,9 @@ fn of_category(
     })
 }
 
-/// Returns the categories that structural changes made more frequent. With the same workload in
-/// both periods, returns every category that became more frequent.
+/// Returns the categories that structural causes made more frequent. With the same workload in both
+/// periods, also returns those that became significantly more frequent without a cause. Omits
+/// changes of fewer than [`CompareSettings::count_min`] requests.
 pub(super) fn structural_mutations(
     roots: &[OfRoot<'_>],
     structural: &[PathChange],
