@@ -23,7 +23,7 @@ pub struct Poison {
 }
 
 impl Poison {
-    /// Small store, whose costs are noticeable within seconds in a build without optimisations.
+    /// Small store, for short trial runs of a benchmark.
     pub const SMALL: Self = Self {
         services: 2_000,
         operations: 8_000,
