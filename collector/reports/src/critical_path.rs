@@ -26,8 +26,8 @@ use stroboscope_render::show::{Doc, Row as _, TableSpec};
 ///
 /// Without --trace, shows for each segment in how many requests it is critical, its mean share of
 /// the critical path, and how long it takes. Also shows these figures by category. A client span's
-/// own time is network, time below a server's span is server, all else is client. Summed delay adds
-/// up all segments, including concurrent ones.
+/// own time is network, and time below a server's span is server. All else is client, or server if
+/// no span is a server's. Summed delay adds up all segments, including concurrent ones.
 ///
 /// With --by, groups requests into strata by the value of an attribute, or by quantiles of a
 /// numeric attribute.
