@@ -50,8 +50,8 @@ use stroboscope_web::store_verbs::StoreVerbs;
 ///
 /// A batch is acknowledged when it is in the write-ahead log and synced, and is written as Parquet
 /// to the data directory soon after. The pages of the running collector show the causal model of
-/// the data received so far. Interrupt (ctrl-C) or terminate it to stop; however the collector
-/// ends, everything that it acknowledged is kept.
+/// about the last hour (--live-window). Interrupt (ctrl-C) or terminate it to stop; however the
+/// collector ends, everything that it acknowledged is kept.
 #[derive(Debug, Args)]
 pub(super) struct Collect {
     #[command(flatten)]

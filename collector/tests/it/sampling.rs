@@ -13,7 +13,7 @@ const ONE_PERCENT: &str = "ot=th:fd70a3d70a3d7";
 const TEN_PERCENT: &str = "vendor=1,ot=rv:ffffffffffffff;th:e6666666666666";
 const HALF: &str = "ot=th:8";
 
-/// A request: the `tracestate` of its root and of the call inside it, and how long it takes.
+/// A request: the `tracestate` of its root, that of the call inside it, and its duration in ns.
 type Request = (&'static str, &'static str, u64);
 
 fn span(number: usize, id: usize, parent: usize, state: &str, took_ns: u64) -> Value {
@@ -79,7 +79,7 @@ fn said(directory: &Path, arguments: &[&str]) -> Value {
     )
 }
 
-/// 10 of 10 ms that stand for 100 each, and 10 of 900 ms that stand for themselves.
+/// Returns 10 requests of 10 ms that represent 100 each, and 10 of 900 ms that represent 1 each.
 fn mixed() -> Vec<Request> {
     let fast = (ONE_PERCENT, ONE_PERCENT, 10_000_000);
     let slow = ("ot=th:0", "ot=th:0", 900_000_000);
@@ -278,7 +278,7 @@ fn the_root_says_how_many_a_trace_stands_for() {
     assert_eq!(found["sampling"]["differing_thresholds"], 2);
 }
 
-/// A file has columns for its most frequent attributes; of the others it has a text.
+/// A file has columns for its most frequent attributes, and a JSON text with the others.
 #[test]
 fn weights_without_a_column_are_read() {
     let requests = [(HALF, HALF, 5_000_000), ("", "", 5_000_000)];
