@@ -23,9 +23,11 @@ pub struct EdgeId(pub u32);
 pub struct FlowEdge {
     /// Path of the task, from the root.
     pub task: Arc<str>,
-    /// Start boundary: the start of the segments' labels.
+    /// Start boundary: the start of the segments' labels, without numbers. A request's tail has
+    /// `last segment`.
     pub start: Arc<str>,
-    /// End boundary: the end of the segments' labels.
+    /// End boundary: the end of the segments' labels, without numbers. A request's tail has
+    /// `answer`.
     pub end: Arc<str>,
 }
 

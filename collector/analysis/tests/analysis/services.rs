@@ -166,13 +166,13 @@ pub(crate) async fn cross_branch(run: Run) {
     .await;
 }
 
-/// Six calls through two connections; a call's span begins when it has one.
+/// Six calls through two connections; a call's span begins when the call has a connection.
 pub(crate) async fn pool(run: Run) {
     pooled(run, false).await;
 }
 
-/// Like the previous service, but a call's span begins when the call begins to wait for a
-/// connection.
+/// Like the previous service, but each call is inside another span, `web:read`, which begins when
+/// the call begins to wait for a connection.
 pub(crate) async fn queue(run: Run) {
     pooled(run, true).await;
 }
