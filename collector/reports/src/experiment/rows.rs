@@ -39,7 +39,7 @@ pub(super) struct MetricRow {
     /// p-value corrected for the number of metrics: among the metrics with at most q, a share q is
     /// chance.
     pub q_value: Option<f64>,
-    /// True if test and control differ, with the given certainty.
+    /// True if test and control differ: `q_value` is below 1 minus the certainty.
     pub differs: bool,
     /// Number of equal units or bursts that would vary as much as the recorded ones do.
     pub effective_clusters: Option<f64>,
