@@ -95,7 +95,7 @@ pub(super) struct Collect {
     #[command(flatten)]
     what: kernel::KernelArguments,
     /// Consider a trace complete, and add it to the live model, after this idle time. Records that
-    /// arrive later go into the store, but not into the live model
+    /// arrive in the next five minutes go into the store, but not into the live model
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
     live_quiet: Duration,
     /// Length of the sliding window of time that the live model covers, at least 10m. Requests that
