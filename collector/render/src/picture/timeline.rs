@@ -1,4 +1,5 @@
-//! Timelines: a row for each task, the critical path marked.
+//! Draws timelines: rows of intervals, one row for each task, operation or service. Marks the
+//! critical path.
 
 use super::axis::{nice_step, text};
 use super::svg::{Anchor, Picture, Sketch, label};
