@@ -200,8 +200,8 @@ pub(super) struct Process {
     pub(super) records: u64,
     pub(super) missing_batches: u64,
     pub(super) lost: BTreeMap<String, u64>,
-    /// Recording windows; `None` if the process has reported none since the collector started, or
-    /// if there is no live model.
+    /// Recording windows that reached the live model; `None` if none has since the collector
+    /// started, if they were evicted, or if there is no live model.
     pub(super) windows: Option<ProcessWindows>,
     /// Resolution of the clock of the process's host; `None` if there is no live model.
     pub(super) clock: Option<Resolution>,

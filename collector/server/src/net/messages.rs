@@ -48,7 +48,7 @@ struct Messages {
     packing: ContentCoding,
     limit: usize,
     reading: Option<BodyShare>,
-    /// Bytes that are not decompressed yet.
+    /// Received bytes that are neither passed on nor being decompressed yet.
     arrived: BytesMut,
     unpacking: Option<BoxFuture<Vec<u8>, UnpackError>>,
     /// Decompressed message, to be handed over after its prefix.
