@@ -23,7 +23,7 @@ pub enum CheckError {
     Checkpoint(#[from] CheckpointError),
     #[error(transparent)]
     Care(#[from] MaintenanceError),
-    /// The log or the checkpoint cannot be read or written: its path, and the error.
+    /// The log cannot be read, or a damaged checkpoint cannot be renamed: the path, and the error.
     #[error("cannot use {0}: {1}")]
     Disk(String, std::io::Error),
 }
@@ -34,7 +34,7 @@ pub struct Check {
     pub(super) data: DataDir,
     pub(super) store: Store,
     pub(super) report: CheckReport,
-    /// Checkpoint; `None` if it is not readable.
+    /// Checkpoint; `None` if it is damaged or not read yet.
     pub(super) checkpoint: Option<Checkpoint>,
     pub(super) damaged: Vec<(StoreTable, Path)>,
     pub(super) log: Vec<u64>,
