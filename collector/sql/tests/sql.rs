@@ -28,7 +28,7 @@ impl Fixture {
         Self::of(|_| ())
     }
 
-    /// The requests, after each file's rows were changed.
+    /// Creates a store of the test requests. Applies `change` to the rows of each file first.
     fn of(change: impl Fn(&mut Rows)) -> Self {
         let fixture = Self {
             runtime: tokio::runtime::Runtime::new().unwrap(),
@@ -178,7 +178,7 @@ fn results_are_tables() {
     assert_eq!(most["slack_p50_ns"], statistics.slack.percentiles().p50_ns);
 }
 
-/// The Python that has DuckDB and pyarrow.
+/// Returns the command of a Python that has DuckDB and pyarrow; `None` if it lacks one of them.
 fn python() -> Option<String> {
     let python = std::env::var("STROBOSCOPE_TEST_PYTHON").unwrap_or_else(|_| "python3".into());
     let has_them = std::process::Command::new(&python)
@@ -259,7 +259,7 @@ fn duckdb_and_pyarrow_agree() {
     }
 }
 
-/// A query asks about the store, and nothing else.
+/// Queries read the store and nothing else, and change nothing.
 #[test]
 fn queries_change_and_reach_nothing_else() {
     let fixture = Fixture::new();
@@ -307,7 +307,7 @@ fn queries_change_and_reach_nothing_else() {
     assert!(matches!(refused, SqlError::Timeout(_)), "{refused}");
 }
 
-/// Queries of every kind that people ask, to begin with.
+/// Valid queries of many kinds; the mutations begin with them.
 const QUERIES: [&str; 14] = [
     "SELECT service, count(*) FROM spans GROUP BY service ORDER BY 2 DESC LIMIT 3",
     "SELECT * FROM spans WHERE name LIKE 'r%' AND end_ns - start_ns > 1000000 AND date = '2026-01-02' LIMIT 5",
@@ -326,7 +326,7 @@ const QUERIES: [&str; 14] = [
     "SELECT regexp_replace(name, '(a+)+$', 'b'), substr(name, -2147483648, 9223372036854775807) FROM spans",
 ];
 
-/// Pieces that planners look at closely.
+/// Tokens that parsers and planners treat specially.
 const SQL_TOKENS: [&[u8]; 40] = [
     b"(",
     b")",
@@ -370,7 +370,7 @@ const SQL_TOKENS: [&[u8]; 40] = [
     b"repeat('a', 99)",
 ];
 
-/// Another word, or a constant, in the place of one.
+/// Removes a random word of a query, or replaces it by a word of another query or by a constant.
 fn exchange_a_word(random: &mut Random, query: &mut Vec<u8>) {
     const CONSTANTS: [&str; 12] = [
         "0",
@@ -402,7 +402,8 @@ fn exchange_a_word(random: &mut Random, query: &mut Vec<u8>) {
     *query = words.concat().into_bytes();
 }
 
-/// `STROBOSCOPE_MUTATIONS=100000` tries so many.
+/// Mutated queries have a result or an error: none panics, takes too long, or changes the store.
+/// `STROBOSCOPE_MUTATIONS=100000` sets the number of mutations; the default is 400.
 #[test]
 fn any_text_is_answered_or_refused() {
     let rounds: u64 = match std::env::var("STROBOSCOPE_MUTATIONS") {
