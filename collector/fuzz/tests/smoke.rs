@@ -28,7 +28,7 @@ const TOKENS: [&[u8]; 16] = [
     b"00000000000000000000000000000000",
 ];
 
-/// Cases that were found, by name.
+/// Returns the saved cases of a target from `cases/`, with their paths, in the order of the paths.
 fn kept(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("cases")
@@ -80,7 +80,7 @@ fn no_target_finds_anything() {
     }
 }
 
-/// A seed that is refused tests nothing.
+/// The store accepts each seed of batches and OTLP: a rejected seed would test little.
 #[test]
 fn seeds_are_taken() {
     use stroboscope_store::decode::{
