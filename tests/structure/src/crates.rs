@@ -1,5 +1,5 @@
-//! Dependencies between crates: each may depend only on those in a list, and published crates are
-//! presentable.
+//! Tests of crates and their manifests: published crates depend only on the crates in their lists
+//! and have the metadata of the registry, and only one module uses the kernel recorder.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Certificates, tokens, names.
+//! Tests access control: certificates, tokens and host names.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -63,7 +63,8 @@ fn beyond_loopback_it_asks_who_comes() {
     }
 }
 
-/// The cookie that an answer sets, as a browser sends it, and its attributes.
+/// Returns the cookie that a response sets, as the header that a browser sends, and the cookie's
+/// attributes.
 fn cookie(answer: &str) -> (String, String) {
     let line = answer
         .lines()
@@ -358,7 +359,8 @@ async fn a_token_is_asked_for_at_each_door() {
     );
 }
 
-/// Asks all doors; whether each lets in.
+/// Sends a request to the ports for gRPC, OTLP over HTTP, and pages, with the client certificate
+/// `own`. Returns for each port, in this order, whether the request succeeded.
 async fn doors(collector: &crate::Collector, authority: &str, own: Option<&Pair>) -> [bool; 3] {
     let page = async |address: &str, line: &str| match connect(address, authority, own, "http/1.1")
         .await
@@ -480,7 +482,7 @@ async fn certificates_are_shown_and_asked_for() {
     );
 }
 
-/// A page of another site, in a browser on the same machine.
+/// The pages' port rejects requests that a browser sends for a page of another site.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_peoples_pages_get_nothing() {
     let program = Program::new();
