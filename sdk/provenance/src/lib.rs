@@ -55,3 +55,8 @@ pub use set::InputSet;
 pub use source::{Labels, Output, Source};
 #[cfg(feature = "std")]
 pub use tracked::{ParseError, Tracked, TrackedBuf};
+
+/// Compiles the example of the README.
+#[cfg(all(doctest, feature = "std"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

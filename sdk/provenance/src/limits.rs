@@ -41,7 +41,7 @@ impl Limits {
             nodes: if nodes < NODES_MAX { nodes } else { NODES_MAX },
             sources: 1 << 20,
             outputs: 1 << 20,
-            reduction: Reduction::Contained { steps: 6 },
+            reduction: Reduction::Contained { steps: 3 },
         }
     }
 }
@@ -49,7 +49,7 @@ impl Limits {
 impl Default for Limits {
     /// 16 million nodes: at most 256 MiB.
     fn default() -> Self {
-        Self::with_nodes(1 << 24)
+        Self::with_nodes((1 << 24) - 1)
     }
 }
 

@@ -47,7 +47,7 @@ impl MergeLog {
                 ..limits
             },
             nodes: Nodes::default(),
-            memo: Memo::default(),
+            memo: Memo::new(limits.nodes),
             recent: Recent::default(),
             inputs: 0,
             sources: Vec::new(),
@@ -181,7 +181,7 @@ impl MergeLog {
             return None;
         }
         let index = self.nodes.push(node)?;
-        let memo = self.memo.insert(place, &mut self.nodes);
+        let memo = self.memo.insert(place, hash, &self.nodes);
         if memo.is_none() {
             self.losses.forgotten_nodes += 1;
         }

@@ -73,20 +73,8 @@ impl Node {
     /// Returns the larger label of the node: its last input, or usually the newer parent.
     #[inline]
     pub(crate) const fn newer(self) -> u32 {
-        let [high, low] = self.halves();
+        let (high, low) = ((self.0 >> 32) as u32, self.0 as u32);
         if high > low { high } else { low }
-    }
-
-    /// Returns the node of two halves.
-    #[inline]
-    pub(crate) const fn from_halves([high, low]: [u32; 2]) -> Self {
-        Self((high as u64) << 32 | low as u64)
-    }
-
-    /// Returns the high and the low half.
-    #[inline]
-    pub(crate) const fn halves(self) -> [u32; 2] {
-        [(self.0 >> 32) as u32, self.0 as u32]
     }
 
     /// Returns a hash whose bits all depend on all of the node's.

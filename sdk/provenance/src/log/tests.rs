@@ -84,7 +84,7 @@ fn contained_labels_are_absorbed_within_the_bound() {
         sums.push(sum);
     }
     let (last, nodes) = (sums[19], log.nodes());
-    for within in [of[19], of[15], sums[18], sums[15]] {
+    for within in [of[19], of[17], sums[18], sums[16]] {
         assert_eq!(
             (log.merge(last, within), log.nodes()),
             (last, nodes),
@@ -106,6 +106,8 @@ fn repeated_merges_are_found_after_many_others() {
         for b in &of[..at] {
             merged.push((*a, *b, log.merge(*a, *b)));
         }
+        // One chunk of nodes has room.
+        assert!(log.bytes() <= log.nodes() as usize * 16 + (33 << 10));
     }
     let nodes = log.nodes();
     assert_eq!(nodes as usize, merged.len());
