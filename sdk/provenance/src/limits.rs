@@ -47,9 +47,9 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// 16 million nodes: at most 256 MiB.
+    /// 4 million nodes: at most 64 MiB.
     fn default() -> Self {
-        Self::with_nodes((1 << 24) - 1)
+        Self::with_nodes((1 << 22) - 1)
     }
 }
 
