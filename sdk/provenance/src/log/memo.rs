@@ -88,7 +88,8 @@ impl Memo {
         ((hash >> 40) as u32) << self.index_bits | index_plus_one
     }
 
-    /// Adds the last node of the log, which was missing from `place`. Returns `None` without memory.
+    /// Adds the last node of the log, which was missing from `place`. Returns `None` without
+    /// memory.
     #[inline]
     pub(super) fn insert(&mut self, place: usize, hash: u64, nodes: &Nodes) -> Option<()> {
         let len = self.slots.len();
@@ -110,8 +111,9 @@ impl Memo {
         Some(())
     }
 
-    /// Enlarges the table by two thirds, and adds all nodes again, in their order in memory. Doubling
-    /// would leave it emptier: a node would take up to 17.5 bytes. Smaller steps move nodes more often.
+    /// Enlarges the table by two thirds, and adds all nodes again, in their order in memory.
+    /// Doubling would leave it emptier: a node would take up to 17.5 bytes. Smaller steps move
+    /// nodes more often.
     #[cold]
     fn grow(&mut self, nodes: &Nodes) -> Option<()> {
         let groups = (self.slots.len() / GROUP * 5).div_ceil(3).max(1);
