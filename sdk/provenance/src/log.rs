@@ -15,7 +15,7 @@ use nodes::Nodes;
 use recent::Recent;
 use reduce::ReducedMerge;
 
-use crate::label::{INPUTS_MAX, Label};
+use crate::label::{INPUTS_MAX, Label, NODES_MAX};
 use crate::limits::{Limits, Losses, Reduction};
 use crate::node::Node;
 use crate::read::ReadLog;
@@ -41,11 +41,13 @@ impl MergeLog {
     /// Creates an empty log.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
+        let limits = Limits {
+            inputs: limits.inputs.clamp(1, INPUTS_MAX),
+            nodes: limits.nodes.min(NODES_MAX),
+            ..limits
+        };
         Self {
-            limits: Limits {
-                inputs: limits.inputs.clamp(1, INPUTS_MAX),
-                ..limits
-            },
+            limits,
             nodes: Nodes::default(),
             memo: Memo::new(limits.nodes),
             recent: Recent::default(),
@@ -199,7 +201,7 @@ impl MergeLog {
         self.losses
     }
 
-    /// Returns the limits of the log.
+    /// Returns the limits of the log, of which labels allow no more.
     pub fn limits(&self) -> Limits {
         self.limits
     }

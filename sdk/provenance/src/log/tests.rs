@@ -141,6 +141,16 @@ fn a_full_log_returns_blocks() {
 }
 
 #[test]
+fn limits_stay_within_the_labels() {
+    let log = MergeLog::new(Limits {
+        inputs: 0,
+        nodes: u32::MAX,
+        ..Limits::default()
+    });
+    assert_eq!((log.limits().inputs, log.limits().nodes), (1, NODES_MAX));
+}
+
+#[test]
 fn bytes_beyond_the_inputs_share_the_last_one() {
     let mut log = MergeLog::new(Limits {
         inputs: 10,
