@@ -91,7 +91,15 @@ fn contained_labels_are_absorbed_within_the_bound() {
             "{within:?}"
         );
     }
+    // A range that is newer than the union around it.
+    log.source(2, 0, 200);
+    let wide = log.range(100, 120);
+    let union = log.merge(wide, of[0]);
+    let inner = log.range(105, 110);
+    assert!(inner > union);
+    assert_eq!(log.merge(union, inner), union);
     // Deeper labels cost a node, and the set stays the same.
+    let nodes = log.nodes();
     let deep = log.merge(last, of[3]);
     assert_eq!(log.nodes(), nodes + 1);
     assert_eq!(inputs(&log, deep), inputs(&log, last));
