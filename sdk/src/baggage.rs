@@ -189,8 +189,8 @@ impl Baggage {
         of_scope(Scope::Component).or_else(|| of_scope(Scope::Request))
     }
 
-    /// Sets an entry, replacing any entry with the same key and scope. An importance above 9 becomes
-    /// 9.
+    /// Sets an entry, replacing any entry with the same key and scope. An importance above 9 counts
+    /// as 9.
     ///
     /// Returns `false` and counts a dropped member if the key is not a token or the encoded entry
     /// is longer than [`VALUE_BYTES_MAX`].

@@ -3,11 +3,15 @@
 mod collector;
 
 use std::fmt::Display;
+use std::sync::{Mutex, PoisonError};
 
 use collector::{Collector, wait_for};
 use stroboscope::{
     BurstConfig, FutureExt as _, LossCause, SpanContext, display, event, record, span,
 };
+
+/// One process can record for one service only, so the tests take turns.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// A value that must not be formatted: its `fmt` panics.
 struct Unread;
@@ -56,6 +60,7 @@ fn unread() {
 
 #[test]
 fn fields_are_added_to_the_span_they_are_of() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     unread();
     let collector = Collector::default();
     let guard = stroboscope::builder()
@@ -136,6 +141,7 @@ fn fields_are_added_to_the_span_they_are_of() {
 /// The collector rejects a whole batch if one span in it has more than 256 attributes.
 #[test]
 fn fields_beyond_those_that_a_collector_accepts_are_counted() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let collector = Collector::default();
     let guard = stroboscope::builder()
         .collector(collector.clone().start())

@@ -11,8 +11,8 @@ const CUT_PATIENCE_NS: i64 = 50_000_000;
 
 impl Drain {
     /// Closes spans whose window is over and spans open for too long. It uses the age of each span
-    /// on the monotonic clock, so that steps of the wall clock have no effect. Passes full batches to
-    /// `ship`.
+    /// on the monotonic clock, so that steps of the wall clock have no effect. Passes full batches
+    /// to `ship`.
     pub(super) fn close_due(&mut self, now_ticks: u64, ship: &mut dyn FnMut(v1::Batch)) {
         let (span_ns_max, timeline) = (self.limits.span_ns_max, &self.timeline);
         let is_due = |span: &OpenSpan| {

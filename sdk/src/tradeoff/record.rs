@@ -70,8 +70,8 @@ fn record(point: &PointIdentity, made: &TradeoffRecord<'_>, is_proactive: bool, 
     );
 }
 
-/// Counts items by the first feature, in order of first appearance: `ads=12 pages=3`. Leaves out the
-/// features from the first one that does not fit [`TEXT_BYTES`], which counts as
+/// Counts items by the first feature, in order of first appearance: `ads=12 pages=3`. Leaves out
+/// the features from the first one that does not fit [`TEXT_BYTES`], which counts as
 /// [`LossCause::Oversize`].
 pub(super) fn counted<'a, const N: usize>(items: impl Iterator<Item = [Feature<'a>; N]>) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();

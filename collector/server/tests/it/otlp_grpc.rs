@@ -67,7 +67,7 @@ async fn export(collector: &Collector, request: &[u8]) -> Code {
     Code::from_bytes(trailers["grpc-status"].as_bytes())
 }
 
-/// Checks that each request that is too large, as sent or with the hashes of redaction, counts once.
+/// Checks that a request that is too large, as sent or with the hashes of redaction, counts once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_is_too_large_counts_once() {
     let request = request();
