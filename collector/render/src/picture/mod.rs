@@ -2,7 +2,7 @@
 //!
 //! Charts, timelines and graphs are drawn by this module as SVG; graphs are laid out in layers. The
 //! stylesheet defines the colours, which are Okabe and Ito's: most colour-blind people can
-//! distinguish them. Most lines also differ in their dashes.
+//! distinguish them. Lines also differ in their dashes.
 
 mod axis;
 mod chart;

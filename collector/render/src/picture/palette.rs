@@ -31,3 +31,20 @@ pub(super) fn box_class(number: usize) -> &'static str {
     ];
     CLASSES[number % SERIES]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{SERIES, line_class};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_line_has_dashes_of_its_own() {
+        let palette = include_str!("../../assets/palette.css");
+        let dashes = (0..SERIES).map(|number| {
+            let rule = format!(".{}{{", line_class(number).replace(' ', "."));
+            let style = palette.split_once(&*rule).map_or("", |(_, rest)| rest);
+            style.split('}').next()
+        });
+        assert_eq!(dashes.collect::<BTreeSet<_>>().len(), SERIES);
+    }
+}
