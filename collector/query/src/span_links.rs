@@ -343,6 +343,11 @@ impl LinkProbe {
         let id = format!("{:x}", trace.0);
         Self { id }
     }
+
+    /// Reports whether a list of links contains the id. Some sources write ids in upper case.
+    fn is_in(&self, links: &str) -> bool {
+        links.contains(&self.id) || links.to_ascii_lowercase().contains(&self.id)
+    }
 }
 
 impl RowProbe for LinkProbe {
@@ -351,13 +356,12 @@ impl RowProbe for LinkProbe {
             return 0;
         }
         let links = group.attribute(LINKS);
-        let has_it = |texts: &[String]| texts.iter().any(|text| text.contains(&self.id));
-        u64::from(links.is_unknown || has_it(&links.texts))
+        u64::from(links.is_unknown || links.texts.iter().any(|text| self.is_in(text)))
     }
 
     fn of_row(&self, row: &TraceRecords) -> u64 {
         let mut links = row.attributes.iter().filter(|one| &*one.key == LINKS);
-        u64::from(links.any(|one| one.value.contains(&self.id)))
+        u64::from(links.any(|one| self.is_in(&one.value)))
     }
 }
 

@@ -12,6 +12,9 @@ use stroboscope_testkit::random::Random;
 
 const EPOCH_NS: i64 = 1_767_322_800_000_000_000;
 
+/// Trace that writes the ids in its links in upper case.
+const UPPER_CASE: u128 = 12;
+
 /// Span with its links. Times are in ns after [`EPOCH_NS`].
 #[derive(Clone)]
 struct Span {
@@ -39,9 +42,15 @@ impl Fixture {
         let store = Store::local(directory.path(), runtime.handle().clone()).unwrap();
         let mut rows = Rows::default();
         for span in spans {
-            let link = |(trace, span): &(u128, u64)| {
-                format!(r#"{{"trace_id":"{trace:032x}","span_id":"{span:016x}"}}"#)
+            let link = |(trace, linked): &(u128, u64)| {
+                let ids = format!(r#""trace_id":"{trace:032x}","span_id":"{linked:016x}""#);
+                // Some sources write ids in upper case.
+                match span.trace {
+                    UPPER_CASE => ids.replace(&format!("{trace:x}"), &format!("{trace:X}")),
+                    _ => ids,
+                }
             };
+            let link = |one| format!("{{{}}}", link(one));
             let links: Vec<String> = span.links.iter().map(link).collect();
             let links = format!(r#"{{"links":[{}]}}"#, links.join(","));
             rows.spans.push(SpanRow {
@@ -210,6 +219,15 @@ fn a_producer_knows_its_followers() {
     assert_eq!(waits.collect::<Vec<_>>(), expected);
     assert_eq!((followers.links, followers.unread), (2, 0));
     assert_eq!(shop.path(2).follows.links, 0);
+}
+
+#[test]
+fn ids_in_links_may_be_in_upper_case() {
+    let mut spans = producer(0xab, 0, [10, 5, 1]).to_vec();
+    spans.push(batch(UPPER_CASE, 50, 90, vec![(0xab, 2)]));
+    let shop = Fixture::of(&spans, Selection::default());
+    assert_eq!(shop.path(UPPER_CASE).follows.found, 1);
+    assert_eq!(shop.path(0xab).followers.found, 1);
 }
 
 #[test]
