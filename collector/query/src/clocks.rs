@@ -84,12 +84,14 @@ pub fn clocks(
         },
     )?;
     let contradictions = contradictions.iter().sum();
+    let mut alone = alignment.islands().len()..;
     let hosts = last.into_iter().map(|(host, last_ns)| {
         let converted = alignment.convert(&host, last_ns);
         let ahead_ns = converted.map(|(by_reference_ns, error_ns)| {
             (i128::from(last_ns) - i128::from(by_reference_ns), error_ns)
         });
-        let island = hosts_of(&host).unwrap_or_default();
+        // Nothing ties a host without evidence to another one.
+        let island = hosts_of(&host).unwrap_or_else(|| alone.next().unwrap_or(usize::MAX));
         HostReport {
             host,
             last_ns,
@@ -216,7 +218,11 @@ fn note_host(host: &Arc<str>, at_ns: i64, last: &mut LastSeen) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use stroboscope_analysis::clock::HOSTS_MAX;
+    use stroboscope_store::record::{Rows, SpanRow};
     use stroboscope_store::tables::{PartitionRule, Store, write_rows};
     use stroboscope_testkit::workload;
 
@@ -247,5 +253,40 @@ mod tests {
             let found = sampled_within(&source, selection, rows).unwrap();
             assert_eq!(found, expected, "{rows} rows");
         }
+    }
+
+    #[test]
+    fn hosts_beyond_the_limit_have_no_common_time() {
+        const HOSTS: usize = HOSTS_MAX + 3;
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::local(directory.path(), runtime.handle().clone()).unwrap();
+        let at_ns = workload::EPOCH_NS as i64;
+        let mut rows = Rows::default();
+        for number in 1..=HOSTS {
+            let [service, name, host] =
+                ["s", "n", &format!("h{number}")].map(|text| rows.strings.intern(text));
+            rows.spans.push(SpanRow {
+                trace_id: number as u128,
+                trace_name: None,
+                span_id: 1,
+                parent_id: 0,
+                service,
+                name,
+                host,
+                process: 1,
+                start_ns: at_ns,
+                end_ns: at_ns + 1,
+                flags: 0,
+                attributes: None,
+            });
+        }
+        let rule = PartitionRule::received(at_ns, at_ns);
+        write_rows(&store, "seg-0000000001", rows, &rule).unwrap();
+        let source = Source::open(directory.path(), runtime.handle().clone()).unwrap();
+        let found = clocks(&source, Selection::default(), None).unwrap();
+        let islands: BTreeSet<usize> = found.hosts.iter().map(|host| host.island).collect();
+        assert_eq!((found.hosts.len(), islands.len()), (HOSTS, HOSTS));
+        assert!(found.refused > 0);
     }
 }
