@@ -109,11 +109,17 @@ pub(crate) fn correct(trace: &mut StoredTrace, alignment: &Alignment) {
         for (event, corrected) in of_span.zip(&corrected.events) {
             event.time_ns = corrected.time_ns;
         }
+        let host = &span.stored.host;
+        let differs_from = match alignment.reference() {
+            Some(reference) if alignment.convert(host, 0).is_some() => {
+                format!("that of {reference}")
+            }
+            _ => "others".to_owned(),
+        };
         span.warnings.push(format!(
-            "clock corrected by {} ± {}: it provably differs from that of {}",
+            "clock corrected by {} ± {}: it provably differs from {differs_from}",
             signed(moved_ns),
-            length(error_ns(&span.stored.host)),
-            span.stored.host
+            length(error_ns(host)),
         ));
     }
 }

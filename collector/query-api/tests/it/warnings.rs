@@ -138,8 +138,8 @@ fn a_corrected_clock_says_by_how_much_and_how_sure_that_is() {
             said.starts_with("clock corrected by ") && said.contains(" ± ") && said.contains("ms"),
             "{said}"
         );
-        let host = if *at >= 2 { "back" } else { "front" };
-        assert!(said.contains(host), "{said}");
+        let reference = if *at >= 2 { "front" } else { "back" };
+        assert!(said.ends_with(&format!("that of {reference}")), "{said}");
     }
     let call_us = spans[1].1..=spans[1].1 + 30_000;
     let served_us = [spans[2].1, spans[2].1 + 26_000];
