@@ -376,16 +376,22 @@ impl BurstReader<'_> {
             unit = unit.with_kernel(events, kernel.is_seen(hosts, burst.any_ns));
         }
         let truth: Truth = unit.of_whole(&self.settings.formula);
-        matches.note(truth, (open_ns, 0), || SearchMatch {
-            start_ns: open_ns,
-            end_ns: close_ns,
-            trace: None,
-            what: match requests.len() {
-                1 => "1 request".to_owned(),
-                many => format!("{many} requests"),
-            },
-            is_sure: truth.is_sure(),
-            witness: witness(&unit, &self.settings.formula),
+        let first = || requests.iter().min_by_key(|of| (times_ns(of), of.id));
+        matches.note(truth, (open_ns, 0), || {
+            let witness = witness(&unit, &self.settings.formula);
+            let of_witness = witness.first().map(|span| span.trace);
+            SearchMatch {
+                start_ns: open_ns,
+                end_ns: close_ns,
+                trace: None,
+                example: of_witness.or_else(|| first().map(|of| of.id.0)),
+                what: match requests.len() {
+                    1 => "1 request".to_owned(),
+                    many => format!("{many} requests"),
+                },
+                is_sure: truth.is_sure(),
+                witness,
+            }
         });
     }
 }

@@ -61,6 +61,9 @@ pub struct SearchMatch {
     pub end_ns: i64,
     /// Id of the request; `None` for a burst.
     pub trace: Option<u128>,
+    /// Request that shows the match: in a burst, that of the first witness. If a burst matches
+    /// because of what it lacks, this is its first request.
+    pub example: Option<u128>,
     /// `service:name` of the root, or the number of requests in the burst.
     pub what: String,
     /// True if the formula certainly holds.
@@ -329,6 +332,7 @@ pub fn search_requests(
             start_ns,
             end_ns,
             trace: Some(records.id.0),
+            example: Some(records.id.0),
             what: records.root_name().into_owned(),
             is_sure: truth.is_sure(),
             witness: witness(&unit, formula),

@@ -112,19 +112,11 @@ impl Assertion {
 
 /// Names a request, or a burst and a request in it.
 fn named(found: &SearchMatch) -> String {
-    match (found.trace, found.witness.first()) {
-        (Some(trace), _) => format!("{trace:032x} {}", found.what),
-        (None, Some(span)) => format!(
-            "the burst at {} with {}, {:032x}",
-            instant(found.start_ns),
-            found.what,
-            span.trace
-        ),
-        (None, None) => format!(
-            "the burst at {} with {}",
-            instant(found.start_ns),
-            found.what
-        ),
+    let (at, what) = (instant(found.start_ns), &found.what);
+    match (found.trace, found.example) {
+        (Some(trace), _) => format!("{trace:032x} {what}"),
+        (None, Some(example)) => format!("the burst at {at} with {what}, {example:032x}"),
+        (None, None) => format!("the burst at {at} with {what}"),
     }
 }
 
@@ -187,6 +179,7 @@ mod tests {
             start_ns: 0,
             end_ns: 1,
             trace: Some(number.into()),
+            example: Some(number.into()),
             what: "web:page".to_owned(),
             is_sure,
             witness: Vec::new(),
@@ -236,6 +229,15 @@ mod tests {
         check(&found(3, 0, 2), all, Status::Undecided, unknown);
         let unknown = "Unknown: no request was searched.";
         check(&found(0, 0, 0), none, Status::Undecided, unknown);
+    }
+
+    #[test]
+    fn a_burst_without_a_witness_is_named_with_a_request() {
+        let mut burst = found(1, 1, 0).matches.remove(0);
+        burst.trace = None;
+        let text = "the burst at 1970-01-01 00:00:00.000000 with web:page, \
+                    0000000000000000000000000000000a";
+        assert_eq!(named(&burst), text);
     }
 
     #[test]

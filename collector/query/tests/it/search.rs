@@ -213,7 +213,7 @@ fn bursts_in_slices_are_what_they_are_at_once() {
     const STORES: u64 = 6;
     const FORMULAS: usize = 5;
     let selection = Selection::default();
-    let (mut most_slices, mut matched, mut left_out) = (0, 0, 0);
+    let (mut most_slices, mut matched, mut left_out, mut without_witness) = (0, 0, 0, 0);
     for seed in 100..100 + STORES {
         let store = RandomStore::new(seed);
         let source = store.source();
@@ -232,6 +232,10 @@ fn bursts_in_slices_are_what_they_are_at_once() {
             };
             let whole = search(u64::MAX);
             assert_eq!((whole.slices, whole.large.len()), (1, 0), "{text}");
+            // Bursts may match because of what they lack, without a witness.
+            let all = whole.matches.iter();
+            without_witness += all.clone().filter(|one| one.witness.is_empty()).count();
+            assert!(all.clone().all(|one| one.example.is_some()), "{text}");
             // With a limit of 0, only bursts that take no memory are searched. The report states
             // the size of each other burst.
             let weights = search(0).large;
@@ -269,7 +273,7 @@ fn bursts_in_slices_are_what_they_are_at_once() {
     println!(
         "at most {most_slices} slices, {matched} matches, {left_out} of them in bursts that were too large"
     );
-    assert!(most_slices >= 5 && matched > 50 && left_out > 5);
+    assert!(most_slices >= 5 && matched > 50 && left_out > 5 && without_witness > 0);
 }
 
 /// A host's clock is ahead by more than the length of a burst. The burst contains the host's
