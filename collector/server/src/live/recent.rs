@@ -129,7 +129,7 @@ impl RecentRequests {
 pub struct ProcessWindows {
     /// Number of windows that the process recorded in and reported since this collector started.
     pub count: u64,
-    /// Burst-config in force at the end of the batch that reported the latest window, as bits.
+    /// Burst-config of the latest window, as bits.
     pub burst_config: u64,
     /// End of the latest window by the process's clock, in ns since the Unix epoch.
     pub last_close_ns: i64,
@@ -141,7 +141,7 @@ pub(super) struct Windows(HashMap<u128, ProcessWindows>);
 
 impl Windows {
     pub(super) fn take(&mut self, batch: &BatchRow) {
-        let Some(last_close_ns) = batch.windows.iter().map(|window| window.close_ns).max() else {
+        let Some(last) = batch.windows.iter().max_by_key(|window| window.close_ns) else {
             return;
         };
         if !self.0.contains_key(&batch.process) && self.0.len() >= INCARNATIONS_MAX {
@@ -149,9 +149,9 @@ impl Windows {
         }
         let of = self.0.entry(batch.process).or_default();
         of.count += batch.windows.len() as u64;
-        if last_close_ns >= of.last_close_ns {
-            of.last_close_ns = last_close_ns;
-            of.burst_config = batch.burst_config;
+        if last.close_ns >= of.last_close_ns {
+            of.last_close_ns = last.close_ns;
+            of.burst_config = last.burst_config;
         }
     }
 
@@ -211,12 +211,16 @@ mod tests {
             if process == 2 {
                 sent.windows.clear();
             }
+            // The config changed after the window.
+            sent.windows.iter_mut().for_each(|of| of.burst_config = 7);
+            sent.burst_config = 0;
             let checked = CheckedBatch::check(sent, &Limits::default()).unwrap();
             checked.append_to(1, &mut rows);
         }
         let mut windows = Windows::default();
         rows.batches.iter().for_each(|row| windows.take(row));
-        assert_eq!(windows.get(1).map(|of| of.count), Some(1));
+        let known = windows.get(1).map(|of| (of.count, of.burst_config));
+        assert_eq!(known, Some((1, 7)));
         assert_eq!(windows.get(2), None);
     }
 
