@@ -19,6 +19,7 @@
 //!   with `request_failure` and `request_connection`, `span_links` and `path_across` (links to
 //!   other requests), [`request_tree`], `perfetto_trace`.
 //! - Model files: `saved_model`.
+//! - Merge logs of several processes: `provenance`, with `byte_ranges`.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
@@ -31,6 +32,7 @@ mod bottleneck;
 mod breakdown;
 mod burst_goal;
 mod burst_search;
+mod byte_ranges;
 mod cache;
 mod candidates;
 mod categories;
@@ -67,6 +69,7 @@ mod paths;
 mod perfetto_trace;
 mod pool;
 mod predict;
+mod provenance;
 mod query_error;
 mod reading_memory;
 mod recorded;
@@ -106,6 +109,7 @@ pub use bottleneck::{Bottleneck, OperationTime, bottleneck_text, bottlenecks, by
 pub use breakdown::{BreakdownQuestion, BreakdownReport, QUANTILES_DEFAULT, StrataRule};
 pub use burst_goal::{BurstBasis, BusiestProcess, burst_basis};
 pub use burst_search::search_bursts;
+pub use byte_ranges::ByteRanges;
 pub use candidates::{ProbedFile, SearchPlan};
 pub use categories::{
     Categories, CategoriesQuestion, CategoryChoice, CategoryRule, CategoryTotals,
@@ -145,6 +149,10 @@ pub use paths::{Paths, PathsQuestion, TraceAnswer, each_path, path_of};
 pub use perfetto_trace::{PerfettoHostError, perfetto_trace};
 pub use pool::{PoolReport, PoolSettings, PooledUse, UsesByService};
 pub use predict::{ATTRIBUTES_MAX, PredictReport, PredictSettings};
+pub use provenance::{
+    ByteFlow, Direction, ProvenanceAnswer, ProvenanceError, ProvenanceLog, ReachedItem, provenance,
+    shown, shown_ranges,
+};
 pub use query_error::QueryError;
 pub use recorded::RecordedSummary;
 pub use request::{

@@ -46,6 +46,7 @@ mod periods;
 pub mod pool;
 pub mod predict;
 pub mod progress;
+pub mod provenance;
 pub mod registry;
 pub mod regression;
 pub mod report;

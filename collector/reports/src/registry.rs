@@ -12,8 +12,8 @@ use crate::study::NamedStudy;
 use crate::verb::{Page, PageVerb, ReadingVerb, Tables, document};
 use crate::{
     anomalies, burst, clocks, compare, critical_path, experiment, explain, failures, flows, infer,
-    map, merge, model, operations, overview, pool, predict, report, requests, results, search,
-    slack, timeline, tradeoffs, what_if,
+    map, merge, model, operations, overview, pool, predict, provenance, report, requests, results,
+    search, slack, timeline, tradeoffs, what_if,
 };
 
 /// Function that runs a subcommand with its arguments.
@@ -132,6 +132,8 @@ pub fn reports() -> Vec<Entry> {
         other("tradeoffs", tradeoffs::TradeoffsVerb::run)
             .saying::<results::tradeoffs::TradeoffsSay>()
             .paged_as::<tradeoffs::LogVerb>("tradeoffs log", &[]),
+        other("provenance", provenance::ProvenanceVerb::run)
+            .saying::<provenance::ProvenanceReport>(),
     ]
 }
 

@@ -32,7 +32,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
         ],
     ),
     ("Compare", &["compare", "explain", "experiment", "flows"]),
-    ("Find", &["search", "anomalies", "sql"]),
+    ("Find", &["search", "anomalies", "provenance", "sql"]),
     ("Plan", &["what-if", "slack", "burst", "tradeoffs", "pool"]),
     ("Run", &["demo", "collect", "kernel"]),
     ("Store", &["import", "store"]),

@@ -31,6 +31,7 @@ mod models;
 mod pipelines;
 mod poisoned;
 mod pool;
+mod provenance;
 mod report;
 mod requests;
 mod robust;

@@ -74,6 +74,7 @@ fn crates_know_only_whom_they_may() {
                 "stroboscope-analysis",
                 "stroboscope-burst",
                 "stroboscope-kernel-model",
+                "stroboscope-provenance",
                 "stroboscope-search",
                 "stroboscope-store",
                 "stroboscope-tradeoff",

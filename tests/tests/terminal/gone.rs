@@ -54,6 +54,8 @@ const SUBCOMMANDS: &[(&str, &str)] = &[
     ("tradeoffs show", "DATA/../policy.json"),
     ("tradeoffs plan", "DATA/../policy.json"),
     ("tradeoffs log", "--data DATA"),
+    ("provenance why", "1 DATA/../policy.json"),
+    ("provenance of", "1 DATA/../policy.json"),
     ("sql", "--data DATA SELECT(1)"),
 ];
 

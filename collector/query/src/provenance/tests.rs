@@ -1,0 +1,235 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use stroboscope_provenance::{LogWriter, MergeLog};
+
+use super::*;
+
+/// Byte of an item.
+type Byte = (u64, u64);
+
+/// Step of a random program over the bytes of one process.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Reads bytes of an item.
+    Read { item: u64, offset: u64, count: u64 },
+    /// Merges two values.
+    Merge(usize, usize),
+    /// Writes values, each as a byte.
+    Write {
+        item: u64,
+        offset: u64,
+        values: (usize, usize),
+    },
+    /// Writes the bytes of a read as one run.
+    Copy { item: u64, offset: u64, read: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let offset = 0..6_u64;
+    prop_oneof![
+        (0..4_u64, offset.clone(), 1..5_u64).prop_map(|(item, offset, count)| Step::Read {
+            item,
+            offset,
+            count
+        }),
+        (any::<usize>(), any::<usize>()).prop_map(|(a, b)| Step::Merge(a, b)),
+        (1..6_u64, offset.clone(), any::<(usize, usize)>()).prop_map(|(item, offset, values)| {
+            Step::Write {
+                item,
+                offset,
+                values,
+            }
+        }),
+        (1..6_u64, offset, any::<usize>()).prop_map(|(item, offset, read)| Step::Copy {
+            item,
+            offset,
+            read
+        }),
+    ]
+}
+
+/// Runs a program. Returns the file of its log, and adds each pair of an output's byte and a
+/// source's byte on which it depends, and each byte of an output.
+fn run(
+    steps: &[Step],
+    depends: &mut BTreeSet<(Byte, Byte)>,
+    outputs: &mut BTreeSet<Byte>,
+    sources: &mut BTreeSet<Byte>,
+) -> Vec<u8> {
+    let mut log = MergeLog::default();
+    let mut values: Vec<(Label, BTreeSet<Byte>)> = vec![(Label::NULL, BTreeSet::new())];
+    let mut reads: Vec<(Labels, u64, u64, u64)> = Vec::new();
+    for step in steps {
+        match *step {
+            Step::Read {
+                item,
+                offset,
+                count,
+            } => {
+                let labels = log.source(item, offset, count as usize);
+                for byte in 0..count {
+                    let of = (item, offset + byte);
+                    values.push((labels.at(byte as usize), BTreeSet::from([of])));
+                    sources.insert(of);
+                }
+                reads.push((labels, item, offset, count));
+            }
+            Step::Merge(a, b) => {
+                let (a, b) = (&values[a % values.len()], &values[b % values.len()]);
+                let of = a.1.union(&b.1).copied().collect();
+                values.push((log.merge(a.0, b.0), of));
+            }
+            Step::Write {
+                item,
+                offset,
+                values: (a, b),
+            } => {
+                for (byte, value) in [a, b].into_iter().enumerate() {
+                    let (label, of) = &values[value % values.len()];
+                    let to = (item, offset + byte as u64);
+                    log.output(item, to.1, 1, Labels::Shared(*label));
+                    outputs.insert(to);
+                    depends.extend(of.iter().map(|from| (to, *from)));
+                }
+            }
+            Step::Copy { item, offset, read } => {
+                let Some(&(labels, of, from, count)) = reads.get(read % reads.len().max(1)) else {
+                    continue;
+                };
+                log.output(item, offset, count, labels);
+                for byte in 0..count {
+                    let to = (item, offset + byte);
+                    outputs.insert(to);
+                    depends.insert((to, (of, from + byte)));
+                }
+            }
+        }
+    }
+    LogWriter::new(Vec::new())
+        .and_then(|writer| writer.finish(&log))
+        .unwrap()
+}
+
+/// Returns all bytes that a walk along `next` reaches.
+fn reached(from: &BTreeSet<Byte>, next: impl Fn(Byte) -> BTreeSet<Byte>) -> BTreeSet<Byte> {
+    let mut reached = BTreeSet::new();
+    let mut waiting: Vec<Byte> = from.iter().copied().collect();
+    while let Some(byte) = waiting.pop() {
+        if reached.insert(byte) {
+            waiting.extend(next(byte));
+        }
+    }
+    reached
+}
+
+fn bytes_of(
+    ranges: impl Fn(&ReachedItem) -> &ByteRanges,
+    answer: &ProvenanceAnswer,
+) -> BTreeSet<Byte> {
+    let items = answer.items.iter();
+    items
+        .flat_map(|(id, item)| ranges(item).iter().flatten().map(|byte| (*id, byte)))
+        .collect()
+}
+
+proptest! {
+    /// Compares queries across the logs of three processes with walks from byte to byte.
+    #[test]
+    fn queries_reach_what_a_walk_reaches(
+        programs in prop::collection::vec(prop::collection::vec(step(), 0..14), 3),
+        id in 0..6_u64,
+        (from, count) in (0..8_u64, 1..8_u64),
+    ) {
+        let (mut depends, mut outputs, mut sources) = Default::default();
+        let files: Vec<Vec<u8>> = programs
+            .iter()
+            .map(|steps| run(steps, &mut depends, &mut outputs, &mut sources))
+            .collect();
+        let path = Path::new("p");
+        let logs: Vec<ProvenanceLog<'_>> =
+            files.iter().map(|file| ProvenanceLog::parse(path, file).unwrap()).collect();
+        for direction in [Direction::Backward, Direction::Forward] {
+            let (known, next): (_, fn(&(Byte, Byte)) -> (Byte, Byte)) = match direction {
+                Direction::Backward => (&outputs, |pair| *pair),
+                Direction::Forward => (&sources, |pair| (pair.1, pair.0)),
+            };
+            let asked: BTreeSet<Byte> = (from..from + count)
+                .map(|byte| (id, byte))
+                .filter(|byte| known.contains(byte))
+                .collect();
+            let answer = provenance(&logs, direction, id, Some(from..from + count));
+            if asked.is_empty() {
+                prop_assert!(answer.is_err());
+                continue;
+            }
+            let answer = answer.unwrap();
+            let expected = reached(&asked, |byte| {
+                let pairs = depends.iter().map(next);
+                pairs.filter(|pair| pair.0 == byte).map(|pair| pair.1).collect()
+            });
+            prop_assert_eq!(bytes_of(|item| &item.bytes, &answer), expected.clone());
+            let ends = expected.into_iter().filter(|byte| !known.contains(byte)).collect();
+            prop_assert_eq!(bytes_of(|item| &item.ends, &answer), ends);
+            prop_assert_eq!((answer.left_out, answer.unknown), (0, 0));
+            // Each flow is of bytes that depend on each other, or of copies.
+            for flow in &answer.flows {
+                let copy = flow.output_bytes.1 - flow.output_bytes.0
+                    == flow.source_bytes.1 - flow.source_bytes.0;
+                for (at, to) in (flow.output_bytes.0..flow.output_bytes.1).enumerate() {
+                    let of: Vec<u64> = (flow.source_bytes.0..flow.source_bytes.1).collect();
+                    let is_pair = |from: &u64| depends.contains(&((flow.output, to), (flow.source, *from)));
+                    prop_assert!(of.iter().all(is_pair) || copy && is_pair(&of[at])
+                        || direction == Direction::Forward, "{:?}", flow);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_answer_lists_flows_and_ends() {
+    let mut edge = MergeLog::default();
+    let Labels::Inputs(first) = edge.source(1, 0, 10) else {
+        panic!("the log has room");
+    };
+    let word = edge.range(2, 4);
+    edge.output(2, 0, 4, Labels::Inputs(first));
+    edge.output(2, 4, 2, Labels::Shared(word));
+    let mut back = MergeLog::default();
+    let labels = back.source(2, 0, 6);
+    back.output(3, 0, 1, Labels::Shared(labels.at(5)));
+    let file = |log: &MergeLog| {
+        let writer = LogWriter::new(Vec::new());
+        writer.and_then(|writer| writer.finish(log)).unwrap()
+    };
+    let files = [file(&edge), file(&back)];
+    let parsed = files
+        .each_ref()
+        .map(|file| ProvenanceLog::parse(Path::new("p"), file));
+    let logs = parsed.map(Result::unwrap);
+    let flow = |log, output, output_bytes, source, source_bytes| ByteFlow {
+        log,
+        output,
+        output_bytes,
+        source,
+        source_bytes,
+    };
+    let why = provenance(&logs, Direction::Backward, 3, None).unwrap();
+    let flows = [flow(0, 2, (5, 6), 1, (2, 5)), flow(1, 3, (0, 1), 2, (5, 6))];
+    assert_eq!(why.flows, flows);
+    assert_eq!(shown_ranges(&why.items[&1].ends), "2..5");
+    assert!(why.items[&2].ends.iter().next().is_none());
+    let of = provenance(&logs, Direction::Forward, 1, Some(3..4)).unwrap();
+    assert_eq!(shown_ranges(&of.items[&2].bytes), "3..6");
+    assert_eq!(shown_ranges(&of.items[&3].ends), "0..1");
+    let copy = provenance(&logs, Direction::Backward, 2, Some(1..3)).unwrap();
+    assert_eq!(copy.flows, [flow(0, 2, (1, 3), 1, (1, 3))]);
+    let unknown = provenance(&logs, Direction::Backward, 9, None).unwrap_err();
+    assert_eq!(
+        unknown.to_string(),
+        "no log has the output 0000000000000009; there are: 0000000000000002, 0000000000000003"
+    );
+    let outside = provenance(&logs, Direction::Backward, 3, Some(4..5)).unwrap_err();
+    assert!(outside.to_string().ends_with("the logs have 0..1"));
+}
