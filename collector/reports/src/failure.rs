@@ -47,6 +47,22 @@ pub enum FailureCode {
     Failed,
 }
 
+impl FailureCode {
+    /// Returns the name for programs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown_name",
+            Self::Asked => "wrong_arguments",
+            Self::NeedsMore => "missing_arguments",
+            Self::TooLarge => "too_large",
+            Self::Busy => "busy",
+            Self::NothingToExplain => "nothing_to_explain",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// Reason that a subcommand has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {

@@ -21,7 +21,7 @@ use crate::results::figures::convergence_figures;
 use crate::roots::{RootRow, root_rows, show_roots};
 use crate::study::{NamedInference, NamedStudy, Reader};
 use crate::suggest::command_on;
-use crate::verb::{PageVerb, Report, give, said};
+use crate::verb::{PageVerb, Report, TakeReport, give};
 use crate::{Failure, Status, notes};
 use stroboscope_query::{
     Inference, Notes, RecordedSummary, Shard, infer_shard, load_clocks, save_model,
@@ -340,10 +340,10 @@ impl<'a> InferenceReport<'a> {
 }
 
 impl PageVerb for Infer {
-    fn document(&self, reader: &Reader) -> Result<(Doc, Notes), Failure> {
+    fn serve(&self, reader: &Reader, take: TakeReport<'_>) -> Result<(), Failure> {
         let pace = self.convergence_every.filter(|every| *every > 0);
         let study = NamedStudy::with(&self.reading, pace.map(LineLimit::Traces), reader)?;
-        Ok(said(&self.found(&study)?))
+        take(&self.found(&study)?)
     }
 }
 

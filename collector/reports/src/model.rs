@@ -20,13 +20,13 @@ use crate::model_report::ModelReport;
 use crate::output::print;
 use crate::study::{NamedStudy, Reader};
 use crate::suggest::command_on;
-use crate::verb::{PageVerb, give, said};
+use crate::verb::{PageVerb, TakeReport, give};
 use crate::{Failure, Status, notes};
 use stroboscope_query::{
     CategoryRule, CausalGraph, Notes, PathsQuestion, by_time, load_model, nearest, save_model,
 };
 use stroboscope_render::humanise::counted;
-use stroboscope_render::show::{Doc, Names};
+use stroboscope_render::show::Names;
 use stroboscope_store::query_memory::QueryShare;
 
 /// Bytes of memory for a relation in all forms in which it is shown.
@@ -233,7 +233,7 @@ impl ModelVerb {
 }
 
 impl PageVerb for ModelVerb {
-    fn document(&self, reader: &Reader) -> Result<(Doc, Notes), Failure> {
+    fn serve(&self, reader: &Reader, take: TakeReport<'_>) -> Result<(), Failure> {
         let study = NamedStudy::read_by(&self.reading, reader)?;
         let waited = self.waited(&study)?;
         let known = study.known()?;
@@ -244,7 +244,7 @@ impl PageVerb for ModelVerb {
         let names = Names::of(model.labels());
         let report = ModelReport::of(model, relations, &graph, &names, &known.inference.notes);
         let report = self.focused(report, &waited)?;
-        Ok(said(&report.short(PAGE_ROWS)))
+        take(&report.short(PAGE_ROWS))
     }
 }
 

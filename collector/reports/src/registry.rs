@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::{ArgMatches, Args, Command};
+use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use stroboscope_render::show::Doc;
 use tokio::runtime::Runtime;
@@ -29,8 +30,10 @@ pub struct Entry {
     pub tables: Option<Tables>,
     /// True if the worker threads of the subcommand drop their capabilities when they start.
     pub is_confined: bool,
-    /// Page of the subcommand; `None` if it has none.
+    /// The subcommand as servers answer it; `None` if they do not.
     pub page: Option<Page>,
+    /// True if the subcommand is a tool for agents.
+    pub is_tool: bool,
     /// Returns the schema of the JSON that the subcommand prints.
     pub schema: Option<fn(&mut SchemaGenerator) -> Schema>,
 }
@@ -50,6 +53,24 @@ impl Entry {
     pub fn paged<V: PageVerb + Args>(self, without: &'static [&'static str]) -> Self {
         let words = self.name;
         self.paged_as::<V>(words, without)
+    }
+
+    /// Replaces the page of the subcommand by a richer one of the site, at `path`.
+    #[must_use]
+    pub fn shown_at(mut self, path: &'static str) -> Self {
+        if let Some(page) = &mut self.page {
+            page.elsewhere = Some(path);
+        }
+        self
+    }
+
+    /// Makes the subcommand a tool for agents.
+    #[must_use]
+    pub fn tool(self) -> Self {
+        Self {
+            is_tool: true,
+            ..self
+        }
     }
 
     /// Makes the worker threads of the subcommand drop their capabilities when they start. The main
@@ -74,8 +95,9 @@ impl Entry {
             name: self.name,
             words,
             without,
+            elsewhere: None,
             command: V::augment_args,
-            document: |matches, reader| parsed::<V>(matches)?.document(reader),
+            serve: |matches, reader, take| parsed::<V>(matches)?.serve(reader, take),
         };
         Self {
             page: Some(page),
@@ -91,16 +113,13 @@ const GATE: &[&str] = &["fail_on", "worse_by", "junit", "markdown"];
 #[must_use]
 pub fn reports() -> Vec<Entry> {
     vec![
-        // The site has richer pages for these two: the start page and Traces.
-        Entry {
-            page: None,
-            ..reading::<overview::OverviewVerb>("overview")
-        },
-        Entry {
-            page: None,
-            ..reading::<requests::RequestsVerb>("requests")
-        },
-        reading::<failures::FailuresVerb>("failures"),
+        reading::<overview::OverviewVerb>("overview")
+            .shown_at("/")
+            .tool(),
+        reading::<requests::RequestsVerb>("requests")
+            .shown_at("/traces")
+            .tool(),
+        reading::<failures::FailuresVerb>("failures").tool(),
         other("infer", infer::Infer::run)
             .saying::<infer::InferenceReport<'_>>()
             .paged::<infer::Infer>(&["shard", "clocks"]),
@@ -108,24 +127,29 @@ pub fn reports() -> Vec<Entry> {
         other("model", model::ModelVerb::run)
             .saying::<model::ModelSays<'_>>()
             .paged::<model::ModelVerb>(&["compare", "top", "false_discoveries", "dot"]),
-        reading::<critical_path::CriticalPath>("critical-path"),
-        reading::<slack::Slack>("slack"),
-        reading::<anomalies::AnomaliesVerb>("anomalies"),
-        reading::<operations::OperationsVerb>("operations"),
-        reading::<map::MapVerb>("map"),
-        reading::<what_if::WhatIfVerb>("what-if"),
-        reading::<compare::CompareVerb>("compare").paged::<compare::CompareVerb>(GATE),
+        reading::<critical_path::CriticalPath>("critical-path").tool(),
+        reading::<slack::Slack>("slack").tool(),
+        reading::<anomalies::AnomaliesVerb>("anomalies").tool(),
+        reading::<operations::OperationsVerb>("operations").tool(),
+        reading::<map::MapVerb>("map").tool(),
+        reading::<what_if::WhatIfVerb>("what-if").tool(),
+        reading::<compare::CompareVerb>("compare")
+            .paged::<compare::CompareVerb>(GATE)
+            .tool(),
         reading::<experiment::ExperimentVerb>("experiment")
-            .paged::<experiment::ExperimentVerb>(GATE),
+            .paged::<experiment::ExperimentVerb>(GATE)
+            .tool(),
         other("pool", pool::PoolVerb::run).saying::<pool::PoolSays>(),
-        reading::<explain::ExplainVerb>("explain"),
-        reading::<flows::FlowsVerb>("flows"),
+        reading::<explain::ExplainVerb>("explain").tool(),
+        reading::<flows::FlowsVerb>("flows").tool(),
         other("timeline", timeline::TimelineVerb::run)
             .saying::<timeline::TimelineSays>()
-            .paged::<timeline::TimelineVerb>(&["format"]),
+            .paged::<timeline::TimelineVerb>(&["format"])
+            .tool(),
         reading::<predict::PredictVerb>("predict"),
         reading::<search::SearchVerb>("search")
-            .paged::<search::SearchVerb>(&["assert", "junit", "markdown"]),
+            .paged::<search::SearchVerb>(&["assert", "junit", "markdown"])
+            .tool(),
         other("report", report::ReportVerb::run).saying::<report::WrittenPage<'_>>(),
         reading::<clocks::Clocks>("clocks"),
         other("burst", burst::Burst::run).saying::<burst::BurstSays>(),
@@ -137,13 +161,36 @@ pub fn reports() -> Vec<Entry> {
     ]
 }
 
-/// Returns the pages of all reports.
+/// Returns the pages of all reports, except for those that richer pages replace.
 #[must_use]
 pub fn pages() -> Vec<Page> {
     reports()
         .into_iter()
         .filter_map(|entry| entry.page)
+        .filter(|page| page.elsewhere.is_none())
         .collect()
+}
+
+/// Returns the reports that are tools for agents.
+pub fn tools() -> impl Iterator<Item = Entry> {
+    reports().into_iter().filter(|entry| entry.is_tool)
+}
+
+/// Returns the schema of a JSON output as a document of its own.
+#[must_use]
+pub fn schema_document(of: fn(&mut SchemaGenerator) -> Schema, title: &str) -> Schema {
+    let mut generator = SchemaSettings::draft2020_12()
+        .for_serialize()
+        .into_generator();
+    let mut schema = of(&mut generator);
+    let meta = generator.settings().meta_schema.clone();
+    schema.insert("$schema".to_owned(), meta.into());
+    schema.insert("title".to_owned(), title.into());
+    let definitions = generator.take_definitions(true);
+    if !definitions.is_empty() {
+        schema.insert("$defs".to_owned(), definitions.into());
+    }
+    schema
 }
 
 /// Returns the SQL tables of all reports that have any.
@@ -170,6 +217,7 @@ pub fn reading<V: ReadingVerb + Args>(name: &'static str) -> Entry {
         tables: Some(tables).filter(|tables| !tables.specs.is_empty()),
         is_confined: false,
         page: None,
+        is_tool: false,
         schema: None,
     }
     .saying::<V::Report>()
@@ -189,6 +237,7 @@ pub fn other<V: Args + 'static>(
         tables: None,
         is_confined: false,
         page: None,
+        is_tool: false,
         schema: None,
     }
 }

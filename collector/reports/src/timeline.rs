@@ -20,11 +20,11 @@ use self::sums::Sums;
 use self::view::TimelineReport;
 use crate::arguments::{DataArguments, ShowArguments, parse_moment};
 use crate::study::Reader;
-use crate::verb::{Form, PageVerb, Report, give_as, said, write_file, write_forms};
+use crate::verb::{Form, PageVerb, Report, TakeReport, give_as, write_file, write_forms};
 use crate::{Failure, Status, notes};
 use stroboscope_otlp::trace_id;
 use stroboscope_query::timeline::{TimelineView, of_burst, of_trace, overview};
-use stroboscope_query::{Notes, PerfettoHostError, Source, perfetto_trace};
+use stroboscope_query::{PerfettoHostError, Source, perfetto_trace};
 use stroboscope_render::show::Doc;
 
 /// Show what the kernel did for requests: segments with system calls, processors, waits and locks
@@ -175,7 +175,7 @@ impl TimelineVerb {
 }
 
 impl PageVerb for TimelineVerb {
-    fn document(&self, reader: &Reader) -> Result<(Doc, Notes), Failure> {
+    fn serve(&self, reader: &Reader, take: TakeReport<'_>) -> Result<(), Failure> {
         let directory = self.data.to_read(&reader.runtime)?;
         let source = Source::open_any(directory.directory(), reader.runtime.clone());
         let source = source.map_err(Failure::of)?;
@@ -183,12 +183,12 @@ impl PageVerb for TimelineVerb {
         let source = source.with_observer(reader.observer.clone());
         if self.trace.is_none() && self.burst.is_none() {
             let overview = overview(&source).map_err(Failure::of)?;
-            return Ok(match &self.lock {
-                Some(lock) => said(&Locks::of(overview, lock, self.host.as_deref())?),
-                None => said(&Sums::of(overview, self.top)),
-            });
+            return match &self.lock {
+                Some(lock) => take(&Locks::of(overview, lock, self.host.as_deref())?),
+                None => take(&Sums::of(overview, self.top)),
+            };
         }
-        Ok(said(&self.seen(&source)?))
+        take(&self.seen(&source)?)
     }
 }
 

@@ -11,10 +11,9 @@ use tokio::runtime::Runtime;
 use crate::arguments::{ReadingArguments, ShowArguments, parse_duration, parse_share, to_ns};
 use crate::results::tradeoffs::{LogSays, PlanSays, PolicySays, TradeoffsSay, read_policy};
 use crate::study::{NamedStudy, Reader};
-use crate::verb::{Form, PageVerb, give, give_as, said, write_file};
+use crate::verb::{Form, PageVerb, TakeReport, give, give_as, write_file};
 use crate::{Failure, Status};
 use stroboscope_query::{Notes, SlackModelReport, SlackModelSettings, tradeoffs};
-use stroboscope_render::show::Doc;
 
 /// Data-quality tradeoffs: learn what they save and cost, show models, plan by them, and log what
 /// was left out
@@ -122,13 +121,11 @@ pub struct LogVerb {
 }
 
 impl PageVerb for LogVerb {
-    fn document(&self, reader: &Reader) -> Result<(Doc, Notes), Failure> {
+    fn serve(&self, reader: &Reader, take: TakeReport<'_>) -> Result<(), Failure> {
         let study = NamedStudy::read_by(&self.reading, reader)?;
         let (observed, notes) =
             tradeoffs(study.source(), study.selection()).map_err(Failure::of)?;
-        Ok(said(&TradeoffsSay::Log(Box::new(LogSays::of(
-            &observed, notes,
-        )))))
+        take(&TradeoffsSay::Log(Box::new(LogSays::of(&observed, notes))))
     }
 }
 

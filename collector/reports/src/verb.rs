@@ -7,9 +7,11 @@ use std::path::Path;
 use clap::{ArgMatches, Command};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
+use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::arguments::{ReadingArguments, SelectionArguments, ShowArguments};
+use crate::notes::Remark;
 use crate::output::{json, print_as_is, terminal_view};
 use crate::study::{NamedStudy, Reader};
 use crate::{Failure, Status, notes};
@@ -63,16 +65,50 @@ pub fn document(verb: &impl ReadingVerb, study: &NamedStudy) -> Result<Doc, Fail
     Ok(doc)
 }
 
-/// Document of a page with remarks on its reading, or the reason that there is none.
-pub type PageSays = Result<(Doc, Notes), Failure>;
+/// A report in the forms that servers of reports need. Every [`Report`] implements it.
+pub trait ServedReport {
+    /// Returns the report as a document, for pages.
+    fn document(&self) -> Doc;
 
-/// A subcommand that is a page as well.
-pub trait PageVerb {
-    /// Reads the store, and builds the document. Prints and writes nothing.
-    fn document(&self, reader: &Reader) -> PageSays;
+    /// Returns the report as JSON, for programs.
+    ///
+    /// # Errors
+    /// Fails if the report has no JSON.
+    fn value(&self) -> Result<Value, Failure>;
+
+    /// Returns remarks on the data that was read.
+    fn remarks(&self) -> Vec<Remark>;
 }
 
-/// Page of a subcommand.
+impl<R: Report> ServedReport for R {
+    fn document(&self) -> Doc {
+        let mut doc = Doc::new();
+        self.show(&mut doc);
+        doc
+    }
+
+    fn value(&self) -> Result<Value, Failure> {
+        serde_json::to_value(self).map_err(Failure::of)
+    }
+
+    fn remarks(&self) -> Vec<Remark> {
+        notes::remarks(self.notes())
+    }
+}
+
+/// Function that receives a report.
+pub type TakeReport<'a> = &'a mut dyn FnMut(&dyn ServedReport) -> Result<(), Failure>;
+
+/// A subcommand that servers answer as well: a page, a tool for agents, or both.
+pub trait PageVerb {
+    /// Reads the store, and passes the report to `take`. Prints and writes nothing.
+    ///
+    /// # Errors
+    /// Fails if there is no report, or if `take` fails.
+    fn serve(&self, reader: &Reader, take: TakeReport<'_>) -> Result<(), Failure>;
+}
+
+/// A subcommand that servers answer, as a page or as a tool for agents.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
     /// Name of the subcommand.
@@ -81,8 +117,10 @@ pub struct Page {
     pub words: &'static str,
     /// Arguments that the page does not have.
     pub without: &'static [&'static str],
+    /// Path of a richer page of the site that replaces this one; `None` if the page is `/NAME`.
+    pub elsewhere: Option<&'static str>,
     pub command: fn(Command) -> Command,
-    pub document: fn(&ArgMatches, &Reader) -> PageSays,
+    pub serve: fn(&ArgMatches, &Reader, TakeReport<'_>) -> Result<(), Failure>,
 }
 
 /// Tables of a subcommand without arguments.
@@ -94,19 +132,12 @@ pub struct Tables {
     pub document: fn(&Path, &NamedStudy) -> Result<Doc, Failure>,
 }
 
-/// Each subcommand that answers a study with a report is a page.
+/// Servers can answer each subcommand that answers a study with a report.
 impl<V: ReadingVerb> PageVerb for V {
-    fn document(&self, reader: &Reader) -> PageSays {
+    fn serve(&self, reader: &Reader, take: TakeReport<'_>) -> Result<(), Failure> {
         let study = NamedStudy::read_by(&self.arguments().0, reader)?;
-        Ok(said(&self.answer(&study)?))
+        take(&self.answer(&study)?)
     }
-}
-
-/// Returns the document of a report with its remarks, for a page.
-pub fn said(report: &impl Report) -> (Doc, Notes) {
-    let mut doc = Doc::new();
-    report.show(&mut doc);
-    (doc, report.notes().clone())
 }
 
 /// Prints a report as text or JSON, and writes it as a page and as tables if requested.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use schemars::generate::SchemaSettings;
+use stroboscope_reports::registry::schema_document;
 
 use super::verbs::{verbs, words};
 
@@ -16,22 +16,8 @@ fn schemas_are_those_in_the_documents() {
     let (mut known, mut stale) = (BTreeSet::new(), Vec::new());
     for verb in verbs() {
         let Some(of) = verb.schema else { continue };
-        let mut generator = SchemaSettings::draft2020_12()
-            .for_serialize()
-            .into_generator();
-        let mut schema = of(&mut generator);
-        schema.insert(
-            "$schema".to_owned(),
-            generator.settings().meta_schema.clone().into(),
-        );
-        schema.insert(
-            "title".to_owned(),
-            format!("stroboscope {} --json", words(verb.name)).into(),
-        );
-        let definitions = generator.take_definitions(true);
-        if !definitions.is_empty() {
-            schema.insert("$defs".to_owned(), definitions.into());
-        }
+        let title = format!("stroboscope {} --json", words(verb.name));
+        let schema = schema_document(of, &title);
         let now = serde_json::to_string_pretty(&schema).unwrap() + "\n";
         let file = format!("{}.json", verb.name);
         if is_blessed {

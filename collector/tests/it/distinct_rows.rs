@@ -93,8 +93,11 @@ fn documents(name: &str, store: &Path, runtime: &Runtime) -> Vec<(String, Doc)> 
         let arguments = [page.name, "--data", &data].into_iter().chain(arguments);
         let matches = (page.command)(Command::new(page.name)).try_get_matches_from(arguments);
         if let Ok(matches) = matches {
-            let (doc, _) = (page.document)(&matches, &reader).unwrap();
-            documents.push((format!("{name}: {said}"), doc));
+            let served = (page.serve)(&matches, &reader, &mut |report| {
+                documents.push((format!("{name}: {said}"), report.document()));
+                Ok(())
+            });
+            served.unwrap();
         }
     }
     documents

@@ -1,6 +1,6 @@
 //! Builds the command line that gives the content of a page.
 
-use crate::verbs::{FieldKind, VerbPage};
+use stroboscope_reports::form::{FieldKind, VerbPage};
 
 /// Returns the command, for a Unix shell.
 pub(crate) fn command_line(page: &VerbPage, data: &str, asked: &[(String, String)]) -> String {
@@ -34,7 +34,7 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verbs::Field;
+    use stroboscope_reports::form::Field;
 
     #[test]
     fn commands_can_be_pasted() {

@@ -3,7 +3,7 @@
 use stroboscope_render::page::Html;
 
 use crate::scope::{Scope, is_of_scope};
-use crate::verbs::{Field, FieldKind, VerbPage};
+use stroboscope_reports::form::{Field, FieldKind, VerbPage};
 
 /// Value name of an option that takes an attribute.
 const ATTRIBUTE: &str = "ATTRIBUTE";

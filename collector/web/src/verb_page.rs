@@ -21,7 +21,7 @@ use crate::respond::{Head, NoPage, page, page_now};
 use crate::scope::{Scope, is_of_scope};
 use crate::site::Site;
 use crate::verb_form::{asks_for_attributes, attribute_list, form};
-use crate::verbs::{FieldKind, VerbPage};
+use stroboscope_reports::form::{FieldKind, VerbPage};
 
 /// Groups of the header, with the pages in each and their titles; other pages are under "More".
 const GROUPS: [(&str, &[(&str, &str)]); 3] = [

@@ -14,9 +14,10 @@ use tokio::runtime::Handle;
 use tower::ServiceExt as _;
 
 use crate::site::Site;
-use crate::verbs::{VerbAnswer, VerbPage, Verbs};
+use crate::verbs::{VerbAnswer, Verbs};
 use crate::{SiteOptions, site};
 use stroboscope_reports::Failure;
+use stroboscope_reports::form::VerbPage;
 
 const SEED: u64 = 7;
 const REQUESTS: u64 = 40;
