@@ -34,6 +34,7 @@ fn crates_know_only_whom_they_may() {
                 "stroboscope-analysis",
                 "stroboscope-import",
                 "stroboscope-kernel-model",
+                "stroboscope-mcp",
                 "stroboscope-newsfeed",
                 "stroboscope-render",
                 "stroboscope-query",
@@ -127,6 +128,14 @@ fn crates_know_only_whom_they_may() {
                 "stroboscope-query",
                 "stroboscope-reports",
                 "stroboscope-search",
+                "stroboscope-store",
+            ],
+        ),
+        (
+            "collector/mcp",
+            &[
+                "stroboscope-render",
+                "stroboscope-reports",
                 "stroboscope-store",
             ],
         ),

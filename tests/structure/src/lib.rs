@@ -67,6 +67,7 @@ fn published() -> impl Iterator<Item = &'static str> {
         "collector/kernel/model",
         "collector/render",
         "collector/query",
+        "collector/mcp",
         "collector/query-api",
         "collector/remote",
         "collector/reports",

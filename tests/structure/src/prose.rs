@@ -150,6 +150,7 @@ const REMAINING: &[(&str, [usize; 4])] = &[
     ("collector/kernel/model", [0, 0, 0, 1]),
     ("collector/otlp", [0, 0, 0, 10]),
     ("collector/query", [0, 7, 0, 2]),
+    ("collector/mcp", [0, 0, 0, 0]),
     ("collector/query-api", [0, 0, 0, 0]),
     ("collector/remote", [0, 1, 0, 0]),
     ("collector/render", [0, 4, 0, 0]),
