@@ -13,6 +13,7 @@ mod import;
 mod kernel;
 mod log;
 mod maintenance;
+mod mcp;
 mod memory;
 mod net;
 mod notify;

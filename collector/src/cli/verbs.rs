@@ -9,8 +9,8 @@ use stroboscope_server::capabilities;
 use tokio::runtime::Builder;
 
 use super::{
-    burst_set, check, collect, compact, config, import, kernel, ready, requests, shell, sql, top,
-    view,
+    burst_set, check, collect, compact, config, import, kernel, mcp, ready, requests, shell, sql,
+    top, view,
 };
 
 /// Names of the subcommands by topic, in the order of the help. The help lists subcommands without
@@ -34,7 +34,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Compare", &["compare", "explain", "experiment", "flows"]),
     ("Find", &["search", "anomalies", "provenance", "sql"]),
     ("Plan", &["what-if", "slack", "burst", "tradeoffs", "pool"]),
-    ("Run", &["demo", "collect", "kernel"]),
+    ("Run", &["demo", "collect", "kernel", "mcp"]),
     ("Store", &["import", "store"]),
     (
         "Research",
@@ -68,6 +68,7 @@ pub(super) fn verbs() -> Vec<Entry> {
         other("set", burst_set::BurstSet::run).saying::<stroboscope_server::http::Adoption>(),
         other("view", view::View::run),
         other("top", top::TopVerb::run),
+        other("mcp", mcp::Mcp::run),
         other("import", import::Import::run),
         other("kernel", kernel::KernelVerb::run).confined(),
     ];

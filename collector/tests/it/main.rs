@@ -2,6 +2,7 @@
 mod common;
 mod compare;
 
+mod agent;
 mod analyses;
 mod argo_rollouts;
 mod attributes;
@@ -26,6 +27,7 @@ mod links;
 mod lookup;
 mod maintenance;
 mod map;
+mod mcp;
 mod mistakes;
 mod models;
 mod pipelines;
