@@ -314,7 +314,7 @@ impl Collect {
             if gateways.is_none() {
                 settings.site = Some(SiteMaker::new(move || {
                     let verbs = StoreVerbs::of(&of, pages(), runtime.clone(), &queries);
-                    let site = served_site(verbs, &links, readers, false);
+                    let site = served_site(verbs, &links, readers, scheme, false);
                     site.map_err(|failure| failure.to_string())
                 }));
             }

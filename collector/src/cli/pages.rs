@@ -1,9 +1,12 @@
-//! Site that `collect` and `view` serve: pages, and the query APIs of Jaeger and Tempo.
+//! Site that `collect` and `view` serve: pages, the query APIs of Jaeger and Tempo, and tools for
+//! agents.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clap::Args;
+use stroboscope_mcp::server::ToolServer;
+use stroboscope_mcp::tools::{ANSWER_BYTES_MAX, ToolStore, Tools};
 use stroboscope_query_api::store::Traces;
 use stroboscope_query_api::{jaeger, tempo};
 use stroboscope_render::page::NavLink;
@@ -13,10 +16,10 @@ use stroboscope_store::tables::Store;
 use stroboscope_web::store_verbs::StoreVerbs;
 use stroboscope_web::{SiteOptions, navigation, site};
 
-/// Builds the pages of a data directory, with the query APIs of Jaeger and Tempo. Each page links
-/// to `others`, which are paths and names of pages that the caller serves. With `reads_ahead`,
-/// starts to compute the chart of requests over time at once, so that the first page need not wait
-/// for it.
+/// Builds the pages of a data directory, with the query APIs of Jaeger and Tempo, and the tools for
+/// agents. Each page links to `others`, which are paths and names of pages that the caller serves.
+/// `scheme` is that of the pages' addresses. With `reads_ahead`, starts to compute the chart of
+/// requests over time at once, so that the first page need not wait for it.
 ///
 /// # Errors
 /// Returns an error if the directory cannot be used.
@@ -24,6 +27,7 @@ pub(super) fn served_site(
     verbs: StoreVerbs,
     others: &[(&str, &str)],
     readers: ReaderPorts,
+    scheme: &'static str,
     reads_ahead: bool,
 ) -> Result<ServedSite, Failure> {
     let memory = verbs.memory().clone();
@@ -39,11 +43,20 @@ pub(super) fn served_site(
     options.reads_ahead = reads_ahead.then(|| verbs.runtime().clone());
     let store = Store::local(verbs.data(), verbs.runtime().clone()).map_err(Failure::of)?;
     let traces = Traces::of(store, memory.clone());
+    let tools = Tools::of(ToolStore {
+        data: verbs.data().to_owned(),
+        runtime: verbs.runtime().clone(),
+        memory: memory.clone(),
+        answer_bytes_max: ANSWER_BYTES_MAX,
+    });
     let verbs = Arc::new(verbs);
+    let router = site(verbs.clone(), options.clone())
+        .merge(stroboscope_query_api::router(&traces))
+        .merge(ToolServer::router(tools, scheme));
     Ok(ServedSite {
         navigation: navigation(&*verbs, &options),
         name: options.name.clone(),
-        router: site(verbs, options).merge(stroboscope_query_api::router(&traces)),
+        router,
         ports: readers.served(&traces),
         memory,
     })

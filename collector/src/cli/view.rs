@@ -59,7 +59,7 @@ impl View {
             let doors = Ports::open(settings).map_err(Failure::of)?;
             let verbs = StoreVerbs::of(data, pages(), Handle::current(), &memory.queries());
             let login = self.doors.login();
-            let site = served_site(verbs, login.as_slice(), self.readers, true)?;
+            let site = served_site(verbs, login.as_slice(), self.readers, scheme, true)?;
             let started = HttpServer::start_site(self.http, doors.clone(), site.router).await;
             let server = started.map_err(Failure::of)?;
             print(&format!("pages on {scheme}://{}/", server.address()))?;

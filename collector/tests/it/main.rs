@@ -28,6 +28,7 @@ mod lookup;
 mod maintenance;
 mod map;
 mod mcp;
+mod mcp_http;
 mod mistakes;
 mod models;
 mod pipelines;

@@ -16,6 +16,8 @@ use crate::pool::Lack;
 
 /// Retry delay sent with rejections for lack of capacity.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// Path of the tools for agents, whose requests read although their method is POST.
+const TOOLS_PATH: &str = "/mcp";
 /// Maximum size of a request's head, in bytes. As in HTTP/2, each header counts 32 bytes in
 /// addition to its name and value.
 pub(super) const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -137,7 +139,7 @@ impl Ports {
         if is_open {
             return Ok(None);
         }
-        let role = role(way.door, is_change);
+        let role = role(way.door, is_change && parts.uri.path() != TOOLS_PATH);
         self.check_token(role, &parts.headers)?;
         Ok(self.settings.tokens.is_some().then_some(role))
     }
