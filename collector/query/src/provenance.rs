@@ -65,7 +65,7 @@ pub struct ByteFlow {
 /// Item that a query reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReachedItem {
-    /// All bytes reached.
+    /// Bytes reached.
     pub bytes: ByteRanges,
     /// The bytes among them at which the query ended: no log has an output with them (backward), or
     /// a source (forward).
@@ -350,6 +350,9 @@ impl Query<'_> {
         for range in inputs.ranges() {
             let start = u64::from(*range.start()).max(first);
             let end = (u64::from(*range.end()) + 1).min(first + output.count);
+            if start >= end {
+                continue;
+            }
             for (source, of_source, input) in sources_of(log, &(start..end)) {
                 let start = output.offset + (input.start - first);
                 let copy = start..start + (input.end - input.start);

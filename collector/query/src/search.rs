@@ -62,7 +62,7 @@ pub struct SearchMatch {
     /// Id of the request; `None` for a burst.
     pub trace: Option<u128>,
     /// Request that shows the match: in a burst, that of the first witness. If a burst matches
-    /// because of what it lacks, this is its first request.
+    /// because of missing spans, this is its first request.
     pub example: Option<u128>,
     /// `service:name` of the root, or the number of requests in the burst.
     pub what: String,

@@ -27,7 +27,7 @@ use crate::{Failure, Status};
 ///
 ///   stroboscope provenance why 7 web.log store.log         which bytes made output 7
 ///   stroboscope provenance why 7:0..20 web.log store.log   which bytes made its first 20
-///   stroboscope provenance of 1:5 web.log store.log        which outputs byte 5 of source 1 reached
+///   stroboscope provenance of 1:5 web.log store.log        which outputs byte 5 of 1 reached
 ///
 /// An id is a decimal number, or 16 hexadecimal digits as in the output and in ids of spans.
 #[derive(Debug, Args)]
@@ -180,7 +180,7 @@ struct Flow {
     source_until: u64,
 }
 
-/// A log, and what it lacks.
+/// A log, and its gaps.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Log {
     path: String,
@@ -235,19 +235,19 @@ impl Log {
         }
     }
 
-    /// Describes what the log lacks.
-    fn lack(&self) -> Option<String> {
-        let lacks = [
+    /// Describes the gaps of the log; `None` if it has none.
+    fn gaps(&self) -> Option<String> {
+        let gaps = [
             (self.coarse_merges, "coarse merge"),
             (self.shared_inputs, "shared input"),
             (self.dropped_outputs, "dropped output"),
         ];
-        let lacks = lacks.into_iter().filter_map(|(count, one)| {
+        let gaps = gaps.into_iter().filter_map(|(count, one)| {
             let count = count.filter(|count| *count > 0)?;
             Some(counted(count, one))
         });
-        let lacks: Vec<String> = self.problem.clone().into_iter().chain(lacks).collect();
-        (!lacks.is_empty()).then(|| format!("{}: {}", self.path, lacks.join("; ")))
+        let gaps: Vec<String> = self.problem.clone().into_iter().chain(gaps).collect();
+        (!gaps.is_empty()).then(|| format!("{}: {}", self.path, gaps.join("; ")))
     }
 }
 
@@ -328,8 +328,8 @@ impl Report for ProvenanceReport {
         if self.unknown_inputs > 0 {
             doc.sentence("Some inputs have no known source, because a log reached a limit.");
         }
-        for lack in self.logs.iter().filter_map(Log::lack) {
-            doc.sentence(lack);
+        for gaps in self.logs.iter().filter_map(Log::gaps) {
+            doc.sentence(gaps);
         }
     }
 

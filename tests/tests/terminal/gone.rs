@@ -25,6 +25,7 @@ const SUBCOMMANDS: &[(&str, &str)] = &[
     ("top", "--data DATA"),
     ("import", "DATA/../log.jsonl --data OUT/data"),
     ("infer", "--data DATA"),
+    ("mcp", "--data DATA"),
     ("merge", "DATA/../policy.json"),
     ("operations", "--data DATA"),
     ("overview", "--data DATA"),

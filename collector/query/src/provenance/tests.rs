@@ -150,9 +150,9 @@ proptest! {
         let logs: Vec<ProvenanceLog<'_>> =
             files.iter().map(|file| ProvenanceLog::parse(path, file).unwrap()).collect();
         for direction in [Direction::Backward, Direction::Forward] {
-            let (known, next): (_, fn(&(Byte, Byte)) -> (Byte, Byte)) = match direction {
-                Direction::Backward => (&outputs, |pair| *pair),
-                Direction::Forward => (&sources, |pair| (pair.1, pair.0)),
+            let (known, is_forward) = match direction {
+                Direction::Backward => (&outputs, false),
+                Direction::Forward => (&sources, true),
             };
             let asked: BTreeSet<Byte> = (from..from + count)
                 .map(|byte| (id, byte))
@@ -165,7 +165,10 @@ proptest! {
             }
             let answer = answer.unwrap();
             let expected = reached(&asked, |byte| {
-                let pairs = depends.iter().map(next);
+                let pairs = depends.iter().map(|&(output, source)| match is_forward {
+                    true => (source, output),
+                    false => (output, source),
+                });
                 pairs.filter(|pair| pair.0 == byte).map(|pair| pair.1).collect()
             });
             prop_assert_eq!(bytes_of(|item| &item.bytes, &answer), expected.clone());
@@ -178,7 +181,8 @@ proptest! {
                     == flow.source_bytes.1 - flow.source_bytes.0;
                 for (at, to) in (flow.output_bytes.0..flow.output_bytes.1).enumerate() {
                     let of: Vec<u64> = (flow.source_bytes.0..flow.source_bytes.1).collect();
-                    let is_pair = |from: &u64| depends.contains(&((flow.output, to), (flow.source, *from)));
+                    let output = (flow.output, to);
+                    let is_pair = |from: &u64| depends.contains(&(output, (flow.source, *from)));
                     prop_assert!(of.iter().all(is_pair) || copy && is_pair(&of[at])
                         || direction == Direction::Forward, "{:?}", flow);
                 }

@@ -85,8 +85,8 @@ pub(super) fn parse_query(text: &str, is_traceql: bool) -> ParseResult<TraceQl> 
     }
 }
 
-/// Returns a formula that holds for the spans that selectors select. For `&&`, these are the spans of
-/// both sides, if each side has any. For `||`, they are the spans of either side.
+/// Returns a formula that holds for the spans that selectors select. For `&&`, these are the spans
+/// of both sides, if each side has any. For `||`, they are the spans of either side.
 fn selected_spans(formula: &Formula) -> Formula {
     let spans = spans_of(formula);
     match formula {

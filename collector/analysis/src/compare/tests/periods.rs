@@ -60,8 +60,8 @@ fn of_the_same_workload_more_requests_are_a_change() {
     );
 }
 
-/// An interval of the mean wholly above a limit is no proof of a rise, because it treats requests as
-/// independent. Requests of one burst are alike.
+/// An interval of the mean wholly above a limit is no proof of a rise, because it treats requests
+/// as independent. Requests of one burst are alike.
 #[test]
 fn equal_periods_differ_by_their_intervals_if_requests_are_alike() {
     const PAIRS: usize = 200;
