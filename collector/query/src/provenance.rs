@@ -50,8 +50,7 @@ pub enum Direction {
     Forward,
 }
 
-/// Bytes of an output, and bytes of a source, in one log. If both are equally many, the output may
-/// be a copy; otherwise, each byte of the output depends on all those of the source.
+/// Bytes of an output, and bytes of a source on which they depend, in one log.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteFlow {
     /// Index of the log.
@@ -60,6 +59,9 @@ pub struct ByteFlow {
     pub output_bytes: (u64, u64),
     pub source: u64,
     pub source_bytes: (u64, u64),
+    /// True if the bytes are copies, one by one; otherwise, each byte of the output depends on all
+    /// those of the source.
+    pub is_copy: bool,
 }
 
 /// Item that a query reached.
@@ -270,7 +272,8 @@ impl Query<'_> {
         for (source, of_source, input) in sources_of(log, inputs) {
             let start = bytes.start + (input.start - inputs.start);
             let copy = start..start + (input.end - input.start);
-            self.add(number, &(output, copy), (source, of_source));
+            self.list(number, &(output, copy), &(source, of_source.clone()), true);
+            self.waiting.push((source, of_source));
         }
     }
 
@@ -288,16 +291,12 @@ impl Query<'_> {
             let mut known = 0;
             for (source, of_source, input) in sources_of(log, &range) {
                 known += input.end - input.start;
-                self.add(number, &(output, bytes.clone()), (source, of_source));
+                let source = (source, of_source);
+                self.list(number, &(output, bytes.clone()), &source, false);
+                self.waiting.push(source);
             }
             self.answer.unknown += u64::from(known < range.end - range.start);
         }
-    }
-
-    /// Adds a flow to a source, which the query follows later.
-    fn add(&mut self, log: usize, output: &(u64, Range<u64>), source: (u64, Range<u64>)) {
-        self.list(log, output, &source);
-        self.waiting.push(source);
     }
 
     /// Follows bytes of a source to the outputs in all logs. Returns the bytes that are in a log.
@@ -325,8 +324,9 @@ impl Query<'_> {
                 match successive_inputs(output) {
                     Some(first) => self.copies(number, log, output, first, &inputs),
                     None if reach.contains(output.labels.at(0)) => {
+                        self.waiting.push((output.id, all.clone()));
                         for bytes in own.iter() {
-                            self.reached(number, (output.id, all.clone()), &(id, bytes));
+                            self.list(number, &(output.id, all.clone()), &(id, bytes), false);
                         }
                     }
                     None => {}
@@ -356,18 +356,21 @@ impl Query<'_> {
             for (source, of_source, input) in sources_of(log, &(start..end)) {
                 let start = output.offset + (input.start - first);
                 let copy = start..start + (input.end - input.start);
-                self.reached(number, (output.id, copy), &(source, of_source));
+                let copy = (output.id, copy);
+                self.list(number, &copy, &(source, of_source), true);
+                self.waiting.push(copy);
             }
         }
     }
 
-    /// Adds a flow to an output, which the query follows later.
-    fn reached(&mut self, log: usize, output: (u64, Range<u64>), source: &(u64, Range<u64>)) {
-        self.list(log, &output, source);
-        self.waiting.push(output);
-    }
-
-    fn list(&mut self, log: usize, output: &(u64, Range<u64>), source: &(u64, Range<u64>)) {
+    /// Lists a flow, if the list has room.
+    fn list(
+        &mut self,
+        log: usize,
+        output: &(u64, Range<u64>),
+        source: &(u64, Range<u64>),
+        is_copy: bool,
+    ) {
         if self.answer.flows.len() >= FLOWS_MAX {
             self.answer.left_out += 1;
             return;
@@ -378,6 +381,7 @@ impl Query<'_> {
             output_bytes: (output.1.start, output.1.end),
             source: source.0,
             source_bytes: (source.1.start, source.1.end),
+            is_copy,
         });
     }
 
@@ -389,14 +393,12 @@ impl Query<'_> {
             (of, flow.source_bytes, flow.output_bytes)
         });
         flows.dedup();
-        join(flows, |last, flow| last.source_bytes == flow.source_bytes);
+        join(flows, |last, flow| {
+            !last.is_copy && last.source_bytes == flow.source_bytes
+        });
         flows.sort_unstable();
         join(flows, |last, flow| {
-            let is_copy = |flow: &ByteFlow| {
-                let bytes = |(start, end): (u64, u64)| end - start;
-                bytes(flow.output_bytes) == bytes(flow.source_bytes)
-            };
-            is_copy(last) && is_copy(flow) && last.source_bytes.1 == flow.source_bytes.0
+            last.is_copy && last.source_bytes.1 == flow.source_bytes.0
         });
         self.answer
     }
@@ -408,6 +410,7 @@ fn join(flows: &mut Vec<ByteFlow>, continues: impl Fn(&ByteFlow, &ByteFlow) -> b
     flows.dedup_by(|flow, last| {
         let items = |flow: &ByteFlow| (flow.log, flow.output, flow.source);
         let is_next = items(last) == items(flow)
+            && last.is_copy == flow.is_copy
             && last.output_bytes.1 == flow.output_bytes.0
             && continues(last, flow);
         if is_next {

@@ -167,8 +167,7 @@ struct ItemBytes {
     ranges: ByteRanges,
 }
 
-/// Bytes of an output that depend on bytes of a source. If both are equally many, they may be
-/// copies, byte by byte; otherwise, each byte of the output depends on all those of the source.
+/// Bytes of an output that depend on bytes of a source.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Flow {
     log: String,
@@ -178,6 +177,9 @@ struct Flow {
     source: String,
     source_from: u64,
     source_until: u64,
+    /// True if the bytes are copies, one by one. Otherwise, each byte of the output depends on all
+    /// those of the source.
+    copy: bool,
 }
 
 /// A log, and its gaps.
@@ -211,6 +213,7 @@ rows! {
     source: Text, "source" = row.source.as_str();
     source_from: Count, "source from" = row.source_from;
     source_until: Count, "source until" = row.source_until;
+    copy: Flag, "copy" = row.copy;
 }
 
 impl ItemBytes {
@@ -275,6 +278,7 @@ impl ProvenanceReport {
             source: shown(flow.source),
             source_from: flow.source_bytes.0,
             source_until: flow.source_bytes.1,
+            copy: flow.is_copy,
         };
         Self {
             direction: match direction {

@@ -276,8 +276,8 @@ impl PeriodFlows {
         }
     }
 
-    /// Returns a copy in which edges are numbered in the order of `edges`, which must contain all of
-    /// them.
+    /// Returns a copy in which edges are numbered in the order of `edges`, which must contain all
+    /// of them.
     pub(crate) fn renumbered(&self, edges: &[FlowEdge]) -> PeriodFlows {
         let mut renumbered = PeriodFlows::default();
         for edge in edges {

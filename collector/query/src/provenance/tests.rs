@@ -175,16 +175,17 @@ proptest! {
             let ends = expected.into_iter().filter(|byte| !known.contains(byte)).collect();
             prop_assert_eq!(bytes_of(|item| &item.ends, &answer), ends);
             prop_assert_eq!((answer.left_out, answer.unknown), (0, 0));
-            // Each flow is of bytes that depend on each other, or of copies.
+            // Each flow is of copies, or of bytes that all depend on each other.
             for flow in &answer.flows {
-                let copy = flow.output_bytes.1 - flow.output_bytes.0
-                    == flow.source_bytes.1 - flow.source_bytes.0;
                 for (at, to) in (flow.output_bytes.0..flow.output_bytes.1).enumerate() {
                     let of: Vec<u64> = (flow.source_bytes.0..flow.source_bytes.1).collect();
                     let output = (flow.output, to);
                     let is_pair = |from: &u64| depends.contains(&(output, (flow.source, *from)));
-                    prop_assert!(of.iter().all(is_pair) || copy && is_pair(&of[at])
-                        || direction == Direction::Forward, "{:?}", flow);
+                    let is_true = match flow.is_copy {
+                        true => is_pair(&of[at]),
+                        false => is_forward || of.iter().all(is_pair),
+                    };
+                    prop_assert!(is_true, "{:?}", flow);
                 }
             }
         }
@@ -212,15 +213,19 @@ fn an_answer_lists_flows_and_ends() {
         .each_ref()
         .map(|file| ProvenanceLog::parse(Path::new("p"), file));
     let logs = parsed.map(Result::unwrap);
-    let flow = |log, output, output_bytes, source, source_bytes| ByteFlow {
+    let flow = |log, output, output_bytes, source, source_bytes, is_copy| ByteFlow {
         log,
         output,
         output_bytes,
         source,
         source_bytes,
+        is_copy,
     };
     let why = provenance(&logs, Direction::Backward, 3, None).unwrap();
-    let flows = [flow(0, 2, (5, 6), 1, (2, 5)), flow(1, 3, (0, 1), 2, (5, 6))];
+    let flows = [
+        flow(0, 2, (5, 6), 1, (2, 5), false),
+        flow(1, 3, (0, 1), 2, (5, 6), false),
+    ];
     assert_eq!(why.flows, flows);
     assert_eq!(shown_ranges(&why.items[&1].ends), "2..5");
     assert!(why.items[&2].ends.iter().next().is_none());
@@ -228,7 +233,7 @@ fn an_answer_lists_flows_and_ends() {
     assert_eq!(shown_ranges(&of.items[&2].bytes), "3..6");
     assert_eq!(shown_ranges(&of.items[&3].ends), "0..1");
     let copy = provenance(&logs, Direction::Backward, 2, Some(1..3)).unwrap();
-    assert_eq!(copy.flows, [flow(0, 2, (1, 3), 1, (1, 3))]);
+    assert_eq!(copy.flows, [flow(0, 2, (1, 3), 1, (1, 3), true)]);
     let unknown = provenance(&logs, Direction::Backward, 9, None).unwrap_err();
     assert_eq!(
         unknown.to_string(),
