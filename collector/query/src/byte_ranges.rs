@@ -1,6 +1,7 @@
 //! Set of bytes of an item, as disjoint ranges of offsets.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 
 use schemars::JsonSchema;
@@ -31,25 +32,39 @@ impl ByteRanges {
         self.ends.insert(start, end);
     }
 
-    /// Returns the parts of a range that are not in the set.
-    #[must_use]
-    pub fn missing(&self, range: Range<u64>) -> Vec<Range<u64>> {
-        let mut start = range.start;
-        let mut missing = Vec::new();
-        let before = self.ends.range(..=start).next_back();
-        let inside = self
-            .ends
-            .range(range.start.saturating_add(1)..range.end.max(range.start + 1));
-        for (&first, &end) in before.into_iter().chain(inside) {
-            if first > start {
-                missing.push(start..first.min(range.end));
+    /// Removes a range.
+    pub fn remove(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        // The last range that starts before the end, as long as it overlaps.
+        while let Some((&first, &last)) = self.ends.range(..range.end).next_back()
+            && last > range.start
+        {
+            self.ends.remove(&first);
+            if last > range.end {
+                self.ends.insert(range.end, last);
             }
-            start = start.max(end);
+            if first < range.start {
+                self.ends.insert(first, range.start);
+            }
         }
-        if start < range.end {
-            missing.push(start..range.end);
-        }
-        missing
+    }
+
+    /// Returns the parts of the set that are in a range, in order.
+    pub fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let first = self.ends.range(..=range.start).next_back();
+        let from = first.map_or(range.start, |(&first, _)| first);
+        let parts = self.ends.range(from..from.max(range.end));
+        parts
+            .map(move |(&first, &end)| first.max(range.start)..end.min(range.end))
+            .filter(|part| !part.is_empty())
+    }
+
+    /// Reports whether the set has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
     }
 
     /// Returns the ranges in order.
@@ -61,6 +76,25 @@ impl ByteRanges {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.iter().map(|range| range.end - range.start).sum()
+    }
+}
+
+impl FromIterator<Range<u64>> for ByteRanges {
+    fn from_iter<I: IntoIterator<Item = Range<u64>>>(ranges: I) -> Self {
+        let mut all = Self::default();
+        ranges.into_iter().for_each(|range| all.insert(range));
+        all
+    }
+}
+
+/// Shows ranges as `0..5, 8..10`.
+impl fmt::Display for ByteRanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, range) in self.iter().enumerate() {
+            let separator = if number > 0 { ", " } else { "" };
+            write!(f, "{separator}{range:?}")?;
+        }
+        Ok(())
     }
 }
 
@@ -109,9 +143,14 @@ mod tests {
             prop_assert_eq!(ranges.bytes(), bytes.len() as u64);
             let all: Vec<Range<u64>> = ranges.iter().collect();
             prop_assert!(all.windows(2).all(|two| two[0].end < two[1].start));
-            let missing: Vec<u64> = ranges.missing(from..from + count).into_iter().flatten().collect();
-            let expected: Vec<u64> = (from..from + count).filter(|byte| !bytes.contains(byte)).collect();
-            prop_assert_eq!(missing, expected);
+            let within: Vec<u64> = ranges.within(from..from + count).flatten().collect();
+            let is_within = |byte: &u64| (from..from + count).contains(byte);
+            let expected: Vec<u64> = bytes.iter().copied().filter(is_within).collect();
+            prop_assert_eq!(within, expected);
+            ranges.remove(from..from + count);
+            bytes.retain(|byte| !is_within(byte));
+            prop_assert_eq!(ranges.iter().flatten().collect::<Vec<u64>>(), bytes.iter().copied().collect::<Vec<_>>());
+            prop_assert_eq!(ranges.is_empty(), bytes.is_empty());
         }
     }
 }

@@ -4,8 +4,8 @@
 //! Logs name their sources and outputs by ids. The output of one log and the source of another with
 //! the same id are the same bytes, so queries continue there.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 
 use stroboscope_provenance::{
@@ -31,13 +31,13 @@ pub enum ProvenanceError {
     },
     #[error("{}: {error}", path.display())]
     Foreign { path: PathBuf, error: FileError },
-    #[error("no log has {what} {}; there are: {}", shown(*id), listed(known))]
+    #[error("no log has {what} {}; there are: {}", item_id(*id), listed(known))]
     UnknownId {
         what: &'static str,
         id: u64,
-        known: Vec<u64>,
+        known: BTreeSet<u64>,
     },
-    #[error("{} has no such bytes; the logs have {}", shown(*id), shown_ranges(known))]
+    #[error("{} has no such bytes; the logs have {known}", item_id(*id))]
     NoSuchBytes { id: u64, known: ByteRanges },
 }
 
@@ -83,8 +83,7 @@ pub struct ProvenanceAnswer {
     pub flows: Vec<ByteFlow>,
     /// Number of flows left out of the list, because it has its maximum length.
     pub left_out: u64,
-    /// Number of labels of bytes that share one input, because the log reached a limit. Their
-    /// sources are unknown.
+    /// Number of ranges of inputs without a source, because the log reached a limit.
     pub unknown: u64,
 }
 
@@ -121,7 +120,24 @@ impl<'a> ProvenanceLog<'a> {
     pub fn losses(&self) -> Option<Losses> {
         self.file.losses()
     }
+
+    /// Returns the ids and bytes of the outputs (backward) or sources (forward).
+    fn parts(&self, direction: Direction) -> Box<dyn Iterator<Item = (u64, Range<u64>)> + '_> {
+        match direction {
+            Direction::Backward => {
+                let outputs = self.file.outputs().iter();
+                Box::new(outputs.map(|output| (output.id, output_bytes(output))))
+            }
+            Direction::Forward => {
+                let sources = self.file.sources().iter();
+                Box::new(sources.map(|source| (source.id, source_bytes(source))))
+            }
+        }
+    }
 }
+
+/// Bytes of items.
+type ItemBytes = BTreeMap<u64, ByteRanges>;
 
 /// Answers a query about an item, or about some of its bytes.
 ///
@@ -134,25 +150,30 @@ pub fn provenance(
     bytes: Option<Range<u64>>,
 ) -> Result<ProvenanceAnswer, ProvenanceError> {
     let mut query = Query {
-        logs,
+        direction,
         answer: ProvenanceAnswer::default(),
-        waiting: asked(logs, direction, id, bytes)?,
+        waiting: ItemBytes::from([(id, asked(logs, direction, id, bytes)?)]),
     };
-    while let Some((id, bytes)) = query.waiting.pop() {
-        let item = query.answer.items.entry(id).or_default();
-        for part in item.bytes.missing(bytes) {
-            let found = match direction {
-                Direction::Backward => query.backward(id, part.clone()),
-                Direction::Forward => query.forward(id, part.clone()),
-            };
-            let item = query.answer.items.entry(id).or_default();
-            item.bytes.insert(part.clone());
-            for end in found.missing(part) {
-                item.ends.insert(end);
+    // Each round passes once over the logs, and follows all bytes that the last one reached.
+    loop {
+        let fresh = query.fresh();
+        if fresh.is_empty() {
+            return Ok(query.finish());
+        }
+        let mut ends = fresh.clone();
+        for (number, log) in logs.iter().enumerate() {
+            query.follow(number, log, &fresh);
+            for (id, bytes) in log.parts(direction) {
+                if let Some(ends) = ends.get_mut(&id) {
+                    ends.remove(bytes);
+                }
             }
         }
+        for (id, ends) in ends {
+            let item = query.answer.items.entry(id).or_default();
+            ends.iter().for_each(|bytes| item.ends.insert(bytes));
+        }
     }
-    Ok(query.finish())
 }
 
 /// Returns the bytes to query: those of the item that a log has.
@@ -161,228 +182,193 @@ fn asked(
     direction: Direction,
     id: u64,
     bytes: Option<Range<u64>>,
-) -> Result<Vec<(u64, Range<u64>)>, ProvenanceError> {
-    let mut known: BTreeMap<u64, ByteRanges> = BTreeMap::new();
-    for log in logs {
-        match direction {
-            Direction::Backward => log.file.outputs().iter().for_each(|output| {
-                let item = known.entry(output.id).or_default();
-                item.insert(output.offset..output.offset.saturating_add(output.count));
-            }),
-            Direction::Forward => log.file.sources().iter().for_each(|source| {
-                let item = known.entry(source.id).or_default();
-                item.insert(source_bytes(source));
-            }),
-        }
-    }
-    let Some(item) = known.remove(&id) else {
+) -> Result<ByteRanges, ProvenanceError> {
+    let parts = || logs.iter().flat_map(|log| log.parts(direction));
+    let known: ByteRanges = parts()
+        .filter(|part| part.0 == id)
+        .map(|part| part.1)
+        .collect();
+    if known.is_empty() && !parts().any(|part| part.0 == id) {
         return Err(ProvenanceError::UnknownId {
             what: match direction {
                 Direction::Backward => "the output",
                 Direction::Forward => "the source",
             },
             id,
-            known: known.into_keys().collect(),
+            known: parts().map(|part| part.0).collect(),
         });
-    };
-    let bytes = bytes.unwrap_or(0..u64::MAX);
-    let parts = item.iter().map(|range| {
-        let part = range.start.max(bytes.start)..range.end.min(bytes.end);
-        (id, part)
-    });
-    let parts: Vec<_> = parts.filter(|(_, part)| !part.is_empty()).collect();
-    if parts.is_empty() {
-        return Err(ProvenanceError::NoSuchBytes { id, known: item });
     }
-    Ok(parts)
+    let bytes = bytes.unwrap_or(0..u64::MAX);
+    let asked: ByteRanges = known.within(bytes).collect();
+    if asked.is_empty() {
+        return Err(ProvenanceError::NoSuchBytes { id, known });
+    }
+    Ok(asked)
 }
 
-/// Shows an id as those of spans.
+/// Returns an id as 16 hexadecimal digits, as ids of spans are written.
 #[must_use]
-pub fn shown(id: u64) -> String {
+pub fn item_id(id: u64) -> String {
     format!("{id:016x}")
 }
 
-fn listed(ids: &[u64]) -> String {
-    let mut listed: Vec<String> = ids.iter().take(IDS_MAX).map(|id| shown(*id)).collect();
-    if ids.len() > IDS_MAX {
-        listed.push(format!("and {} more", ids.len() - IDS_MAX));
-    }
-    match listed.is_empty() {
-        true => "none".to_owned(),
-        false => listed.join(", "),
+fn listed(ids: &BTreeSet<u64>) -> String {
+    let mut listed: Vec<String> = ids.iter().take(IDS_MAX).map(|id| item_id(*id)).collect();
+    match ids.len() {
+        0 => "none".to_owned(),
+        count if count > IDS_MAX => {
+            listed.push(format!("and {} more", count - IDS_MAX));
+            listed.join(", ")
+        }
+        _ => listed.join(", "),
     }
 }
 
-/// Shows ranges of bytes as `0..5, 8..10`.
-#[must_use]
-pub fn shown_ranges(ranges: &ByteRanges) -> String {
-    let shown: Vec<String> = ranges.iter().map(|range| format!("{range:?}")).collect();
-    shown.join(", ")
-}
-
-struct Query<'a> {
-    logs: &'a [ProvenanceLog<'a>],
+struct Query {
+    direction: Direction,
     answer: ProvenanceAnswer,
     /// Bytes of items that the query has yet to follow.
-    waiting: Vec<(u64, Range<u64>)>,
+    waiting: ItemBytes,
 }
 
-impl Query<'_> {
-    /// Follows bytes of an output to the sources in all logs. Returns the bytes that are in a log.
-    fn backward(&mut self, id: u64, part: Range<u64>) -> ByteRanges {
-        let mut found = ByteRanges::default();
-        for (number, log) in self.logs.iter().enumerate() {
-            let mut by_label: HashMap<Label, Vec<Range<u64>>> = HashMap::new();
-            for output in log.file.outputs() {
-                let end = output.offset.saturating_add(output.count);
-                let bytes = output.offset.max(part.start)..end.min(part.end);
-                if output.id != id || bytes.is_empty() {
-                    continue;
-                }
-                found.insert(bytes.clone());
-                match successive_inputs(output) {
-                    Some(first) => {
-                        let first = u64::from(first) + (bytes.start - output.offset);
-                        let inputs = first..first + (bytes.end - bytes.start);
-                        self.copied(number, log, id, &bytes, &inputs);
-                    }
-                    None => by_label.entry(output.labels.at(0)).or_default().push(bytes),
-                }
+impl Query {
+    /// Takes the waiting bytes that are new, and adds them to the answer.
+    fn fresh(&mut self) -> ItemBytes {
+        let mut fresh = ItemBytes::new();
+        for (id, waiting) in std::mem::take(&mut self.waiting) {
+            let item = self.answer.items.entry(id).or_default();
+            let mut new = waiting;
+            item.bytes.iter().for_each(|bytes| new.remove(bytes));
+            new.iter().for_each(|bytes| item.bytes.insert(bytes));
+            if !new.is_empty() {
+                fresh.insert(id, new);
             }
-            let labels: Vec<Label> = by_label.keys().copied().collect();
-            sweep(&log.file, &labels, |label, inputs| {
-                for bytes in &by_label[&label] {
-                    self.computed(number, log, id, bytes, inputs);
-                }
-            });
         }
-        found
+        fresh
     }
 
-    /// Adds the flows of output bytes that are copies of successive inputs.
+    /// Adds the flows of bytes in one log: from outputs (backward) or from sources (forward).
+    fn follow(&mut self, number: usize, log: &ProvenanceLog<'_>, from: &ItemBytes) {
+        let file = &log.file;
+        let Some(last) = file.inputs().checked_sub(1) else {
+            return;
+        };
+        let (inputs, reach) = match self.direction {
+            Direction::Backward => {
+                let mut all = InputSet::new();
+                all.insert(0, last);
+                (all, None)
+            }
+            Direction::Forward => {
+                let inputs = inputs_of_sources(file, from);
+                let reach = Reach::new(file, inputs.clone());
+                (inputs, Some(reach))
+            }
+        };
+        if inputs.is_empty() {
+            return;
+        }
+        let mut by_label: HashMap<Label, Vec<(u64, Range<u64>)>> = HashMap::new();
+        for output in file.outputs() {
+            let all = output_bytes(output);
+            let parts: Vec<Range<u64>> = match (&reach, from.get(&output.id)) {
+                (Some(_), _) => vec![all],
+                (None, Some(bytes)) => bytes.within(all).collect(),
+                (None, None) => continue,
+            };
+            match successive_inputs(output) {
+                Some(first) => {
+                    for bytes in parts {
+                        let first = first + (bytes.start - output.offset) as u32;
+                        self.copied(number, file, (output.id, bytes), first, &inputs);
+                    }
+                }
+                None => {
+                    let label = output.labels.at(0);
+                    if reach.as_ref().is_none_or(|reach| reach.contains(label)) {
+                        let parts = parts.into_iter().map(|bytes| (output.id, bytes));
+                        by_label.entry(label).or_default().extend(parts);
+                    }
+                }
+            }
+        }
+        let labels: Vec<Label> = by_label.keys().copied().collect();
+        sweep(file, &labels, |label, of_label| {
+            for range in of_label.ranges() {
+                for common in inputs.ranges_within(*range.start(), *range.end()) {
+                    self.computed(number, file, &by_label[&label], common);
+                }
+            }
+        });
+    }
+
+    /// Adds the flows of output bytes that are copies of successive inputs, as far as these are
+    /// among `inputs`.
     fn copied(
         &mut self,
         number: usize,
-        log: &ProvenanceLog<'_>,
-        output: u64,
-        bytes: &Range<u64>,
-        inputs: &Range<u64>,
-    ) {
-        for (source, of_source, input) in sources_of(log, inputs) {
-            let start = bytes.start + (input.start - inputs.start);
-            let copy = start..start + (input.end - input.start);
-            self.list(number, &(output, copy), &(source, of_source.clone()), true);
-            self.waiting.push((source, of_source));
-        }
-    }
-
-    /// Adds the flows of output bytes that each depend on all of some inputs.
-    fn computed(
-        &mut self,
-        number: usize,
-        log: &ProvenanceLog<'_>,
-        output: u64,
-        bytes: &Range<u64>,
-        inputs: &InputSet,
-    ) {
-        for range in inputs.ranges() {
-            let range = u64::from(*range.start())..u64::from(*range.end()) + 1;
-            let mut known = 0;
-            for (source, of_source, input) in sources_of(log, &range) {
-                known += input.end - input.start;
-                let source = (source, of_source);
-                self.list(number, &(output, bytes.clone()), &source, false);
-                self.waiting.push(source);
-            }
-            self.answer.unknown += u64::from(known < range.end - range.start);
-        }
-    }
-
-    /// Follows bytes of a source to the outputs in all logs. Returns the bytes that are in a log.
-    fn forward(&mut self, id: u64, part: Range<u64>) -> ByteRanges {
-        let mut found = ByteRanges::default();
-        for (number, log) in self.logs.iter().enumerate() {
-            let mut inputs = InputSet::new();
-            let mut own = ByteRanges::default();
-            for source in log.file.sources() {
-                let bytes = source_bytes(source);
-                let bytes = bytes.start.max(part.start)..bytes.end.min(part.end);
-                if source.id != id || bytes.is_empty() {
-                    continue;
-                }
-                let first = source.first + (bytes.start - source.offset) as u32;
-                inputs.insert(first, first + (bytes.end - bytes.start - 1) as u32);
-                own.insert(bytes);
-            }
-            if inputs.is_empty() {
-                continue;
-            }
-            let reach = Reach::new(&log.file, inputs.clone());
-            for output in log.file.outputs() {
-                let all = output.offset..output.offset.saturating_add(output.count);
-                match successive_inputs(output) {
-                    Some(first) => self.copies(number, log, output, first, &inputs),
-                    None if reach.contains(output.labels.at(0)) => {
-                        self.waiting.push((output.id, all.clone()));
-                        for bytes in own.iter() {
-                            self.list(number, &(output.id, all.clone()), &(id, bytes), false);
-                        }
-                    }
-                    None => {}
-                }
-            }
-            own.iter().for_each(|bytes| found.insert(bytes));
-        }
-        found
-    }
-
-    /// Adds the flows to the bytes of an output that are copies of some inputs.
-    fn copies(
-        &mut self,
-        number: usize,
-        log: &ProvenanceLog<'_>,
-        output: &Output,
+        file: &LogFile<'_>,
+        output: (u64, Range<u64>),
         first: u32,
         inputs: &InputSet,
     ) {
-        let first = u64::from(first);
-        for range in inputs.ranges() {
-            let start = u64::from(*range.start()).max(first);
-            let end = (u64::from(*range.end()) + 1).min(first + output.count);
-            if start >= end {
-                continue;
-            }
-            for (source, of_source, input) in sources_of(log, &(start..end)) {
-                let start = output.offset + (input.start - first);
-                let copy = start..start + (input.end - input.start);
-                let copy = (output.id, copy);
-                self.list(number, &copy, &(source, of_source), true);
-                self.waiting.push(copy);
+        let (id, bytes) = output;
+        let Some(last) = (bytes.end - bytes.start).checked_sub(1) else {
+            return;
+        };
+        for common in inputs.ranges_within(first, first + last as u32) {
+            for (source, of_source, input) in sources_of(file, common) {
+                let start = bytes.start + u64::from(input - first);
+                let copy = start..start + (of_source.end - of_source.start);
+                self.add(number, (id, copy), (source, of_source), true);
             }
         }
     }
 
-    /// Lists a flow, if the list has room.
-    fn list(
+    /// Adds the flows of bytes of outputs that each depend on all of some inputs.
+    fn computed(
+        &mut self,
+        number: usize,
+        file: &LogFile<'_>,
+        outputs: &[(u64, Range<u64>)],
+        inputs: RangeInclusive<u32>,
+    ) {
+        let mut unknown = u64::from(*inputs.end() - *inputs.start()) + 1;
+        for (source, of_source, _) in sources_of(file, inputs) {
+            unknown -= of_source.end - of_source.start;
+            for output in outputs {
+                let source = (source, of_source.clone());
+                self.add(number, output.clone(), source, false);
+            }
+        }
+        self.answer.unknown += u64::from(unknown > 0);
+    }
+
+    /// Adds a flow, whose other end the query follows in the next round.
+    fn add(
         &mut self,
         log: usize,
-        output: &(u64, Range<u64>),
-        source: &(u64, Range<u64>),
+        output: (u64, Range<u64>),
+        source: (u64, Range<u64>),
         is_copy: bool,
     ) {
-        if self.answer.flows.len() >= FLOWS_MAX {
+        if self.answer.flows.len() < FLOWS_MAX {
+            self.answer.flows.push(ByteFlow {
+                log,
+                output: output.0,
+                output_bytes: (output.1.start, output.1.end),
+                source: source.0,
+                source_bytes: (source.1.start, source.1.end),
+                is_copy,
+            });
+        } else {
             self.answer.left_out += 1;
-            return;
         }
-        self.answer.flows.push(ByteFlow {
-            log,
-            output: output.0,
-            output_bytes: (output.1.start, output.1.end),
-            source: source.0,
-            source_bytes: (source.1.start, source.1.end),
-            is_copy,
-        });
+        let (id, bytes) = match self.direction {
+            Direction::Backward => source,
+            Direction::Forward => output,
+        };
+        self.waiting.entry(id).or_default().insert(bytes);
     }
 
     /// Joins flows that continue each other.
@@ -433,25 +419,45 @@ fn successive_inputs(output: &Output) -> Option<u32> {
     }
 }
 
-fn source_bytes(source: &Source) -> Range<u64> {
-    source.offset..source.offset.saturating_add(source.count.into())
+/// Returns the bytes of an output. A log has none beyond the largest offset.
+fn output_bytes(output: &Output) -> Range<u64> {
+    output.offset..output.offset + output.count
 }
 
-/// Returns the sources of inputs: the id, the bytes of the source, and the inputs.
+/// Returns the bytes of a source. A log has none beyond the largest offset.
+fn source_bytes(source: &Source) -> Range<u64> {
+    source.offset..source.offset + u64::from(source.count)
+}
+
+/// Returns the inputs that bytes of sources became.
+fn inputs_of_sources(file: &LogFile<'_>, items: &ItemBytes) -> InputSet {
+    let mut inputs = InputSet::new();
+    for source in file.sources() {
+        let Some(item) = items.get(&source.id) else {
+            continue;
+        };
+        for bytes in item.within(source_bytes(source)) {
+            let first = source.first + (bytes.start - source.offset) as u32;
+            inputs.insert(first, first + (bytes.end - bytes.start - 1) as u32);
+        }
+    }
+    inputs
+}
+
+/// Returns the sources of inputs: the id, the bytes of the source, and the input of the first one.
 fn sources_of<'a>(
-    log: &'a ProvenanceLog<'_>,
-    inputs: &Range<u64>,
-) -> impl Iterator<Item = (u64, Range<u64>, Range<u64>)> + use<'a> {
-    let sources = log.file.sources();
-    let inputs = inputs.clone();
-    let end_of = |source: &Source| u64::from(source.first) + u64::from(source.count);
-    let from = sources.partition_point(|source| end_of(source) <= inputs.start);
+    file: &'a LogFile<'_>,
+    inputs: RangeInclusive<u32>,
+) -> impl Iterator<Item = (u64, Range<u64>, u32)> + use<'a> {
+    let sources = file.sources();
+    let (first, last) = inputs.into_inner();
+    let last_of = |source: &Source| source.first + (source.count - 1);
+    let from = sources.partition_point(|source| last_of(source) < first);
     sources[from..].iter().map_while(move |source| {
-        let first = u64::from(source.first);
-        let shared = inputs.start.max(first)..inputs.end.min(end_of(source));
-        let start = source.offset + shared.start.saturating_sub(first);
-        let bytes = shared.end.saturating_sub(shared.start);
-        (first < inputs.end).then(|| (source.id, start..start + bytes, shared))
+        let first = first.max(source.first);
+        let last = last.min(last_of(source));
+        let start = source.offset + u64::from(first - source.first);
+        (first <= last).then(|| (source.id, start..start + u64::from(last - first) + 1, first))
     })
 }
 

@@ -7,8 +7,8 @@ use clap::{Args, Subcommand};
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_query::{
-    ByteRanges, Direction, Notes, ProvenanceAnswer, ProvenanceError, ProvenanceLog, provenance,
-    shown, shown_ranges,
+    ByteFlow, ByteRanges, Direction, Notes, ProvenanceAnswer, ProvenanceError, ProvenanceLog,
+    item_id, provenance,
 };
 use stroboscope_render::humanise::counted;
 use stroboscope_render::rows;
@@ -201,7 +201,7 @@ rows! {
     ItemBytes as row, "provenance_items": "Items that a query across merge logs reached.";
     item: Text, "item" = row.id.as_str();
     bytes: Count, "bytes" = row.bytes;
-    ranges: Text, "ranges" = shown_ranges(&row.ranges).as_str();
+    ranges: Text, "ranges" = row.ranges.to_string().as_str();
 }
 
 rows! {
@@ -219,7 +219,7 @@ rows! {
 impl ItemBytes {
     fn of(id: u64, ranges: ByteRanges) -> Self {
         Self {
-            id: shown(id),
+            id: item_id(id),
             bytes: ranges.bytes(),
             ranges,
         }
@@ -270,12 +270,12 @@ impl ProvenanceReport {
                 _ => ends.push(ItemBytes::of(id, item.ends)),
             }
         }
-        let flow = |flow: stroboscope_query::ByteFlow| Flow {
+        let flow = |flow: ByteFlow| Flow {
             log: logs[flow.log].path.display().to_string(),
-            output: shown(flow.output),
+            output: item_id(flow.output),
             output_from: flow.output_bytes.0,
             output_until: flow.output_bytes.1,
-            source: shown(flow.source),
+            source: item_id(flow.source),
             source_from: flow.source_bytes.0,
             source_until: flow.source_bytes.1,
             copy: flow.is_copy,
@@ -311,7 +311,7 @@ impl Report for ProvenanceReport {
             _ => ("reached", "They reached no output."),
         };
         let item = &self.item;
-        doc.heading(format!("{}, bytes {}", item.id, shown_ranges(&item.ranges)));
+        doc.heading(format!("{}, bytes {}", item.id, item.ranges));
         let all = self.ends.len() + self.through.len();
         if all == 0 {
             doc.sentence(none);

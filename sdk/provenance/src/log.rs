@@ -59,6 +59,8 @@ impl MergeLog {
     }
 
     /// Assigns inputs to `count` bytes of the source `id` from `offset`, and returns their labels.
+    /// The end of the bytes must be an offset, too; a larger `offset` counts as the largest
+    /// possible.
     pub fn source(&mut self, id: u64, offset: u64, count: usize) -> Labels {
         // The last input is the one that bytes share once the others are assigned.
         let left = (self.limits.inputs - 1).saturating_sub(self.inputs);
@@ -77,6 +79,7 @@ impl MergeLog {
     }
 
     fn record_source(&mut self, id: u64, offset: u64, count: u32) -> Option<u32> {
+        let offset = offset.min(u64::MAX - u64::from(count));
         let first = self.inputs;
         match self.sources.last_mut() {
             Some(last) if last.is_followed_by(id, offset, first) => last.count += count,
@@ -157,8 +160,10 @@ impl MergeLog {
         }
     }
 
-    /// Records the labels of bytes of the output `id` from `offset`.
+    /// Records the labels of bytes of the output `id` from `offset`, which is bounded as for
+    /// [`source`](Self::source).
     pub fn output(&mut self, id: u64, offset: u64, count: u64, labels: Labels) {
+        let offset = offset.min(u64::MAX - count);
         let has_room = self.outputs.len() < self.limits.outputs as usize;
         if has_room && self.outputs.try_reserve(1).is_ok() {
             self.outputs.push(Output {

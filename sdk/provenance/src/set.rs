@@ -131,11 +131,20 @@ impl InputSet {
 
     /// Returns the maximal ranges of successive inputs, in ascending order.
     pub fn ranges(&self) -> impl Iterator<Item = RangeInclusive<u32>> + '_ {
-        let mut from = Some(0);
+        self.ranges_within(0, u32::MAX)
+    }
+
+    /// Returns the ranges of the set's inputs from `first` to `last`, both included.
+    pub fn ranges_within(
+        &self,
+        first: u32,
+        last: u32,
+    ) -> impl Iterator<Item = RangeInclusive<u32>> + '_ {
+        let mut from = Some(first);
         core::iter::from_fn(move || {
-            let (first, last) = self.range_from(from?)?;
-            from = last.checked_add(1);
-            Some(first..=last)
+            let (first, end) = self.range_from(from?).filter(|range| range.0 <= last)?;
+            from = end.checked_add(1);
+            Some(first..=end.min(last))
         })
     }
 
@@ -241,6 +250,8 @@ mod tests {
             prop_assert_eq!(set.contains(at), reference.contains(&at));
             let intersects = reference.range(at..=at + length).next().is_some();
             prop_assert_eq!(set.intersects(at, at + length), intersects);
+            let within: Vec<u32> = set.ranges_within(at, at + length).flatten().collect();
+            prop_assert!(within.iter().eq(reference.range(at..=at + length)), "{:?}", within);
             let rebuilt: InputSet = reference.iter().copied().collect();
             prop_assert_eq!(&set, &rebuilt);
         }

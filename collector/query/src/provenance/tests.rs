@@ -183,7 +183,7 @@ proptest! {
                     let is_pair = |from: &u64| depends.contains(&(output, (flow.source, *from)));
                     let is_true = match flow.is_copy {
                         true => is_pair(&of[at]),
-                        false => is_forward || of.iter().all(is_pair),
+                        false => of.iter().all(is_pair),
                     };
                     prop_assert!(is_true, "{:?}", flow);
                 }
@@ -227,11 +227,11 @@ fn an_answer_lists_flows_and_ends() {
         flow(1, 3, (0, 1), 2, (5, 6), false),
     ];
     assert_eq!(why.flows, flows);
-    assert_eq!(shown_ranges(&why.items[&1].ends), "2..5");
-    assert!(why.items[&2].ends.iter().next().is_none());
+    assert_eq!(why.items[&1].ends.to_string(), "2..5");
+    assert!(why.items[&2].ends.is_empty());
     let of = provenance(&logs, Direction::Forward, 1, Some(3..4)).unwrap();
-    assert_eq!(shown_ranges(&of.items[&2].bytes), "3..6");
-    assert_eq!(shown_ranges(&of.items[&3].ends), "0..1");
+    assert_eq!(of.items[&2].bytes.to_string(), "3..6");
+    assert_eq!(of.items[&3].ends.to_string(), "0..1");
     let copy = provenance(&logs, Direction::Backward, 2, Some(1..3)).unwrap();
     assert_eq!(copy.flows, [flow(0, 2, (1, 3), 1, (1, 3), true)]);
     let unknown = provenance(&logs, Direction::Backward, 9, None).unwrap_err();

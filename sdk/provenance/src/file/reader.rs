@@ -127,8 +127,12 @@ impl<'a> LogFile<'a> {
             };
             let end = self.sources.last().map_or(0, Source::end);
             let is_last_known = u64::from(source.first) + u64::from(source.count);
+            let has_offsets = source.offset.checked_add(source.count.into()).is_some();
             if source.first < end || source.count == 0 || is_last_known > self.inputs.into() {
                 return Err("a source whose inputs no log has");
+            }
+            if !has_offsets {
+                return Err("a source beyond the largest offset");
             }
             self.sources.push(source);
         }
@@ -139,6 +143,9 @@ impl<'a> LogFile<'a> {
         for record in records.chunks_exact(OUTPUT_BYTES) {
             let mut numbers = Numbers(record);
             let (id, offset, count) = (numbers.u64(), numbers.u64(), numbers.u64());
+            if offset.checked_add(count).is_none() {
+                return Err("an output beyond the largest offset");
+            }
             let label = Label::from_raw(numbers.u32()).ok_or("an output with an unknown label")?;
             let inputs = u64::from(self.inputs);
             let labels = match (numbers.u32(), label.kind()) {

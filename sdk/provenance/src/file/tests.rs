@@ -201,6 +201,9 @@ fn content_that_no_log_has_is_an_error() {
     ] {
         check(OUTPUTS, bad, "an output with an unknown label");
     }
+    let beyond = |record: Vec<u8>| [&record[..8], &[0xFF; 8], &record[16..]].concat();
+    check(SOURCES, beyond(source(0, 1)), "a source beyond");
+    check(OUTPUTS, beyond(output(1, 1, 0)), "an output beyond");
     check(
         END,
         [1_u64.to_le_bytes().to_vec(), vec![0; 48]].concat(),

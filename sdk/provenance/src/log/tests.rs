@@ -198,6 +198,16 @@ fn successive_bytes_of_a_source_are_one_record() {
 }
 
 #[test]
+fn the_end_of_bytes_is_an_offset() {
+    let mut log = MergeLog::default();
+    let labels = log.source(1, u64::MAX, 3);
+    log.output(2, u64::MAX - 1, 3, labels);
+    let offsets = (log.sources()[0].offset, log.outputs()[0].offset);
+    assert_eq!(offsets, (u64::MAX - 3, u64::MAX - 3));
+    assert!(log.losses().is_none());
+}
+
+#[test]
 fn many_unique_inputs() {
     let mut log = MergeLog::default();
     let count = 64_352_941; // of gzip in the paper
@@ -209,7 +219,6 @@ fn many_unique_inputs() {
     assert_eq!(inputs_of(&log, all).len(), count as u64);
     assert_eq!(log.merge(first, last), Label::node(1));
     assert_eq!(log.merge(all, last), all);
-    // Tables of merges lie in 256 labels each.
     assert!(log.bytes() < 16 << 20, "{}", log.bytes());
 }
 
