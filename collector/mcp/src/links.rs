@@ -9,9 +9,9 @@ const OF_EVERY_PAGE: [&str; 3] = ["since", "until", "root"];
 /// Returns the address of the page for these arguments, on the site at `base`.
 pub(crate) fn page_address(base: &str, page: &Page, arguments: &[(String, String)]) -> String {
     let path = page
-        .elsewhere
+        .richer_path
         .map_or_else(|| format!("/{}", page.name), str::to_owned);
-    let is_taken = |name: &str| page.elsewhere.is_none() || OF_EVERY_PAGE.contains(&name);
+    let is_taken = |name: &str| page.richer_path.is_none() || OF_EVERY_PAGE.contains(&name);
     let taken = arguments.iter().filter(|(name, _)| is_taken(name));
     let query = Serializer::new(String::new()).extend_pairs(taken).finish();
     match query.is_empty() {

@@ -59,7 +59,7 @@ impl Entry {
     #[must_use]
     pub fn shown_at(mut self, path: &'static str) -> Self {
         if let Some(page) = &mut self.page {
-            page.elsewhere = Some(path);
+            page.richer_path = Some(path);
         }
         self
     }
@@ -95,7 +95,7 @@ impl Entry {
             name: self.name,
             words,
             without,
-            elsewhere: None,
+            richer_path: None,
             command: V::augment_args,
             serve: |matches, reader, take| parsed::<V>(matches)?.serve(reader, take),
         };
@@ -167,7 +167,7 @@ pub fn pages() -> Vec<Page> {
     reports()
         .into_iter()
         .filter_map(|entry| entry.page)
-        .filter(|page| page.elsewhere.is_none())
+        .filter(|page| page.richer_path.is_none())
         .collect()
 }
 

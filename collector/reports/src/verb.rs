@@ -118,7 +118,7 @@ pub struct Page {
     /// Arguments that the page does not have.
     pub without: &'static [&'static str],
     /// Path of a richer page of the site that replaces this one; `None` if the page is `/NAME`.
-    pub elsewhere: Option<&'static str>,
+    pub richer_path: Option<&'static str>,
     pub command: fn(Command) -> Command,
     pub serve: fn(&ArgMatches, &Reader, TakeReport<'_>) -> Result<(), Failure>,
 }

@@ -251,8 +251,8 @@ fn hosts_without_a_way_are_named_and_left_alone() {
         .collect();
     assert_eq!(islands, [("c", 0), ("x", 1)]);
     // Nothing ties hosts to a reference host without evidence.
-    let apart = evidence(&traces[3..]).align(Some("nobody"));
-    let converted = ["c", "x", "nobody"].map(|host| apart.convert(host, 7));
+    let apart = evidence(&traces[3..]).align(Some("absent"));
+    let converted = ["c", "x", "absent"].map(|host| apart.convert(host, 7));
     assert_eq!(converted, [None, None, Some((7, 0))]);
     assert_eq!((apart.unaligned().len(), apart.islands().len()), (2, 2));
     assert_eq!(evidence(&[]).align(None).reference(), None);
