@@ -253,21 +253,19 @@ impl Query {
         let Some(last) = file.inputs().checked_sub(1) else {
             return;
         };
-        let (inputs, reach) = match self.direction {
+        let inputs = match self.direction {
             Direction::Backward => {
                 let mut all = InputSet::new();
                 all.insert(0, last);
-                (all, None)
+                all
             }
-            Direction::Forward => {
-                let inputs = inputs_of_sources(file, from);
-                let reach = Reach::new(file, inputs.clone());
-                (inputs, Some(reach))
-            }
+            Direction::Forward => inputs_of_sources(file, from),
         };
         if inputs.is_empty() {
             return;
         }
+        let is_forward = self.direction == Direction::Forward;
+        let reach = is_forward.then(|| Reach::new(file, inputs.clone()));
         let mut by_label: HashMap<Label, Vec<(u64, Range<u64>)>> = HashMap::new();
         for output in file.outputs() {
             let all = output_bytes(output);

@@ -8,7 +8,7 @@ use crate::callsite::{self, Callsite};
 use crate::clock_steps::TURN;
 use crate::config::Address;
 use crate::drain::{ORDER_SPARE, rings};
-use crate::loss::LOSSES;
+use crate::loss::{LOSSES, Losses};
 use crate::record::{self, Head, RecordKind};
 use stroboscope_burst::BurstConfig;
 
@@ -313,6 +313,8 @@ fn an_hour_without_a_collector_costs_counted_discards_only() {
 /// stays constant.
 #[test]
 fn an_idle_hour_is_told_once_a_minute() {
+    // Those of other tests of this process would be news.
+    static OWN_LOSSES: Losses = Losses::new();
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -320,6 +322,7 @@ fn an_idle_hour_is_told_once_a_minute() {
         .unwrap();
     let _entered = runtime.enter();
     let mut process = Process::new(16 << 20);
+    process.shipping.shipper.losses = &OWN_LOSSES;
     let (mut batches, mut windows, mut windows_max) = (Vec::new(), 0, 0);
     for _ in 0..HOUR / (100 * MS) {
         process.advance(100 * MS);
@@ -376,7 +379,7 @@ fn an_idle_hour_is_told_once_a_minute() {
         process.acknowledge();
     };
     told(&mut process, "nothing", false);
-    LOSSES.add(LossCause::StringCut, 1);
+    OWN_LOSSES.add(LossCause::StringCut, 1);
     told(&mut process, "a loss", true);
     told(&mut process, "no other loss", false);
     process.shipping.on(Progress::Connected);
