@@ -15,7 +15,8 @@
 //! | 1 | node: u64 (see `Node::raw`) |
 //! | 2 | source: id u64, offset u64, first input u32, count u32 |
 //! | 3 | run of an output: id u64, offset u64, count u64, label u32, form u32 |
-//! | 4 | end: totals of nodes, sources and outputs, and the four counts of `Losses`, u64 each |
+//! | 4 | end: totals of nodes, sources and outputs, and the five counts of `Losses`, u64 each |
+//! | 5 | word of 8 bytes of items: id u64, span u64, bytes of the name u32, bytes of the content u32, name, content, zeros up to 8 bytes |
 //!
 //! The form of a run is 1 if its label is the first of successive inputs, and 0 if all bytes have
 //! it. Sources precede the nodes that name their inputs, and nodes precede their children.
@@ -37,11 +38,13 @@ const NODES: u32 = 1;
 const SOURCES: u32 = 2;
 const OUTPUTS: u32 = 3;
 const END: u32 = 4;
+const ITEMS: u32 = 5;
 
 const NODE_BYTES: usize = 8;
 const SOURCE_BYTES: usize = 24;
 const OUTPUT_BYTES: usize = 32;
-const END_BYTES: usize = 56;
+const END_BYTES: usize = 64;
+const ITEM_HEADER_BYTES: usize = 24;
 
 /// Returns the checksum of a segment, from its header without the checksum, and its records.
 fn checksum(header: &[u8], records: &[u8]) -> u32 {

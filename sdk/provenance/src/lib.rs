@@ -52,7 +52,7 @@ pub use read::ReadLog;
 pub use recording::{RecordedFuture, Recording, merge, with_current};
 pub use resolve::{Reach, Resolver, inputs_of, sweep};
 pub use set::InputSet;
-pub use source::{Labels, Output, Source};
+pub use source::{Item, Labels, Output, Source};
 #[cfg(feature = "std")]
 pub use tracked::{ParseError, Tracked, TrackedBuf};
 

@@ -14,6 +14,8 @@ pub struct Limits {
     pub sources: u32,
     /// Maximum number of runs of outputs. Further ones are dropped.
     pub outputs: u32,
+    /// Maximum number of bytes of names and contents of items. Further items get no description.
+    pub item_bytes: u32,
     /// Reductions of merges that need no node of their own.
     pub reduction: Reduction,
 }
@@ -41,6 +43,7 @@ impl Limits {
             nodes: if nodes < NODES_MAX { nodes } else { NODES_MAX },
             sources: 1 << 20,
             outputs: 1 << 20,
+            item_bytes: 1 << 20,
             reduction: Reduction::Contained { steps: 3 },
         }
     }
@@ -67,6 +70,8 @@ pub struct Losses {
     pub forgotten_nodes: u64,
     /// Bytes of outputs whose labels the log did not record.
     pub dropped_outputs: u64,
+    /// Items whose name and content the log did not record.
+    pub dropped_items: u64,
 }
 
 impl Losses {

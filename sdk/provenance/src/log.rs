@@ -19,7 +19,7 @@ use crate::label::{INPUTS_MAX, Label, NODES_MAX};
 use crate::limits::{Limits, Losses, Reduction};
 use crate::node::Node;
 use crate::read::ReadLog;
-use crate::source::{Labels, Output, Source};
+use crate::source::{Item, Labels, Output, Source};
 
 /// Log of merges: names sets of inputs by labels, in time and memory independent of their sizes.
 ///
@@ -34,6 +34,9 @@ pub struct MergeLog {
     inputs: u32,
     sources: Vec<Source>,
     outputs: Vec<Output>,
+    items: Vec<Item>,
+    /// Bytes of the names and contents of the items.
+    item_bytes: usize,
     losses: Losses,
 }
 
@@ -54,6 +57,8 @@ impl MergeLog {
             inputs: 0,
             sources: Vec::new(),
             outputs: Vec::new(),
+            items: Vec::new(),
+            item_bytes: 0,
             losses: Losses::default(),
         }
     }
@@ -177,6 +182,17 @@ impl MergeLog {
         }
     }
 
+    /// Records the description of an item.
+    pub fn describe(&mut self, item: Item) {
+        let bytes = self.item_bytes + item.name.len() + item.content.len() + size_of::<Item>();
+        if bytes <= self.limits.item_bytes as usize && self.items.try_reserve(1).is_ok() {
+            self.item_bytes = bytes;
+            self.items.push(item);
+        } else {
+            self.losses.dropped_items += 1;
+        }
+    }
+
     /// Returns the label of a node, which it appends if the memo does not hold it. `None` if the
     /// log is full.
     fn intern(&mut self, node: Node, hash: u64) -> Option<Label> {
@@ -211,11 +227,11 @@ impl MergeLog {
         self.limits
     }
 
-    /// Returns the allocated bytes of nodes, memo, sources and outputs.
+    /// Returns the allocated bytes of nodes, memo, sources, outputs and items.
     pub fn bytes(&self) -> usize {
         let sources = self.sources.capacity() * size_of::<Source>();
         let outputs = self.outputs.capacity() * size_of::<Output>();
-        self.nodes.bytes() + self.memo.bytes() + sources + outputs
+        self.nodes.bytes() + self.memo.bytes() + sources + outputs + self.item_bytes
     }
 }
 
@@ -245,6 +261,10 @@ impl ReadLog for MergeLog {
 
     fn outputs(&self) -> &[Output] {
         &self.outputs
+    }
+
+    fn items(&self) -> &[Item] {
+        &self.items
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reading access to a log, in memory or in a file.
 
 use crate::node::Node;
-use crate::source::{Output, Source};
+use crate::source::{Item, Output, Source};
 
 /// Log that queries read.
 pub trait ReadLog {
@@ -19,6 +19,9 @@ pub trait ReadLog {
 
     /// Returns the recorded outputs, in the order of their recording.
     fn outputs(&self) -> &[Output];
+
+    /// Returns the descriptions of items, in the order of their recording.
+    fn items(&self) -> &[Item];
 
     /// Returns the source of an input; `None` for an input that several bytes share because a limit
     /// was reached.

@@ -1,5 +1,7 @@
 //! Sources and outputs: the origin of each input, and the bytes whose labels are recorded.
 
+use alloc::boxed::Box;
+
 use crate::label::Label;
 
 /// Successive bytes of one source, such as a request's body, and the inputs that they became.
@@ -26,6 +28,19 @@ pub struct Output {
     pub count: u64,
     /// Labels of the bytes.
     pub labels: Labels,
+}
+
+/// Description of an item, which is all bytes with one id: those of a source, or of an output.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Item {
+    /// Id of the source or output.
+    pub id: u64,
+    /// Id of the span in which the item was read or written; 0 if there is none.
+    pub span: u64,
+    /// Name for people, such as the key under which the bytes are stored.
+    pub name: Box<str>,
+    /// First bytes of the item; empty if they are not kept.
+    pub content: Box<[u8]>,
 }
 
 /// Labels of successive bytes.

@@ -3,14 +3,14 @@
 use std::vec::Vec;
 
 use super::{
-    END, END_BYTES, FileError, HEADER_BYTES, MAGIC, NODE_BYTES, NODES, OUTPUT_BYTES, OUTPUTS,
-    SEGMENT_BYTES, SOURCE_BYTES, SOURCES, VERSION, checksum,
+    END, END_BYTES, FileError, HEADER_BYTES, ITEM_HEADER_BYTES, ITEMS, MAGIC, NODE_BYTES, NODES,
+    OUTPUT_BYTES, OUTPUTS, SEGMENT_BYTES, SOURCE_BYTES, SOURCES, VERSION, checksum,
 };
 use crate::label::{INPUTS_MAX, Label, LabelKind, NODES_MAX};
 use crate::limits::Losses;
 use crate::node::Node;
 use crate::read::ReadLog;
-use crate::source::{Labels, Output, Source};
+use crate::source::{Item, Labels, Output, Source};
 
 /// Log in a file, whose nodes stay in the file's bytes, in memory or mapped.
 #[derive(Debug)]
@@ -19,6 +19,7 @@ pub struct LogFile<'a> {
     nodes: Vec<(u32, &'a [u8])>,
     sources: Vec<Source>,
     outputs: Vec<Output>,
+    items: Vec<Item>,
     inputs: u32,
     losses: Option<Losses>,
 }
@@ -68,6 +69,7 @@ impl<'a> LogFile<'a> {
             nodes: Vec::new(),
             sources: Vec::new(),
             outputs: Vec::new(),
+            items: Vec::new(),
             inputs: 0,
             losses: None,
         };
@@ -96,6 +98,7 @@ impl<'a> LogFile<'a> {
             NODES => self.add_nodes(segment.records),
             SOURCES => self.add_sources(segment.records),
             OUTPUTS => self.add_outputs(segment.records),
+            ITEMS => self.add_items(segment.records),
             _ => self.end(segment.records),
         }
     }
@@ -169,6 +172,15 @@ impl<'a> LogFile<'a> {
         Ok(())
     }
 
+    fn add_items(&mut self, mut records: &[u8]) -> Result<(), &'static str> {
+        while !records.is_empty() {
+            let (item, rest) = item(records).ok_or("an item that is cut off or no UTF-8")?;
+            self.items.push(item);
+            records = rest;
+        }
+        Ok(())
+    }
+
     fn end(&mut self, record: &[u8]) -> Result<(), &'static str> {
         let mut numbers = Numbers(record);
         let totals = [numbers.u64(), numbers.u64(), numbers.u64()];
@@ -185,6 +197,7 @@ impl<'a> LogFile<'a> {
             shared_inputs: numbers.u64(),
             forgotten_nodes: numbers.u64(),
             dropped_outputs: numbers.u64(),
+            dropped_items: numbers.u64(),
         });
         Ok(())
     }
@@ -193,6 +206,24 @@ impl<'a> LogFile<'a> {
     pub fn losses(&self) -> Option<Losses> {
         self.losses
     }
+}
+
+/// Reads an item, and returns it with the records after it.
+fn item(records: &[u8]) -> Option<(Item, &[u8])> {
+    let (header, rest) = records.split_at_checked(ITEM_HEADER_BYTES)?;
+    let mut numbers = Numbers(header);
+    let (id, span) = (numbers.u64(), numbers.u64());
+    let (name_bytes, content_bytes) = (numbers.u32() as usize, numbers.u32() as usize);
+    let (name, after_name) = rest.split_at_checked(name_bytes)?;
+    let (content, padding) = after_name.split_at_checked(content_bytes)?;
+    let (_, rest) = padding.split_at_checked(padding.len() % 8)?;
+    let item = Item {
+        id,
+        span,
+        name: core::str::from_utf8(name).ok()?.into(),
+        content: content.into(),
+    };
+    Some((item, rest))
 }
 
 fn check_header(bytes: &[u8]) -> Result<(), FileError> {
@@ -224,6 +255,7 @@ fn segment(bytes: &[u8], at: usize) -> Result<Segment<'_>, FileError> {
         NODES => NODE_BYTES,
         SOURCES => SOURCE_BYTES,
         OUTPUTS => OUTPUT_BYTES,
+        ITEMS => 8,
         END if count == 1 => END_BYTES,
         _ => {
             let problem = "an unknown kind";
@@ -266,5 +298,9 @@ impl ReadLog for LogFile<'_> {
 
     fn outputs(&self) -> &[Output] {
         &self.outputs
+    }
+
+    fn items(&self) -> &[Item] {
+        &self.items
     }
 }

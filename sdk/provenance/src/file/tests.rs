@@ -8,7 +8,7 @@ use crate::log::MergeLog;
 use crate::log::tests::{programs, run};
 use crate::read::ReadLog;
 use crate::resolve::{inputs_of, sweep};
-use crate::source::Labels;
+use crate::source::{Item, Labels};
 
 /// A small log with nodes, sources, outputs and losses, and its file in two appends.
 fn small() -> (MergeLog, Vec<u8>) {
@@ -17,6 +17,7 @@ fn small() -> (MergeLog, Vec<u8>) {
     log.source(1, 0, 10);
     let sum = log.merge(Label::input(0), Label::input(5));
     log.output(1, 0, 4, Labels::Shared(sum));
+    log.describe(item(1, 7, "GET /a", b"text"));
     writer.append(&log).unwrap();
     // The source grew, so that its record is split.
     log.source(1, 10, 20);
@@ -25,10 +26,21 @@ fn small() -> (MergeLog, Vec<u8>) {
     let all = log.merge(sum, range);
     log.output(1, 4, 1, Labels::Shared(all));
     log.output(2, 0, 9, Labels::Inputs(Label::input(20)));
+    log.describe(item(2, 0, "", b""));
+    log.describe(item(3, u64::MAX, "ключ", &[0; 9]));
     let coarse = log.merge(Label::input(1), Label::input(9));
     log.output(3, 0, 1, Labels::Shared(coarse));
     let file = writer.finish(&log).unwrap();
     (log, file)
+}
+
+fn item(id: u64, span: u64, name: &str, content: &[u8]) -> Item {
+    Item {
+        id,
+        span,
+        name: name.into(),
+        content: content.into(),
+    }
 }
 
 fn check_equal(file: &LogFile<'_>, log: &MergeLog) {
@@ -49,6 +61,7 @@ fn check_equal(file: &LogFile<'_>, log: &MergeLog) {
         );
     }
     assert_eq!(file.outputs(), log.outputs());
+    assert_eq!(file.items(), log.items());
     assert_eq!(file.losses(), Some(log.losses()));
 }
 
@@ -206,9 +219,10 @@ fn content_that_no_log_has_is_an_error() {
     check(OUTPUTS, beyond(output(1, 1, 0)), "an output beyond");
     check(
         END,
-        [1_u64.to_le_bytes().to_vec(), vec![0; 48]].concat(),
+        [1_u64.to_le_bytes().to_vec(), vec![0; 56]].concat(),
         "totals that differ",
     );
+    check(ITEMS, vec![0; 8], "an item that is cut off");
     check(9, vec![0; 8], "an unknown kind");
     let error = LogFile::parse(&forged(NODES, 0, u32::MAX, &[])).unwrap_err();
     assert!(error.to_string().contains("impossible number of inputs"));

@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::vec::Vec;
 
-use super::{END, HEADER_BYTES, MAGIC, NODES, OUTPUTS, SOURCES, VERSION, checksum};
+use super::{END, HEADER_BYTES, ITEMS, MAGIC, NODES, OUTPUTS, SOURCES, VERSION, checksum};
 use crate::log::MergeLog;
 use crate::read::ReadLog;
-use crate::source::{Labels, Output, Source};
+use crate::source::{Item, Labels, Output, Source};
 
 /// Records of a segment, so that a reader needs little memory: 512 KiB of nodes.
 const RECORDS_MAX: usize = 1 << 16;
@@ -20,6 +20,7 @@ pub struct LogWriter<W> {
     inputs: u32,
     sources: u64,
     outputs: usize,
+    items: usize,
 }
 
 impl<W: Write> LogWriter<W> {
@@ -40,6 +41,7 @@ impl<W: Write> LogWriter<W> {
             inputs: 0,
             sources: 0,
             outputs: 0,
+            items: 0,
         })
     }
 
@@ -71,6 +73,11 @@ impl<W: Write> LogWriter<W> {
             self.segment(OUTPUTS, outputs.len(), inputs, &records)?;
             self.outputs += outputs.len();
         }
+        for item in &log.items()[self.items..] {
+            let record = item_record(item);
+            self.segment(ITEMS, record.len() / 8, inputs, &record)?;
+            self.items += 1;
+        }
         self.to.flush()
     }
 
@@ -89,6 +96,7 @@ impl<W: Write> LogWriter<W> {
             losses.shared_inputs,
             losses.forgotten_nodes,
             losses.dropped_outputs,
+            losses.dropped_items,
         ];
         let record: Vec<u8> = numbers.into_iter().flat_map(u64::to_le_bytes).collect();
         self.segment(END, 1, log.inputs(), &record)?;
@@ -118,6 +126,18 @@ impl<W: Write> LogWriter<W> {
             .write_all(&checksum(&header, records).to_le_bytes())?;
         self.to.write_all(records)
     }
+}
+
+fn item_record(item: &Item) -> Vec<u8> {
+    let mut record = Vec::new();
+    record.extend(item.id.to_le_bytes());
+    record.extend(item.span.to_le_bytes());
+    record.extend((item.name.len() as u32).to_le_bytes());
+    record.extend((item.content.len() as u32).to_le_bytes());
+    record.extend(item.name.as_bytes());
+    record.extend(&*item.content);
+    record.resize(record.len().next_multiple_of(8), 0);
+    record
 }
 
 fn output_record(output: &Output) -> Vec<u8> {

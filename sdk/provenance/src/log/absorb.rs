@@ -52,7 +52,7 @@ impl Translation {
 }
 
 impl MergeLog {
-    /// Adds the inputs, nodes and outputs of another log, such as that of a thread that ended.
+    /// Adds the inputs, nodes, outputs and items of another log, such as that of a thread that ended.
     pub fn absorb(&mut self, other: &impl ReadLog) -> Translation {
         let mut translation = Translation {
             inputs: self.absorb_inputs(other),
@@ -91,6 +91,9 @@ impl MergeLog {
                 Labels::Inputs(_) => translation.labels(labels),
             };
             self.output(id, offset, count, labels);
+        }
+        for item in other.items() {
+            self.describe(item.clone());
         }
         translation
     }

@@ -302,3 +302,26 @@ proptest! {
         prop_assert!(coarse == 0 || losses.coarse_merges > 0);
     }
 }
+
+#[test]
+fn items_beyond_the_limit_are_counted() {
+    let mut log = MergeLog::new(Limits {
+        item_bytes: 200,
+        ..Limits::default()
+    });
+    let item = |id, name: &str| Item {
+        id,
+        span: 0,
+        name: name.into(),
+        content: [1, 2, 3].into(),
+    };
+    log.describe(item(1, "one"));
+    log.describe(item(2, &"long".repeat(50)));
+    log.describe(item(3, "three"));
+    assert_eq!(log.items(), [item(1, "one"), item(3, "three")]);
+    assert_eq!(log.losses().dropped_items, 1);
+
+    let mut all = MergeLog::default();
+    all.absorb(&log);
+    assert_eq!(all.items(), log.items());
+}
