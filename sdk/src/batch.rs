@@ -92,6 +92,7 @@ pub(crate) struct BatchBuilder {
     strings: Interner,
     spans: v1::Spans,
     events: v1::Events,
+    provenance: Vec<v1::ProvenanceLog>,
     last_start_ns: i64,
     last_time_ns: i64,
     /// Approximate encoded size so far, in bytes.
@@ -193,8 +194,14 @@ impl BatchBuilder {
         events.attribute_count.push(count);
     }
 
+    #[cfg(feature = "provenance")]
+    pub(crate) fn provenance(&mut self, log: v1::ProvenanceLog) {
+        self.bytes += 48 + log.log.len();
+        self.provenance.push(log);
+    }
+
     pub(crate) fn records(&self) -> usize {
-        self.spans.span_ids.len() + self.events.span_ids.len()
+        self.spans.span_ids.len() + self.events.span_ids.len() + self.provenance.len()
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -210,6 +217,7 @@ impl BatchBuilder {
             strings: built.strings.texts,
             spans: (!built.spans.span_ids.is_empty()).then_some(built.spans),
             events: (!built.events.span_ids.is_empty()).then_some(built.events),
+            provenance: built.provenance,
             windows: windows
                 .iter()
                 .map(|window| v1::Window {

@@ -32,6 +32,9 @@ pub const ENV_FORCE: &str = "STROBOSCOPE_FORCE";
 /// `STROBOSCOPE_PROPAGATE`: adds a `traceparent` of the SDK to all calls (`always`), or leaves it
 /// out of most calls of unrecorded requests (`recorded`), see [`Builder::propagate_always`].
 pub const ENV_PROPAGATE: &str = "STROBOSCOPE_PROPAGATE";
+/// `STROBOSCOPE_PROVENANCE`: recorded requests whose bytes are tracked: `on`, `off`, or a share. Used
+/// with the feature `provenance`.
+pub const ENV_PROVENANCE: &str = "STROBOSCOPE_PROVENANCE";
 /// `STROBOSCOPE_TRACING`: filter for spans and events of `tracing`, like `RUST_LOG`.
 pub const ENV_TRACING: &str = "STROBOSCOPE_TRACING";
 /// `STROBOSCOPE_REQUESTS`: names of `tracing` spans that are always requests, separated by commas.
@@ -42,7 +45,7 @@ pub const ENV_SERVICE: &str = "STROBOSCOPE_SERVICE";
 pub const ENV_HOST: &str = "STROBOSCOPE_HOST";
 
 /// Environment variables that the SDK reads.
-pub(crate) const KNOWN: [&str; 13] = [
+pub(crate) const KNOWN: [&str; 14] = [
     ENV_BURST_CONFIG,
     ENV_CA,
     ENV_COLLECTOR,
@@ -51,6 +54,7 @@ pub(crate) const KNOWN: [&str; 13] = [
     ENV_HOST,
     ENV_KERNEL_RECORDER,
     ENV_PROPAGATE,
+    ENV_PROVENANCE,
     ENV_REQUESTS,
     ENV_SAMPLE,
     ENV_SERVICE,
@@ -95,6 +99,8 @@ pub struct Builder {
     pub(crate) accept_force: bool,
     pub(crate) public_callers: bool,
     pub(crate) propagate_always: bool,
+    #[cfg(feature = "provenance")]
+    pub(crate) provenance: f64,
     pub(crate) ring_bytes: usize,
     pub(crate) rings_bytes_max: usize,
     pub(crate) buffer_bytes_max: usize,
@@ -125,6 +131,8 @@ impl Builder {
             accept_force: false,
             public_callers: false,
             propagate_always: false,
+            #[cfg(feature = "provenance")]
+            provenance: 1.0,
             ring_bytes: 1 << 20,
             rings_bytes_max: 64 << 20,
             buffer_bytes_max: BUFFER_BYTES_MAX,
@@ -219,6 +227,15 @@ impl Builder {
     /// decision.
     pub fn propagate_always(mut self, always: bool) -> Self {
         self.propagate_always = always;
+        self
+    }
+
+    /// Sets the share of recorded requests whose bytes are tracked, see [`tracked`](crate::tracked):
+    /// 0 to 1, other values count as the nearest of these. Default 1. The trace id decides, so all
+    /// services with the same share track the same requests.
+    #[cfg(feature = "provenance")]
+    pub fn provenance(mut self, share: f64) -> Self {
+        self.provenance = if share > 0.0 { share.min(1.0) } else { 0.0 };
         self
     }
 
@@ -346,6 +363,17 @@ impl Builder {
                 "always" => true,
                 "recorded" => false,
                 _ => return Err(InitError::Propagate(propagate)),
+            };
+        }
+        #[cfg(feature = "provenance")]
+        if let Some(share) = text(ENV_PROVENANCE)? {
+            self.provenance = match share.trim() {
+                "on" => 1.0,
+                "off" => 0.0,
+                number => match number.parse() {
+                    Ok(share) if (0.0..=1.0).contains(&share) => share,
+                    _ => return Err(InitError::Provenance(share)),
+                },
             };
         }
         #[cfg(feature = "tracing")]

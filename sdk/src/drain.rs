@@ -166,10 +166,39 @@ impl Drain {
         if raw.capacity() + next.capacity() <= RAW_WORDS_KEPT {
             self.raw = (raw, next);
         }
+        #[cfg(feature = "provenance")]
+        self.take_provenance(windows, ship);
         self.settle_early(ship);
         self.close_due(clock.ticks(), ship);
         rings::forget_finished();
         fullest
+    }
+
+    /// Adds the provenance logs of sampled requests, and of those that began to be tracked in a
+    /// window.
+    #[cfg(feature = "provenance")]
+    fn take_provenance(&mut self, windows: impl Fn() -> Snapshot, ship: &mut dyn FnMut(v1::Batch)) {
+        let pending = crate::tracked::take();
+        if pending.is_empty() {
+            return;
+        }
+        // Taken after the logs, so that it includes their windows.
+        let windows = windows();
+        self.line = None;
+        for pending in pending {
+            let time_ns = self.wall_ns(pending.ticks);
+            if !pending.is_sampled && windows.find(time_ns).is_none() {
+                self.counts.trimmed += 1;
+            } else if let Some(log) = pending.encode() {
+                self.builder.provenance(v1::ProvenanceLog {
+                    trace_id: pending.trace_id.to_be_bytes().to_vec(),
+                    span_id: pending.span_id,
+                    time_ns: time_ns.max(0).cast_unsigned(),
+                    log,
+                });
+                self.ship_full(ship);
+            }
+        }
     }
 
     /// Counts the records that add fields, by span id.

@@ -29,6 +29,8 @@ struct ForkLocks {
     /// Taken first: code of the service that is dropped under these locks may record.
     #[cfg(feature = "tradeoff")]
     _tradeoff: crate::tradeoff::TradeoffLocks,
+    #[cfg(feature = "provenance")]
+    tracked: crate::tracked::PendingLock,
     /// Taken before the rings' locks: a span that ends under this lock may need a ring.
     #[cfg(feature = "tracing")]
     _adapter: crate::adapter::AdapterLocks,
@@ -62,6 +64,8 @@ extern "C" fn before() {
     let held = ForkLocks {
         #[cfg(feature = "tradeoff")]
         _tradeoff: crate::tradeoff::lock(),
+        #[cfg(feature = "provenance")]
+        tracked: crate::tracked::lock(),
         #[cfg(feature = "tracing")]
         _adapter: crate::adapter::lock(),
         running: running::lock(),
@@ -93,6 +97,8 @@ extern "C" fn in_child() {
         .flatten();
     if let Some(mut held) = held {
         held.rings.forked();
+        #[cfg(feature = "provenance")]
+        held.tracked.forked();
         // Leaks it: dropping its channels would wake threads that exist only in the parent.
         std::mem::forget(held.running.take());
     }

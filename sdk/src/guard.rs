@@ -150,6 +150,8 @@ impl Builder {
             sigterm::install().map_err(|sigterm::SigtermTaken| InitError::SigtermTaken)?;
         }
         gate::foresight::set_names_all(self.propagate_always);
+        #[cfg(feature = "provenance")]
+        crate::tracked::set_ratio(self.provenance);
         let timer = Timer::new(self.burst_config, Arc::clone(&clock));
         let progressed = Arc::new(ShipCounters::default());
         let shipper = Shipper {

@@ -54,7 +54,8 @@
 //! # Data that travels with a request
 //!
 //! Typed values in three scopes, load metrics, slack predictions, tradeoffs, and the provenance of
-//! data items: see [`baggage`].
+//! data items: see [`baggage`]. The bytes themselves can be tracked, too, with the module
+//! `tracked` of the feature `provenance`.
 //!
 //! # Guarantees
 //!
@@ -74,6 +75,7 @@
 //! | `STROBOSCOPE_CALLERS` | `public` or `trusted` (the default) | [`Builder::public_callers`] |
 //! | `STROBOSCOPE_FORCE` | `accept` requests that ask to be recorded, or `refuse` them (the default) | [`Builder::accept_force`] |
 //! | `STROBOSCOPE_PROPAGATE` | `always` adds a `traceparent` to every call; `recorded` (the default) does not for most unrecorded requests | [`Builder::propagate_always`] |
+//! | `STROBOSCOPE_PROVENANCE` | recorded requests whose bytes are tracked (feature `provenance`): `on` (the default), `off`, or a share such as `0.01` | `Builder::provenance` |
 //! | `STROBOSCOPE_COLLECTOR` | collector's address: `http://host:port`, `https://host:port`, `unix:/path` | [`Builder::collector`] |
 //! | `STROBOSCOPE_TOKEN` | bearer token for the collector | [`Builder::token`] |
 //! | `STROBOSCOPE_CA` | file of certificates that verify an `https` collector | [`Builder::certificate_authority`] |
@@ -160,6 +162,8 @@ mod thread_ref;
 pub mod tower;
 #[cfg(feature = "tracing")]
 mod tracing_filter;
+#[cfg(feature = "provenance")]
+pub mod tracked;
 #[cfg(feature = "tradeoff")]
 pub mod tradeoff;
 mod value;
@@ -169,7 +173,8 @@ pub use burst::{BurstConfig, BurstConfigError};
 pub use captured::{CapturedContext, InContext, capture, in_current_context};
 pub use config::{
     Builder, ENV_BURST_CONFIG, ENV_CA, ENV_CALLERS, ENV_COLLECTOR, ENV_FORCE, ENV_HOST,
-    ENV_PROPAGATE, ENV_REQUESTS, ENV_SAMPLE, ENV_SERVICE, ENV_TOKEN, ENV_TRACING, InitError,
+    ENV_PROPAGATE, ENV_PROVENANCE, ENV_REQUESTS, ENV_SAMPLE, ENV_SERVICE, ENV_TOKEN, ENV_TRACING,
+    InitError,
 };
 pub use context::{SpanContext, current};
 pub use gate::windows::Window;

@@ -34,11 +34,14 @@ pub enum LossCause {
     /// A value that should have traveled with a request was dropped because it was malformed, did
     /// not fit, or came from a [public caller](crate::Builder::public_callers).
     BaggageDropped,
+    /// The provenance log of a request was too long, or too many waited; the request's other records
+    /// were kept.
+    ProvenanceDropped,
 }
 
 impl LossCause {
     /// List of the causes, in a fixed order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::RingFull,
         Self::NoRing,
         Self::Oversize,
@@ -49,6 +52,7 @@ impl LossCause {
         Self::EndWithoutBegin,
         Self::ShutdownDeadline,
         Self::BaggageDropped,
+        Self::ProvenanceDropped,
     ];
 
     /// Returns a stable name for metrics and messages.
@@ -65,6 +69,7 @@ impl LossCause {
             Self::EndWithoutBegin => "end_without_begin",
             Self::ShutdownDeadline => "shutdown_deadline",
             Self::BaggageDropped => "baggage_dropped",
+            Self::ProvenanceDropped => "provenance_dropped",
         }
     }
 
@@ -80,6 +85,7 @@ impl LossCause {
             Self::EndWithoutBegin => v1::LossCause::EndWithoutBegin,
             Self::ShutdownDeadline => v1::LossCause::ShutdownDeadline,
             Self::BaggageDropped => v1::LossCause::BaggageDropped,
+            Self::ProvenanceDropped => v1::LossCause::ProvenanceDropped,
         }
     }
 }

@@ -55,6 +55,26 @@ pub struct Batch {
     /// The process ends, and sends no further batch.
     #[prost(bool, tag = "15")]
     pub is_last: bool,
+    /// Logs of requests that tracked the bytes of which they made others.
+    #[prost(message, repeated, tag = "16")]
+    pub provenance: ::prost::alloc::vec::Vec<ProvenanceLog>,
+}
+/// Merge log of a request in this process.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ProvenanceLog {
+    /// 16 bytes.
+    #[prost(bytes = "vec", tag = "1")]
+    pub trace_id: ::prost::alloc::vec::Vec<u8>,
+    /// Span in which the request began to be tracked.
+    #[prost(fixed64, tag = "2")]
+    pub span_id: u64,
+    /// Time at which it began, in ns since the Unix epoch.
+    #[prost(uint64, tag = "3")]
+    pub time_ns: u64,
+    /// The log in the form of a file of the crate stroboscope-provenance, at most
+    /// 1 MiB.
+    #[prost(bytes = "vec", tag = "4")]
+    pub log: ::prost::alloc::vec::Vec<u8>,
 }
 /// Resources that a process used in [from_ns, to_ns).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -338,6 +358,9 @@ pub enum LossCause {
     /// A value that should have traveled with a request was malformed or did not
     /// fit. This cause counts values, not records.
     BaggageDropped = 10,
+    /// The provenance log of a request was too long, or too many waited. This cause
+    /// counts logs; the request's other records were kept.
+    ProvenanceDropped = 11,
 }
 impl LossCause {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -357,6 +380,7 @@ impl LossCause {
             Self::EndWithoutBegin => "LOSS_CAUSE_END_WITHOUT_BEGIN",
             Self::ShutdownDeadline => "LOSS_CAUSE_SHUTDOWN_DEADLINE",
             Self::BaggageDropped => "LOSS_CAUSE_BAGGAGE_DROPPED",
+            Self::ProvenanceDropped => "LOSS_CAUSE_PROVENANCE_DROPPED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -373,6 +397,7 @@ impl LossCause {
             "LOSS_CAUSE_END_WITHOUT_BEGIN" => Some(Self::EndWithoutBegin),
             "LOSS_CAUSE_SHUTDOWN_DEADLINE" => Some(Self::ShutdownDeadline),
             "LOSS_CAUSE_BAGGAGE_DROPPED" => Some(Self::BaggageDropped),
+            "LOSS_CAUSE_PROVENANCE_DROPPED" => Some(Self::ProvenanceDropped),
             _ => None,
         }
     }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 #[cfg(feature = "tracing")]
 use super::ENV_TRACING;
 use super::{
-    ENV_BURST_CONFIG, ENV_CA, ENV_CALLERS, ENV_COLLECTOR, ENV_FORCE, ENV_PROPAGATE, ENV_SAMPLE,
-    ENV_TOKEN,
+    ENV_BURST_CONFIG, ENV_CA, ENV_CALLERS, ENV_COLLECTOR, ENV_FORCE, ENV_PROPAGATE, ENV_PROVENANCE,
+    ENV_SAMPLE, ENV_TOKEN,
 };
 use crate::sampling::SampleModeError;
 #[cfg(feature = "tracing")]
@@ -35,6 +35,9 @@ pub enum InitError {
     /// [`ENV_PROPAGATE`] holds neither `always` nor `recorded`.
     #[error("{ENV_PROPAGATE}: {0:?}: write \"always\" or \"recorded\"")]
     Propagate(String),
+    /// [`ENV_PROVENANCE`] holds neither `on`, `off` nor a share.
+    #[error("{ENV_PROVENANCE}: {0:?}: write \"on\", \"off\" or a share such as 0.01")]
+    Provenance(String),
     /// [`ENV_TRACING`] holds no valid filter directives.
     #[cfg(feature = "tracing")]
     #[error("{ENV_TRACING}: {0}")]

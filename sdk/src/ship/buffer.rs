@@ -173,7 +173,7 @@ fn records(batch: &v1::Batch) -> u64 {
         .events
         .as_ref()
         .map_or(0, |events| events.span_ids.len());
-    (spans + events) as u64
+    (spans + events + batch.provenance.len()) as u64
 }
 
 #[cfg(test)]
