@@ -158,6 +158,8 @@ fn fields_beyond_those_that_a_collector_accepts_are_counted() {
     drop(guard);
     let attributes = collector.span("wide").attributes;
     assert!((250..=256).contains(&attributes.len()), "{attributes:?}");
-    let losses = stroboscope::stats().losses;
+    // The formatters of the other test make records inside of records, which are lost.
+    let mut losses = stroboscope::stats().losses;
+    losses.retain(|(cause, _)| *cause != LossCause::NoRing);
     assert_eq!(losses, [(LossCause::Oversize, 1)]);
 }

@@ -50,8 +50,6 @@ const SPANS_PER_REQUEST: u64 = 53;
 const FLUSHES_PER_ROUND: u64 = 6;
 /// Time for which the bench sends spans to a collector to measure their cost.
 const INGEST: Duration = Duration::from_secs(6);
-const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
-
 /// Arguments of the bench.
 struct Arguments {
     flushes: u64,
@@ -260,7 +258,7 @@ fn generate(
         millions(bytes.into_inner()),
         started.elapsed().as_secs_f64()
     );
-    for table in TABLES {
+    for table in StoreTable::OF_SEGMENTS {
         let files = store.list(table)?;
         let bytes = files.iter().map(|(_, bytes)| bytes).sum();
         println!(
@@ -374,7 +372,7 @@ fn as_one(
     runtime: &tokio::runtime::Runtime,
 ) -> Result<(), Failure> {
     drop(Store::local(directory, runtime.handle().clone())?);
-    for table in TABLES {
+    for table in StoreTable::OF_SEGMENTS {
         let files = store.list(table)?;
         let path = Hour::of(EPOCH_NS as i64).path(table, "all");
         let mut retried = RetriedSpans::default();

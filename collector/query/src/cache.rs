@@ -24,9 +24,6 @@ const ENTRIES_MAX: usize = 16;
 /// Maximum size of an entry before compression, in bytes. Larger results are recomputed each time.
 pub(super) const ENTRY_BYTES_MAX: usize = 64 << 20;
 const ZSTD_LEVEL: i32 = 1;
-/// Tables whose files identify the entries, because inference reads them.
-const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
-
 /// Cache entries that were computed from the same files of a store by the same program.
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
@@ -128,7 +125,7 @@ fn is_entry(path: &Path) -> bool {
 
 fn state(store: &Store) -> Result<String, StoreError> {
     let mut text = program();
-    for table in TABLES {
+    for table in StoreTable::OF_SEGMENTS {
         for (path, bytes) in store.list(table)? {
             text += &format!("{path} {bytes}\n");
         }

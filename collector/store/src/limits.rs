@@ -21,8 +21,10 @@ pub struct Limits {
     /// Without this limit, a batch of 16 MiB could reference one long string a million times.
     pub attribute_bytes_per_batch_max: usize,
     /// Maximum number of windows in one batch. The same limit applies to its losses, to its clock
-    /// steps and to its loads.
+    /// steps, to its loads and to its provenance logs.
     pub notes_per_batch_max: usize,
+    /// Maximum length of a request's provenance log, in bytes.
+    pub provenance_bytes_max: usize,
 }
 
 impl Default for Limits {
@@ -35,6 +37,7 @@ impl Default for Limits {
             records_per_batch_max: 1_000_000,
             attribute_bytes_per_batch_max: 64 << 20,
             notes_per_batch_max: 65_536,
+            provenance_bytes_max: 1 << 20,
         }
     }
 }

@@ -176,6 +176,25 @@ pub struct BatchRow {
     pub loads: Vec<LoadRow>,
 }
 
+/// Row of a provenance log, which has one or more rows: a piece of at most 32 KiB.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProvenanceRow {
+    pub trace_id: u128,
+    /// Time at which the request began to be tracked, in ns since the Unix epoch.
+    pub time_ns: i64,
+    /// Number of the piece within the log.
+    pub piece: u32,
+    /// Number of pieces of the log.
+    pub pieces: u32,
+    /// Span in which the request began to be tracked.
+    pub span_id: u64,
+    /// Incarnation of the process.
+    pub process: u128,
+    pub service: StringId,
+    pub host: StringId,
+    pub bytes: Vec<u8>,
+}
+
 /// Set of rows that share their strings.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
@@ -187,12 +206,17 @@ pub struct Rows {
     pub events: Vec<EventRow>,
     /// Rows of the batches that carried the spans and events. Imports and OTLP requests have none.
     pub batches: Vec<BatchRow>,
+    /// Rows of provenance logs.
+    pub provenance: Vec<ProvenanceRow>,
 }
 
 impl Rows {
     /// Reports whether there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.spans.is_empty() && self.events.is_empty() && self.batches.is_empty()
+        self.spans.is_empty()
+            && self.events.is_empty()
+            && self.batches.is_empty()
+            && self.provenance.is_empty()
     }
 }

@@ -2,7 +2,7 @@
 
 use stroboscope_proto::v1::{
     AttributeKind, Attributes, Batch, ClockStep, Events, KernelClock, Load, Loss, LossCause,
-    Process, Spans, Window,
+    Process, ProvenanceLog, Spans, Window,
 };
 
 /// Beginning of the simulated time: 2026-01-02T03:00:00Z, in ns.
@@ -86,6 +86,12 @@ pub fn batch(incarnation: u128, sequence: u64, spans: usize) -> Batch {
             .collect(),
         burst_config_since_ns: EPOCH_NS,
         is_last: false,
+        provenance: vec![ProvenanceLog {
+            trace_id: trace_id(sequence, 0).to_be_bytes().to_vec(),
+            span_id: span_id(sequence, 0),
+            time_ns: base_ns,
+            log: sequence.to_le_bytes().to_vec(),
+        }],
     }
 }
 

@@ -234,7 +234,7 @@ fn state_of(data: &Path, runtime: &Handle) -> String {
         return "none".to_owned();
     };
     let mut text = String::new();
-    for table in [StoreTable::Spans, StoreTable::Events, StoreTable::Batches] {
+    for table in StoreTable::OF_SEGMENTS {
         for (path, bytes) in store.list(table).unwrap_or_default() {
             text += &format!("{path} {bytes}\n");
         }

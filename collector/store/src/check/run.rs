@@ -160,7 +160,7 @@ impl Check {
                     StoreTable::Spans => true,
                     // Imported events have no batches.
                     StoreTable::Events => last.is_some(),
-                    StoreTable::Batches | StoreTable::Kernel => false,
+                    StoreTable::Batches | StoreTable::Kernel | StoreTable::Provenance => false,
                 };
             if hour_of(&object.0).is_none() {
                 self.find(

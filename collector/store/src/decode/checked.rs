@@ -234,6 +234,7 @@ fn check_notes(batch: &Batch, limits: &Limits) -> Result<(), Refusal> {
         ("losses", batch.losses.len()),
         ("clock steps", batch.clock_steps.len()),
         ("loads", batch.loads.len()),
+        ("provenance logs", batch.provenance.len()),
     ];
     if let Some(&(what, count)) = lengths.iter().find(|(_, count)| *count > limit) {
         return Err(Refusal::TooManyNotes { what, count, limit });
@@ -252,6 +253,17 @@ fn check_notes(batch: &Batch, limits: &Limits) -> Result<(), Refusal> {
     for (at, step) in batch.clock_steps.iter().enumerate() {
         i64::try_from(step.at_ns).map_err(|_| Refusal::Time {
             column: "clock_steps.at_ns",
+            at,
+        })?;
+    }
+    for (at, log) in batch.provenance.iter().enumerate() {
+        check_length("provenance.trace_id (bytes)", log.trace_id.len(), 16)?;
+        let (bytes, limit) = (log.log.len(), limits.provenance_bytes_max);
+        if bytes > limit {
+            return Err(Refusal::ProvenanceTooLong { bytes, limit });
+        }
+        i64::try_from(log.time_ns).map_err(|_| Refusal::Time {
+            column: "provenance.time_ns",
             at,
         })?;
     }

@@ -16,9 +16,15 @@ pub fn loss_cause_name(cause: i32) -> String {
     }
 }
 
-/// Reports whether a cause of loss means lost records. A cut string, an oversize field and dropped
-/// baggage lose values, but the record is kept.
+/// Reports whether a cause of loss means lost records. A cut string, an oversize field, dropped
+/// baggage and a dropped provenance log lose values, but the record is kept.
 #[must_use]
 pub fn loses_records(cause_name: &str) -> bool {
-    !["string_cut", "oversize", "baggage_dropped"].contains(&cause_name)
+    let of_values = [
+        "string_cut",
+        "oversize",
+        "baggage_dropped",
+        "provenance_dropped",
+    ];
+    !of_values.contains(&cause_name)
 }

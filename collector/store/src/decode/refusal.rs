@@ -73,7 +73,10 @@ pub enum Refusal {
     /// The batch has too many spans and events.
     #[error("the batch has {count} records, the limit is {limit}")]
     TooManyRecords { count: usize, limit: usize },
-    /// The batch has too many windows, losses, clock steps or loads.
+    /// A provenance log is too long.
+    #[error("a provenance log of {bytes} bytes is longer than the limit of {limit}")]
+    ProvenanceTooLong { bytes: usize, limit: usize },
+    /// The batch has too many windows, losses, clock steps, loads or provenance logs.
     #[error("the batch has {count} {what}, the limit is {limit}")]
     TooManyNotes {
         /// Name of the counted items.
@@ -114,6 +117,7 @@ impl Refusal {
             Self::TooManyAttributes { .. } => "too_many_attributes",
             Self::AttributeBytes { .. } => "attribute_bytes",
             Self::TooManyRecords { .. } => "too_many_records",
+            Self::ProvenanceTooLong { .. } => "provenance_too_long",
             Self::TooManyNotes { .. } => "too_many_notes",
             Self::Implausible { .. } => "implausible",
             Self::TooOld(_) => "too_old",

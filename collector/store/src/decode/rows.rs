@@ -4,8 +4,12 @@ use super::CheckedBatch;
 use super::checked::{counts, event_attributes, span_attributes};
 use super::loss::loss_cause_name;
 use crate::record::{
-    BatchRow, EventRow, KernelClockRow, LoadRow, Rows, SpanRow, StringId, WindowRow,
+    BatchRow, EventRow, KernelClockRow, LoadRow, ProvenanceRow, Rows, SpanRow, StringId, WindowRow,
 };
+
+/// Maximum length of a piece of a provenance log, in bytes. Readers decode many rows together, and a
+/// string of a span may be as long.
+const PROVENANCE_PIECE_BYTES: usize = 32 << 10;
 
 impl CheckedBatch {
     /// Appends the batch, its spans and its events to `rows`. `received_ns` is the time of arrival
@@ -22,6 +26,7 @@ impl CheckedBatch {
         rows.batches.push(row);
         self.append_spans(&names, service, host, rows);
         self.append_events(&names, service, host, rows);
+        self.append_provenance(service, host, rows);
     }
 
     fn batch_row(&self, received_ns: u64, rows: &mut Rows) -> BatchRow {
@@ -73,6 +78,26 @@ impl CheckedBatch {
                 estimated_error_ns: time(said.estimated_error_ns),
             }),
             loads: batch.loads.iter().map(load).collect(),
+        }
+    }
+
+    fn append_provenance(&self, service: StringId, host: StringId, rows: &mut Rows) {
+        for log in &self.batch.provenance {
+            let trace_id = <[u8; 16]>::try_from(&log.trace_id[..]);
+            let pieces = log.log.chunks(PROVENANCE_PIECE_BYTES);
+            let count = pieces.len() as u32;
+            rows.provenance
+                .extend((0..).zip(pieces).map(|(piece, bytes)| ProvenanceRow {
+                    trace_id: trace_id.map_or(0, u128::from_be_bytes),
+                    time_ns: time(log.time_ns),
+                    piece,
+                    pieces: count,
+                    span_id: log.span_id,
+                    process: self.incarnation,
+                    service,
+                    host,
+                    bytes: bytes.to_vec(),
+                }));
         }
     }
 

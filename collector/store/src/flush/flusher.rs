@@ -206,7 +206,7 @@ impl Flusher {
         if segments.is_empty() {
             return Ok(found);
         }
-        for table in TABLES {
+        for table in StoreTable::OF_SEGMENTS {
             for (path, _) in self.store.list(table)? {
                 if let Some(segment) = segment_of(&path).filter(|of| segments.contains(of)) {
                     found.entry(segment).or_default().push(path);
@@ -303,9 +303,6 @@ impl Flusher {
             .map_err(|source| FlushError::Wal { segment, source })
     }
 }
-
-/// Tables that segments are converted to.
-const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
 
 /// Returns the segment from which this object was converted; `None` for compacted objects.
 fn segment_of(path: &Path) -> Option<u64> {

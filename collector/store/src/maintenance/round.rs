@@ -22,10 +22,6 @@ const REPLACED_BYTES_MAX: u64 = 4 << 30;
 /// Maximum number of retried spans that are remembered after a round, to drop their events as well.
 /// If there are more, all are forgotten, and their events stay duplicated.
 const RETRIED_MAX: usize = 1 << 20;
-/// Tables whose files are merged, spans before events. Kernel chunks are not merged, because each
-/// one is self-contained and found by its name.
-const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
-
 /// Settings of store maintenance.
 #[derive(Clone, Debug)]
 pub struct MaintenanceSettings {
@@ -138,7 +134,7 @@ impl Care {
         }
         self.retain(next_segment, now_ns)?;
         if self.settings.compacts {
-            for table in TABLES {
+            for table in StoreTable::OF_SEGMENTS {
                 if !self.compact_table(table, next_segment, now_ns, goes_on)? {
                     break;
                 }

@@ -57,7 +57,7 @@ impl IdRange {
         *self == Self::ALL
     }
 
-    fn overlaps(&self, least: u128, greatest: u128) -> bool {
+    pub(super) fn overlaps(&self, least: u128, greatest: u128) -> bool {
         self.from <= greatest && self.below.is_none_or(|below| least < below)
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use arrow_array::types::{Int64Type, UInt32Type, UInt64Type};
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, DictionaryArray, FixedSizeBinaryArray,
-    PrimitiveArray, RecordBatch, StringArray,
+    Array, ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, DictionaryArray,
+    FixedSizeBinaryArray, PrimitiveArray, RecordBatch, StringArray,
 };
 use arrow_schema::{ArrowError, DataType};
 
@@ -283,6 +283,45 @@ pub(super) fn ids(batch: &RecordBatch, name: &str) -> Result<FixedSizeBinaryArra
 #[inline]
 pub(super) fn id(column: &FixedSizeBinaryArray, row: usize) -> u128 {
     <[u8; 16]>::try_from(column.value(row)).map_or(0, u128::from_be_bytes)
+}
+
+/// Kind of columns with bytes.
+pub(super) enum Binary {}
+
+impl ColumnKind for Binary {
+    type Value<'a> = &'a [u8];
+
+    fn data_type() -> DataType {
+        DataType::Binary
+    }
+
+    fn write<'a>(
+        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
+        _: &TextColumns,
+    ) -> Result<ArrayRef, ArrowError> {
+        Ok(Arc::new(BinaryArray::from_iter_values(values)))
+    }
+}
+
+impl ReadKind for Binary {
+    type Cell = Vec<u8>;
+    type Reader = BinaryArray;
+
+    fn open(
+        batch: &RecordBatch,
+        name: &str,
+        _: &mut TextReader<'_>,
+    ) -> Result<Self::Reader, String> {
+        column(batch, name)
+    }
+
+    fn cell(opened: &Self::Reader, row: usize) -> Vec<u8> {
+        opened.value(row).to_vec()
+    }
+
+    fn cell_of(value: &[u8]) -> Vec<u8> {
+        value.to_vec()
+    }
 }
 
 /// Kind of columns with few distinct texts, stored in a dictionary.

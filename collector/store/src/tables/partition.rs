@@ -21,11 +21,22 @@ pub enum StoreTable {
     Batches,
     /// Table of events from kernel recorders.
     Kernel,
+    /// Table of provenance logs of requests, in pieces.
+    Provenance,
 }
 
 impl StoreTable {
     /// List of all tables.
-    pub const ALL: [Self; 4] = [Self::Spans, Self::Events, Self::Batches, Self::Kernel];
+    pub const ALL: [Self; 5] = [
+        Self::Spans,
+        Self::Events,
+        Self::Batches,
+        Self::Kernel,
+        Self::Provenance,
+    ];
+
+    /// List of the tables that segments of the log are converted to.
+    pub const OF_SEGMENTS: [Self; 4] = [Self::Spans, Self::Events, Self::Batches, Self::Provenance];
 
     /// Returns the column with the times at which rows begin; `None` for tables that are not
     /// selected by time.
@@ -33,7 +44,7 @@ impl StoreTable {
         match self {
             Self::Spans => Some("start_ns"),
             Self::Events => Some("time_ns"),
-            Self::Batches | Self::Kernel => None,
+            Self::Batches | Self::Kernel | Self::Provenance => None,
         }
     }
 
@@ -45,6 +56,7 @@ impl StoreTable {
             Self::Events => "events",
             Self::Batches => "batches",
             Self::Kernel => "kernel",
+            Self::Provenance => "provenance",
         }
     }
 }

@@ -165,7 +165,7 @@ impl<'a, B: KeyedBatches> RowMerge<'a, B> {
                 let spans: UInt64Array = column(&self.held[batch], "span_id")?;
                 Ok(retried.contains(&(key[0], spans.value(row))))
             }
-            StoreTable::Events | StoreTable::Batches | StoreTable::Kernel => Ok(false),
+            _ => Ok(false),
         }
     }
 

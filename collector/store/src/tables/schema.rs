@@ -17,11 +17,11 @@ use arrow_schema::{Schema, SchemaRef};
 
 use super::columns::{ColumnInfo, fields, infos, table};
 use super::kernel_schema::Kernel;
-use super::kinds::{Distinct, Flag, I64, Id, Json, Nullable, PlainText, Text, U32, U64};
+use super::kinds::{Binary, Distinct, Flag, I64, Id, Json, Nullable, PlainText, Text, U32, U64};
 use super::lists::List;
 use super::names::ATTRIBUTES;
 use super::partition::StoreTable;
-use crate::record::{BatchRow, EventRow, LoadRow, SpanRow, StringId, WindowRow};
+use crate::record::{BatchRow, EventRow, LoadRow, ProvenanceRow, SpanRow, StringId, WindowRow};
 
 impl StoreTable {
     /// Returns the columns of the table, in the order of its files.
@@ -32,6 +32,7 @@ impl StoreTable {
             Self::Events => infos::<Events>(),
             Self::Batches => infos::<Batches>(),
             Self::Kernel => infos::<Kernel>(),
+            Self::Provenance => infos::<Provenance>(),
         }
     }
 
@@ -55,6 +56,7 @@ pub(super) fn schema(table: StoreTable) -> SchemaRef {
         StoreTable::Events => fields::<Events>(),
         StoreTable::Batches => fields::<Batches>(),
         StoreTable::Kernel => fields::<Kernel>(),
+        StoreTable::Provenance => fields::<Provenance>(),
     }))
 }
 
@@ -125,6 +127,23 @@ table! {
             => clock_estimated_error_ns, "the same; from version 2 on";
         loads: Nullable<List<Loads>> = row.loads.as_slice() => loads,
             "resource use of the process, about once a second, since the previous batch; from version 4 on";
+    }
+}
+
+table! {
+    /// Provenance logs of requests, one row per piece, sorted by (`trace_id`, `time_ns`, `piece`).
+    pub(super) Provenance(row: ProvenanceRow) => struct ProvenanceCells {
+        trace_id: Id = row.trace_id => trace_id, "as in spans";
+        time_ns: Distinct<I64> = row.time_ns => time_ns, "when the request began to be tracked";
+        piece: U32 = row.piece => piece, "number of the piece within the log, from 0";
+        pieces: U32 = row.pieces => pieces, "number of pieces of the log";
+        span_id: Distinct<U64> = row.span_id => span_id,
+            "span in which the request began to be tracked";
+        process: Id = row.process => process, "incarnation";
+        service: Text = row.service => service, "";
+        host: Text = row.host, "";
+        bytes: Distinct<Binary> = row.bytes.as_slice() => bytes,
+            "a piece of a file of the crate stroboscope-provenance, at most 32 KiB";
     }
 }
 

@@ -239,10 +239,14 @@ pub(super) fn keys(table: StoreTable, batch: &RecordBatch) -> Result<Vec<SortKey
             })
             .collect()
         }
-        StoreTable::Events => {
+        StoreTable::Events | StoreTable::Provenance => {
             let traces = ids(batch, "trace_id")?;
             let times: Int64Array = column(batch, "time_ns")?;
-            let numbers: PrimitiveArray<UInt32Type> = column(batch, "seq")?;
+            let number = match table {
+                StoreTable::Events => "seq",
+                _ => "piece",
+            };
+            let numbers: PrimitiveArray<UInt32Type> = column(batch, number)?;
             rows.map(|row| {
                 let within = time(times.value(row)) | u128::from(numbers.value(row));
                 [id(&traces, row), within, 0]

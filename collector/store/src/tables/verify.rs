@@ -67,7 +67,7 @@ pub fn verify_file(
     }
     let schema = union(table, std::slice::from_ref(&file)).map_err(wrong)?;
     let mut batches = file.batches(&schema, budget.batch_rows).map_err(wrong)?;
-    let has_ids = matches!(table, StoreTable::Spans | StoreTable::Events);
+    let has_ids = !matches!(table, StoreTable::Batches | StoreTable::Kernel);
     let groups = if has_ids {
         row_groups(file.metadata())
     } else {
@@ -91,7 +91,7 @@ pub fn verify_file(
             match table {
                 StoreTable::Spans => visit(Recorder::Process(key[2]), 1),
                 StoreTable::Batches => visit(Recorder::Process(key[0]), 1),
-                StoreTable::Events | StoreTable::Kernel => {}
+                StoreTable::Events | StoreTable::Kernel | StoreTable::Provenance => {}
             }
             rows += 1;
         }

@@ -16,7 +16,7 @@ use super::columns::{DeclaredTable, write_columns};
 use super::names::{ATTRIBUTES, SCHEMA_VERSION, TABLE_KEY, VERSION_KEY};
 use super::objects::{Store, StoreError};
 use super::partition::{Hour, PartitionRule, StoreTable};
-use super::schema::{Batches, Events, Spans, schema};
+use super::schema::{Batches, Events, Provenance, Spans, schema};
 use super::shredding::{AttributeColumn, HasAttributes, Shredder};
 use super::texts::TextColumns;
 use crate::record::Rows;
@@ -56,6 +56,8 @@ pub fn write_rows(
         .sort_by_key(|row| (row.trace_id, row.time_ns, row.seq));
     rows.batches
         .sort_unstable_by_key(|row| (row.process, row.sequence));
+    rows.provenance
+        .sort_by_key(|row| (row.trace_id, row.time_ns, row.piece));
     let texts = TextColumns::new(&rows.strings);
     let mut out = Out {
         store,
@@ -67,6 +69,7 @@ pub fn write_rows(
     out.table::<Spans>(StoreTable::Spans, rows.spans, |row| row.start_ns)?;
     out.table::<Events>(StoreTable::Events, rows.events, |row| row.time_ns)?;
     out.table::<Batches>(StoreTable::Batches, rows.batches, |row| row.received_ns)?;
+    out.table::<Provenance>(StoreTable::Provenance, rows.provenance, |row| row.time_ns)?;
     Ok(out.written)
 }
 

@@ -15,8 +15,6 @@ use crate::maintenance::{NOW_NS, at_rest, care, files, flush, seen};
 const ROOT: &str = "/sim/data";
 const SEGMENTS: u64 = 4;
 const HOUR_NS: i64 = 3_600_000_000_000;
-const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
-
 /// Returns the number of seeds per interruption; `STROBOSCOPE_SEAM_SEEDS` overrides it.
 fn seeds() -> u64 {
     let said = std::env::var("STROBOSCOPE_SEAM_SEEDS");
@@ -96,7 +94,7 @@ fn a_merge_that_ends_anywhere_loses_and_doubles_nothing() {
         let (mut next, _) = care(&store, at_rest());
         next.round(SEGMENTS, NOW_NS, &|| true).unwrap();
         assert_eq!(seen(&store), before, "{when}");
-        for table in TABLES {
+        for table in StoreTable::OF_SEGMENTS {
             let found = files(&store, table);
             assert_eq!(found, ["seg-0000000000-0000000003.parquet"], "{when}");
         }

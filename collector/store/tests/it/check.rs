@@ -125,7 +125,8 @@ fn a_store_in_order_has_no_findings() {
             (StoreTable::Spans, 5, 40),
             (StoreTable::Events, 5, 20),
             (StoreTable::Batches, 5, 10),
-            (StoreTable::Kernel, 0, 0)
+            (StoreTable::Kernel, 0, 0),
+            (StoreTable::Provenance, 5, 10)
         ]
     );
     directory.compact(5);

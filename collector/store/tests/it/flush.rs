@@ -56,7 +56,7 @@ impl Simulated {
 
     fn objects(&self) -> Vec<(String, u64)> {
         let store = self.store();
-        let tables = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
+        let tables = StoreTable::OF_SEGMENTS;
         let listed = tables.map(|table| store.list(table).unwrap());
         let objects = listed.into_iter().flatten();
         objects

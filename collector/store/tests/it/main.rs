@@ -10,6 +10,7 @@ mod ledger;
 mod maintenance;
 mod merging;
 mod otlp;
+mod provenance;
 mod records;
 mod shredding;
 mod side_by_side;

@@ -78,7 +78,7 @@ fn a_store_at_rest_becomes_a_file_per_table_and_hour() {
     let (mut care, counters) = care(&store, at_rest());
     // The last ten segments are not below the checkpoint.
     care.round(60, NOW_NS, &|| true).unwrap();
-    for table in [StoreTable::Spans, StoreTable::Events, StoreTable::Batches] {
+    for table in StoreTable::OF_SEGMENTS {
         let found = files(&store, table);
         assert_eq!(
             (found.len(), &*found[0], &*found[1]),
@@ -96,13 +96,13 @@ fn a_store_at_rest_becomes_a_file_per_table_and_hour() {
         ["seg-0000000000-0000000069.parquet"]
     );
     assert_eq!(seen(&store), before);
-    assert_eq!(counters.compactions.load(Relaxed), 6);
-    assert_eq!(counters.files_replaced.load(Relaxed), 3 * 71);
+    assert_eq!(counters.compactions.load(Relaxed), 8);
+    assert_eq!(counters.files_replaced.load(Relaxed), 4 * 71);
     assert!(counters.replaced_bytes.load(Relaxed) > 0);
     care.round(70, NOW_NS, &|| true).unwrap();
     assert_eq!(
         counters.compactions.load(Relaxed),
-        6,
+        8,
         "there is nothing more to do"
     );
 }
@@ -222,7 +222,7 @@ fn a_reader_beside_a_compactor_sees_each_row_once() {
             })
             .collect();
         for count in 2..=24 {
-            for table in [StoreTable::Spans, StoreTable::Events, StoreTable::Batches] {
+            for table in StoreTable::OF_SEGMENTS {
                 // Merges two files at a time. The first one is the result of the previous merges.
                 let (mut care, _) = care(&store, at_rest());
                 let stretch = care.stretches(table, count).unwrap().remove(0);
@@ -299,6 +299,9 @@ fn hour(store: &Store, segment: u64, hours: u64) {
         row.end_ns += later;
     });
     rows.events.iter_mut().for_each(|row| row.time_ns += later);
+    rows.provenance
+        .iter_mut()
+        .for_each(|row| row.time_ns += later);
     rows.batches
         .iter_mut()
         .for_each(|row| row.received_ns += later);
@@ -483,7 +486,7 @@ fn an_hour_is_deleted_at_once() {
 /// A crash comes after each move of a file that is deleted. Then another process continues.
 #[test]
 fn a_deletion_that_was_interrupted_is_ended() {
-    let of_hour = 12;
+    let of_hour = 16;
     for moved in 0..=of_hour {
         let fixture = Fixture::new();
         let store = fixture.store();

@@ -213,7 +213,7 @@ fn writing_again_overwrites() {
             .sum::<usize>(),
         5
     );
-    for table in [StoreTable::Spans, StoreTable::Events, StoreTable::Batches] {
+    for table in StoreTable::OF_SEGMENTS {
         assert_eq!(store.list(table).unwrap().len(), 1);
     }
 }

@@ -9,7 +9,7 @@ use arrow_array::builder::{BooleanBuilder, Float64Builder, Int64Builder, StringB
 use super::COLUMNS_MAX;
 use super::members::{Member, Value, find_members};
 use super::name::{AttributeColumn, ValueType};
-use crate::record::{BatchRow, EventRow, SpanRow};
+use crate::record::{BatchRow, EventRow, ProvenanceRow, SpanRow};
 
 /// Maximum number of distinct attributes that are counted. Services that generate keys dynamically
 /// may have more, which get no columns.
@@ -40,6 +40,8 @@ impl HasAttributes for EventRow {
 }
 
 impl HasAttributes for BatchRow {}
+
+impl HasAttributes for ProvenanceRow {}
 
 /// Numbering of attributes by key and type. Consecutive rows mostly have equal attributes at equal
 /// positions, so a lookup first tries the last number at the position.
