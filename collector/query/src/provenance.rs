@@ -4,9 +4,11 @@
 //! Logs name their sources and outputs by ids. The output of one log and the source of another with
 //! the same id are the same bytes, so queries continue there.
 
+mod stored;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::{Range, RangeInclusive};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use stroboscope_provenance::{
     FileError, InputSet, Label, LabelKind, Labels, LogFile, Losses, Output, Reach, ReadLog, Source,
@@ -15,6 +17,7 @@ use stroboscope_provenance::{
 use thiserror::Error;
 
 use super::byte_ranges::ByteRanges;
+pub use stored::StoredLogs;
 
 /// Maximum number of flows that an answer lists.
 const FLOWS_MAX: usize = 1 << 20;
@@ -29,8 +32,8 @@ pub enum ProvenanceError {
         path: PathBuf,
         error: std::io::Error,
     },
-    #[error("{}: {error}", path.display())]
-    Foreign { path: PathBuf, error: FileError },
+    #[error("{name}: {error}")]
+    Foreign { name: String, error: FileError },
     #[error("no log has {what} {}; there are: {}", item_id(*id), listed(known))]
     UnknownId {
         what: &'static str,
@@ -42,7 +45,7 @@ pub enum ProvenanceError {
 }
 
 /// Direction of a query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
     /// From an output to the bytes that made it.
     Backward,
@@ -87,10 +90,11 @@ pub struct ProvenanceAnswer {
     pub unknown: u64,
 }
 
-/// A merge log that was read from a file.
+/// A merge log in the form of a file.
 #[derive(Debug)]
 pub struct ProvenanceLog<'a> {
-    pub path: &'a Path,
+    /// Name for people: the file's path, or the service.
+    pub name: String,
     file: LogFile<'a>,
     /// Problem at which the reading ended; `None` if the file is whole.
     pub problem: Option<FileError>,
@@ -102,14 +106,14 @@ impl<'a> ProvenanceLog<'a> {
     /// # Errors
     /// Returns an error if the bytes are no log of a known version. A damaged or unfinished log has
     /// a [`problem`](Self::problem) instead.
-    pub fn parse(path: &'a Path, bytes: &'a [u8]) -> Result<Self, ProvenanceError> {
+    pub fn parse(name: String, bytes: &'a [u8]) -> Result<Self, ProvenanceError> {
         let read = LogFile::recover(bytes);
-        let (file, problem) = read.map_err(|error| ProvenanceError::Foreign {
-            path: path.to_owned(),
-            error,
-        })?;
+        let (file, problem) = match read {
+            Ok(read) => read,
+            Err(error) => return Err(ProvenanceError::Foreign { name, error }),
+        };
         Ok(Self {
-            path,
+            name,
             file,
             problem,
         })
@@ -119,6 +123,19 @@ impl<'a> ProvenanceLog<'a> {
     #[must_use]
     pub fn losses(&self) -> Option<Losses> {
         self.file.losses()
+    }
+
+    /// Returns the numbers of bytes of the items: outputs, and the sources that are no outputs of
+    /// the same log.
+    #[must_use]
+    pub fn items(&self) -> BTreeMap<(Direction, u64), u64> {
+        let mut items = BTreeMap::new();
+        for direction in [Direction::Backward, Direction::Forward] {
+            for (id, bytes) in self.parts(direction) {
+                *items.entry((direction, id)).or_default() += bytes.end - bytes.start;
+            }
+        }
+        items
     }
 
     /// Returns the ids and bytes of the outputs (backward) or sources (forward).
@@ -134,6 +151,47 @@ impl<'a> ProvenanceLog<'a> {
             }
         }
     }
+}
+
+/// Description of an item by a log.
+#[derive(Clone, Copy, Debug)]
+pub struct ItemInfo<'a> {
+    /// Index of the log.
+    pub log: usize,
+    /// Name that the service gave; may be empty.
+    pub name: &'a str,
+    /// Span in which the item was read or written; 0 if there is none.
+    pub span: u64,
+    /// First bytes of the item; empty if the service did not keep them.
+    pub content: &'a [u8],
+}
+
+/// Returns the descriptions of the items that `wanted` accepts. The log that made an item describes
+/// it; if there is none, a log that read it.
+#[must_use]
+pub fn infos<'a>(
+    logs: &'a [ProvenanceLog<'_>],
+    wanted: impl Fn(u64) -> bool,
+) -> HashMap<u64, ItemInfo<'a>> {
+    let mut found: HashMap<u64, (bool, ItemInfo<'a>)> = HashMap::new();
+    for (number, log) in logs.iter().enumerate() {
+        let outputs: BTreeSet<u64> = log.file.outputs().iter().map(|output| output.id).collect();
+        for item in log.file.items().iter().filter(|item| wanted(item.id)) {
+            let is_output = outputs.contains(&item.id);
+            let info = ItemInfo {
+                log: number,
+                name: &item.name,
+                span: item.span,
+                content: &item.content,
+            };
+            let known = found.entry(item.id).or_insert((is_output, info));
+            if is_output && !known.0 {
+                *known = (true, info);
+            }
+        }
+    }
+    let infos = found.into_iter();
+    infos.map(|(id, (_, info))| (id, info)).collect()
 }
 
 /// Bytes of items.

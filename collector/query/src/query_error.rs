@@ -27,6 +27,12 @@ pub enum QueryError {
          kernel record`, or `stroboscope collect --kernel`"
     )]
     NoKernel(String),
+    /// The store has no provenance logs.
+    #[error(
+        "the data directory {data} holds no provenance logs of this selection ({unflushed_bytes} bytes wait in the log of \
+         a running collector); services ship them with the SDK's feature `provenance` (module `tracked`)"
+    )]
+    NoProvenance { data: String, unflushed_bytes: u64 },
     /// The query lacks memory.
     #[error("{what}: {lack}{}", advice(*lack))]
     Memory {

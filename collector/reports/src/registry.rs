@@ -156,8 +156,7 @@ pub fn reports() -> Vec<Entry> {
         other("tradeoffs", tradeoffs::TradeoffsVerb::run)
             .saying::<results::tradeoffs::TradeoffsSay>()
             .paged_as::<tradeoffs::LogVerb>("tradeoffs log", &[]),
-        other("provenance", provenance::ProvenanceVerb::run)
-            .saying::<provenance::ProvenanceReport>(),
+        other("provenance", provenance::ProvenanceVerb::run).saying::<provenance::ProvenanceSays>(),
     ]
 }
 

@@ -1,0 +1,78 @@
+//! Provenance logs of a data directory.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use stroboscope_store::data_dir::DataDir;
+use stroboscope_store::query_memory::{QueryMemory, QueryShare};
+use stroboscope_store::tables::{Damage, IdRange, Store, StoredProvenance, read_provenance};
+use tokio::runtime::Handle;
+
+use crate::query_error::QueryError;
+use crate::write_ahead_log::put_log_into_store;
+
+/// Provenance logs that were read from a data directory, in order of trace and time.
+#[derive(Debug)]
+pub struct StoredLogs {
+    pub logs: Vec<StoredProvenance>,
+    /// Files that could not be read whole.
+    pub damage: Vec<Damage>,
+    /// Bytes that a running collector has accepted but not yet written to the tables.
+    pub unflushed_bytes: u64,
+    /// Memory of the logs.
+    _share: QueryShare,
+}
+
+impl StoredLogs {
+    /// Reads the logs of one trace, or of all.
+    ///
+    /// # Errors
+    /// Fails if the directory is missing or unreadable, if it has no such logs, or if they need
+    /// more memory than there is.
+    pub fn read(
+        root: &Path,
+        runtime: Handle,
+        trace: Option<u128>,
+        memory: &QueryMemory,
+    ) -> Result<Self, QueryError> {
+        let data = DataDir::existing(root)?;
+        let store = Store::local(root, runtime)?;
+        let unflushed_bytes = put_log_into_store(&data, &store);
+        let mut share = memory.share();
+        let (mut logs, mut lack) = (Vec::new(), None);
+        let range = trace.map_or(IdRange::ALL, IdRange::only);
+        let damage = read_provenance(&store, &range, &mut |log| {
+            // Parsing copies sources, outputs and items.
+            match share.take(size_of::<StoredProvenance>() + 2 * log.log.len()) {
+                Ok(()) => {
+                    logs.push(log);
+                    ControlFlow::Continue(())
+                }
+                Err(short) => {
+                    lack = Some(short);
+                    ControlFlow::Break(())
+                }
+            }
+        })?;
+        if let Some(lack) = lack {
+            return Err(QueryError::Memory {
+                what: "the provenance logs (--trace reads those of one request)",
+                lack,
+            });
+        }
+        if logs.is_empty() {
+            return Err(QueryError::NoProvenance {
+                data: root.display().to_string(),
+                unflushed_bytes,
+            });
+        }
+        logs.sort_by_key(|log| (log.trace_id, log.time_ns, log.process, log.span_id));
+        logs.dedup();
+        Ok(Self {
+            logs,
+            damage,
+            unflushed_bytes,
+            _share: share,
+        })
+    }
+}

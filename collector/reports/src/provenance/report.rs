@@ -1,0 +1,343 @@
+//! Report of the bytes that made an output, or of the outputs that bytes reached.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_query::{
+    ByteFlow, ByteRanges, Direction, ItemInfo, Notes, ProvenanceAnswer, ProvenanceLog, infos,
+    item_id, provenance,
+};
+use stroboscope_render::humanise::counted;
+use stroboscope_render::rows;
+use stroboscope_render::show::Doc;
+
+use crate::Status;
+use crate::verb::Top;
+
+/// Maximum number of parts of an output's content that are shown with their sources.
+const PARTS_MAX: usize = 256;
+
+/// Bytes that made an output, or outputs that bytes reached.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ProvenanceReport {
+    /// `backward`: from an output to its sources; `forward`: from a source to outputs.
+    direction: &'static str,
+    /// Queried item.
+    item: ItemBytes,
+    /// First bytes of the queried output, if the service kept them, each part with the items that
+    /// made it.
+    content: Vec<ContentPart>,
+    /// Items at which the query ended: no log has an output with these bytes (`backward`), or a
+    /// source (`forward`).
+    ends: Vec<ItemBytes>,
+    /// Items between the queried one and the ends.
+    through: Vec<ItemBytes>,
+    /// Flows in order of log and output.
+    flows: Top<Flow>,
+    /// Number of flows that are not listed, because there are too many.
+    flows_left_out: u64,
+    /// Number of ranges of inputs without a known source, because a log reached a limit.
+    unknown_inputs: u64,
+    /// Number of logs that were read.
+    logs_read: u64,
+    /// Logs with gaps.
+    logs: Vec<Log>,
+    /// Notes about the data.
+    pub(super) notes: Notes,
+}
+
+/// Bytes of an output that depend on the same items.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ContentPart {
+    from: u64,
+    until: u64,
+    /// The bytes as text; bytes that are no UTF-8 are replaced.
+    text: String,
+    /// Items at which the query of these bytes ended.
+    sources: Vec<String>,
+}
+
+/// Bytes of an item.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ItemBytes {
+    /// Id, as 16 hexadecimal digits.
+    id: String,
+    /// Name that the service gave; empty if none is known.
+    name: String,
+    /// Log that made or read the item: a service and its request, or a file.
+    log: String,
+    /// Span in which the item was read or written, as 16 hexadecimal digits; null if unknown.
+    span: Option<String>,
+    bytes: u64,
+    /// Ranges of offsets: the first one, and the one after the last one.
+    ranges: ByteRanges,
+}
+
+/// Bytes of an output that depend on bytes of a source.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Flow {
+    log: String,
+    output: String,
+    output_from: u64,
+    output_until: u64,
+    source: String,
+    source_from: u64,
+    source_until: u64,
+    /// True if the bytes are copies, one by one. Otherwise, each byte of the output depends on all
+    /// those of the source.
+    copy: bool,
+}
+
+/// A log, and its gaps.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Log {
+    log: String,
+    /// Number of merges whose result names more inputs than were merged; null if the log is
+    /// unfinished.
+    coarse_merges: Option<u64>,
+    /// Number of bytes that share one input.
+    shared_inputs: Option<u64>,
+    /// Number of outputs that were not recorded.
+    dropped_outputs: Option<u64>,
+    /// Number of items without a name, because there were too many.
+    dropped_items: Option<u64>,
+    /// Problem at which the reading ended; null if the log is whole.
+    problem: Option<String>,
+}
+
+rows! {
+    ItemBytes as row, "provenance_items": "Items that a query across merge logs reached.";
+    item: Text, "item" = row.id.as_str();
+    name: Text, "name" = row.name.as_str();
+    log: Text, "log" = row.log.as_str();
+    bytes: Count, "bytes" = row.bytes;
+    ranges: Text, "ranges" = row.ranges.to_string().as_str();
+}
+
+rows! {
+    ContentPart as row, "provenance_content": "Bytes of an output, with the items that made them.";
+    bytes: Text, "bytes" = format!("{}..{}", row.from, row.until).as_str();
+    text: Text, "text" = row.text.as_str();
+    sources: Text, "made by" = row.sources.join(", ").as_str();
+}
+
+rows! {
+    Flow as row, "provenance_flows": "Bytes of outputs, and bytes of sources on which they depend.";
+    log: Text, "log" = row.log.as_str();
+    output: Text, "output" = row.output.as_str();
+    output_from: Count, "output from" = row.output_from;
+    output_until: Count, "output until" = row.output_until;
+    source: Text, "source" = row.source.as_str();
+    source_from: Count, "source from" = row.source_from;
+    source_until: Count, "source until" = row.source_until;
+    copy: Flag, "copy" = row.copy;
+}
+
+impl ItemBytes {
+    fn of(id: u64, ranges: ByteRanges, known: &Known<'_, '_>) -> Self {
+        let info = known.infos.get(&id);
+        Self {
+            id: item_id(id),
+            name: info.map_or_else(String::new, |info| info.name.to_owned()),
+            log: info.map_or_else(String::new, |info| known.logs[info.log].name.clone()),
+            span: info
+                .filter(|info| info.span != 0)
+                .map(|info| item_id(info.span)),
+            bytes: ranges.bytes(),
+            ranges,
+        }
+    }
+}
+
+/// Logs, and their descriptions of items.
+struct Known<'a, 'b> {
+    logs: &'a [ProvenanceLog<'b>],
+    infos: HashMap<u64, ItemInfo<'a>>,
+}
+
+impl Known<'_, '_> {
+    /// Returns the parts of an output's content, with the items that made each.
+    fn content(&self, id: u64, flows: &[ByteFlow]) -> Vec<ContentPart> {
+        let content = self.infos.get(&id).map_or(&[][..], |info| info.content);
+        let end = content.len() as u64;
+        let mut bounds: Vec<u64> = flows
+            .iter()
+            .filter(|flow| flow.output == id)
+            .flat_map(|flow| [flow.output_bytes.0, flow.output_bytes.1])
+            .chain([0, end])
+            .filter(|bound| *bound <= end)
+            .collect();
+        bounds.sort_unstable();
+        bounds.dedup();
+        let parts = bounds.windows(2).take(PARTS_MAX);
+        parts
+            .map(|bounds| ContentPart {
+                from: bounds[0],
+                until: bounds[1],
+                text: String::from_utf8_lossy(&content[bounds[0] as usize..bounds[1] as usize])
+                    .into_owned(),
+                sources: self.sources(id, bounds[0]..bounds[1]),
+            })
+            .collect()
+    }
+
+    /// Returns the names of the items at which the query of an output's bytes ends.
+    fn sources(&self, id: u64, bytes: Range<u64>) -> Vec<String> {
+        // Bytes without inputs are no part of the output.
+        let Ok(answer) = provenance(self.logs, Direction::Backward, id, Some(bytes)) else {
+            return Vec::new();
+        };
+        let ends = answer
+            .items
+            .iter()
+            .filter(|(_, item)| item.ends.bytes() > 0);
+        ends.map(|(id, item)| {
+            let name = self.infos.get(id).map_or("", |info| info.name);
+            match name {
+                "" => format!("{} {}", item_id(*id), item.ends),
+                name => format!("{name} {}", item.ends),
+            }
+        })
+        .collect()
+    }
+}
+
+impl Log {
+    fn of(log: &ProvenanceLog<'_>) -> Self {
+        let losses = log.losses();
+        Self {
+            log: log.name.clone(),
+            coarse_merges: losses.map(|losses| losses.coarse_merges),
+            shared_inputs: losses.map(|losses| losses.shared_inputs),
+            dropped_outputs: losses.map(|losses| losses.dropped_outputs),
+            dropped_items: losses.map(|losses| losses.dropped_items),
+            problem: log.problem.map(|problem| problem.to_string()),
+        }
+    }
+
+    /// Describes the gaps of the log; `None` if it has none.
+    fn gaps(&self) -> Option<String> {
+        let gaps = [
+            (self.coarse_merges, "coarse merge"),
+            (self.shared_inputs, "shared input"),
+            (self.dropped_outputs, "dropped output"),
+            (self.dropped_items, "unnamed item"),
+        ];
+        let gaps = gaps.into_iter().filter_map(|(count, one)| {
+            let count = count.filter(|count| *count > 0)?;
+            Some(counted(count, one))
+        });
+        let gaps: Vec<String> = self.problem.clone().into_iter().chain(gaps).collect();
+        (!gaps.is_empty()).then(|| format!("{}: {}", self.log, gaps.join("; ")))
+    }
+}
+
+impl ProvenanceReport {
+    pub(super) fn of(
+        mut answer: ProvenanceAnswer,
+        logs: &[ProvenanceLog<'_>],
+        notes: Notes,
+        (direction, id): (Direction, u64),
+        top: usize,
+    ) -> Self {
+        let known = Known {
+            logs,
+            infos: infos(logs, |id| answer.items.contains_key(&id)),
+        };
+        let content = match direction {
+            Direction::Backward => known.content(id, &answer.flows),
+            Direction::Forward => Vec::new(),
+        };
+        let item = answer.items.remove(&id).unwrap_or_default();
+        let (mut ends, mut through) = (Vec::new(), Vec::new());
+        for (id, item) in answer.items {
+            match item.ends.bytes() {
+                0 => through.push(ItemBytes::of(id, item.bytes, &known)),
+                _ => ends.push(ItemBytes::of(id, item.ends, &known)),
+            }
+        }
+        let flow = |flow: ByteFlow| Flow {
+            log: logs[flow.log].name.clone(),
+            output: item_id(flow.output),
+            output_from: flow.output_bytes.0,
+            output_until: flow.output_bytes.1,
+            source: item_id(flow.source),
+            source_from: flow.source_bytes.0,
+            source_until: flow.source_bytes.1,
+            copy: flow.is_copy,
+        };
+        Self {
+            direction: match direction {
+                Direction::Backward => "backward",
+                Direction::Forward => "forward",
+            },
+            item: ItemBytes::of(id, item.bytes, &known),
+            content,
+            ends,
+            through,
+            flows: Top {
+                rows: answer.flows.into_iter().map(flow).collect(),
+                top,
+            },
+            flows_left_out: answer.left_out,
+            unknown_inputs: answer.unknown,
+            logs_read: logs.len() as u64,
+            logs: logs
+                .iter()
+                .map(Log::of)
+                .filter(|log| log.gaps().is_some())
+                .collect(),
+            notes,
+        }
+    }
+}
+
+impl ProvenanceReport {
+    /// Writes the answer as text and tables.
+    pub(super) fn show(&self, doc: &mut Doc) {
+        let (ends, none) = match self.direction {
+            "backward" => ("made by", "It depends on no input."),
+            _ => ("reached", "They reached no output."),
+        };
+        let item = &self.item;
+        let name = match &*item.name {
+            "" => String::new(),
+            name => format!(" {name} of {}", item.log),
+        };
+        doc.heading(format!("{}{name}, bytes {}", item.id, item.ranges));
+        let all = self.ends.len() + self.through.len();
+        if all == 0 {
+            doc.sentence(none);
+        }
+        if !self.content.is_empty() {
+            doc.table("content", &self.content, self.content.len());
+        }
+        doc.table(ends, &self.ends, self.ends.len());
+        if !self.through.is_empty() {
+            doc.table("through", &self.through, self.through.len());
+        }
+        if !self.flows.rows.is_empty() {
+            doc.table("flows", &self.flows.rows, self.flows.shown());
+        }
+        if self.flows_left_out > 0 {
+            let left_out = self.flows_left_out;
+            doc.sentence(format!(
+                "{left_out} more flows are not listed; the items are complete."
+            ));
+        }
+        if self.unknown_inputs > 0 {
+            doc.sentence("Some inputs have no known source, because a log reached a limit.");
+        }
+        for gaps in self.logs.iter().filter_map(Log::gaps) {
+            doc.sentence(gaps);
+        }
+    }
+
+    /// Returns the outcome of the subcommand, which is partial if a log could not be read whole.
+    pub(super) fn status(&self, read: Status) -> Status {
+        let is_whole = self.logs.iter().all(|log| log.problem.is_none());
+        if is_whole { read } else { Status::Partly }
+    }
+}
