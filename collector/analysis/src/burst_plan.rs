@@ -52,6 +52,9 @@ pub struct BurstGoal {
     pub longest_ns: f64,
     /// Maximum share of the time to record, 0 to 1.
     pub duty_max: f64,
+    /// Maximum share of the time that another bound still sets once `duty_max` is relaxed. 1 if
+    /// there is none.
+    pub duty_max_relaxed: f64,
     /// Minimum number of whole requests to record in an hour.
     pub whole_per_hour: f64,
 }
@@ -102,7 +105,7 @@ pub struct GivingWay {
     /// Bursts that record as much of the time as the goal allows, and fewer whole requests than it
     /// requires.
     pub whole_per_hour: Option<PlannedBursts>,
-    /// Bursts that reach the other requirements without a maximum share of time.
+    /// Bursts that reach the other requirements with the relaxed maximum share of time.
     pub duty: Option<PlannedBursts>,
     /// Length in ns to which the requests of interest must be limited, and the bursts for that
     /// length.
@@ -163,7 +166,7 @@ pub fn plan_bursts(arrivals: &Arrivals, goal: &BurstGoal) -> BurstPlans {
         duty: self::reaching(
             arrivals,
             &BurstGoal {
-                duty_max: 1.0,
+                duty_max: goal.duty_max_relaxed,
                 ..*goal
             },
         )

@@ -80,6 +80,7 @@ fn the_best_reaches_the_goal_and_half_of_it_does_not() {
     let goal = BurstGoal {
         longest_ns: 30.0 * MS,
         duty_max: 0.02,
+        duty_max_relaxed: 1.0,
         whole_per_hour: 200.0,
     };
     let plans = plan_bursts(&some(), &goal);
@@ -104,6 +105,7 @@ fn what_gives_way_reaches_the_rest() {
     let goal = BurstGoal {
         longest_ns: 30.0 * MS,
         duty_max: 0.01,
+        duty_max_relaxed: 1.0,
         whole_per_hour: 5_000.0,
     };
     let plans = plan_bursts(&some(), &goal);
@@ -138,6 +140,7 @@ fn everything_is_recorded_where_the_goal_is_everything() {
     let goal = BurstGoal {
         longest_ns: 30.0 * MS,
         duty_max: 1.0,
+        duty_max_relaxed: 1.0,
         whole_per_hour: 36_000.0,
     };
     let plans = plan_bursts(&some(), &goal);
@@ -148,4 +151,51 @@ fn everything_is_recorded_where_the_goal_is_everything() {
     );
     assert_eq!(some().percentile_ns(0.5), Some(5.0 * MS));
     assert_eq!(some().percentile_ns(0.95), Some(20.0 * MS));
+}
+
+/// Compares each relaxation with an enumeration of all bursts of 2ⁿ ms every 2ⁿ⁺ᵐ ms.
+#[test]
+fn relaxing_one_bound_keeps_the_other() {
+    let longest_ns = 30.0 * MS;
+    let masks: Vec<PlannedBursts> = (0..=20)
+        .flat_map(|bits| (bits..=34).map(move |period| (bits, period)))
+        .map(|(bits, period)| planned(&some(), longest_ns, 1 << bits, 1 << period))
+        .collect();
+    let mut seen = [0; 2];
+    for duty_max in [0.003, 0.02, 0.1] {
+        for duty_max_relaxed in [0.004, 0.02, 0.3, 1.0] {
+            for whole_per_hour in [50.0, 600.0, 4_000.0, 20_000.0, 40_000.0] {
+                let goal = BurstGoal {
+                    longest_ns,
+                    duty_max,
+                    duty_max_relaxed,
+                    whole_per_hour,
+                };
+                let Some(giving_way) = plan_bursts(&some(), &goal).giving_way else {
+                    continue;
+                };
+                let meets = |of: &PlannedBursts| {
+                    of.whole_per_hour >= whole_per_hour && of.duty() <= duty_max_relaxed
+                };
+                assert!(giving_way.duty.iter().all(meets), "{goal:?} {giving_way:?}");
+                let fewer = giving_way.whole_per_hour;
+                assert!(fewer.iter().all(|of| of.duty() <= duty_max), "{goal:?}");
+                let meets_shorter = |(_, of): &(f64, PlannedBursts)| {
+                    of.whole_per_hour >= whole_per_hour && of.duty() <= duty_max
+                };
+                assert!(
+                    giving_way.longest.iter().all(meets_shorter),
+                    "{goal:?} {giving_way:?}"
+                );
+                // Plans have longer bursts and periods than the shortest that would do.
+                let wanted_ms = (longest_ns * TIMES_REQUEST / MS) as u64;
+                let is_any = masks.iter().any(|of| {
+                    of.burst_ms >= wanted_ms && of.burst_ms <= 4 * wanted_ms && meets(of)
+                });
+                assert!(!is_any || giving_way.duty.is_some(), "{goal:?}");
+                seen[usize::from(giving_way.duty.is_some())] += 1;
+            }
+        }
+    }
+    assert!(seen.iter().all(|cases| *cases > 3), "{seen:?}");
 }

@@ -188,6 +188,7 @@ impl BurstPlanSays {
                 .longest
                 .map_or_else(usual_ns, |longest| to_ns(longest) as f64),
             duty_max: duty_max.min(by_overhead),
+            duty_max_relaxed: duty_max.max(by_overhead),
             whole_per_hour: wanted.whole_per_hour.unwrap_or(1.0),
         };
         let BurstPlans {
@@ -195,7 +196,8 @@ impl BurstPlanSays {
             giving_way,
         } = plan_bursts(&basis.arrivals, &goal);
         let row = |bursts: &PlannedBursts| PlanRow::of(bursts, cost);
-        let ways = |giving| gives_way(&giving, &goal, cost, is_by_overhead);
+        let of_interest = planned(&basis.arrivals, goal.longest_ns, 1, 1).whole_per_hour;
+        let ways = |giving| gives_way(&giving, &goal, of_interest, cost, is_by_overhead);
         Ok(Self {
             notes: basis.notes,
             longest_ns: goal.longest_ns,
@@ -205,7 +207,7 @@ impl BurstPlanSays {
             recorded_ns: basis.recorded_ns,
             is_of_bursts: basis.is_of_bursts,
             begin_per_hour: basis.arrivals.per_hour(),
-            of_interest_per_hour: planned(&basis.arrivals, goal.longest_ns, 1, 1).whole_per_hour,
+            of_interest_per_hour: of_interest,
             busiest: basis.busiest.map(|of| Busiest::of(of, record_ns)),
             is_reached: !reaching.is_empty(),
             plans: reaching.iter().map(row).collect(),
@@ -270,10 +272,11 @@ fn percent_of(share: f64) -> String {
 }
 
 /// Lists the ways to relax a goal. `is_by_overhead` is true if the bound of the overhead limits the
-/// share of time.
+/// share of time. `of_interest` requests of interest begin in an hour.
 fn gives_way(
     giving: &GivingWay,
     goal: &BurstGoal,
+    of_interest: f64,
     cost: Option<f64>,
     is_by_overhead: bool,
 ) -> Vec<GivesWay> {
@@ -285,9 +288,23 @@ fn gives_way(
             said: plan.as_ref().map_or(not, helps),
             plan,
         };
-    let (part, more, noun) = match is_by_overhead {
-        true => ("overhead", "More overhead", ""),
-        false => ("duty", "More of the time", "an overhead of "),
+    let (part, more, noun, other) = match is_by_overhead {
+        true => ("overhead", "More overhead", "", "the duty"),
+        false => (
+            "duty",
+            "More of the time",
+            "an overhead of ",
+            "the overhead",
+        ),
+    };
+    let not_more = match of_interest < goal.whole_per_hour {
+        true => format!(
+            "{more} does not help: so many requests up to {longest} do not begin in an hour."
+        ),
+        false => format!(
+            "{more} does not help alone: {other} allows to record at most {} of the time.",
+            percent_of(goal.duty_max_relaxed)
+        ),
     };
     vec![
         way(
@@ -307,9 +324,7 @@ fn gives_way(
                 });
                 format!("{more}{overhead}: {}.", plan.says())
             },
-            format!(
-                "{more} does not help: so many requests up to {longest} do not begin in an hour."
-            ),
+            not_more,
         ),
         way(
             "longest",
@@ -347,6 +362,9 @@ impl Report for BurstPlanSays {
                 let mut says = best.says();
                 says[..1].make_ascii_uppercase();
                 format!("{says}.")
+            }
+            None if self.gives_way.iter().all(|way| way.plan.is_none()) => {
+                "No mask reaches the goal, even if one part of it gives way:".to_owned()
             }
             None => "No mask reaches the goal; one part of it must give way:".to_owned(),
         });
@@ -423,7 +441,13 @@ mod tests {
         };
         check(None, 20_000.0, "overhead", "More overhead, 6");
         check(None, 40_000.0, "overhead", "More overhead does not help");
-        let of_duty = "More of the time, an overhead of 6";
-        check(Some(0.01), 20_000.0, "duty", of_duty);
+        // An overhead of 1% allows 15.6% of the time: enough for 4,000 requests, not for 20,000.
+        let of_duty = "More of the time, an overhead of 0.8";
+        check(Some(0.01), 4_000.0, "duty", of_duty);
+        let both =
+            "More of the time does not help alone: the overhead allows to record at most 15.6%";
+        check(Some(0.01), 20_000.0, "duty", both);
+        let both = "More overhead does not help alone: the duty allows to record at most 30";
+        check(Some(0.3), 20_000.0, "overhead", both);
     }
 }
