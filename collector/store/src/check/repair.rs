@@ -112,8 +112,8 @@ impl Check {
         let damaged = self.data.root().join("checkpoint.json");
         if self.has_found(FindingKind::DamagedCheckpoint) {
             let aside = self.data.root().join("checkpoint.json.damaged");
-            std::fs::rename(&damaged, &aside)
-                .map_err(|source| CheckError::Disk(damaged.display().to_string(), source))?;
+            let moved = self.data.disk().rename(&damaged, &aside);
+            moved.map_err(|source| CheckError::Disk(damaged.display().to_string(), source))?;
         }
         let mut ledger = stored.ledger();
         if let Some(known) = &self.checkpoint {

@@ -1,18 +1,20 @@
 //! `check` finds every kind of damage and repairs the repairable kinds.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use parquet::arrow::ArrowWriter;
 use stroboscope_store::check::{Check, CheckReport, FindingKind};
 use stroboscope_store::data_dir::DataDir;
+use stroboscope_store::disk::{Disk as _, IfThere};
 use stroboscope_store::flush::{Counters, Flusher};
 use stroboscope_store::maintenance::{Care, MaintenanceCounters, MaintenanceSettings};
 use stroboscope_store::tables::{Store, StoreTable, TraceReader, read_batches};
 use stroboscope_store::wal::{Payload, Writer, segment_path};
 use stroboscope_testkit::batches::{EPOCH_NS, batch};
+use stroboscope_testkit::disk::{Faults, SimDisk};
 
 struct Directory {
     runtime: tokio::runtime::Runtime,
@@ -314,6 +316,37 @@ fn a_checkpoint_is_made_anew_and_knows_what_the_old_one_knew() {
             assert_eq!(directory.check().findings, []);
         }
     }
+}
+
+/// A disk that fails leaves the damaged checkpoint, and another repair succeeds.
+#[test]
+fn a_damaged_checkpoint_is_moved_on_the_disk_of_the_directory() {
+    let disk = SimDisk::new(3);
+    let root = Path::new("/sim/data");
+    let data = DataDir::create_on(Arc::new(disk.clone()), root).unwrap();
+    let path = root.join("checkpoint.json");
+    let mut file = disk.create(&path, IfThere::Fail).unwrap();
+    file.append(b"{").unwrap();
+    drop(file);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let store = disk.store(root, runtime.handle().clone());
+    let checked = || Check::run(&data, &store, false).unwrap();
+    let check = checked();
+    disk.set_faults(Faults {
+        is_read_only: true,
+        ..Faults::default()
+    });
+    check.repair().unwrap_err();
+    disk.set_faults(Faults::default());
+    assert_eq!(disk.read(&path).unwrap(), b"{");
+    let report = checked().repair().unwrap();
+    assert_eq!(kinds(&report), [FindingKind::DamagedCheckpoint]);
+    assert!(report.is_clean(), "{:?}", report.findings);
+    let aside = root.join("checkpoint.json.damaged");
+    assert_eq!(disk.read(&aside).unwrap(), b"{");
+    assert_eq!(checked().report().findings, []);
 }
 
 /// A crash came after a segment's files were written and before the checkpoint was saved. The
