@@ -147,7 +147,10 @@ pub fn compare(
             notes.unsynchronised.push(host.clone());
         }
     }
+    // Both periods may read the same files.
+    let damage = std::mem::take(&mut more.damage);
     notes.merge(more);
+    notes.add_damage(damage);
     Ok(ComparedPeriods {
         notes,
         before: old,

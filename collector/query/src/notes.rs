@@ -105,7 +105,7 @@ impl Notes {
         }
         self.left_out.merge(other.left_out);
         self.sampling.merge(&other.sampling);
-        self.add_damage(other.damage);
+        self.add_damage_by(other.damage, |before, more| before + more);
     }
 
     /// Returns notes that report only damaged files and a number of traces that were too large to
@@ -136,11 +136,17 @@ impl Notes {
         more
     }
 
-    /// Adds damage, with one entry for each file.
+    /// Adds damage that another reading of the same store found, with one entry for each file.
+    /// Counts rows once that several readings read.
     pub(super) fn add_damage(&mut self, damage: Vec<Damage>) {
+        self.add_damage_by(damage, u64::max);
+    }
+
+    /// Adds damage; `rows` computes the number of rows read of a file from those of both sides.
+    fn add_damage_by(&mut self, damage: Vec<Damage>, rows: fn(u64, u64) -> u64) {
         for flaw in damage {
             match self.damage.iter_mut().find(|known| known.file == flaw.file) {
-                Some(known) => known.rows_read += flaw.rows_read,
+                Some(known) => known.rows_read = rows(known.rows_read, flaw.rows_read),
                 None => self.damage.push(flaw),
             }
         }
@@ -235,5 +241,35 @@ impl KeptNotes {
             sampling,
             ..first
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_rows(rows: &[(&str, u64)]) -> Notes {
+        let flaw = |(file, rows_read): &(&str, u64)| Damage {
+            file: (*file).to_owned(),
+            reason: "truncated".to_owned(),
+            rows_read: *rows_read,
+        };
+        Notes::of_unread(rows.iter().map(flaw).collect(), 0)
+    }
+
+    #[test]
+    fn readings_count_rows_once_and_parts_add_them() {
+        let mut parts = of_rows(&[("a", 3), ("b", 4)]);
+        parts.merge(of_rows(&[("b", 5), ("c", 6)]));
+        assert_eq!(
+            parts.damage,
+            of_rows(&[("a", 3), ("b", 9), ("c", 6)]).damage
+        );
+        let mut readings = of_rows(&[("a", 3), ("b", 4)]);
+        readings.add_unread(of_rows(&[("b", 4), ("a", 2), ("c", 6)]));
+        assert_eq!(
+            readings.damage,
+            of_rows(&[("a", 3), ("b", 4), ("c", 6)]).damage
+        );
     }
 }
