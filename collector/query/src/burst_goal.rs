@@ -82,7 +82,7 @@ pub fn burst_basis(source: &Source, selection: Selection) -> Result<BurstBasis, 
     let mut whole: Vec<Whole> = found.into_iter().flatten().collect();
     whole.sort_unstable_by_key(|one| (one.start_ns, one.length_ns));
     let (Some(first), Some(last)) = (whole.first(), whole.last()) else {
-        return Err(QueryError::NoneWhole(source.name()));
+        return Err(QueryError::NoneWhole(source.name()).with_damage(&notes.damage));
     };
     let range_ns = (first.start_ns, last.start_ns);
     let mut windows = super::recorded::bursts(read_batches(source.store())?, &notes.sampling)?;

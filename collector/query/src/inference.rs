@@ -174,10 +174,11 @@ impl PassResult {
                 .map(|(root, _)| *root)
                 .take(ROOTS_NAMED)
                 .collect();
-            return Err(QueryError::NoSuchRoot {
+            let none = QueryError::NoSuchRoot {
                 root: root.to_owned(),
                 known: known.join(", "),
-            });
+            };
+            return Err(none.with_damage(&notes.damage));
         }
         if impossible > 0 {
             notes
@@ -185,10 +186,11 @@ impl PassResult {
                 .insert(IMPOSSIBLE_ROUND_TRIP.into(), impossible);
         }
         if model.traces() == 0 && notes.traces > 0 {
-            return Err(QueryError::NoneComplete {
+            let none = QueryError::NoneComplete {
                 traces: notes.traces,
                 causes: notes.incomplete_text(),
-            });
+            };
+            return Err(none.with_damage(&notes.damage));
         }
         // Renumbers the segments, so that their numbers do not depend on the order of traces.
         let model = model.canonical();

@@ -2,7 +2,7 @@
 
 use stroboscope_store::data_dir::DataDirError;
 use stroboscope_store::query_memory::QueryLack;
-use stroboscope_store::tables::StoreError;
+use stroboscope_store::tables::{Damage, StoreError};
 
 /// Reason why a query has no result.
 #[derive(Debug, thiserror::Error)]
@@ -159,6 +159,15 @@ pub enum QueryError {
         /// Causes of incompleteness, with their counts.
         causes: String,
     },
+    /// No request was found, and files could not be read in full.
+    #[error("{error}; {damage}{}", match more { 0 => String::new(), 1 => "; another file is damaged".to_owned(), more => format!("; {more} other files are damaged") })]
+    Damaged {
+        /// Error if the files had no other requests.
+        error: Box<QueryError>,
+        damage: Damage,
+        /// Number of other damaged files.
+        more: usize,
+    },
 }
 
 fn advice(lack: QueryLack) -> &'static str {
@@ -175,6 +184,19 @@ impl QueryError {
         match self {
             Self::Memory { lack, .. } | Self::LargeTrace { lack, .. } => Some(*lack),
             _ => None,
+        }
+    }
+
+    /// Adds the damaged files, if there are any, to an error about requests that were not found.
+    #[must_use]
+    pub fn with_damage(self, damage: &[Damage]) -> Self {
+        match damage.split_first() {
+            None => self,
+            Some((first, others)) => Self::Damaged {
+                error: Box::new(self),
+                damage: first.clone(),
+                more: others.len(),
+            },
         }
     }
 

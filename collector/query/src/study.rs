@@ -363,7 +363,8 @@ impl Study {
         let (inference, records) =
             infer_riding(&self.source, self.selection, &self.settings, &keys, new)?;
         if inference.notes.traces == 0 {
-            return Err(QueryError::NoneInRange(self.source.name()));
+            let none = QueryError::NoneInRange(self.source.name());
+            return Err(none.with_damage(&inference.notes.damage));
         }
         if let Some(kept) = kept {
             kept.keep(&inference);

@@ -152,9 +152,9 @@ pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView
         }
         damage = [files.damage(), &reader.damage()].concat();
     }
-    let no_such = || QueryError::NoSuchTrace {
-        trace: name.to_owned(),
-        data: source.name(),
+    let no_such = || {
+        let (trace, data) = (name.to_owned(), source.name());
+        QueryError::NoSuchTrace { trace, data }.with_damage(&damage)
     };
     let low = found
         .as_ref()

@@ -22,6 +22,7 @@ pub(crate) fn advice(error: &(dyn Error + 'static)) -> Option<String> {
 fn of_query(error: &QueryError) -> Option<String> {
     match error {
         QueryError::Data(error) => of_directory(error),
+        QueryError::Damaged { error, .. } => of_query(error),
         QueryError::Empty {
             data,
             unflushed_bytes,

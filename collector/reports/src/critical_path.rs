@@ -117,14 +117,15 @@ impl CriticalPath {
     fn one(&self, trace: &str, study: &NamedStudy) -> Result<CriticalPathReport, Failure> {
         let known = study.known()?;
         let id = trace_id(trace);
-        let found = linked_path_of(study.source(), known.inference, id, self.follow_links)
-            .map_err(Failure::of)?;
-        let (Some(linked), notes) = found else {
-            return Err(Failure::of(QueryError::NoSuchTrace {
+        let found = linked_path_of(study.source(), known.inference, id, self.follow_links);
+        let (linked, notes) = found.map_err(Failure::of)?;
+        let linked = linked.ok_or_else(|| {
+            let none = QueryError::NoSuchTrace {
                 trace: trace.to_owned(),
                 data: study.source().name(),
-            }));
-        };
+            };
+            Failure::of(none.with_damage(&notes.damage))
+        })?;
         let request = NotedRequest::of(&linked, known, notes);
         Ok(CriticalPathReport::Request(Box::new(request)))
     }

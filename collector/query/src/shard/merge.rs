@@ -71,7 +71,8 @@ pub fn merge_parts(
     }
     let inference = seen.conclude(clocks, &infer_settings, settings.root())?;
     if inference.notes.traces == 0 {
-        return Err(QueryError::NoneInRange(facts.directory).into());
+        let none = QueryError::NoneInRange(facts.directory);
+        return Err(none.with_damage(&inference.notes.damage).into());
     }
     Ok(MergedInference {
         inference,

@@ -1,6 +1,7 @@
 //! Tests of queries. They are modules of one program, because one program links faster than
 //! several.
 
+mod damage;
 mod kutrace;
 mod links;
 mod memory;

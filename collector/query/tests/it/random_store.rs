@@ -90,6 +90,11 @@ impl RandomStore {
         };
         open(self.directory.path(), self.runtime.handle().clone()).expect("it opens")
     }
+
+    /// Returns the paths of the files of spans.
+    pub(crate) fn span_files(&self) -> Vec<PathBuf> {
+        files_below(&self.directory.path().join("spans"))
+    }
 }
 
 fn files_below(directory: &Path) -> Vec<PathBuf> {
