@@ -11,6 +11,7 @@ use stroboscope_analysis::label::{SegmentId, SegmentLabel};
 use stroboscope_analysis::model::{Model, Relations};
 use stroboscope_analysis::record::TraceRecords;
 
+use super::attribute_names::nearest;
 use super::infer_settings::InferSettings;
 use super::notes::Notes;
 use super::query_error::QueryError;
@@ -167,16 +168,12 @@ impl PassResult {
         };
         roots.merge(&notes.roots.roots().iter().filter_map(selected).collect());
         if let Some(root) = root.filter(|_| notes.traces == 0 && !notes.roots.roots().is_empty()) {
-            let known: Vec<&str> = notes
-                .roots
-                .ranked()
-                .iter()
-                .map(|(root, _)| *root)
-                .take(ROOTS_NAMED)
-                .collect();
+            let known: Vec<&str> = notes.roots.ranked().iter().map(|(root, _)| *root).collect();
+            let nearest = nearest(root, known.iter().copied());
             let none = QueryError::NoSuchRoot {
                 root: root.to_owned(),
-                known: known.join(", "),
+                nearest: nearest.map_or_else(String::new, |name| format!(" (is it {name}?)")),
+                known: known[..known.len().min(ROOTS_NAMED)].join(", "),
             };
             return Err(none.with_damage(&notes.damage));
         }

@@ -64,8 +64,14 @@ pub enum QueryError {
         segments: usize,
     },
     /// No request has the requested root operation.
-    #[error("no request has the root operation {root}; there are: {known}")]
-    NoSuchRoot { root: String, known: String },
+    #[error("no request has the root operation {root}{nearest}; there are: {known}")]
+    NoSuchRoot {
+        root: String,
+        /// Suggestion in the form ` (is it NAME?)`; empty if no name is similar.
+        nearest: String,
+        /// The most frequent root operations.
+        known: String,
+    },
     /// No category has the requested name.
     #[error("no segment is of the category {category}; there are: {known}")]
     NoSuchCategory { category: String, known: String },

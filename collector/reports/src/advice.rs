@@ -36,6 +36,9 @@ fn of_query(error: &QueryError) -> Option<String> {
             let listed = command_on("critical-path --each --json", Path::new(data));
             Some(format!("ids are those that `{listed}` lists"))
         }
+        QueryError::NoSuchRoot { .. } => Some(
+            "names are service:name of the root span, as `stroboscope infer` lists them".to_owned(),
+        ),
         QueryError::NoSuchSegment { data, .. } => Some(format!(
             "`{}` lists them",
             command_on("model", Path::new(data))

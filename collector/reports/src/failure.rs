@@ -31,7 +31,7 @@ pub enum Status {
 /// status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureCode {
-    /// No report, service or operation has the requested name.
+    /// No report, service, operation, attribute or category has the requested name.
     Unknown,
     /// The arguments are wrong.
     Asked,
@@ -95,18 +95,32 @@ impl Failure {
             error = of_query;
         }
         let query: Option<&QueryError> = error.downcast_ref();
-        let code = match (query.and_then(QueryError::lack), query) {
-            (Some(QueryLack::All), _) => FailureCode::Busy,
-            (Some(QueryLack::Query(..)), _) => FailureCode::TooLarge,
-            (None, Some(QueryError::NoSuchChange { .. } | QueryError::Explain(_))) => {
-                FailureCode::NothingToExplain
-            }
-            (None, _) => FailureCode::Failed,
-        };
         Self {
             remedy: advice(error),
-            ..Self::coded(code, error.to_string())
+            ..Self::coded(
+                query.map_or(FailureCode::Failed, code_of),
+                error.to_string(),
+            )
         }
+    }
+}
+
+fn code_of(error: &QueryError) -> FailureCode {
+    match (error.lack(), error) {
+        (Some(QueryLack::All), _) => FailureCode::Busy,
+        (Some(QueryLack::Query(..)), _) => FailureCode::TooLarge,
+        (None, QueryError::NoSuchChange { .. } | QueryError::Explain(_)) => {
+            FailureCode::NothingToExplain
+        }
+        (
+            None,
+            QueryError::NoSuchRoot { .. }
+            | QueryError::NoSuchCategory { .. }
+            | QueryError::NoSuchAttribute { .. }
+            | QueryError::NoSuchService { .. }
+            | QueryError::NoComponent(_),
+        ) => FailureCode::Unknown,
+        (None, _) => FailureCode::Failed,
     }
 }
 

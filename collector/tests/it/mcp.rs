@@ -265,8 +265,8 @@ fn bad_calls_fail_with_a_remedy() {
         (
             "overview",
             json!({"root": "shop:chekout"}),
-            "failed",
-            "shop:checkout",
+            "unknown_name",
+            "(is it shop:checkout?)",
         ),
         ("critical-path", json!({"trace": "77777"}), "", "77777"),
     ];
