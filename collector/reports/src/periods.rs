@@ -171,12 +171,16 @@ impl PeriodArguments {
         let before_source = source_of(self.before_data.as_ref(), of_before)?;
         let after_source = source_of(None, of_after)?;
         if !self.are_asked() {
+            // Pages and tools have neither a second directory nor formulas.
+            let more = runtime.map_or("", |_| {
+                "; or --before-data, the directory of the earlier period; or a formula for a side, --before-where or \
+                 --after-where"
+            });
             return Err(Failure::coded(
                 FailureCode::NeedsMore,
                 format!(
                     "{verb} needs two periods: --before and --after, each a range such as 2h..1h or requests with an \
-                 attribute, such as service.version=1.4; or --before-data, the directory of the earlier period; or a \
-                 formula for a side, --before-where or --after-where"
+                     attribute, such as service.version=1.4{more}"
                 ),
             ));
         }
