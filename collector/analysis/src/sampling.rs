@@ -24,6 +24,12 @@
 //! Requests between windows that no sampler could keep are represented by none: such a store
 //! describes the requests in windows.
 //!
+//! A request whose root a window held counts by its threshold if other spans are outside of
+//! windows. If these belong to a service without windows, windows recorded requests like it without
+//! them, so such requests count twice. The spans alone do not show this: windows may also have cut
+//! the requests like it. The notes of a report therefore state how many requests count at most
+//! twice.
+//!
 //! Forced requests count once, since they are certain to be recorded. A request that was cut by a
 //! window counts once among the incomplete ones; with a ratio, sampled requests also represent
 //! requests like it.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stroboscope_analysis::record::TraceRecords;
-use stroboscope_analysis::sampling::WeightedCount;
+use stroboscope_analysis::record::{SpanRecord, TraceRecords};
+use stroboscope_analysis::sampling::{Weight, WeightedCount};
 use stroboscope_burst::BurstConfig;
 
 /// Figures of a report that are weighted.
@@ -95,6 +95,9 @@ pub struct SamplingNotes {
     pub malformed: u64,
     /// Number of traces whose spans have different sampling thresholds.
     pub differing: u64,
+    /// Number of used traces that count by their threshold although a window held their root span,
+    /// because windows did not hold other spans.
+    pub held_roots: WeightedCount,
     /// Figures of the report that are weighted.
     pub weighing: WeightUse,
     /// Requests that samplers recorded in bursts, by the bits of the config.
@@ -115,6 +118,12 @@ pub(super) struct SamplingEntry {
     /// Number of traces whose spans were sampled at different rates. Each has the weight of its
     /// root span.
     differing_thresholds: u64,
+    /// Number of used traces that are weighted although a window held their root span, because
+    /// other spans are outside of windows, such as those of services without windows.
+    roots_in_windows: u64,
+    /// Maximum number of requests that `requests` may count twice: windows may have recorded the
+    /// requests that the weights of `roots_in_windows` stand for, without the other spans.
+    counted_twice_max: f64,
     /// True if counts, shares and percentiles of this report are weighted.
     weighted: bool,
     /// Requests that samplers of OpenTelemetry's SDKs recorded because they began in bursts, by
@@ -139,7 +148,11 @@ struct SampledBursts {
 impl SamplingNotes {
     /// Adds the sampling of a used trace.
     pub(super) fn observe(&mut self, trace: &TraceRecords) {
-        self.requests.count(trace.weight());
+        let weight = trace.weight();
+        self.requests.count(weight);
+        if weight != Weight::ONE && trace.root().is_some_and(SpanRecord::was_held) {
+            self.held_roots.count(weight);
+        }
         self.malformed += u64::from(trace.sampling.is_malformed());
         self.differing += u64::from(trace.sampling.is_differing());
         if let (Some(bits), Some(root)) = (trace.sampling.burst_config(), trace.root()) {
@@ -162,6 +175,7 @@ impl SamplingNotes {
 
     pub(super) fn merge(&mut self, other: &Self) {
         self.requests += other.requests;
+        self.held_roots += other.held_roots;
         self.malformed += other.malformed;
         self.differing += other.differing;
         for (bits, of) in &other.bursts {
@@ -211,6 +225,15 @@ impl SamplingNotes {
                 grouped(self.differing)
             ));
         }
+        if !self.held_roots.is_zero() {
+            said.push(format!(
+                "{} of the requests used are weighted although a window held their root, because other spans of them are \
+                 outside of windows, such as those of services without windows: if windows recorded such requests \
+                 without these spans, weighted numbers count up to {} requests twice",
+                grouped(self.held_roots.recorded()),
+                grouped(self.held_roots.rounded() - self.held_roots.recorded()),
+            ));
+        }
         for (bits, of) in &self.bursts {
             let config = BurstConfig::from_bits(*bits);
             said.push(format!(
@@ -231,6 +254,8 @@ impl From<&SamplingNotes> for SamplingEntry {
             effective_sample: of.requests.effective(),
             malformed_thresholds: of.malformed,
             differing_thresholds: of.differing,
+            roots_in_windows: of.held_roots.recorded(),
+            counted_twice_max: of.held_roots.estimate() - of.held_roots.recorded() as f64,
             weighted: of.weighing == WeightUse::Everything,
             bursts: of
                 .bursts
@@ -261,6 +286,8 @@ fn grouped(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use stroboscope_analysis::record::SpanFlags;
+
     use super::*;
 
     fn notes(weighing: WeightUse, tracestates: &[&str]) -> SamplingNotes {
@@ -274,6 +301,50 @@ mod tests {
             notes.observe(&trace);
         }
         notes
+    }
+
+    /// A window of the root's service recorded four requests. One of them was sampled by ratio, and
+    /// only this one has a span of a service without windows.
+    #[test]
+    fn requests_that_may_count_twice_are_said() {
+        let span = |span_id, flags| SpanRecord {
+            span_id,
+            parent_id: span_id - 1,
+            service: "s".into(),
+            name: "n".into(),
+            host: "h".into(),
+            process: u128::from(span_id),
+            start_ns: 0,
+            end_ns: 1,
+            flags,
+            events: Vec::new(),
+        };
+        let mut sampled = TraceRecords::default();
+        sampled.sampling.observe(true, "ot=th:c");
+        let outside = SpanFlags::SAMPLED.with(SpanFlags::OUTSIDE);
+        let mut said = |flags: &[SpanFlags]| {
+            sampled.spans = (1..)
+                .zip(flags)
+                .map(|(id, flags)| span(id, *flags))
+                .collect();
+            let mut notes = SamplingNotes::default();
+            for _ in 0..3 {
+                let mut in_window = TraceRecords::default();
+                in_window.spans.push(span(1, SpanFlags(0)));
+                notes.observe(&in_window);
+            }
+            notes.observe(&sampled);
+            let entry = SamplingEntry::from(&notes);
+            (
+                entry.requests,
+                entry.roots_in_windows,
+                entry.counted_twice_max,
+            )
+        };
+        assert_eq!(said(&[SpanFlags::SAMPLED; 2]), (4.0, 0, 0.0));
+        assert_eq!(said(&[SpanFlags::SAMPLED, outside]), (7.0, 1, 3.0));
+        // No window recorded a request like this one.
+        assert_eq!(said(&[outside, SpanFlags::SAMPLED]), (7.0, 0, 0.0));
     }
 
     #[test]
