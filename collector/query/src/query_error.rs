@@ -53,8 +53,8 @@ pub enum QueryError {
          with --since and --until"
     )]
     MuchOfKernel { held_mib: u64 },
-    /// The kernel was not recorded at the requested time or later.
-    #[error("no burst of the kernel at {at_ns} (ns since the Unix epoch) or later is in {data}")]
+    /// Nothing was recorded in a burst at the requested time or later.
+    #[error("no burst at {at_ns} (ns since the Unix epoch) or later is in {data}")]
     NoBurst { at_ns: i64, data: String },
     /// The model has no segment with the requested name.
     #[error("none of the {segments} segments is the one asked for")]

@@ -252,13 +252,15 @@ fn seen_by_kernel(source: &Source, low: u64) -> Result<Option<(i64, i64)>, Query
 }
 
 /// Returns the timeline of the kernel's burst that contains `at_ns` (ns since the Unix epoch), or
-/// of the next one, with all requests in it.
+/// of the next one, with all requests in it. Without a kernel recording from that instant on, it is
+/// the timeline of the [services' burst](of_recorded_burst).
 ///
 /// # Errors
-/// Fails if no kernel was recorded from that instant on, on a read error, or if memory is short.
+/// Fails if nothing was recorded in bursts from that instant on, on a read error, or if memory is
+/// short.
 pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError> {
     let files = list_kernel(source.store())?;
-    if files.is_empty() {
+    if files.is_empty() && source.bursts()?.is_empty() {
         return Err(QueryError::NoKernel(source.name()));
     }
     // The wanted window is in the chunk that covers the instant, or in a later one.
@@ -307,10 +309,7 @@ pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError>
             _share: Some(share),
         });
     }
-    Err(QueryError::NoBurst {
-        at_ns,
-        data: source.name(),
-    })
+    of_recorded_burst(source, at_ns)
 }
 
 /// Returns the timeline of the services' burst that contains `at_ns` (ns since the Unix epoch), or

@@ -10,4 +10,5 @@ mod parts;
 mod random_store;
 mod search;
 mod shards;
+mod timeline;
 mod uneven_parts;

@@ -180,6 +180,9 @@ impl Report for TimelineReport {
         let view = &self.view;
         if let Some(part) = view.burst {
             show_burst(part, doc);
+            if view.kernel.is_empty() {
+                doc.sentence("nothing of the kernel was recorded in it: only spans are shown");
+            }
         }
         let recorded: Vec<String> = view.kernel.iter().map(part_text).collect();
         doc.sentence(recorded.join("\n"));
