@@ -9,10 +9,9 @@ use serde::Serialize;
 use tokio::runtime::Runtime;
 
 use super::maintenance::RetentionArguments;
-use stroboscope_remote::is_published;
 use stroboscope_render::humanise::counted;
 use stroboscope_reports::arguments::DataArguments;
-use stroboscope_reports::output::{print, say};
+use stroboscope_reports::output::print;
 use stroboscope_reports::{Failure, Status};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::flush::{Counters, Flusher, now_ns};
@@ -66,17 +65,8 @@ impl Compact {
         let counters = Arc::new(MaintenanceCounters::default());
         let settings = MaintenanceSettings {
             is_at_rest: true,
-            // Every hour waits to be published, as no publisher tells which ones are.
-            publishing: is_published(data.root()).then(Arc::default),
-            ..self.retention.settings()
+            ..self.retention.settings_without_collector(data.root())
         };
-        if settings.publishing.is_some() && settings.keep.is_some() {
-            say!(
-                "--keep deletes nothing: {} is published to an object store, and only `collect --publish` knows which \
-                 hours are; if it is no longer published, delete its published.json",
-                data.root().display()
-            );
-        }
         let mut care = Care::of(store, settings, counters.clone());
         // A damaged file ends the work on its hour; the next round continues without it.
         let mut known = None;

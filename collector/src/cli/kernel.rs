@@ -10,6 +10,7 @@ use stroboscope_kernel_model::{Facility, Processes};
 use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::maintenance::RetentionArguments;
 use stroboscope_render::humanise::counted;
 use stroboscope_reports::arguments::{DataArguments, config_of, parse_config};
 use stroboscope_reports::output::print;
@@ -17,10 +18,13 @@ use stroboscope_reports::{Failure, Status};
 use stroboscope_server::capabilities;
 use stroboscope_server::forward::{ForwardSettings, Gateway, Uplink};
 use stroboscope_server::grpc::BurstControl;
+use stroboscope_server::ingest::{MaintenanceOptions, StoreMaintenance};
 use stroboscope_server::kernel_recording::{
     KernelRecording, PreparedRecording, RecordingSettings, RecordingSummary,
 };
 use stroboscope_store::data_dir::DataDir;
+use stroboscope_store::ledger::Checkpoint;
+use stroboscope_store::maintenance::MaintenanceSettings;
 use stroboscope_store::tables::Store;
 
 /// Record the kernel's side of requests
@@ -44,9 +48,9 @@ enum Kernel {
 /// programs can do so with one system call (see the README of the crate stroboscope-burst). Needs
 /// root, or CAP_BPF and CAP_PERFMON. On kernels without BTF it uses tracefs, which needs root.
 /// Writes events to the table `kernel` in the data directory every 5 s, also while a collector uses
-/// the directory. With --collector, the recorder switches with the services to each burst-config
-/// that the collector sets. Without it, the recorder keeps its own, and `timeline` reports
-/// differences.
+/// the directory; then the collector's --keep and --keep-bytes apply to them. With --collector, the
+/// recorder switches with the services to each burst-config that the collector sets. Without it,
+/// the recorder keeps its own, and `timeline` reports differences.
 #[derive(Debug, Args)]
 pub(super) struct Record {
     #[command(flatten)]
@@ -67,6 +71,8 @@ pub(super) struct Record {
     /// Stop after this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     seconds: Option<Duration>,
+    #[command(flatten)]
+    retention: RetentionArguments,
     #[command(flatten)]
     what: KernelArguments,
 }
@@ -252,6 +258,34 @@ pub(super) fn start(
     prepared.start(store).map_err(Failure::of)
 }
 
+/// Starts to delete old data of a directory that no collector uses.
+fn maintain(
+    data: &std::path::Path,
+    retention: &RetentionArguments,
+    runtime: Handle,
+) -> Result<StoreMaintenance, Failure> {
+    DataDir::refuse_foreign(data).map_err(Failure::of)?;
+    let directory = DataDir::create(data).map_err(Failure::of)?;
+    let lock = directory.lock().map_err(|error| {
+        let failure = Failure::of(error);
+        let remedy = "without --keep and --keep-bytes, the collector's apply".to_owned();
+        Failure {
+            remedy: Some(failure.remedy.unwrap_or(remedy)),
+            ..failure
+        }
+    })?;
+    let checkpoint = Checkpoint::load(&**directory.disk(), data).map_err(Failure::of)?;
+    let store = Store::local(data, runtime).map_err(Failure::of)?;
+    let options = MaintenanceOptions {
+        settings: MaintenanceSettings {
+            compacts: false,
+            ..retention.settings_without_collector(data)
+        },
+        ..MaintenanceOptions::default()
+    };
+    StoreMaintenance::start(store, options, checkpoint.next_segment, lock).map_err(Failure::of)
+}
+
 impl Record {
     fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let config = config_of(&self.burst_config);
@@ -263,7 +297,12 @@ impl Record {
         // recorder in order.
         let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::of)?;
         let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
-        let recording = start(self.data.local()?, prepared, runtime.handle().clone())?;
+        let data = self.data.local()?;
+        let _maintenance = match self.retention.is_anything() {
+            true => Some(maintain(data, &self.retention, runtime.handle().clone())?),
+            false => None,
+        };
+        let recording = start(data, prepared, runtime.handle().clone())?;
         let followed = self.collector.collector.join(", ");
         let changes = match gateways.is_empty() {
             true => "does not change without --collector".to_owned(),
@@ -308,6 +347,32 @@ mod tests {
     struct Arguments {
         #[command(flatten)]
         what: KernelArguments,
+    }
+
+    #[test]
+    fn old_data_of_another_collector_stays() {
+        #[derive(Debug, Parser)]
+        struct Arguments {
+            #[command(flatten)]
+            retention: RetentionArguments,
+        }
+        let parsed = |more: &[&str]| {
+            let all = ["record"].iter().chain(more);
+            Arguments::try_parse_from(all).unwrap().retention
+        };
+        assert!(!parsed(&[]).is_anything() && parsed(&["--keep-bytes", "1GiB"]).is_anything());
+        let retention = parsed(&["--keep", "1h"]);
+        let directory = tempfile::tempdir().unwrap();
+        let runtime = Runtime::new().unwrap();
+        let maintain = || maintain(directory.path(), &retention, runtime.handle().clone());
+        let maintenance = maintain().unwrap();
+        let failure = maintain().unwrap_err().to_string();
+        assert!(
+            failure.contains("--keep-bytes, the collector's apply"),
+            "{failure}"
+        );
+        drop(maintenance);
+        maintain().unwrap();
     }
 
     #[test]

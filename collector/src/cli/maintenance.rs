@@ -1,10 +1,13 @@
 //! Arguments of the subcommands that maintain the store's files.
 
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
 
+use stroboscope_remote::is_published;
 use stroboscope_reports::arguments::parse_duration;
+use stroboscope_reports::output::say;
 use stroboscope_reports::size::parse_size;
 use stroboscope_server::ingest::MaintenanceOptions;
 use stroboscope_store::maintenance::MaintenanceSettings;
@@ -35,6 +38,29 @@ impl RetentionArguments {
             }),
             ..usual
         }
+    }
+
+    /// Reports whether any data expires.
+    pub(super) fn is_anything(&self) -> bool {
+        self.keep.is_some() || self.keep_bytes.is_some()
+    }
+
+    /// Returns the settings for a data directory that no collector uses. Prints a remark if it was
+    /// published, because then nothing expires by its age.
+    pub(super) fn settings_without_collector(&self, data: &Path) -> MaintenanceSettings {
+        let settings = MaintenanceSettings {
+            // Every hour waits to be published, as no publisher tells which ones are.
+            publishing: is_published(data).then(Default::default),
+            ..self.settings()
+        };
+        if settings.publishing.is_some() && settings.keep.is_some() {
+            say!(
+                "--keep deletes nothing: {} is published to an object store, and only `collect --publish` knows which \
+                 hours are; if it is no longer published, delete its published.json",
+                data.display()
+            );
+        }
+        settings
     }
 }
 

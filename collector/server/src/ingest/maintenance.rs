@@ -1,4 +1,5 @@
-//! Thread that maintains the store while a collector runs: see [`stroboscope_store::maintenance`].
+//! Thread that maintains the store while a collector or a recorder runs: see
+//! [`stroboscope_store::maintenance`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -65,11 +66,93 @@ pub(super) fn start(
     Ok((stop, thread.spawn(run)?))
 }
 
+/// Maintenance of a store that no collector uses, until it is dropped.
+#[derive(Debug)]
+pub struct StoreMaintenance {
+    stop: Option<MaintenanceStop>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl StoreMaintenance {
+    /// Starts the maintenance thread. It holds the lock of the data directory, so no collector
+    /// starts meanwhile. `next_segment` is that of the checkpoint.
+    ///
+    /// # Errors
+    /// Returns an error if the thread cannot be started.
+    pub fn start(
+        store: Store,
+        options: MaintenanceOptions,
+        next_segment: u64,
+        lock: Lock,
+    ) -> std::io::Result<Self> {
+        let flushed = Counters::default();
+        flushed.checkpoint_segment.store(next_segment, Relaxed);
+        let flushed = (Arc::new(flushed), Arc::default());
+        let (stop, thread) = start(store, options, flushed, Arc::default(), Arc::new(lock))?;
+        Ok(Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for StoreMaintenance {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        // A panic of the thread was already reported.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
 /// Lowers the priority of this thread below intake and observed services. On Linux each thread has
 /// its own priority; on other systems a priority belongs to the process and stays unchanged.
 fn step_back() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, 19) {
         tracing::debug!("store maintenance runs at normal priority: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use stroboscope_store::data_dir::{DataDir, DataDirError};
+
+    use super::*;
+
+    #[test]
+    fn a_store_without_a_collector_is_retained() {
+        let directory = tempfile::tempdir().unwrap();
+        let data = DataDir::create(directory.path()).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+        let store = Store::local(directory.path(), runtime.handle().clone()).unwrap();
+        let chunk = |hour: &str| {
+            let hour = directory.path().join("kernel").join(hour);
+            std::fs::create_dir_all(&hour).unwrap();
+            let path = hour.join("chunk.parquet");
+            std::fs::write(&path, "PAR1").unwrap();
+            path
+        };
+        let old = chunk("date=2020-01-02/hour=03");
+        let later = chunk("date=2100-01-02/hour=03");
+        let options = MaintenanceOptions {
+            settings: MaintenanceSettings {
+                keep: Some(Duration::from_secs(3_600)),
+                compacts: false,
+                ..MaintenanceSettings::default()
+            },
+            interval: Duration::from_millis(5),
+        };
+        let lock = data.lock().unwrap();
+        let maintenance = StoreMaintenance::start(store, options, 0, lock).unwrap();
+        let since = Instant::now();
+        while old.exists() && since.elapsed() < Duration::from_secs(30) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!old.exists() && later.exists());
+        assert!(matches!(data.lock(), Err(DataDirError::InUse(_))));
+        drop(maintenance);
+        assert!(data.lock().is_ok());
     }
 }

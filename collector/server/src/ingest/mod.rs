@@ -22,6 +22,6 @@ mod slow_disk;
 pub use committer::CommitOutcome;
 pub use error::IntakeError;
 pub use intake::{Intake, Options, Stop, Submission};
-pub use maintenance::MaintenanceOptions;
+pub use maintenance::{MaintenanceOptions, StoreMaintenance};
 #[cfg(feature = "simulation")]
 pub use simulated::{Deliver, Ways};
