@@ -1,12 +1,11 @@
 //! The `burst set` subcommand.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use tokio::runtime::Runtime;
 
-use super::ask::{Response, ask, parse_address, post};
+use super::ask::{HttpArguments, HttpClient, Response};
 use stroboscope_burst::ParsedConfig;
 use stroboscope_render::humanise::{counted, duration, percent};
 use stroboscope_reports::arguments::{config_of, parse_config, parse_duration};
@@ -27,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// fleet. With --wait, exits with status 0 once every live process has reported that it applies the
 /// config, and with status 1 if the time runs out before, after it has listed the others. Covers
 /// processes with this SDK that sent a batch in the last 150 s. Sends the token in
-/// STROBOSCOPE_TOKEN if it is set, which needs the role `control`. Does not support TLS.
+/// STROBOSCOPE_TOKEN if it is set, which needs the role `control`.
 #[derive(Debug, Args)]
 pub(super) struct BurstSet {
     /// Burst configuration, such as 4ms/32ms, 0b11100, always or off
@@ -36,9 +35,8 @@ pub(super) struct BurstSet {
     /// Wait for all live processes to apply it, at most this long
     #[arg(long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "30s", value_parser = parse_duration)]
     wait: Option<Duration>,
-    /// Address of the collector's pages and metrics, by IP address or host name
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4319", value_parser = parse_address)]
-    http: SocketAddr,
+    #[command(flatten)]
+    collector: HttpArguments,
     /// Print JSON instead of text
     #[arg(long)]
     json: bool,
@@ -48,24 +46,20 @@ impl BurstSet {
     pub(super) fn run(self, _: &Runtime) -> Result<Status, Failure> {
         let config = format!("{:#x}", config_of(&self.config).bits());
         let until = Instant::now() + self.wait.unwrap_or_default();
-        let answer = post(
-            self.http,
-            "/burst-config",
-            &config,
-            PATIENCE,
-            ANSWER_BYTES_MAX,
-        );
-        let said = self.accepted("/burst-config", answer.map_err(Failure::of)?)?;
+        let client = self.collector.client()?;
+        let path = "/burst-config";
+        let answer = client.post(path, &config, PATIENCE, ANSWER_BYTES_MAX);
+        let said = accepted(&client, path, answer.map_err(Failure::of)?)?;
         if self.wait.is_none() && !self.json {
             print(&format!("burst-config {}", said.trim_end()))?;
             return Ok(Status::Done);
         }
-        let set = self.look()?;
+        let set = look(&client)?;
         let mut adoption = set.clone();
         let has_ended = |adoption: &Adoption| adoption.others_count() == 0;
         while self.wait.is_some() && !has_ended(&adoption) && Instant::now() < until {
             std::thread::sleep(LOOK_EVERY);
-            adoption = self.look()?;
+            adoption = look(&client)?;
             if adoption.at_ns != set.at_ns {
                 return Err(Failure::new(format!(
                     "another change to {} replaced this one",
@@ -90,32 +84,32 @@ impl BurstSet {
         }
         Ok(Status::Partly)
     }
+}
 
-    fn look(&self) -> Result<Adoption, Failure> {
-        let path = "/api/burst-config";
-        let answer = ask(self.http, path, PATIENCE, ANSWER_BYTES_MAX).map_err(Failure::of)?;
-        let body = self.accepted(path, answer)?;
-        serde_json::from_str(&body).map_err(|error| {
-            Failure::new(format!(
-                "{path} of the collector at {} cannot be read ({error}): is it of another version?",
-                self.http
-            ))
-        })
-    }
+fn look(client: &HttpClient) -> Result<Adoption, Failure> {
+    let path = "/api/burst-config";
+    let answer = client.ask(path, PATIENCE, ANSWER_BYTES_MAX);
+    let body = accepted(client, path, answer.map_err(Failure::of)?)?;
+    serde_json::from_str(&body).map_err(|error| {
+        Failure::new(format!(
+            "{path} of the collector at {} cannot be read ({error}): is it of another version?",
+            client.address()
+        ))
+    })
+}
 
-    /// Returns the body of a response, or its error.
-    fn accepted(&self, path: &str, answer: Response) -> Result<String, Failure> {
-        let http = self.http;
-        match answer.status {
-            200 => Ok(answer.body),
-            404 => Err(Failure::new(format!(
-                "the server at {http} is not a collector's port for pages (no {path}): give that port with --http"
-            ))),
-            status => Err(Failure::new(format!(
-                "the collector at {http} answers {status}: {}",
-                answer.body.trim_end()
-            ))),
-        }
+/// Returns the body of a response, or its error.
+fn accepted(client: &HttpClient, path: &str, answer: Response) -> Result<String, Failure> {
+    let http = client.address();
+    match answer.status {
+        200 => Ok(answer.body),
+        404 => Err(Failure::new(format!(
+            "the server at {http} is not a collector's port for pages (no {path}): give that port with --http"
+        ))),
+        status => Err(Failure::new(format!(
+            "the collector at {http} answers {status}: {}",
+            answer.body.trim_end()
+        ))),
     }
 }
 

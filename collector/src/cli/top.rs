@@ -7,7 +7,6 @@ mod state;
 mod terminal;
 
 use std::io::{self, IsTerminal as _};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -23,7 +22,7 @@ use self::snapshot::Snapshot;
 use self::source::TopSource;
 use self::state::{KeyAsks, TopState};
 use self::terminal::Screen;
-use super::ask::parse_address;
+use super::ask::HttpArguments;
 use stroboscope_reports::arguments::{DataArguments, parse_duration};
 use stroboscope_reports::output::{has_colour, print, width};
 use stroboscope_reports::{Failure, Status};
@@ -41,15 +40,14 @@ const KEY_PATIENCE: Duration = Duration::from_millis(50);
 ///
 /// Keys: `q` quits, `s` sorts by the next column, `/` filters, `p` pauses, `?` shows all keys.
 /// Without a terminal, or with `--once`, prints one picture as text and exits. Retries if a
-/// collector does not respond; with `--once`, exits with status 2 instead. Does not support TLS.
-/// Sends the token in STROBOSCOPE_TOKEN to collectors that require one.
+/// collector does not respond; with `--once`, exits with status 2 instead. Sends the token in
+/// STROBOSCOPE_TOKEN to collectors that require one.
 #[derive(Debug, Args)]
 pub(super) struct TopVerb {
-    /// Address of the collector's pages and metrics, by IP address or host name
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4319", value_parser = parse_address)]
-    http: SocketAddr,
+    #[command(flatten)]
+    collector: HttpArguments,
     /// Watch a store instead: the data directory, or a store that was published to an object store
-    #[arg(long, value_name = "DIR", conflicts_with = "http")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["http", "ca"])]
     data: Option<PathBuf>,
     /// With --data, maximum age of requests, such as 5min or 1d
     #[arg(long, value_name = "DURATION", default_value = "5min", requires = "data", value_parser = parse_duration)]
@@ -72,7 +70,7 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 impl TopVerb {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let watched = match self.data {
-            None => TopSource::Collector(self.http),
+            None => TopSource::Collector(self.collector.client()?),
             Some(data) => TopSource::Store {
                 data: DataArguments { data },
                 last: self.last,

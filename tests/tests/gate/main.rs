@@ -6,6 +6,7 @@ mod bombs;
 mod certificates;
 mod client;
 mod redaction;
+mod tls_clients;
 mod withdrawn;
 
 use stroboscope_tests::{Program, Server};

@@ -38,7 +38,7 @@ pub(crate) use login::{LOGIN_PATH, LOGOUT_PATH};
 pub(crate) use messages::unpack_messages;
 pub use ports::{DoorError, NetSettings, Ports};
 pub use rejections::{PortName, RejectionCause, RejectionCounters};
-pub use tls::{BadTls, TlsFiles};
+pub use tls::{BadTls, TlsClient, TlsClientError, TlsFiles};
 pub use tokens::{BadTokens, Role};
 pub(crate) use unpack::{ContentCoding, UnpackError, unpack_beside};
 pub(crate) use wrong_port::{refusal, wrong_port};

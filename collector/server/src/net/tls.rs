@@ -1,12 +1,16 @@
-//! TLS: certificate, key, and authorities of accepted client certificates.
+//! TLS: certificate, key, and authorities of accepted client certificates; and clients of such
+//! ports.
 
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use tokio_rustls::rustls::{Error, RootCertStore, ServerConfig, crypto};
+use tokio_rustls::rustls::{
+    ClientConfig, ClientConnection, Error, RootCertStore, ServerConfig, StreamOwned, crypto,
+};
 
 /// Paths of the PEM files for TLS.
 #[derive(Clone, Debug)]
@@ -36,6 +40,68 @@ pub enum BadTls {
     NoClientCa,
     #[error("certificate and key cannot be used: {0}")]
     Unusable(String),
+}
+
+/// Reason why a client cannot use TLS.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum TlsClientError {
+    #[error("the file contains no PEM certificate")]
+    NoAuthority,
+    #[error("the system has no certificate authorities")]
+    NoSystemAuthority,
+    #[error(transparent)]
+    Tls(#[from] Error),
+}
+
+/// TLS of clients of a collector's HTTP port.
+#[derive(Clone, Debug)]
+pub struct TlsClient(Arc<ClientConfig>);
+
+impl TlsClient {
+    /// Creates a client that trusts the authorities in `ca`, as PEM, or else those of the system.
+    ///
+    /// # Errors
+    /// Returns an error if there are no authorities.
+    pub fn new(ca: Option<&[u8]>) -> Result<Self, TlsClientError> {
+        let mut roots = RootCertStore::empty();
+        match ca {
+            Some(pem) => {
+                for authority in certificates(pem).ok_or(TlsClientError::NoAuthority)? {
+                    roots.add(authority)?;
+                }
+            }
+            None => {
+                // A system may have certificates that cannot be read, besides usable ones.
+                let found = rustls_native_certs::load_native_certs();
+                roots.add_parsable_certificates(found.certs);
+                if roots.is_empty() {
+                    return Err(TlsClientError::NoSystemAuthority);
+                }
+            }
+        }
+        let mut config =
+            ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+                .with_safe_default_protocol_versions()?
+                .with_root_certificates(roots)
+                .with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// Encrypts a connection to the server `host`, a name or an IP address, whose certificate must
+    /// be for it. The handshake happens at the first write.
+    ///
+    /// # Errors
+    /// Returns an error if `host` is neither a name nor an IP address.
+    pub fn encrypt(
+        &self,
+        host: &str,
+        connection: TcpStream,
+    ) -> std::io::Result<StreamOwned<ClientConnection, TcpStream>> {
+        let name = ServerName::try_from(host.to_owned()).map_err(std::io::Error::other)?;
+        let client = ClientConnection::new(self.0.clone(), name).map_err(std::io::Error::other)?;
+        Ok(StreamOwned::new(client, connection))
+    }
 }
 
 /// TLS configurations, one for each set of protocols.

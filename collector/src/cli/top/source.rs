@@ -1,12 +1,11 @@
 //! Sources of snapshots: a collector's pages, or a store.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::super::ask::{Response, ask};
+use super::super::ask::{HttpClient, Response};
 use super::snapshot::{LatestPath, Operation, Senders, Snapshot, Spread, Totals};
 use stroboscope_analysis::distribution::Distribution;
 use stroboscope_analysis::name_rule::normalise;
@@ -25,7 +24,7 @@ const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// Collector or store that `top` watches.
 #[derive(Clone, Debug)]
 pub(super) enum TopSource {
-    Collector(SocketAddr),
+    Collector(HttpClient),
     Store {
         data: DataArguments,
         last: Duration,
@@ -37,7 +36,7 @@ impl TopSource {
     /// Returns the name of the source, as shown to the user.
     pub(super) fn name(&self) -> String {
         match self {
-            Self::Collector(address) => format!("collector at {address}"),
+            Self::Collector(client) => format!("collector at {}", client.address()),
             Self::Store { data, .. } => format!("store {}", data.data.display()),
         }
     }
@@ -45,7 +44,7 @@ impl TopSource {
     /// Takes one snapshot. Blocks until the collector has responded or the store is read.
     pub(super) fn look(&self) -> Result<Snapshot, Failure> {
         match self {
-            Self::Collector(address) => of_collector(*address),
+            Self::Collector(client) => of_collector(client),
             Self::Store {
                 data,
                 last,
@@ -55,9 +54,11 @@ impl TopSource {
     }
 }
 
-fn of_collector(address: SocketAddr) -> Result<Snapshot, Failure> {
+fn of_collector(client: &HttpClient) -> Result<Snapshot, Failure> {
+    let address = client.address();
     let get = |path: &str| -> Result<Response, Failure> {
-        let answer = ask(address, path, PATIENCE, ANSWER_BYTES_MAX).map_err(Failure::of)?;
+        let answer = client.ask(path, PATIENCE, ANSWER_BYTES_MAX);
+        let answer = answer.map_err(Failure::of)?;
         match answer.status {
             200 | 404 => Ok(answer),
             status => Err(Failure::new(format!(
