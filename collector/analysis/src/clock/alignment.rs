@@ -1,7 +1,7 @@
 //! Alignment of every host's clock to the clock of one reference host.
 
 use super::anchors::{Anchor, Anchors};
-use super::evidence::ClockEvidence;
+use super::evidence::{ClockEvidence, HOSTS_MAX};
 use super::island::{Neighbours, Step, Way, components, tie_by_kernels, ways};
 use super::kernel_clock::KernelClock;
 use super::pair::{PairReport, lines, pair_reports, verdict};
@@ -231,17 +231,28 @@ impl Alignment {
     }
 
     /// Corrects all timestamps of a trace, and notes the error bound, resolution and island of each
-    /// host. Notes nothing if all clocks are exact. Keeps the order of one host's events.
+    /// host. Notes nothing if all clocks are exact. Keeps the order of one host's events. If clocks
+    /// differ, and the evidence lists no more hosts, each other host is an island of its own.
     pub fn apply(&self, records: &mut TraceRecords) {
         let exact = Way::default();
-        let way_of = |host: &Arc<str>| self.ways.get(host).unwrap_or(&exact);
-        let of_host = |host: &Arc<str>| HostClock {
-            host: host.clone(),
-            error_ns: way_of(host).agreed_ns().unwrap_or(0),
-            resolution_ns: self.resolution(host).tick_ns.max(1),
-            island: way_of(host).island,
+        let is_full =
+            self.resolutions.len() >= HOSTS_MAX && self.ways.values().any(|way| *way != exact);
+        let alone = u32::try_from(self.islands.len()).unwrap_or(u32::MAX);
+        let of_host = |(at, host): (u32, &Arc<str>)| {
+            let way = self.ways.get(host);
+            HostClock {
+                host: host.clone(),
+                error_ns: way.and_then(Way::agreed_ns).unwrap_or(0),
+                resolution_ns: self.resolution(host).tick_ns.max(1),
+                island: match way {
+                    Some(way) => way.island,
+                    None if is_full => alone.saturating_add(at),
+                    None => 0,
+                },
+            }
         };
-        let mut clocks: Vec<HostClock> = records.hosts().into_iter().map(of_host).collect();
+        let hosts = (0_u32..).zip(records.hosts());
+        let mut clocks: Vec<HostClock> = hosts.map(of_host).collect();
         let mut correct = |host: &Arc<str>, times_ns: &mut dyn Iterator<Item = &mut i64>| {
             let Some(way) = self.ways.get(host).filter(|way| way.agreed_ns().is_none()) else {
                 return;

@@ -272,6 +272,27 @@ fn a_host_beyond_the_limit_ties_no_hosts_together() {
     assert!(alignment.pairs().is_empty());
     assert_eq!(alignment.convert("a", 7), Some((7, 0)));
     assert_eq!(alignment.convert("b", 7), None);
+    // Their times stay as recorded, and their order is unknown.
+    let listed = alignment.islands().len() as u32;
+    let check = |hosts: [&str; 2], expected: [u32; 2]| {
+        let recorded = call((hosts[0], 0, 100), (hosts[1], 1010, 1090));
+        for (alignment, expected) in [
+            (&alignment, expected),
+            (&alignment.clone().trusting(), [0, 0]),
+        ] {
+            let mut records = recorded.clone();
+            alignment.apply(&mut records);
+            assert_eq!(records.spans, recorded.spans);
+            let island = |host: &str| {
+                let clock = records.clocks.iter().find(|clock| &*clock.host == host);
+                clock.map_or(0, |clock| clock.island)
+            };
+            assert_eq!(hosts.map(island), expected);
+        }
+    };
+    check(["a", "more"], [0, listed + 1]);
+    check(["more", "another"], [listed + 1, listed]);
+    check(["more", "more"], [listed, listed]);
 }
 
 #[test]
