@@ -14,6 +14,9 @@ mod error;
 
 pub use error::InitError;
 
+/// Maximum size of a ring, in bytes.
+const RING_BYTES_MAX: usize = 1 << 30;
+
 /// `STROBOSCOPE_BURST_CONFIG`: burst-config that defines when to record.
 pub const ENV_BURST_CONFIG: &str = "STROBOSCOPE_BURST_CONFIG";
 /// `STROBOSCOPE_COLLECTOR`: address of the collector: `http://host:port`, `https://host:port` or
@@ -240,11 +243,12 @@ impl Builder {
     }
 
     /// Sets the size of a recording thread's largest ring, in bytes (rounded up to a power of two,
-    /// at least 16 KiB). Default 1 MiB, which 5 million events per second with one integer each
-    /// fill in 6.5 ms. A thread starts with 16 KiB, and continues in a larger ring when it fills
-    /// half of its ring before the drain reads it. The SDK keeps one ring of each size in reserve.
+    /// at least 16 KiB, at most 1 GiB). Default 1 MiB, which 5 million events per second with one
+    /// integer each fill in 6.5 ms. A thread starts with 16 KiB, and continues in a larger ring
+    /// when it fills half of its ring before the drain reads it. The SDK keeps one ring of each
+    /// size in reserve.
     pub fn ring_bytes(mut self, bytes: usize) -> Self {
-        self.ring_bytes = bytes;
+        self.ring_bytes = bytes.min(RING_BYTES_MAX);
         self
     }
 
@@ -495,5 +499,17 @@ mod tests {
             &[(ENV_SAMPLE, "2")],
             Err("STROBOSCOPE_SAMPLE: sample mode \"2\": write"),
         );
+    }
+
+    #[test]
+    fn a_ring_has_a_largest_size() {
+        use crate::ring::Ring;
+
+        for bytes in [RING_BYTES_MAX + 1, usize::MAX / 2, usize::MAX] {
+            let built = Builder::new().ring_bytes(bytes);
+            let expected = Ring::bytes_for(RING_BYTES_MAX);
+            assert_eq!(Ring::bytes_for(built.ring_bytes), expected, "{bytes}");
+        }
+        assert_eq!(Builder::new().ring_bytes(5).ring_bytes, 5);
     }
 }
