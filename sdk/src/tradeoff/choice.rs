@@ -1,10 +1,9 @@
 //! Decision of a tradeoff point for one request.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use super::identity::PointIdentity;
 use super::{in_force, record};
 use crate::baggage::{Tradeoff, note};
+use crate::generation;
 
 /// Decision for one request at one point. Until it is dropped, the request counts as under way at
 /// the point, so keep it until the point's work is done.
@@ -12,8 +11,8 @@ use crate::baggage::{Tradeoff, note};
 #[must_use = "the request counts as under way at the point until this is dropped"]
 pub struct Choice {
     point: &'static PointIdentity,
-    /// True if the point counts the request as under way.
-    is_counted: bool,
+    /// Generation in which the point counts the request as under way; `None` if it does not.
+    counted: Option<u32>,
     items: usize,
     omitted: usize,
     /// One bit per item, set if the item is to be left out; empty if all stay.
@@ -22,14 +21,10 @@ pub struct Choice {
 }
 
 impl Choice {
-    pub(super) const fn full(
-        point: &'static PointIdentity,
-        items: usize,
-        is_counted: bool,
-    ) -> Self {
+    pub(super) fn full(point: &'static PointIdentity, items: usize, is_counted: bool) -> Self {
         Self {
             point,
-            is_counted,
+            counted: is_counted.then(generation::current),
             items,
             omitted: 0,
             bits: Vec::new(),
@@ -38,10 +33,10 @@ impl Choice {
     }
 
     /// Creates the decision to replace one call.
-    pub(super) const fn reduced(point: &'static PointIdentity) -> Self {
+    pub(super) fn reduced(point: &'static PointIdentity) -> Self {
         Self {
             point,
-            is_counted: true,
+            counted: Some(generation::current()),
             items: 1,
             omitted: 1,
             bits: Vec::new(),
@@ -58,7 +53,7 @@ impl Choice {
         }
         Self {
             point,
-            is_counted: true,
+            counted: Some(generation::current()),
             items,
             omitted: places.len(),
             bits,
@@ -121,8 +116,8 @@ impl Choice {
 
 impl Drop for Choice {
     fn drop(&mut self) {
-        if self.is_counted {
-            self.point.under_way.fetch_sub(1, Relaxed);
+        if let Some(began) = self.counted {
+            self.point.end(began, generation::current());
         }
     }
 }

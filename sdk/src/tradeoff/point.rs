@@ -16,7 +16,7 @@ use super::record::{self, TradeoffRecord};
 use crate::baggage::exploring::is_exploring;
 use crate::baggage::{self, Tradeoff, TradeoffKind, note};
 use crate::clock::ticks;
-use crate::{gate, sys};
+use crate::{gate, generation, sys};
 
 /// Interval between measurements of the load, in ns.
 const SLICE_NS: i64 = 100_000_000;
@@ -169,7 +169,7 @@ impl Point {
     #[inline]
     fn arrive(&'static self) {
         self.arrivals.fetch_add(1, Relaxed);
-        self.identity.under_way.fetch_add(1, Relaxed);
+        self.identity.begin(generation::current());
         let now = ticks();
         if now >= self.due.load(Relaxed) || self.changes.load(Relaxed) != CHANGES.load(Relaxed) {
             self.look(now);
@@ -265,7 +265,7 @@ impl Point {
             return 0.0;
         }
         let expected = per_second * latency_ns / 1e9;
-        let under_way = self.identity.under_way.load(Relaxed) as f64;
+        let under_way = self.identity.under_way(generation::current()) as f64;
         (under_way - 1.5 * expected - 2.0).max(0.0)
     }
 

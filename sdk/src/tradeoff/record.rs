@@ -1,13 +1,12 @@
 //! Records tradeoffs in a trace, as events of the current span.
 
 use std::fmt::Write as _;
-use std::sync::atomic::Ordering::Relaxed;
 
 use stroboscope_tradeoff::Feature;
 
 use super::identity::PointIdentity;
-use crate::gate;
 use crate::loss::{LOSSES, LossCause};
+use crate::{gate, generation};
 
 /// Name of the event for a tradeoff. It always has all of these attributes:
 ///
@@ -62,7 +61,7 @@ fn record(point: &PointIdentity, made: &TradeoffRecord<'_>, is_proactive: bool, 
         tradeoff.omitted = made.omitted,
         tradeoff.omitted_by = made.omitted_by,
         tradeoff.requests_per_second = point.requests_per_second(),
-        tradeoff.under_way = point.under_way.load(Relaxed),
+        tradeoff.under_way = point.under_way(generation::current()),
         tradeoff.policy = made.policy,
         tradeoff.explored = made.is_explored,
         tradeoff.by_model = made.is_by_model,
