@@ -92,17 +92,28 @@ impl Pages {
     pub(super) fn insert(&mut self, first: u32, last: u32) {
         let (from, to) = (first >> PAGE_BITS, last >> PAGE_BITS);
         let start = self.0.partition_point(|(page, _)| *page < from);
-        for (page, at) in (from..=to).zip(start..) {
+        let end = self.0.partition_point(|(page, _)| *page <= to);
+        let part = |page| {
             let low = if page == from { first & LAST } else { 0 };
-            let high = if page == to { last & LAST } else { LAST };
-            if self.0.get(at).is_none_or(|(found, _)| *found != page) {
-                let empty = Page::Bits(Arc::new([0; WORDS]));
-                self.0.insert(at, (page, empty));
-            }
-            if (low, high) == (0, LAST) {
-                self.0[at].1 = Page::Full;
-            } else {
-                self.0[at].1.insert(low, high);
+            (low, if page == to { last & LAST } else { LAST })
+        };
+        if end - start <= (to - from) as usize {
+            // Adds all missing pages at once: each insertion moves the pages that follow.
+            let own: Vec<_> = self.0.drain(start..end).collect();
+            let mut own = own.into_iter().peekable();
+            let pages = (from..=to).map(|page| {
+                own.next_if(|(found, _)| *found == page)
+                    .unwrap_or_else(|| match part(page) {
+                        (0, LAST) => (page, Page::Full),
+                        _ => (page, Page::Bits(Arc::new([0; WORDS]))),
+                    })
+            });
+            self.0.splice(start..start, pages);
+        }
+        for (page, words) in self.0[start..].iter_mut().take((to - from) as usize + 1) {
+            match part(*page) {
+                (0, LAST) => *words = Page::Full,
+                (low, high) => words.insert(low, high),
             }
         }
     }
