@@ -292,7 +292,7 @@ fn resolve_chain() {
     );
 }
 
-/// Merges into a log with many nodes, with and without the pauses in which the memo doubles.
+/// Merges into a log with many nodes, with the pauses in which the memo grows.
 fn large() {
     let mut log = MergeLog::new(Limits::with_nodes((1 << 24) - 1));
     let input = inputs(&mut log, 64_000_000);
