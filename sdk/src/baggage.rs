@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | [`Scope::Request`] | until the request ends, across all components it passes | [`set`], [`get`] |
 //! | [`Scope::Component`] | while one component works, including its calls; dropped when execution leaves it | [`set`], [`enter_component`], [`ComponentExt::in_component`] |
-//! | data | as long as one data item | [`Provenance`], which is attached to the item's own message |
+//! | data | as long as one data item | [`Provenance`], attached to the item's own message |
 //!
 //! Baggage carries load metrics ([`Load`]: throughput, CPU and memory, measured by the SDK), slack
 //! predictions ([`SlackPrediction`]), the tradeoffs made so far ([`Tradeoff`]), and any values of

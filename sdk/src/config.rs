@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::marker::{ENV_KERNEL_RECORDER, Markers};
+use crate::marker::Markers;
 use crate::sampling::SampleMode;
 #[cfg(feature = "tracing")]
 use crate::tracing_filter::TracingFilter;
@@ -11,59 +11,17 @@ use crate::variables;
 use stroboscope_burst::BurstConfig;
 
 mod error;
+mod names;
 
 pub use error::InitError;
+pub(crate) use names::KNOWN;
+pub use names::{
+    ENV_BURST_CONFIG, ENV_CA, ENV_CALLERS, ENV_COLLECTOR, ENV_FORCE, ENV_HOST, ENV_PROPAGATE,
+    ENV_PROVENANCE, ENV_REQUESTS, ENV_SAMPLE, ENV_SERVICE, ENV_TOKEN, ENV_TRACING,
+};
 
 /// Maximum size of a ring, in bytes.
 const RING_BYTES_MAX: usize = 1 << 30;
-
-/// `STROBOSCOPE_BURST_CONFIG`: burst-config that defines when to record.
-pub const ENV_BURST_CONFIG: &str = "STROBOSCOPE_BURST_CONFIG";
-/// `STROBOSCOPE_COLLECTOR`: address of the collector: `http://host:port`, `https://host:port` or
-/// `unix:/path`.
-pub const ENV_COLLECTOR: &str = "STROBOSCOPE_COLLECTOR";
-/// `STROBOSCOPE_TOKEN`: bearer token for the collector.
-pub const ENV_TOKEN: &str = "STROBOSCOPE_TOKEN";
-/// `STROBOSCOPE_CA`: file of certificates (PEM) that verify an `https` collector.
-pub const ENV_CA: &str = "STROBOSCOPE_CA";
-/// `STROBOSCOPE_SAMPLE`: sample mode, which selects requests to record outside of windows.
-pub const ENV_SAMPLE: &str = "STROBOSCOPE_SAMPLE";
-/// `STROBOSCOPE_CALLERS`: `public` or `trusted`, see [`Builder::public_callers`].
-pub const ENV_CALLERS: &str = "STROBOSCOPE_CALLERS";
-/// `STROBOSCOPE_FORCE`: `accept` or `refuse` requests that ask to be recorded.
-pub const ENV_FORCE: &str = "STROBOSCOPE_FORCE";
-/// `STROBOSCOPE_PROPAGATE`: adds a `traceparent` of the SDK to all calls (`always`), or leaves it
-/// out of most calls of unrecorded requests (`recorded`), see [`Builder::propagate_always`].
-pub const ENV_PROPAGATE: &str = "STROBOSCOPE_PROPAGATE";
-/// `STROBOSCOPE_PROVENANCE`: recorded requests whose bytes are tracked: `on`, `off`, or a share. Used
-/// with the feature `provenance`.
-pub const ENV_PROVENANCE: &str = "STROBOSCOPE_PROVENANCE";
-/// `STROBOSCOPE_TRACING`: filter for spans and events of `tracing`, like `RUST_LOG`.
-pub const ENV_TRACING: &str = "STROBOSCOPE_TRACING";
-/// `STROBOSCOPE_REQUESTS`: names of `tracing` spans that are always requests, separated by commas.
-pub const ENV_REQUESTS: &str = "STROBOSCOPE_REQUESTS";
-/// `STROBOSCOPE_SERVICE`: name of the service.
-pub const ENV_SERVICE: &str = "STROBOSCOPE_SERVICE";
-/// `STROBOSCOPE_HOST`: name of the host, if it differs from the system's.
-pub const ENV_HOST: &str = "STROBOSCOPE_HOST";
-
-/// Environment variables that the SDK reads.
-pub(crate) const KNOWN: [&str; 14] = [
-    ENV_BURST_CONFIG,
-    ENV_CA,
-    ENV_COLLECTOR,
-    ENV_CALLERS,
-    ENV_FORCE,
-    ENV_HOST,
-    ENV_KERNEL_RECORDER,
-    ENV_PROPAGATE,
-    ENV_PROVENANCE,
-    ENV_REQUESTS,
-    ENV_SAMPLE,
-    ENV_SERVICE,
-    ENV_TOKEN,
-    ENV_TRACING,
-];
 
 /// Bearer token. Its `Debug` form does not show it.
 #[derive(Clone)]
@@ -233,8 +191,8 @@ impl Builder {
         self
     }
 
-    /// Sets the share of recorded requests whose bytes are tracked, see [`tracked`](crate::tracked):
-    /// 0 to 1, other values count as the nearest of these. Default 1. The trace id decides, so all
+    /// Sets the share of recorded requests whose bytes are [tracked](crate::tracked), from 0 to 1.
+    /// Other values count as the nearest of these. Default 1. The trace id decides, so all
     /// services with the same share track the same requests.
     #[cfg(feature = "provenance")]
     pub fn provenance(mut self, share: f64) -> Self {

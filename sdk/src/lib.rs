@@ -38,7 +38,7 @@
 //! | a function, sync or async | `#[stroboscope::trace]`, or `span!("name").entered()` in sync code |
 //! | a future | `future.in_span(span!("name"))` ([`FutureExt`]) |
 //! | a spawned task (`tokio::spawn`, `JoinSet`) | `tokio::spawn(future.in_current_span())` |
-//! | another thread, `spawn_blocking`, `rayon::spawn` | [`in_current_context`]`(move \|\| work())` |
+//! | another thread, `spawn_blocking`, `rayon::spawn` | [`in_current_context`]`(\|\| work())` |
 //! | a channel | send [`capture`]`()` with the item; at the receiver, `context.scope(\|\| work(item))` or `work(item).in_context(context)` |
 //! | rayon's iterators, and anything that runs many times | `let context = `[`capture`]`();` and `context.scope(\|\| work(item))` |
 //! | OpenTelemetry spans, inside or outside the SDK's spans | [`SpanContext::attach_to_opentelemetry`], [`propagation::follow_opentelemetry`] |

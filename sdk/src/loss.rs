@@ -34,8 +34,8 @@ pub enum LossCause {
     /// A value that should have traveled with a request was dropped because it was malformed, did
     /// not fit, or came from a [public caller](crate::Builder::public_callers).
     BaggageDropped,
-    /// The provenance log of a request was too long, or too many waited; the request's other records
-    /// were kept.
+    /// The provenance log of a request was too long, or too many waited; the request's other
+    /// records were kept.
     ProvenanceDropped,
 }
 

@@ -1,8 +1,9 @@
 //! Provenance of bytes: the bytes of sources on which each byte that a service writes depends.
 //!
 //! A request's handler runs in [`run`] or [`scope`]. It gets bytes from [`source`] or [`receive`],
-//! computes with [`TrackedBuf`] and [`Tracked`], and gives the result to [`send`]. The metadata that
-//! [`send`] returns travels with the bytes to the next service, whose [`receive`] continues them.
+//! computes with [`TrackedBuf`] and [`Tracked`], and gives the result to [`send`]. The metadata
+//! that [`send`] returns travels with the bytes to the next service, whose [`receive`] continues
+//! them.
 //! The request's merge log ships to the collector, where `stroboscope provenance` answers questions
 //! across services.
 //!
@@ -89,8 +90,8 @@ pub fn scope<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Returns bytes that the service read from elsewhere, such as from a file or a database. `name`
-/// says where they are, for example the key.
+/// Returns bytes that no tracked service sent, such as those of a file or a database. `name`
+/// identifies them for people, for example by their key.
 pub fn source(name: &str, bytes: impl Into<Vec<u8>>) -> TrackedBuf {
     receive(&Provenance::default(), name, bytes)
 }

@@ -16,7 +16,10 @@
 //! | 2 | source: id u64, offset u64, first input u32, count u32 |
 //! | 3 | run of an output: id u64, offset u64, count u64, label u32, form u32 |
 //! | 4 | end: totals of nodes, sources and outputs, and the five counts of `Losses`, u64 each |
-//! | 5 | word of 8 bytes of items: id u64, span u64, bytes of the name u32, bytes of the content u32, name, content, zeros up to 8 bytes |
+//! | 5 | 8 bytes of an item, see below |
+//!
+//! An item has its id u64, span u64, lengths of the name and the content u32, the name, the
+//! content, and zeros up to a multiple of 8 bytes.
 //!
 //! The form of a run is 1 if its label is the first of successive inputs, and 0 if all bytes have
 //! it. Sources precede the nodes that name their inputs, and nodes precede their children.

@@ -26,15 +26,15 @@ pub(crate) struct PendingLog {
 
 /// Logs that wait.
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub(crate) struct PendingLogs {
     logs: Vec<PendingLog>,
     bytes: usize,
 }
 
-pub(crate) type PendingLock = MutexGuard<'static, Pending>;
+pub(crate) type PendingLock = MutexGuard<'static, PendingLogs>;
 
 /// Held only to move logs in and out.
-static PENDING: Mutex<Pending> = Mutex::new(Pending {
+static PENDING: Mutex<PendingLogs> = Mutex::new(PendingLogs {
     logs: Vec::new(),
     bytes: 0,
 });
@@ -43,7 +43,7 @@ pub(crate) fn lock() -> PendingLock {
     PENDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Pending {
+impl PendingLogs {
     /// Forgets the parent's logs in a forked child, which ships them itself. It does not free them:
     /// another thread of the parent may have held the allocator's locks.
     pub(crate) fn forked(&mut self) {

@@ -21,6 +21,7 @@ fn crates_know_only_whom_they_may() {
                 "stroboscope-burst",
                 "stroboscope-proto",
                 "stroboscope-macros",
+                "stroboscope-provenance",
                 "stroboscope-tradeoff",
             ],
         ),

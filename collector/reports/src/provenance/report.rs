@@ -136,7 +136,7 @@ rows! {
 }
 
 impl ItemBytes {
-    fn of(id: u64, ranges: ByteRanges, known: &Known<'_, '_>) -> Self {
+    fn of(id: u64, ranges: ByteRanges, known: &KnownItems<'_, '_>) -> Self {
         let info = known.infos.get(&id);
         Self {
             id: item_id(id),
@@ -152,12 +152,12 @@ impl ItemBytes {
 }
 
 /// Logs, and their descriptions of items.
-struct Known<'a, 'b> {
+struct KnownItems<'a, 'b> {
     logs: &'a [ProvenanceLog<'b>],
     infos: HashMap<u64, ItemInfo<'a>>,
 }
 
-impl Known<'_, '_> {
+impl KnownItems<'_, '_> {
     /// Returns the parts of an output's content, with the items that made each.
     fn content(&self, id: u64, flows: &[ByteFlow]) -> Vec<ContentPart> {
         let content = self.infos.get(&id).map_or(&[][..], |info| info.content);
@@ -193,14 +193,17 @@ impl Known<'_, '_> {
             .items
             .iter()
             .filter(|(_, item)| item.ends.bytes() > 0);
-        ends.map(|(id, item)| {
-            let name = self.infos.get(id).map_or("", |info| info.name);
-            match name {
-                "" => format!("{} {}", item_id(*id), item.ends),
-                name => format!("{name} {}", item.ends),
-            }
-        })
-        .collect()
+        let mut names: Vec<String> = ends
+            .map(|(id, item)| {
+                let name = self.infos.get(id).map_or("", |info| info.name);
+                match name {
+                    "" => format!("{} {}", item_id(*id), item.ends),
+                    name => format!("{name} {}", item.ends),
+                }
+            })
+            .collect();
+        names.sort();
+        names
     }
 }
 
@@ -242,7 +245,7 @@ impl ProvenanceReport {
         (direction, id): (Direction, u64),
         top: usize,
     ) -> Self {
-        let known = Known {
+        let known = KnownItems {
             logs,
             infos: infos(logs, |id| answer.items.contains_key(&id)),
         };

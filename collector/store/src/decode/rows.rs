@@ -7,8 +7,8 @@ use crate::record::{
     BatchRow, EventRow, KernelClockRow, LoadRow, ProvenanceRow, Rows, SpanRow, StringId, WindowRow,
 };
 
-/// Maximum length of a piece of a provenance log, in bytes. Readers decode many rows together, and a
-/// string of a span may be as long.
+/// Maximum length of a piece of a provenance log, in bytes. Readers decode many rows together, and
+/// a string of a span may be as long.
 const PROVENANCE_PIECE_BYTES: usize = 32 << 10;
 
 impl CheckedBatch {

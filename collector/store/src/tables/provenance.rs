@@ -92,7 +92,8 @@ impl Open {
                 };
                 (log, 0)
             });
-        // A repeated piece is of a batch that was stored twice; pieces after a missing one are lost.
+        // A repeated piece is of a batch that was stored twice. Pieces after a missing one are
+        // lost.
         if cells.piece == *next && cells.piece < cells.pieces {
             log.log.extend_from_slice(&cells.bytes);
             *next += 1;

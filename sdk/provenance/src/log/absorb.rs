@@ -52,7 +52,8 @@ impl Translation {
 }
 
 impl MergeLog {
-    /// Adds the inputs, nodes, outputs and items of another log, such as that of a thread that ended.
+    /// Adds the inputs, nodes, outputs and items of another log, such as that of a thread that
+    /// ended.
     pub fn absorb(&mut self, other: &impl ReadLog) -> Translation {
         let mut translation = Translation {
             inputs: self.absorb_inputs(other),
