@@ -11,14 +11,15 @@ use crate::variables;
 use stroboscope_burst::BurstConfig;
 
 mod error;
-mod names;
+pub(crate) mod names;
 
 pub use error::InitError;
-pub(crate) use names::KNOWN;
-pub use names::{
+use names::{
     ENV_BURST_CONFIG, ENV_CA, ENV_CALLERS, ENV_COLLECTOR, ENV_FORCE, ENV_HOST, ENV_PROPAGATE,
-    ENV_PROVENANCE, ENV_REQUESTS, ENV_SAMPLE, ENV_SERVICE, ENV_TOKEN, ENV_TRACING,
+    ENV_PROVENANCE, ENV_SAMPLE, ENV_SERVICE, ENV_TOKEN, KNOWN,
 };
+#[cfg(feature = "tracing")]
+use names::{ENV_REQUESTS, ENV_TRACING};
 
 /// Maximum size of a ring, in bytes.
 const RING_BYTES_MAX: usize = 1 << 30;

@@ -171,11 +171,11 @@ mod variables;
 
 pub use burst::{BurstConfig, BurstConfigError};
 pub use captured::{CapturedContext, InContext, capture, in_current_context};
-pub use config::{
-    Builder, ENV_BURST_CONFIG, ENV_CA, ENV_CALLERS, ENV_COLLECTOR, ENV_FORCE, ENV_HOST,
-    ENV_PROPAGATE, ENV_PROVENANCE, ENV_REQUESTS, ENV_SAMPLE, ENV_SERVICE, ENV_TOKEN, ENV_TRACING,
-    InitError,
+pub use config::names::{
+    ENV_BURST_CONFIG, ENV_CA, ENV_CALLERS, ENV_COLLECTOR, ENV_FORCE, ENV_HOST, ENV_PROPAGATE,
+    ENV_PROVENANCE, ENV_REQUESTS, ENV_SAMPLE, ENV_SERVICE, ENV_TOKEN, ENV_TRACING,
 };
+pub use config::{Builder, InitError};
 pub use context::{SpanContext, current};
 pub use gate::windows::Window;
 pub use guard::{Guard, Stats, flush, stats};

@@ -100,7 +100,7 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::KNOWN;
+    use crate::config::names::KNOWN;
 
     fn check(set: &[&str], expected: &[(&str, &str)]) {
         let said = unknown(&KNOWN, set.iter().map(OsString::from));
