@@ -190,6 +190,8 @@ struct ShipTask {
     last_batch_ns: i64,
     /// Total of losses when the last batch was closed.
     losses_said: u64,
+    /// True if the last batch found the buffer full, and no batch has left the buffer since.
+    is_full: bool,
     /// True if a batch was closed that reports the end of the process.
     end_said: bool,
     /// Burst-config that the last batch reported.
@@ -223,6 +225,7 @@ impl ShipTask {
             last_batch_at_ns: shipper.clock.monotonic_ns(),
             last_batch_ns,
             losses_said: 0,
+            is_full: false,
             end_said: false,
             config_said: None,
             greeted: false,
@@ -268,8 +271,7 @@ impl ShipTask {
             let windows = self.buffer.take_windows();
             let mut batch = self.drain.batch(&windows);
             batch.is_last = last;
-            self.end_said = last;
-            self.push(now_ns, batch);
+            self.end_said = self.push(now_ns, batch) && last;
             self.last_batch_at_ns = at_ns;
         }
         self.publish();
@@ -282,7 +284,8 @@ impl ShipTask {
     /// [`IDLE_BATCH_AGE_NS`]. Records, clock steps, losses and another burst-config are news.
     /// Windows are not. The first batch on a new connection is news, too, because it announces this
     /// process to the collector. So a process that records nothing sends a batch when it connects,
-    /// when its config changes, and once a minute.
+    /// when its config changes, and once a minute. While the buffer is full, only records are news,
+    /// because a batch that is discarded reports nothing.
     fn is_batch_due(&self, why: Pass, age_ns: i64) -> bool {
         let (has_records, windows) = (self.drain.has_something(), self.buffer.windows());
         if why != Pass::Regular {
@@ -290,16 +293,18 @@ impl ShipTask {
         }
         let is_old = windows >= IDLE_WINDOWS_MAX || age_ns >= IDLE_BATCH_AGE_NS;
         let has_news = has_records
-            || !self.greeted
-            || self.shipper.losses.total() != self.losses_said
-            || self.config_said != Some(self.shipper.timer.config());
+            || !self.is_full
+                && (!self.greeted
+                    || self.shipper.losses.total() != self.losses_said
+                    || self.config_said != Some(self.shipper.timer.config()));
         age_ns >= BATCH_AGE_NS && (has_news || is_old)
     }
 
-    fn push(&mut self, now_ns: i64, mut batch: v1::Batch) {
+    /// Adds a batch to the buffer. Returns false if the buffer is full; the batch is then discarded,
+    /// and has reported nothing.
+    fn push(&mut self, now_ns: i64, mut batch: v1::Batch) -> bool {
         batch.process = Some(self.shipper.process.clone());
-        self.losses_said = self.shipper.losses.total();
-        self.greeted = true;
+        let losses = self.shipper.losses.total();
         batch.losses = self.shipper.losses.wire();
         batch.loads = self.buffer.take_loads();
         // The clock may have been set back since.
@@ -308,18 +313,26 @@ impl ShipTask {
         let (config, since_ns) = self.shipper.timer.config_since();
         batch.burst_config = config.bits();
         batch.burst_config_since_ns = since_ns.max(0).cast_unsigned();
-        self.config_said = Some(config);
         self.last_batch_ns = now_ns;
         let clock = &self.shipper.clock;
         batch.kernel_clock = self
             .kernel_clock
             .due(clock.kernel_clock(), clock.monotonic_ns());
-        if let Err(records) = self.buffer.push(batch) {
-            self.shipper.losses.add(LossCause::BufferFull, records);
-            self.failed += 1;
-        }
+        self.is_full = match self.buffer.push(batch) {
+            Ok(()) => {
+                (self.losses_said, self.config_said) = (losses, Some(config));
+                self.greeted = true;
+                false
+            }
+            Err(records) => {
+                self.shipper.losses.add(LossCause::BufferFull, records);
+                self.failed += 1;
+                true
+            }
+        };
         #[cfg(feature = "simulation")]
         self.tell_kept();
+        !self.is_full
     }
 
     fn flush(&mut self, flush: Flush) {
@@ -366,6 +379,7 @@ impl ShipTask {
                 let Some(records) = self.buffer.settle(reply.sequence) else {
                     return;
                 };
+                self.is_full = false;
                 if reply.outcome == v1::ShipOutcome::Refused as i32 {
                     self.shipper
                         .losses
@@ -450,7 +464,7 @@ impl ShipTask {
                 has_told = true;
                 let mut batch = self.drain.batch(&[]);
                 batch.is_last = true;
-                self.push(self.shipper.clock.wall_ns(), batch);
+                self.end_said = self.push(self.shipper.clock.wall_ns(), batch);
             }
             self.send();
             match tokio::time::timeout_at(deadline, self.link.progress()).await {

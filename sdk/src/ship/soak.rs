@@ -386,3 +386,40 @@ fn an_idle_hour_is_told_once_a_minute() {
     told(&mut process, "another collector", true);
     told(&mut process, "the same", false);
 }
+
+/// A batch that finds the buffer full reports nothing, so the losses that it held are news for the
+/// next one.
+#[test]
+fn losses_of_a_discarded_batch_are_said_by_the_next_one() {
+    static OWN_LOSSES: Losses = Losses::new();
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let _entered = runtime.enter();
+    let mut process = Process::new(600);
+    process.shipping.shipper.losses = &OWN_LOSSES;
+    let pass = |process: &mut Process| {
+        process.advance(S);
+        process.shipping.pass(Pass::Regular);
+        process.shipping.buffer.next_sequence()
+    };
+    // Batches without records fill the buffer, until one is discarded.
+    let mut kept = 0;
+    for batches in 1..100 {
+        OWN_LOSSES.add(LossCause::RingFull, 1);
+        kept = pass(&mut process);
+        if kept < batches {
+            break;
+        }
+    }
+    assert!(kept > 0 && process.shipping.is_full, "{kept}");
+    assert_eq!(pass(&mut process), kept, "there is no room");
+    process.acknowledge();
+    assert_eq!(pass(&mut process), kept + 1, "the losses are news");
+    let batch = process.shipping.buffer.next_unsent().expect("a batch");
+    assert_eq!(batch.losses, OWN_LOSSES.wire());
+    process.acknowledge();
+    assert_eq!(pass(&mut process), kept + 1, "they are no news any more");
+}
