@@ -180,6 +180,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 16 } else { 256 }))]
         #[test]
         fn a_block_is_the_smallest_aligned_one(a in 0..INPUTS_MAX, bits in 0..31_u32, low: u32) {
             let b = ((a >> bits << bits) | (low & ((1 << bits) - 1))).min(INPUTS_MAX - 1);
