@@ -12,6 +12,7 @@
 
 mod import;
 mod otlp;
+mod provenance;
 mod redaction;
 mod seeds;
 mod small;
@@ -23,7 +24,7 @@ pub use seeds::seeds;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     ("batch", small::batch),
     ("otlp_protobuf", otlp::protobuf),
     ("otlp_json", otlp::json),
@@ -35,4 +36,5 @@ pub const TARGETS: [Target; 11] = [
     ("mapping", import::mapping),
     ("wal", wal::wal),
     ("burst_config", small::burst_config),
+    ("provenance", provenance::provenance),
 ];

@@ -8,6 +8,7 @@ use stroboscope_otlp::message::{
     Scope, ScopeSpans, Span, Status,
 };
 use stroboscope_otlp::{LogRecord, ResourceLogs, ScopeLogs};
+use stroboscope_provenance::{Label, Labels, Limits, LogWriter, MergeLog};
 
 const SPANS_JSON: &str = r#"{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"shop"}},
 {"key":"host.name","value":{"stringValue":"web1"}}],"droppedAttributesCount":1},"schemaUrl":"r","scopeSpans":[{"scope":{"name":"lib",
@@ -137,6 +138,9 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
             .into(),
         "burst_config" => ["4ms/32ms", "0b11100", "0x1c", "28", "always", "1.5s/3s"]
             .map(|text| text.as_bytes().to_vec())
+            .into(),
+        "provenance" => [0, 1]
+            .map(|mended| [vec![mended], provenance_log()].concat())
             .into(),
         _ => Vec::new(),
     }
@@ -336,4 +340,29 @@ fn segment() -> Vec<u8> {
         bytes.extend(payload);
     }
     bytes
+}
+
+/// Returns the file of a full log with sources, nodes, and outputs of every form, in two parts.
+fn provenance_log() -> Vec<u8> {
+    let mut log = MergeLog::new(Limits::with_nodes(4));
+    let mut writer = LogWriter::new(Vec::new()).expect("written");
+    let Labels::Inputs(first) = log.source(1, 0, 40) else {
+        unreachable!("the log has room");
+    };
+    let at = |input: usize| Labels::Inputs(first).at(input);
+    let sum = log.merge(at(0), at(5));
+    log.output(1, 0, 4, Labels::Shared(sum));
+    writer.append(&log).expect("written");
+    log.source(1, 40, 3);
+    log.source(2, 7, 60);
+    let range = log.range(12, 70);
+    let both = log.merge(sum, range);
+    let chain = log.merge(both, at(9));
+    log.output(2, 4, 1, Labels::Shared(chain));
+    log.output(2, 5, 9, Labels::Inputs(at(20)));
+    let coarse = log.merge(at(1), at(30));
+    for label in [coarse, Label::ALL, at(3)] {
+        log.output(3, 0, 1, Labels::Shared(label));
+    }
+    writer.finish(&log).expect("written")
 }
