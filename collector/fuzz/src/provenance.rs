@@ -89,7 +89,8 @@ fn mend(content: &mut [u8]) {
             1 => 8,
             2 => 24,
             3 => 32,
-            _ => 56,
+            5 => 8,
+            _ => 64,
         };
         at = end;
         end += SEGMENT_BYTES + record_bytes * number(4) as usize;

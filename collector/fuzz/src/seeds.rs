@@ -8,7 +8,7 @@ use stroboscope_otlp::message::{
     Scope, ScopeSpans, Span, Status,
 };
 use stroboscope_otlp::{LogRecord, ResourceLogs, ScopeLogs};
-use stroboscope_provenance::{Label, Labels, Limits, LogWriter, MergeLog};
+use stroboscope_provenance::{Item, Label, Labels, Limits, LogWriter, MergeLog};
 
 const SPANS_JSON: &str = r#"{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"shop"}},
 {"key":"host.name","value":{"stringValue":"web1"}}],"droppedAttributesCount":1},"schemaUrl":"r","scopeSpans":[{"scope":{"name":"lib",
@@ -363,6 +363,14 @@ fn provenance_log() -> Vec<u8> {
     let coarse = log.merge(at(1), at(30));
     for label in [coarse, Label::ALL, at(3)] {
         log.output(3, 0, 1, Labels::Shared(label));
+    }
+    for (name, content) in [("first", &b""[..]), ("", b"\0\xff"), ("ключ", b"text of 9")] {
+        log.describe(Item {
+            id: 1,
+            span: 7,
+            name: name.into(),
+            content: content.into(),
+        });
     }
     writer.finish(&log).expect("written")
 }
