@@ -44,7 +44,7 @@ use pin_project_lite::pin_project;
 pub use stroboscope_provenance::{
     CopyLinkage, DataLinkage, IndexLinkage, Linkage, ParseError, Tracked, TrackedBuf,
 };
-use stroboscope_provenance::{Item, Limits, MergeLog, Recording, with_current};
+use stroboscope_provenance::{Item, Limits, Recording, with_current};
 
 use crate::baggage::{Provenance, Value};
 use crate::{clock, gate, thread};
@@ -211,13 +211,12 @@ impl RequestLog {
 
 impl Drop for RequestLog {
     fn drop(&mut self) {
-        let log: MergeLog = std::mem::take(&mut self.recording).finish();
         pending::push(PendingLog {
             trace_id: self.trace_id,
             span_id: self.span_id,
             is_sampled: self.is_sampled,
             ticks: self.ticks,
-            log,
+            log: self.recording.take_log(),
         });
     }
 }

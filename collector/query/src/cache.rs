@@ -24,6 +24,7 @@ const ENTRIES_MAX: usize = 16;
 /// Maximum size of an entry before compression, in bytes. Larger results are recomputed each time.
 pub(super) const ENTRY_BYTES_MAX: usize = 64 << 20;
 const ZSTD_LEVEL: i32 = 1;
+
 /// Cache entries that were computed from the same files of a store by the same program.
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
@@ -125,7 +126,7 @@ fn is_entry(path: &Path) -> bool {
 
 fn state(store: &Store) -> Result<String, StoreError> {
     let mut text = program();
-    for table in StoreTable::OF_SEGMENTS {
+    for table in StoreTable::OF_TRACES {
         for (path, bytes) in store.list(table)? {
             text += &format!("{path} {bytes}\n");
         }

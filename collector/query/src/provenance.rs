@@ -127,8 +127,7 @@ impl<'a> ProvenanceLog<'a> {
         self.file.losses()
     }
 
-    /// Returns the numbers of bytes of the items: outputs, and the sources that are no outputs of
-    /// the same log.
+    /// Returns the number of bytes of each output (backward) and source (forward).
     #[must_use]
     pub fn items(&self) -> BTreeMap<(Direction, u64), u64> {
         let mut items = BTreeMap::new();

@@ -29,8 +29,12 @@ pub enum QueryError {
     NoKernel(String),
     /// The store has no provenance logs.
     #[error(
-        "the data directory {data} holds no provenance logs of this selection ({unflushed_bytes} bytes wait in the log of \
-         a running collector); services ship them with the SDK's feature `provenance` (module `tracked`)"
+        "the data directory {data} holds no provenance logs of this selection{}; services ship them with the SDK's \
+         feature `provenance` (module `tracked`)",
+        match unflushed_bytes {
+            0 => String::new(),
+            bytes => format!(" ({bytes} bytes wait in the log of a running collector)"),
+        }
     )]
     NoProvenance { data: String, unflushed_bytes: u64 },
     /// The query lacks memory.

@@ -190,6 +190,10 @@ pub struct ProvenanceRow {
     pub span_id: u64,
     /// Incarnation of the process.
     pub process: u128,
+    /// Sequence number of the batch within the incarnation.
+    pub sequence: u64,
+    /// Number of the log within the batch.
+    pub number: u32,
     pub service: StringId,
     pub host: StringId,
     pub bytes: Vec<u8>,

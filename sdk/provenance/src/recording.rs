@@ -80,8 +80,15 @@ impl Recording {
 
     /// Ends the recording and returns its log.
     #[must_use]
-    pub fn finish(self) -> MergeLog {
-        self.log.map(|log| *log).unwrap_or_default()
+    pub fn finish(mut self) -> MergeLog {
+        self.take_log()
+    }
+
+    /// Returns the log, like [`finish`](Self::finish), to an owner that cannot be moved, such as one
+    /// that is dropped. Afterwards, the recording tracks nothing.
+    #[must_use]
+    pub fn take_log(&mut self) -> MergeLog {
+        self.log.take().map(|log| *log).unwrap_or_default()
     }
 }
 

@@ -66,8 +66,12 @@ impl StoredLogs {
                 unflushed_bytes,
             });
         }
-        logs.sort_by_key(|log| (log.trace_id, log.time_ns, log.process, log.span_id));
-        logs.dedup();
+        let key = |log: &StoredProvenance| {
+            let batch = (log.process, log.sequence, log.number);
+            (log.trace_id, log.time_ns, batch)
+        };
+        logs.sort_by_key(key);
+        logs.dedup_by_key(|log| key(log));
         Ok(Self {
             logs,
             damage,

@@ -82,7 +82,7 @@ impl CheckedBatch {
     }
 
     fn append_provenance(&self, service: StringId, host: StringId, rows: &mut Rows) {
-        for log in &self.batch.provenance {
+        for (number, log) in (0..).zip(&self.batch.provenance) {
             let trace_id = <[u8; 16]>::try_from(&log.trace_id[..]);
             let pieces = log.log.chunks(PROVENANCE_PIECE_BYTES);
             let count = pieces.len() as u32;
@@ -94,6 +94,8 @@ impl CheckedBatch {
                     pieces: count,
                     span_id: log.span_id,
                     process: self.incarnation,
+                    sequence: self.batch.sequence,
+                    number,
                     service,
                     host,
                     bytes: bytes.to_vec(),

@@ -35,6 +35,9 @@ impl StoreTable {
         Self::Provenance,
     ];
 
+    /// List of the tables from which traces are inferred.
+    pub const OF_TRACES: [Self; 3] = [Self::Spans, Self::Events, Self::Batches];
+
     /// List of the tables that segments of the log are converted to.
     pub const OF_SEGMENTS: [Self; 4] = [Self::Spans, Self::Events, Self::Batches, Self::Provenance];
 

@@ -24,6 +24,10 @@ pub struct StoredProvenance {
     pub span_id: u64,
     /// Incarnation of the process.
     pub process: u128,
+    /// Sequence number of the batch that contained the log, within the incarnation.
+    pub sequence: u64,
+    /// Number of the log within the batch.
+    pub number: u32,
     pub service: Arc<str>,
     /// The log in the form of a file, up to the first missing piece.
     pub log: Vec<u8>,
@@ -32,7 +36,8 @@ pub struct StoredProvenance {
 /// Passes the logs of the traces in `range` to `visit`, file by file and in order of trace and time
 /// within each, until it breaks. Returns the damage that the reading found.
 ///
-/// All pieces of a log are in one file, because they come from one batch.
+/// The pieces of a log are in one file, because they come from one batch. A log of a batch that was
+/// stored twice is passed twice if the copies are in different files.
 ///
 /// # Errors
 /// Returns an error if the store cannot be listed.
@@ -64,11 +69,12 @@ pub fn read_provenance(
     Ok(found)
 }
 
-/// Logs of one trace that began at the same time, by process and span.
+/// Logs of one trace that began at the same time, each with its next piece, by process, batch and
+/// number. On a coarse clock, several logs of one span may begin at the same time.
 #[derive(Default)]
-struct Open(BTreeMap<(u128, u64), (StoredProvenance, u32)>);
+struct OpenLogs(BTreeMap<(u128, u64, u32), (StoredProvenance, u32)>);
 
-impl Open {
+impl OpenLogs {
     /// Reports whether a piece belongs to another trace or time.
     fn is_past(&self, cells: &ProvenanceCells) -> bool {
         self.0
@@ -80,13 +86,15 @@ impl Open {
     fn add(&mut self, cells: &ProvenanceCells, service: Arc<str>) {
         let (log, next) = self
             .0
-            .entry((cells.process, cells.span_id))
+            .entry((cells.process, cells.sequence, cells.number))
             .or_insert_with(|| {
                 let log = StoredProvenance {
                     trace_id: cells.trace_id,
                     time_ns: cells.time_ns,
                     span_id: cells.span_id,
                     process: cells.process,
+                    sequence: cells.sequence,
+                    number: cells.number,
                     service,
                     log: Vec::new(),
                 };
@@ -115,7 +123,7 @@ fn read_file(
     visit: &mut dyn FnMut(StoredProvenance) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let (mut names, mut indexer) = (StringInterner::default(), TextIndexer::default());
-    let mut open = Open::default();
+    let mut open = OpenLogs::default();
     while let Some(batch) = reader.next_batch() {
         let (mut cells, mut texts) = (Vec::new(), Vec::new());
         let mut text_reader = TextReader {

@@ -140,6 +140,8 @@ table! {
         span_id: Distinct<U64> = row.span_id => span_id,
             "span in which the request began to be tracked";
         process: Id = row.process => process, "incarnation";
+        sequence: U64 = row.sequence => sequence, "of the batch";
+        number: U32 = row.number => number, "of the log within the batch, from 0";
         service: Text = row.service => service, "";
         host: Text = row.host, "";
         bytes: Distinct<Binary> = row.bytes.as_slice() => bytes,

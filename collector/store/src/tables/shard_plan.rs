@@ -12,9 +12,6 @@ use super::partition::StoreTable;
 use super::read_budget::ReadBudget;
 use super::reader::TableFile;
 
-/// Tables whose files identify a snapshot. The first two contain traces.
-const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
-
 /// Snapshot of a store, and the distribution of its rows over trace ids. All processes that see the
 /// same files make equal plans, so they cut the store alike.
 #[derive(Debug)]
@@ -38,7 +35,7 @@ impl ShardPlan {
             whole_bytes_max: 0,
             ..ReadBudget::of(1)
         };
-        for (table, files) in TABLES.into_iter().zip(&files) {
+        for (table, files) in StoreTable::OF_TRACES.into_iter().zip(&files) {
             for object in files {
                 let _ = write!(identity, "{} {}", object.0, object.1);
                 // A file that cannot be opened is reported as damaged when it is read.
@@ -106,7 +103,7 @@ impl ShardPlan {
 
 /// Lists the files of each table in order of their paths, as of one moment.
 fn listed(store: &Store) -> Result<Vec<Vec<(Path, u64)>>, StoreError> {
-    let mut files = store.list_together(&TABLES)?;
+    let mut files = store.list_together(&StoreTable::OF_TRACES)?;
     files.iter_mut().for_each(|files| files.sort());
     Ok(files)
 }

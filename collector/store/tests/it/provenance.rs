@@ -16,13 +16,14 @@ use crate::tables::{Fixture, rows, write};
 
 const PIECE: usize = 32 << 10;
 
-fn log(trace: u128, time_ns: u64, span_id: u64, bytes: usize) -> ProvenanceLog {
+/// A log of span 1, whose bytes depend on `seed`.
+fn log(trace: u128, time_ns: u64, seed: u64, bytes: usize) -> ProvenanceLog {
     ProvenanceLog {
         trace_id: trace.to_be_bytes().to_vec(),
-        span_id,
+        span_id: 1,
         time_ns: EPOCH_NS + time_ns,
         log: (0..bytes)
-            .map(|at| (at * 7 + at / 251) as u8 ^ span_id as u8)
+            .map(|at| (at * 7 + at / 251) as u8 ^ seed as u8)
             .collect(),
     }
 }
@@ -33,29 +34,42 @@ fn read(store: &Store, range: IdRange) -> (Vec<StoredProvenance>, Vec<Damage>) {
         logs.push(log);
         ControlFlow::Continue(())
     });
-    logs.sort_by_key(|log| (log.trace_id, log.time_ns, log.process, log.span_id));
+    logs.sort_by_key(|log| {
+        let batch = (log.process, log.sequence, log.number);
+        (log.trace_id, log.time_ns, batch)
+    });
     (logs, damage.unwrap())
 }
 
-/// Sent log: process, trace, time, span, bytes.
+/// Sent batch of two logs: process, trace, time, sequence and bytes. All logs are of one span, and
+/// many begin at the same time.
 type Sent = (u64, u128, u64, u64, usize);
+
+fn seed(sequence: u64, number: u32) -> u64 {
+    2 * sequence + u64::from(number)
+}
 
 fn expected(sent: &[Sent], of: impl Fn(u128) -> bool) -> Vec<StoredProvenance> {
     let mut logs: Vec<_> = sent
         .iter()
         .filter(|sent| of(sent.1) && sent.4 > 0)
-        .map(
-            |(process, trace, time_ns, span_id, bytes)| StoredProvenance {
+        .flat_map(|(process, trace, time_ns, sequence, bytes)| {
+            (0..2).map(move |number| StoredProvenance {
                 trace_id: *trace,
                 time_ns: (EPOCH_NS + time_ns) as i64,
-                span_id: *span_id,
+                span_id: 1,
                 process: u128::from(*process),
+                sequence: *sequence,
+                number,
                 service: "web".into(),
-                log: log(*trace, *time_ns, *span_id, *bytes).log,
-            },
-        )
+                log: log(*trace, *time_ns, seed(*sequence, number), *bytes).log,
+            })
+        })
         .collect();
-    logs.sort_by_key(|log| (log.trace_id, log.time_ns, log.process, log.span_id));
+    logs.sort_by_key(|log| {
+        let batch = (log.process, log.sequence, log.number);
+        (log.trace_id, log.time_ns, batch)
+    });
     logs
 }
 
@@ -73,14 +87,15 @@ proptest! {
     ) {
         let sent: Vec<Sent> = (1..)
             .zip(sizes)
-            .map(|(span, (process, trace, time_ns, bytes))| (process, trace, time_ns, span, bytes))
+            .map(|(sequence, (process, trace, time_ns, bytes))| (process, trace, time_ns, sequence, bytes))
             .collect();
         let fixture = Fixture::new();
         let store = fixture.store();
         for (file, sent) in sent.chunks(sent.len().div_ceil(files)).enumerate() {
-            let batches = sent.iter().enumerate().map(|(at, sent)| {
-                let mut batch = batch(sent.0.into(), (file * 100 + at) as u64, 0);
-                batch.provenance = vec![log(sent.1, sent.2, sent.3, sent.4)];
+            let batches = sent.iter().map(|(process, trace, time_ns, sequence, bytes)| {
+                let mut batch = batch(u128::from(*process), *sequence, 0);
+                let logs = [0, 1].map(|number| seed(*sequence, number));
+                batch.provenance = logs.map(|seed| log(*trace, *time_ns, seed, *bytes)).into();
                 batch
             });
             write(&store, &format!("seg-000000000{file}"), rows(batches));
@@ -123,7 +138,8 @@ fn a_damaged_file_loses_only_its_own_logs() {
     bytes.truncate(bytes.len() / 2);
     std::fs::write(&path, bytes).unwrap();
     let (logs, damage) = read(&store, IdRange::ALL);
-    assert_eq!(logs, expected(&[(1, 2, 0, 1, 100)], |_| true));
+    let found: Vec<_> = logs.into_iter().map(|found| found.log).collect();
+    assert_eq!(found, [log(2, 0, 1, 100).log]);
     assert_eq!(damage.len(), 1);
     assert!(damage[0].file.contains("seg-0000000000"), "{damage:?}");
 }
