@@ -5,6 +5,7 @@
 //! the same id are the same bytes, so queries continue there.
 
 mod item_info;
+mod logs;
 mod stored;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -19,6 +20,7 @@ use thiserror::Error;
 
 use super::byte_ranges::ByteRanges;
 pub use item_info::{ItemInfo, infos};
+pub use logs::ProvenanceLogs;
 pub use stored::StoredLogs;
 
 /// Maximum number of flows that an answer lists.
@@ -47,7 +49,7 @@ pub enum ProvenanceError {
 }
 
 /// Direction of a query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// From an output to the bytes that made it.
     Backward,
@@ -156,73 +158,6 @@ impl<'a> ProvenanceLog<'a> {
 
 /// Bytes of items.
 type ItemBytes = BTreeMap<u64, ByteRanges>;
-
-/// Answers a query about an item, or about some of its bytes.
-///
-/// # Errors
-/// Returns an error if no log has the item, or none of the bytes.
-pub fn provenance(
-    logs: &[ProvenanceLog<'_>],
-    direction: Direction,
-    id: u64,
-    bytes: Option<Range<u64>>,
-) -> Result<ProvenanceAnswer, ProvenanceError> {
-    let mut query = Query {
-        direction,
-        answer: ProvenanceAnswer::default(),
-        waiting: ItemBytes::from([(id, asked(logs, direction, id, bytes)?)]),
-    };
-    // Each round passes once over the logs, and follows all bytes that the last one reached.
-    loop {
-        let fresh = query.fresh();
-        if fresh.is_empty() {
-            return Ok(query.finish());
-        }
-        let mut ends = fresh.clone();
-        for (number, log) in logs.iter().enumerate() {
-            query.follow(number, log, &fresh);
-            for (id, bytes) in log.parts(direction) {
-                if let Some(ends) = ends.get_mut(&id) {
-                    ends.remove(bytes);
-                }
-            }
-        }
-        for (id, ends) in ends {
-            let item = query.answer.items.entry(id).or_default();
-            ends.iter().for_each(|bytes| item.ends.insert(bytes));
-        }
-    }
-}
-
-/// Returns the bytes to query: those of the item that a log has.
-fn asked(
-    logs: &[ProvenanceLog<'_>],
-    direction: Direction,
-    id: u64,
-    bytes: Option<Range<u64>>,
-) -> Result<ByteRanges, ProvenanceError> {
-    let parts = || logs.iter().flat_map(|log| log.parts(direction));
-    let known: ByteRanges = parts()
-        .filter(|part| part.0 == id)
-        .map(|part| part.1)
-        .collect();
-    if known.is_empty() && !parts().any(|part| part.0 == id) {
-        return Err(ProvenanceError::UnknownId {
-            what: match direction {
-                Direction::Backward => "the output",
-                Direction::Forward => "the source",
-            },
-            id,
-            known: parts().map(|part| part.0).collect(),
-        });
-    }
-    let bytes = bytes.unwrap_or(0..u64::MAX);
-    let asked: ByteRanges = known.within(bytes).collect();
-    if asked.is_empty() {
-        return Err(ProvenanceError::NoSuchBytes { id, known });
-    }
-    Ok(asked)
-}
 
 /// Returns an id as 16 hexadecimal digits, as ids of spans are written.
 #[must_use]

@@ -10,7 +10,9 @@ use clap::{Args, Subcommand};
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_otlp::trace_id;
-use stroboscope_query::{Direction, Notes, ProvenanceError, ProvenanceLog, StoredLogs, provenance};
+use stroboscope_query::{
+    Direction, Notes, ProvenanceError, ProvenanceLog, ProvenanceLogs, StoredLogs,
+};
 use stroboscope_render::show::Doc;
 use tokio::runtime::Runtime;
 
@@ -151,7 +153,7 @@ impl ProvenanceVerb {
         };
         let QueryArguments { item, top, .. } = &query;
         query.logs.read(runtime, &query.show, |logs, notes| {
-            let answer = provenance(logs, direction, item.id, item.bytes.clone());
+            let answer = logs.query(direction, item.id, item.bytes.clone());
             let answer = answer.map_err(Failure::of)?;
             let report = ProvenanceReport::of(answer, logs, notes, (direction, item.id), *top);
             Ok(ProvenanceSays::Answer(Box::new(report)))
@@ -196,7 +198,7 @@ impl LogArguments {
         &self,
         runtime: &Runtime,
         show: &ShowArguments,
-        answer: impl FnOnce(&[ProvenanceLog<'_>], Notes) -> Result<ProvenanceSays, Failure>,
+        answer: impl FnOnce(&ProvenanceLogs<'_>, Notes) -> Result<ProvenanceSays, Failure>,
     ) -> Result<Status, Failure> {
         if !self.files.is_empty() {
             let mut files = Vec::new();
@@ -210,7 +212,10 @@ impl LogArguments {
             let logs = logs.map(|(path, file)| {
                 ProvenanceLog::parse(path.display().to_string(), file).map_err(Failure::of)
             });
-            let report = answer(&logs.collect::<Result<Vec<_>, _>>()?, Notes::default())?;
+            let report = answer(
+                &logs.collect::<Result<Vec<_>, _>>()?.into(),
+                Notes::default(),
+            )?;
             return give_as(&report, &self.form(&self.files[0]), show);
         }
         let data = self.data.clone().or_newest_demo();
@@ -242,7 +247,7 @@ impl LogArguments {
                 .insert("unreadable_provenance_log".into(), unreadable);
         }
         give_as(
-            &answer(&readable_logs, notes)?,
+            &answer(&readable_logs.into(), notes)?,
             &self.form(&data.data),
             show,
         )

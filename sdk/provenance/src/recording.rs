@@ -84,8 +84,8 @@ impl Recording {
         self.take_log()
     }
 
-    /// Returns the log, like [`finish`](Self::finish), to an owner that is being dropped. Afterwards,
-    /// the recording tracks nothing.
+    /// Returns the log, like [`finish`](Self::finish), to an owner that is being dropped. The
+    /// recording then tracks nothing.
     #[must_use]
     pub fn take_log(&mut self) -> MergeLog {
         self.log.take().map(|log| *log).unwrap_or_default()

@@ -148,6 +148,7 @@ proptest! {
             .collect();
         let logs: Vec<ProvenanceLog<'_>> =
             files.iter().map(|file| ProvenanceLog::parse(String::new(), file).unwrap()).collect();
+        let logs = ProvenanceLogs::from(logs);
         for direction in [Direction::Backward, Direction::Forward] {
             let (known, is_forward) = match direction {
                 Direction::Backward => (&outputs, false),
@@ -157,7 +158,7 @@ proptest! {
                 .map(|byte| (id, byte))
                 .filter(|byte| known.contains(byte))
                 .collect();
-            let answer = provenance(&logs, direction, id, Some(from..from + count));
+            let answer = logs.query(direction, id, Some(from..from + count));
             if asked.is_empty() {
                 prop_assert!(answer.is_err());
                 continue;
@@ -211,7 +212,7 @@ fn an_answer_lists_flows_and_ends() {
     let parsed = files
         .each_ref()
         .map(|file| ProvenanceLog::parse(String::new(), file));
-    let logs = parsed.map(Result::unwrap);
+    let logs = ProvenanceLogs::from(Vec::from(parsed.map(Result::unwrap)));
     let flow = |log, output, output_bytes, source, source_bytes, is_copy| ByteFlow {
         log,
         output,
@@ -220,7 +221,7 @@ fn an_answer_lists_flows_and_ends() {
         source_bytes,
         is_copy,
     };
-    let why = provenance(&logs, Direction::Backward, 3, None).unwrap();
+    let why = logs.query(Direction::Backward, 3, None).unwrap();
     let flows = [
         flow(0, 2, (5, 6), 1, (2, 5), false),
         flow(1, 3, (0, 1), 2, (5, 6), false),
@@ -228,16 +229,16 @@ fn an_answer_lists_flows_and_ends() {
     assert_eq!(why.flows, flows);
     assert_eq!(why.items[&1].ends.to_string(), "2..5");
     assert!(why.items[&2].ends.is_empty());
-    let of = provenance(&logs, Direction::Forward, 1, Some(3..4)).unwrap();
+    let of = logs.query(Direction::Forward, 1, Some(3..4)).unwrap();
     assert_eq!(of.items[&2].bytes.to_string(), "3..6");
     assert_eq!(of.items[&3].ends.to_string(), "0..1");
-    let copy = provenance(&logs, Direction::Backward, 2, Some(1..3)).unwrap();
+    let copy = logs.query(Direction::Backward, 2, Some(1..3)).unwrap();
     assert_eq!(copy.flows, [flow(0, 2, (1, 3), 1, (1, 3), true)]);
-    let unknown = provenance(&logs, Direction::Backward, 9, None).unwrap_err();
+    let unknown = logs.query(Direction::Backward, 9, None).unwrap_err();
     assert_eq!(
         unknown.to_string(),
         "no log has the output 0000000000000009; there are: 0000000000000002, 0000000000000003"
     );
-    let outside = provenance(&logs, Direction::Backward, 3, Some(4..5)).unwrap_err();
+    let outside = logs.query(Direction::Backward, 3, Some(4..5)).unwrap_err();
     assert!(outside.to_string().ends_with("the logs have 0..1"));
 }

@@ -6,8 +6,8 @@ use std::ops::Range;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_query::{
-    ByteFlow, ByteRanges, Direction, ItemInfo, Notes, ProvenanceAnswer, ProvenanceLog, infos,
-    item_id, provenance,
+    ByteFlow, ByteRanges, Direction, ItemInfo, Notes, ProvenanceAnswer, ProvenanceLog,
+    ProvenanceLogs, infos, item_id,
 };
 use stroboscope_render::humanise::counted;
 use stroboscope_render::rows;
@@ -153,7 +153,7 @@ impl ItemBytes {
 
 /// Logs, and their descriptions of items.
 struct KnownItems<'a, 'b> {
-    logs: &'a [ProvenanceLog<'b>],
+    logs: &'a ProvenanceLogs<'b>,
     infos: HashMap<u64, ItemInfo<'a>>,
 }
 
@@ -186,7 +186,7 @@ impl KnownItems<'_, '_> {
     /// Returns the names of the items at which the query of an output's bytes ends.
     fn sources(&self, id: u64, bytes: Range<u64>) -> Vec<String> {
         // Bytes without inputs are no part of the output.
-        let Ok(answer) = provenance(self.logs, Direction::Backward, id, Some(bytes)) else {
+        let Ok(answer) = self.logs.query(Direction::Backward, id, Some(bytes)) else {
             return Vec::new();
         };
         let ends = answer
@@ -240,7 +240,7 @@ impl Log {
 impl ProvenanceReport {
     pub(super) fn of(
         mut answer: ProvenanceAnswer,
-        logs: &[ProvenanceLog<'_>],
+        logs: &ProvenanceLogs<'_>,
         notes: Notes,
         (direction, id): (Direction, u64),
         top: usize,
