@@ -164,4 +164,20 @@ fn bytes_of_an_answer_are_traced_through_two_services() {
     program
         .run(&none)
         .fails_with(2, &["no provenance logs", "tracked"]);
+
+    // Damage of all files is no absence of logs.
+    let hours = program.data().join("provenance");
+    let mut damaged = 0;
+    for date in std::fs::read_dir(hours).expect("dates") {
+        for hour in std::fs::read_dir(date.expect("a date").path()).expect("hours") {
+            for file in std::fs::read_dir(hour.expect("an hour").path()).expect("files") {
+                std::fs::write(file.expect("a file").path(), "PAR1").expect("damaged");
+                damaged += 1;
+            }
+        }
+    }
+    assert!(damaged > 0);
+    program
+        .run(&["provenance", "list"])
+        .fails_with(2, &["no provenance logs", "damaged"]);
 }

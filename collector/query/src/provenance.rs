@@ -44,7 +44,7 @@ pub enum ProvenanceError {
         id: u64,
         known: BTreeSet<u64>,
     },
-    #[error("{} has no such bytes; the logs have {known}", item_id(*id))]
+    #[error("{} has no such bytes with labels (bytes that depend on no input have none); the logs have {known}", item_id(*id))]
     NoSuchBytes { id: u64, known: ByteRanges },
 }
 

@@ -61,10 +61,11 @@ impl StoredLogs {
             });
         }
         if logs.is_empty() {
-            return Err(QueryError::NoProvenance {
+            let none = QueryError::NoProvenance {
                 data: root.display().to_string(),
                 unflushed_bytes,
-            });
+            };
+            return Err(none.with_damage(&damage));
         }
         let key = |log: &StoredProvenance| {
             let batch = (log.process, log.sequence, log.number);
