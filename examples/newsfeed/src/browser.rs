@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stroboscope::FutureExt;
+use stroboscope::baggage::Provenance;
+use stroboscope::tracked;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tonic::{Code, Status};
@@ -26,6 +28,9 @@ const BACKGROUND_TIME: Duration = Duration::from_micros(200);
 
 /// Running time of the handlers that the page registered for its `onload`.
 const ONLOAD_TIME: Duration = Duration::from_micros(200);
+
+/// Maximum number of bytes of a pagelet whose content is kept with its provenance.
+const SHOWN_BYTES_MAX: usize = 4_096;
 
 /// Loads pages over one connection to the edge.
 #[derive(Debug, Clone)]
@@ -128,15 +133,21 @@ async fn download(downlink: &mut Downlink, pagelet: &Pagelet) {
 async fn execute_all(engine: Arc<Engine>, mut downloaded: mpsc::Receiver<Pagelet>) -> u32 {
     let mut executed = 0;
     while let Some(pagelet) = downloaded.recv().await {
-        engine.run(|cpu| execute(cpu, &pagelet)).await;
+        engine.run(|cpu| execute(cpu, pagelet)).await;
         executed += 1;
     }
     executed
 }
 
 #[stroboscope::trace(fields(element = pagelet.index))]
-fn execute(cpu: &Cpu, pagelet: &Pagelet) {
+fn execute(cpu: &Cpu, pagelet: Pagelet) {
     cpu.work(script_time(pagelet.body.len()), pagelet.index.into());
+    tracked::scope(|| {
+        let provenance = Provenance::from_text(&pagelet.provenance);
+        let shown = tracked::receive(&provenance, &pagelet.name, pagelet.body);
+        let name = format!("page: {}", pagelet.name);
+        tracked::send_with_content(&shown, &name, SHOWN_BYTES_MAX);
+    });
 }
 
 /// Runs a script that may run before, between or after the pagelets' scripts. Only the engine keeps

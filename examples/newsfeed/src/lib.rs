@@ -51,6 +51,7 @@ mod server;
 mod session;
 mod stop;
 mod store;
+mod story;
 mod supervisor;
 mod upstream;
 mod values;

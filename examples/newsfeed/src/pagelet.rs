@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use stroboscope::tracked::{self, DataLinkage, TrackedBuf};
+
 use crate::cpu::Cpu;
 use crate::random::Random;
-use crate::wire::{Pagelet, Story};
+use crate::story::TrackedStory;
+use crate::wire::Pagelet;
 
 /// Cost of generating one pagelet.
 const RENDER_TIME: Duration = Duration::from_micros(300);
@@ -21,12 +24,13 @@ pub(crate) const PAGELETS: [(&str, usize); 4] = [
 /// Size of a story, in bytes.
 const STORY_BYTES: usize = 320;
 
-/// Generates pagelet `index` of [`PAGELETS`].
+/// Generates pagelet `index` of [`PAGELETS`]: its stories, each a line and what stands for a
+/// picture, and a frame. Pictures and frames depend on the user's properties.
 pub(crate) fn render(
     cpu: &Cpu,
     index: usize,
-    properties: &[Vec<u8>],
-    stories: &[Story],
+    properties: &[TrackedBuf],
+    stories: &[TrackedStory],
 ) -> Pagelet {
     let (name, frame_bytes) = PAGELETS[index];
     let content = match name {
@@ -34,31 +38,64 @@ pub(crate) fn render(
         "stories" => stories.iter().collect(),
         "ads" => stories
             .iter()
-            .filter(|story| story.source == "ads")
+            .filter(|story| story.story.source == "ads")
             .collect(),
         _ => stories.iter().take(2).collect::<Vec<_>>(),
     };
-    let seed = properties.iter().flatten().fold(0_u64, |sum, byte| {
-        sum.wrapping_mul(31).wrapping_add((*byte).into())
+    let properties = TrackedBuf::concat(properties);
+    let seed = properties.calculate::<_, DataLinkage>(|bytes| {
+        bytes.iter().fold(0_u64, |sum, byte| {
+            sum.wrapping_mul(31).wrapping_add((*byte).into())
+        })
     });
-    let mut random = Random::new(cpu.work(RENDER_TIME, seed));
-    let body_bytes = frame_bytes + content.len() * STORY_BYTES;
-    let mut body = Vec::with_capacity(body_bytes + 8);
-    while body.len() < body_bytes {
-        body.extend_from_slice(&random.next_u64().to_le_bytes());
+    let mut random = Random::new(cpu.work(RENDER_TIME, *seed.get()));
+    let mut drawn = |count: usize| seed.map(|_| letters(&mut random, count));
+    let mut body = TrackedBuf::with_capacity(frame_bytes + content.len() * STORY_BYTES, 64);
+    for story in content {
+        let end = body.len() + STORY_BYTES;
+        push_line(story, &mut body);
+        body.push_text(&drawn(end - body.len()));
     }
-    body.truncate(body_bytes);
+    body.push_text(&drawn(frame_bytes));
     Pagelet {
         index: index as u32,
         count: PAGELETS.len() as u32,
         name: name.to_owned(),
-        body,
+        provenance: tracked::send(&body, name).to_text(),
+        body: body.into_bytes(),
     }
+}
+
+/// Appends the line of a story: its id in hexadecimal digits, its source and its score.
+fn push_line(story: &TrackedStory, body: &mut TrackedBuf) {
+    body.extend_untracked(b"story ");
+    let id = story.id();
+    for byte in (0..id.len()).filter_map(|number| id.get::<DataLinkage>(number)) {
+        body.push_text(&byte.map(|byte| format!("{byte:02x}")));
+    }
+    body.extend_untracked(b" from ");
+    body.extend(&story.source());
+    body.extend_untracked(b", score ");
+    body.push_text(&story.score().map(|score| format!("{score:.6}")));
+    body.extend_untracked(b"\n");
+}
+
+/// Draws `count` letters.
+fn letters(random: &mut Random, count: usize) -> String {
+    let mut letters = String::with_capacity(count + 8);
+    while letters.len() < count {
+        let bytes = random.next_u64().to_le_bytes();
+        letters.extend(bytes.map(|byte| char::from(b'a' + byte % 26)));
+    }
+    letters.truncate(count);
+    letters
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::story;
+    use crate::wire::{RankReply, Story};
 
     #[test]
     fn pagelets_have_frames_and_content() {
@@ -68,9 +105,12 @@ mod tests {
             source: source.to_owned(),
             score: 0.5,
         };
-        let stories = [story("friends"), story("ads"), story("pages")];
+        let stories = story::received(RankReply {
+            stories: vec![story("friends"), story("ads"), story("pages")],
+            provenance: String::new(),
+        });
         let check = |index: usize, name: &str, bytes: usize| {
-            let pagelet = render(&cpu, index, &[vec![1, 2]], &stories);
+            let pagelet = render(&cpu, index, &[vec![1, 2].into()], &stories);
             assert_eq!(
                 (pagelet.index as usize, pagelet.count, &*pagelet.name),
                 (index, 4, name)

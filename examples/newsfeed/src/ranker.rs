@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use stroboscope::baggage::Provenance;
 use stroboscope::tower::SlackOrderLayer;
+use stroboscope::tracked::{self, DataLinkage, IndexLinkage, Tracked, TrackedBuf};
 use stroboscope::tradeoff::{self, Capacity};
 use stroboscope::{FutureExt, Span, span};
 use tonic::service::Routes;
@@ -24,16 +26,20 @@ use crate::role_error::RoleError;
 use crate::scorer::{self, Candidate};
 use crate::server::{Before, serve_behind};
 use crate::stop::Stop;
+use crate::story::{self, TrackedStory};
 use crate::upstream::connect;
 use crate::wide::{Accelerator, WideRanking};
 use crate::wire::ranker_server::{Ranker as RankerService, RankerServer};
-use crate::wire::{RankReply, RankRequest, Story};
+use crate::wire::{RankReply, RankRequest};
 
 /// Maximum number of candidates from one value of the store.
 const CANDIDATES_PER_VALUE: usize = 4;
 
 /// Maximum number of stories in a response, regardless of the request.
 const STORIES_MAX: u32 = 100;
+
+/// Length of a candidate in a value of the store, in bytes.
+const CANDIDATE_BYTES: usize = 8;
 
 /// Number of times that the fault `ranker.longer-loop` reads each part.
 const LONGER_LOOP_ROUNDS: u32 = 3;
@@ -67,9 +73,20 @@ pub struct RankerOptions {
     /// Maximum number of requests at a time; waiting requests go in order of their predicted slack.
     #[arg(long, value_name = "COUNT")]
     slack_order: Option<usize>,
+    /// Operations that a story's provenance follows: with `data`, copies and calculations; with
+    /// `index`, also the places in the order of stories, which depend on all candidates.
+    #[arg(long, default_value = "data")]
+    linkage: RankingLinkage,
     /// Fault to inject, as POINT=+DURATION[@PERCENT%]; repeatable.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
+}
+
+/// Linkage of the ranking.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum RankingLinkage {
+    Data,
+    Index,
 }
 
 pub(crate) async fn run(options: RankerOptions, stop: &Stop) -> Result<(), RoleError> {
@@ -94,6 +111,7 @@ pub(crate) async fn run(options: RankerOptions, stop: &Stop) -> Result<(), RoleE
         cpu,
         faults: Faults::new(options.faults),
         wide,
+        linkage: options.linkage,
     };
     let ranker = Ranker {
         ranking: Arc::new(ranking),
@@ -128,6 +146,7 @@ struct RankerState {
     cpu: Cpu,
     faults: Faults,
     wide: Option<WideRanking>,
+    linkage: RankingLinkage,
 }
 
 #[async_trait]
@@ -137,19 +156,25 @@ impl RankerService for Ranker {
         let stories_max = request.stories_max.min(STORIES_MAX) as usize;
         if let Some(wide) = &self.ranking.wide {
             let stories = wide.rank(request.user, stories_max).await?;
-            return Ok(Response::new(RankReply { stories }));
+            let provenance = String::new();
+            return Ok(Response::new(RankReply {
+                stories,
+                provenance,
+            }));
         }
-        let candidates = self.ranking.gather(request.user).await?;
-        let model = self.ranking.model(request.user).await?;
-        let stories = self
-            .ranking
-            .score(request.user, model, &candidates, stories_max)
-            .await;
-        Ok(Response::new(RankReply { stories }))
+        let ranking = self.ranking.rank(request.user, stories_max);
+        Ok(Response::new(tracked::run(ranking).await?))
     }
 }
 
 impl RankerState {
+    async fn rank(&self, user: u64, stories_max: usize) -> Result<RankReply, Status> {
+        let candidates = self.gather(user).await?;
+        let model = self.model(user).await?;
+        let stories = self.score(user, model, &candidates, stories_max).await;
+        Ok(story::reply(stories))
+    }
+
     /// Asks all generators at the same time. With the fault `ranker.extra-call`, asks the extra
     /// generator after them, which changes the structure of the request and lengthens it.
     #[stroboscope::trace(name = "candidates", fields(user))]
@@ -161,27 +186,25 @@ impl RankerState {
         };
         let generators = GENERATORS.map(|generator| {
             let proposing = generate(self.reader.clone(), generator, user, rounds);
-            tokio::spawn(proposing.in_span(generator_span(generator)))
+            tokio::spawn(tracked::run(proposing).in_span(generator_span(generator)))
         });
         let mut candidates = Vec::new();
         for generator in generators {
             let proposed = generator
                 .await
                 .map_err(|error| Status::internal(format!("a generator died: {error}")))?;
-            candidates.extend(proposed?);
+            candidates.extend(proposed?.into_candidates());
         }
         if self.faults.strikes(FaultPoint::RankerExtraCall) {
-            candidates.extend(
-                generate(self.reader.clone(), EXTRA_GENERATOR, user, rounds)
-                    .in_span(generator_span(EXTRA_GENERATOR))
-                    .await?,
-            );
+            let proposing = generate(self.reader.clone(), EXTRA_GENERATOR, user, rounds)
+                .in_span(generator_span(EXTRA_GENERATOR));
+            candidates.extend(proposing.await?.into_candidates());
         }
         Ok(candidates)
     }
 
     /// Returns the model of the user's group, which is nearly always cached.
-    async fn model(&self, user: u64) -> Result<u64, Status> {
+    async fn model(&self, user: u64) -> Result<Tracked<u64>, Status> {
         let group = user % key::MODELS;
         let is_missed = self.faults.strikes(FaultPoint::RankerCacheMiss);
         match self.models.get(group).filter(|_| !is_missed) {
@@ -191,11 +214,12 @@ impl RankerState {
     }
 
     #[stroboscope::trace(name = "load_model", fields(group))]
-    async fn load_model(&self, group: u64) -> Result<u64, Status> {
+    async fn load_model(&self, group: u64) -> Result<Tracked<u64>, Status> {
         let value = self.reader.read(key::model(group)).await?;
-        let model = value
-            .iter()
-            .fold(0, |model, byte| mix(model ^ u64::from(*byte)));
+        let model = value.calculate::<_, DataLinkage>(|bytes| {
+            let bytes = bytes.iter();
+            bytes.fold(0, |model, byte| mix(model ^ u64::from(*byte)))
+        });
         self.models.put(group, model);
         Ok(model)
     }
@@ -204,15 +228,22 @@ impl RankerState {
     async fn score(
         &self,
         user: u64,
-        model: u64,
+        model: Tracked<u64>,
         candidates: &[Candidate],
         stories_max: usize,
-    ) -> Vec<Story> {
+    ) -> Vec<TrackedStory> {
         self.faults.wait(FaultPoint::RankerScore).await;
         // The scorer computes for milliseconds, so let tokio move other tasks to other threads
         // first.
         tokio::task::block_in_place(|| {
-            scorer::rank(&self.cpu, user ^ model, candidates, stories_max)
+            let (cpu, user) = (&self.cpu, model.map(|model| user ^ model));
+            match self.linkage {
+                RankingLinkage::Data => scorer::rank(cpu, user, candidates, stories_max),
+                RankingLinkage::Index => {
+                    let user = user.with_linkage::<IndexLinkage>();
+                    scorer::rank(cpu, user, candidates, stories_max)
+                }
+            }
         })
     }
 }
@@ -228,6 +259,34 @@ fn generator_span(generator: &str) -> Span {
     }
 }
 
+/// Candidates of one generator. Each generator is a task, whose bytes are tracked by themselves.
+struct Proposed {
+    generator: &'static str,
+    /// The candidates' bytes, one after the other.
+    bytes: Vec<u8>,
+    provenance: Provenance,
+}
+
+impl Proposed {
+    fn into_candidates(self) -> Vec<Candidate> {
+        let name = candidates_name(self.generator);
+        let bytes = tracked::receive(&self.provenance, &name, self.bytes);
+        let starts = (0..bytes.len()).step_by(CANDIDATE_BYTES);
+        let features = starts.filter_map(|start| bytes.slice(start..start + CANDIDATE_BYTES));
+        features
+            .map(|features| Candidate {
+                source: self.generator,
+                features,
+            })
+            .collect()
+    }
+}
+
+/// Name under which the candidates of a generator are tracked.
+fn candidates_name(generator: &str) -> String {
+    format!("candidates of {generator}")
+}
+
 /// Runs one generator: reads its parts one after the other, `rounds` times, and proposes the
 /// candidates of the first round.
 async fn generate(
@@ -235,23 +294,21 @@ async fn generate(
     generator: &'static str,
     user: u64,
     rounds: u32,
-) -> Result<Vec<Candidate>, Status> {
-    let mut candidates = Vec::new();
+) -> Result<Proposed, Status> {
+    let mut candidates = TrackedBuf::new();
     for read in 0..PARTS * rounds {
         let part = read % PARTS;
         let value = reader.read(key::candidates(generator, user, part)).await?;
         if read != part {
             continue;
         }
-        let words = value.chunks_exact(8).take(CANDIDATES_PER_VALUE);
-        candidates.extend(words.map(|word| {
-            Candidate {
-                source: generator,
-                features: word
-                    .iter()
-                    .fold(0, |number, byte| number << 8 | u64::from(*byte)),
-            }
-        }));
+        let count = CANDIDATES_PER_VALUE.min(value.len() / CANDIDATE_BYTES);
+        candidates.extend_from_range(&value, 0..count * CANDIDATE_BYTES);
     }
-    Ok(candidates)
+    let provenance = tracked::send(&candidates, &candidates_name(generator));
+    Ok(Proposed {
+        generator,
+        bytes: candidates.into_bytes(),
+        provenance,
+    })
 }

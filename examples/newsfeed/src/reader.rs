@@ -1,6 +1,7 @@
 //! Reads from the store and writes to it, with one call per key.
 
-use stroboscope::baggage;
+use stroboscope::baggage::{self, Provenance};
+use stroboscope::tracked::{self, TrackedBuf};
 use tonic::Status;
 
 use crate::upstream::Upstream;
@@ -24,10 +25,14 @@ impl Reader {
     ///
     /// # Errors
     /// Returns the store's status, with the key.
-    pub(crate) async fn read(&self, key: String) -> Result<Vec<u8>, Status> {
+    pub(crate) async fn read(&self, key: String) -> Result<TrackedBuf, Status> {
         let request = ReadRequest { key: key.clone() };
         match self.client.clone().read(request).await {
-            Ok(reply) => Ok(reply.into_inner().value),
+            Ok(reply) => {
+                let reply = reply.into_inner();
+                let provenance = Provenance::from_text(&reply.provenance);
+                Ok(tracked::receive(&provenance, &key, reply.value))
+            }
             Err(status) => Err(Status::new(
                 status.code(),
                 format!("reading {key:?} from the store: {}", status.message()),

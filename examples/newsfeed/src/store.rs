@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use stroboscope::tracked;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status, async_trait};
 
@@ -72,9 +73,14 @@ impl StoreService for Store {
     async fn read(&self, request: Request<ReadRequest>) -> Result<Response<ReadReply>, Status> {
         let key = request.into_inner().key;
         check_key(&key)?;
-        Ok(Response::new(ReadReply {
-            value: self.shelf.read(&key).await?,
-        }))
+        let value = self.shelf.read(&key).await?;
+        Ok(Response::new(tracked::scope(|| {
+            let value = tracked::source(&key, value);
+            ReadReply {
+                provenance: tracked::send(&value, &key).to_text(),
+                value: value.into_bytes(),
+            }
+        })))
     }
 
     async fn write(&self, request: Request<WriteRequest>) -> Result<Response<WriteReply>, Status> {

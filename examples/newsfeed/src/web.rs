@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use stroboscope::tracked::{self, TrackedBuf};
 use stroboscope::{FutureExt, span};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -21,10 +22,11 @@ use crate::role_error::RoleError;
 use crate::server::serve;
 use crate::session;
 use crate::stop::Stop;
+use crate::story::{self, TrackedStory};
 use crate::upstream::{Upstream, connect};
 use crate::wire::page_server::{Page as PageService, PageServer};
 use crate::wire::ranker_client::RankerClient;
-use crate::wire::{PageRequest, Pagelet, RankRequest, Story};
+use crate::wire::{PageRequest, Pagelet, RankRequest};
 
 /// Number of other users that the fault `web.call-loop` reads.
 const LOOP_ROUNDS: u64 = 4;
@@ -105,7 +107,7 @@ impl PageService for Web {
                 let _ = sender.send(Err(status)).await;
             }
         };
-        tokio::spawn(generating.in_current_span());
+        tokio::spawn(tracked::run(generating).in_current_span());
         Ok(Response::new(ReceiverStream::new(pagelets)))
     }
 }
@@ -156,7 +158,7 @@ impl Generation {
     /// Reads the last block of the user's log, changes it and writes it back.
     #[stroboscope::trace(fields(user, count))]
     async fn amend(&self, user: u64, count: u64) -> Result<(), Status> {
-        let mut block = self.reader.read(key::log(user)).await?;
+        let mut block = self.reader.read(key::log(user)).await?.into_bytes();
         let entry = count.to_le_bytes();
         // The newest entry comes first; the oldest bytes make room for it.
         let shift = entry.len().min(block.len());
@@ -170,7 +172,7 @@ impl Generation {
     /// Reads the user's properties, one call per property, one after the other. Ardelean et al.,
     /// NSDI 2018, §3.3.2, found fault with this pattern.
     #[stroboscope::trace(fields(user))]
-    async fn properties(&self, user: u64) -> Result<Vec<Vec<u8>>, Status> {
+    async fn properties(&self, user: u64) -> Result<Vec<TrackedBuf>, Status> {
         let mut values = Vec::with_capacity(PROPERTIES.len());
         for name in PROPERTIES {
             values.push(self.reader.read(key::property(user, name)).await?);
@@ -213,7 +215,7 @@ impl Generation {
     }
 
     #[stroboscope::trace(fields(user))]
-    async fn rank(&self, user: u64) -> Result<Vec<Story>, Status> {
+    async fn rank(&self, user: u64) -> Result<Vec<TrackedStory>, Status> {
         let request = RankRequest {
             user,
             stories_max: STORIES,
@@ -225,11 +227,16 @@ impl Generation {
                 format!("ranking stories for user {user}: {}", status.message()),
             )
         })?;
-        Ok(reply.into_inner().stories)
+        Ok(story::received(reply.into_inner()))
     }
 
     #[stroboscope::trace(fields(element = index))]
-    async fn render(&self, index: usize, properties: &[Vec<u8>], stories: &[Story]) -> Pagelet {
+    async fn render(
+        &self,
+        index: usize,
+        properties: &[TrackedBuf],
+        stories: &[TrackedStory],
+    ) -> Pagelet {
         self.faults.wait(FaultPoint::WebRender).await;
         pagelet::render(&self.cpu, index, properties, stories)
     }

@@ -101,7 +101,7 @@ impl WideRanking {
         for generator in WIDE {
             let key = key::proposals(generator.name, user);
             let value = self.reader.read(key).await?;
-            proposals.extend(generator.propose(user, &value));
+            proposals.extend(generator.propose(user, value.as_bytes()));
         }
         Ok(proposals)
     }
@@ -158,7 +158,7 @@ impl WideRanking {
             if self.accelerator.is_none() {
                 self.cpu.work(SCORE_TIME, proposal.id);
             }
-            scored.push((proposal, proposal.score(&features)));
+            scored.push((proposal, proposal.score(features.as_bytes())));
         }
         Ok(scored)
     }

@@ -23,6 +23,9 @@ pub struct Pagelet {
     pub name: ::prost::alloc::string::String,
     #[prost(bytes = "vec", tag = "4")]
     pub body: ::prost::alloc::vec::Vec<u8>,
+    /// Provenance of `body`; empty if it is not tracked.
+    #[prost(string, tag = "5")]
+    pub provenance: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RankRequest {
@@ -37,6 +40,10 @@ pub struct RankReply {
     /// Stories, best first.
     #[prost(message, repeated, tag = "1")]
     pub stories: ::prost::alloc::vec::Vec<Story>,
+    /// Provenance of the stories' bytes: of each, `id` and the bits of `score` in big-endian order,
+    /// and `source`; empty if they are not tracked.
+    #[prost(string, tag = "2")]
+    pub provenance: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Story {
@@ -57,6 +64,9 @@ pub struct ReadRequest {
 pub struct ReadReply {
     #[prost(bytes = "vec", tag = "1")]
     pub value: ::prost::alloc::vec::Vec<u8>,
+    /// Provenance of `value`; empty if it is not tracked.
+    #[prost(string, tag = "2")]
+    pub provenance: ::prost::alloc::string::String,
 }
 /// Replaces the value of an existing key by one of equal length.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

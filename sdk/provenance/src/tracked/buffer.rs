@@ -203,12 +203,18 @@ impl TrackedBuf {
     pub fn parse<T: FromStr, L: Linkage>(&self) -> Result<Tracked<T, L>, ParseError<T::Err>> {
         let text = core::str::from_utf8(&self.bytes).map_err(|_| ParseError::Encoding)?;
         let value = text.parse().map_err(ParseError::Value)?;
+        Ok(self.calculate(|_| value))
+    }
+
+    /// Calculates a value from the bytes. Under a linkage of calculations, it depends on all of
+    /// them.
+    pub fn calculate<T, L: Linkage>(&self, calculate: impl FnOnce(&[u8]) -> T) -> Tracked<T, L> {
         let label = if L::DATA {
             self.merged(0..self.len())
         } else {
             Label::NULL
         };
-        Ok(Tracked::with_label(value, label))
+        Tracked::with_label(calculate(&self.bytes), label)
     }
 
     /// Calculates each byte from one of this buffer.
