@@ -150,8 +150,8 @@ pub use perfetto_trace::{PerfettoHostError, perfetto_trace};
 pub use pool::{PoolReport, PoolSettings, PooledUse, UsesByService};
 pub use predict::{ATTRIBUTES_MAX, PredictReport, PredictSettings};
 pub use provenance::{
-    ByteFlow, Direction, ItemInfo, ProvenanceAnswer, ProvenanceError, ProvenanceLog,
-    ProvenanceLogs, ReachedItem, StoredLogs, infos, item_id,
+    ByteFlow, BytesByItem, Direction, ItemInfo, OutputPart, ProvenanceAnswer, ProvenanceError,
+    ProvenanceLog, ProvenanceLogs, ReachedItem, StoredLogs, infos, item_id,
 };
 pub use query_error::QueryError;
 pub use recorded::RecordedSummary;

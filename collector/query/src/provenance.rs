@@ -6,6 +6,7 @@
 
 mod item_info;
 mod logs;
+mod parts;
 mod stored;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -21,6 +22,7 @@ use thiserror::Error;
 use super::byte_ranges::ByteRanges;
 pub use item_info::{ItemInfo, infos};
 pub use logs::ProvenanceLogs;
+pub use parts::OutputPart;
 pub use stored::StoredLogs;
 
 /// Maximum number of flows that an answer lists.
@@ -156,8 +158,8 @@ impl<'a> ProvenanceLog<'a> {
     }
 }
 
-/// Bytes of items.
-type ItemBytes = BTreeMap<u64, ByteRanges>;
+/// Bytes of items by id.
+pub type BytesByItem = BTreeMap<u64, ByteRanges>;
 
 /// Returns an id as 16 hexadecimal digits, as ids of spans are written.
 #[must_use]
@@ -181,13 +183,13 @@ struct Query {
     direction: Direction,
     answer: ProvenanceAnswer,
     /// Bytes of items that the query has yet to follow.
-    waiting: ItemBytes,
+    waiting: BytesByItem,
 }
 
 impl Query {
     /// Takes the waiting bytes that are new, and adds them to the answer.
-    fn fresh(&mut self) -> ItemBytes {
-        let mut fresh = ItemBytes::new();
+    fn fresh(&mut self) -> BytesByItem {
+        let mut fresh = BytesByItem::new();
         for (id, waiting) in std::mem::take(&mut self.waiting) {
             let item = self.answer.items.entry(id).or_default();
             let mut new = waiting;
@@ -201,7 +203,7 @@ impl Query {
     }
 
     /// Adds the flows of bytes in one log: from outputs (backward) or from sources (forward).
-    fn follow(&mut self, number: usize, log: &ProvenanceLog<'_>, from: &ItemBytes) {
+    fn follow(&mut self, number: usize, log: &ProvenanceLog<'_>, from: &BytesByItem) {
         let file = &log.file;
         let Some(last) = file.inputs().checked_sub(1) else {
             return;
@@ -381,7 +383,7 @@ fn source_bytes(source: &Source) -> Range<u64> {
 }
 
 /// Returns the inputs that bytes of sources became.
-fn inputs_of_sources(file: &LogFile<'_>, items: &ItemBytes) -> InputSet {
+fn inputs_of_sources(file: &LogFile<'_>, items: &BytesByItem) -> InputSet {
     let mut inputs = InputSet::new();
     for source in file.sources() {
         let Some(item) = items.get(&source.id) else {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use super::{Direction, ItemBytes, ProvenanceAnswer, ProvenanceError, ProvenanceLog, Query};
+use super::{BytesByItem, Direction, ProvenanceAnswer, ProvenanceError, ProvenanceLog, Query};
 use crate::byte_ranges::ByteRanges;
 
 /// Merge logs, with the logs that have each item.
@@ -58,7 +58,7 @@ impl ProvenanceLogs<'_> {
         let mut query = Query {
             direction,
             answer: ProvenanceAnswer::default(),
-            waiting: ItemBytes::from([(id, self.asked(direction, id, bytes)?)]),
+            waiting: BytesByItem::from([(id, self.asked(direction, id, bytes)?)]),
         };
         // Each round follows all bytes that the last one reached, in the logs with their items.
         loop {

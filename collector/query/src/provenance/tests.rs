@@ -192,6 +192,48 @@ proptest! {
     }
 }
 
+proptest! {
+    /// Compares the parts of an output with the queries of its bytes, one by one.
+    #[test]
+    fn parts_have_the_ends_of_their_bytes(
+        programs in prop::collection::vec(prop::collection::vec(step(), 0..14), 3),
+        id in 0..6_u64,
+    ) {
+        let (mut depends, mut outputs, mut sources) = Default::default();
+        let files: Vec<Vec<u8>> = programs
+            .iter()
+            .map(|steps| run(steps, &mut depends, &mut outputs, &mut sources))
+            .collect();
+        let logs: Vec<ProvenanceLog<'_>> =
+            files.iter().map(|file| ProvenanceLog::parse(String::new(), file).unwrap()).collect();
+        let logs = ProvenanceLogs::from(logs);
+        let Ok(answer) = logs.query(Direction::Backward, id, None) else {
+            return Ok(());
+        };
+        let ends_of = |byte: u64| {
+            let answer = logs.query(Direction::Backward, id, Some(byte..byte + 1));
+            let items = answer.map(|answer| answer.items).unwrap_or_default().into_iter();
+            let ends = items.filter(|(_, item)| !item.ends.is_empty());
+            ends.map(|(id, item)| (id, item.ends)).collect::<BytesByItem>()
+        };
+        let parts = answer.parts(id, 12);
+        let covered: Vec<u64> = parts.iter().flat_map(|part| part.bytes.clone()).collect();
+        prop_assert_eq!(covered, (0..12).collect::<Vec<_>>());
+        for part in parts {
+            let mut union = BytesByItem::new();
+            for byte in part.bytes {
+                let ends = ends_of(byte);
+                prop_assert!(ends.keys().eq(part.ends.keys()));
+                for (id, ranges) in ends {
+                    let of = union.entry(id).or_default();
+                    ranges.iter().for_each(|range| of.insert(range));
+                }
+            }
+            prop_assert_eq!(union, part.ends);
+        }
+    }
+}
+
 #[test]
 fn an_answer_lists_flows_and_ends() {
     let mut edge = MergeLog::default();

@@ -1,12 +1,11 @@
 //! Report of the bytes that made an output, or of the outputs that bytes reached.
 
 use std::collections::HashMap;
-use std::ops::Range;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_query::{
-    ByteFlow, ByteRanges, Direction, ItemInfo, Notes, ProvenanceAnswer, ProvenanceLog,
+    ByteFlow, ByteRanges, BytesByItem, Direction, ItemInfo, Notes, ProvenanceAnswer, ProvenanceLog,
     ProvenanceLogs, infos, item_id,
 };
 use stroboscope_render::humanise::counted;
@@ -15,9 +14,6 @@ use stroboscope_render::show::Doc;
 
 use crate::Status;
 use crate::verb::Top;
-
-/// Maximum number of parts of an output's content that are shown with their sources.
-const PARTS_MAX: usize = 256;
 
 /// Bytes that made an output, or outputs that bytes reached.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -158,50 +154,34 @@ struct KnownItems<'a, 'b> {
 }
 
 impl KnownItems<'_, '_> {
-    /// Returns the parts of an output's content, with the items that made each.
-    fn content(&self, id: u64, flows: &[ByteFlow]) -> Vec<ContentPart> {
+    /// Returns the parts of an output's content, with the items that made each. The answer is of
+    /// the output.
+    fn content(&self, id: u64, answer: &ProvenanceAnswer) -> Vec<ContentPart> {
         let content = self.infos.get(&id).map_or(&[][..], |info| info.content);
-        let end = content.len() as u64;
-        let mut bounds: Vec<u64> = flows
-            .iter()
-            .filter(|flow| flow.output == id)
-            .flat_map(|flow| [flow.output_bytes.0, flow.output_bytes.1])
-            .chain([0, end])
-            .filter(|bound| *bound <= end)
-            .collect();
-        bounds.sort_unstable();
-        bounds.dedup();
-        let parts = bounds.windows(2).take(PARTS_MAX);
+        let parts = answer.parts(id, content.len() as u64).into_iter();
         parts
-            .map(|bounds| ContentPart {
-                from: bounds[0],
-                until: bounds[1],
-                text: String::from_utf8_lossy(&content[bounds[0] as usize..bounds[1] as usize])
-                    .into_owned(),
-                sources: self.sources(id, bounds[0]..bounds[1]),
+            .map(|part| {
+                let bytes = part.bytes.start as usize..part.bytes.end as usize;
+                ContentPart {
+                    from: part.bytes.start,
+                    until: part.bytes.end,
+                    text: String::from_utf8_lossy(&content[bytes]).into_owned(),
+                    sources: self.names(&part.ends),
+                }
             })
             .collect()
     }
 
-    /// Returns the names of the items at which the query of an output's bytes ends.
-    fn sources(&self, id: u64, bytes: Range<u64>) -> Vec<String> {
-        // Bytes without inputs are no part of the output.
-        let Ok(answer) = self.logs.query(Direction::Backward, id, Some(bytes)) else {
-            return Vec::new();
-        };
-        let ends = answer
-            .items
-            .iter()
-            .filter(|(_, item)| item.ends.bytes() > 0);
-        let mut names: Vec<String> = ends
-            .map(|(id, item)| {
-                let name = self.infos.get(id).map_or("", |info| info.name);
-                match name {
-                    "" => format!("{} {}", item_id(*id), item.ends),
-                    name => format!("{name} {}", item.ends),
-                }
-            })
-            .collect();
+    /// Returns the names and bytes of items, in order of their names.
+    fn names(&self, items: &BytesByItem) -> Vec<String> {
+        let names = items.iter().map(|(id, bytes)| {
+            let name = self.infos.get(id).map_or("", |info| info.name);
+            match name {
+                "" => format!("{} {bytes}", item_id(*id)),
+                name => format!("{name} {bytes}"),
+            }
+        });
+        let mut names: Vec<String> = names.collect();
         names.sort();
         names
     }
@@ -250,7 +230,7 @@ impl ProvenanceReport {
             infos: infos(logs, |id| answer.items.contains_key(&id)),
         };
         let content = match direction {
-            Direction::Backward => known.content(id, &answer.flows),
+            Direction::Backward => known.content(id, &answer),
             Direction::Forward => Vec::new(),
         };
         let item = answer.items.remove(&id).unwrap_or_default();

@@ -1,0 +1,149 @@
+//! Parts of an output by the items that made them.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::Range;
+
+use super::{ByteFlow, ByteRanges, BytesByItem, ProvenanceAnswer};
+
+/// Maximum number of different intervals of an output. Bytes beyond are one part.
+const INTERVALS_MAX: usize = 1_024;
+
+/// Successive bytes of an output, and the bytes that made them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OutputPart {
+    pub bytes: Range<u64>,
+    /// Bytes of the items at which the query of these bytes ends.
+    pub ends: BytesByItem,
+}
+
+/// Flows of an answer by output.
+struct Flows<'a> {
+    answer: &'a ProvenanceAnswer,
+    by_output: BTreeMap<u64, Vec<&'a ByteFlow>>,
+}
+
+impl ProvenanceAnswer {
+    /// Divides the first `count` bytes of the queried output into parts, for an answer of a
+    /// backward query. Bytes that no flow of the answer has are parts without ends.
+    ///
+    /// Adjacent bytes are one part if they depend on adjacent bytes of the same items.
+    #[must_use]
+    pub fn parts(&self, output: u64, count: u64) -> Vec<OutputPart> {
+        let mut by_output: BTreeMap<u64, Vec<&ByteFlow>> = BTreeMap::new();
+        for flow in &self.flows {
+            by_output.entry(flow.output).or_default().push(flow);
+        }
+        let flows = Flows {
+            answer: self,
+            by_output,
+        };
+        let mut bounds: Vec<u64> = flows.bounds(output, 0..count).into_iter().collect();
+        if bounds.len() > INTERVALS_MAX {
+            bounds.truncate(INTERVALS_MAX);
+            bounds.push(count);
+        }
+        let mut parts: Vec<OutputPart> = Vec::new();
+        for bytes in bounds.windows(2).map(|pair| pair[0]..pair[1]) {
+            let ends = flows.ends(output, bytes.clone());
+            let last = parts.last_mut();
+            match last.and_then(|last| Some((joined(&last.ends, &ends)?, last))) {
+                Some((joined, last)) => {
+                    last.bytes.end = bytes.end;
+                    last.ends = joined;
+                }
+                None => parts.push(OutputPart { bytes, ends }),
+            }
+        }
+        parts
+    }
+}
+
+/// Returns the union of the bytes on which two adjacent parts depend, if these are of the same
+/// items and adjacent.
+fn joined(a: &BytesByItem, b: &BytesByItem) -> Option<BytesByItem> {
+    if !a.keys().eq(b.keys()) {
+        return None;
+    }
+    let items = a.iter().zip(b.values()).map(|((id, a), b)| {
+        let union: ByteRanges = a.iter().chain(b.iter()).collect();
+        let most = a.iter().count().max(b.iter().count());
+        (union.iter().count() <= most).then_some((*id, union))
+    });
+    items.collect()
+}
+
+/// Returns the bytes of a flow's source from which it made bytes of the output.
+fn source_of(flow: &ByteFlow, bytes: &Range<u64>) -> Range<u64> {
+    if !flow.is_copy {
+        return flow.source_bytes.0..flow.source_bytes.1;
+    }
+    let of = |byte: u64| flow.source_bytes.0 + (byte - flow.output_bytes.0);
+    of(bytes.start)..of(bytes.end)
+}
+
+impl Flows<'_> {
+    /// Returns the flows to bytes of an output, with the bytes that each has of them.
+    fn to(&self, output: u64, bytes: Range<u64>) -> impl Iterator<Item = (&ByteFlow, Range<u64>)> {
+        let flows = self.by_output.get(&output).into_iter().flatten();
+        flows.filter_map(move |flow| {
+            let (start, end) = flow.output_bytes;
+            let common = start.max(bytes.start)..end.min(bytes.end);
+            (!common.is_empty()).then_some((*flow, common))
+        })
+    }
+
+    /// Returns the bytes of an item, among these, at which the query of the answer ended.
+    fn ends_within(&self, id: u64, bytes: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let item = self.answer.items.get(&id).into_iter();
+        item.flat_map(move |item| item.ends.within(bytes.clone()))
+    }
+
+    /// Returns the offsets between which all bytes of an output depend on the same flows, also
+    /// where they were copied from.
+    fn bounds(&self, output: u64, bytes: Range<u64>) -> BTreeSet<u64> {
+        let mut bounds = BTreeSet::from([bytes.start, bytes.end]);
+        let mut seen = HashSet::new();
+        // Bytes of items, and the offset in the output to which they were copied.
+        let mut waiting = vec![(output, bytes.clone(), bytes.start)];
+        while let Some((id, from, at)) = waiting.pop() {
+            if bounds.len() > 2 * INTERVALS_MAX || !seen.insert((id, from.clone(), at)) {
+                continue;
+            }
+            let to_output = |byte: u64| at + (byte - from.start);
+            for end in self.ends_within(id, from.clone()) {
+                bounds.extend([to_output(end.start), to_output(end.end)]);
+            }
+            for (flow, common) in self.to(id, from.clone()) {
+                let start = to_output(common.start);
+                bounds.extend([start, to_output(common.end)]);
+                if flow.is_copy {
+                    waiting.push((flow.source, source_of(flow, &common), start));
+                }
+            }
+        }
+        bounds
+    }
+
+    /// Returns the bytes at which the query of bytes of an output ends.
+    fn ends(&self, output: u64, bytes: Range<u64>) -> BytesByItem {
+        let mut reached = BytesByItem::new();
+        let mut ends = BytesByItem::new();
+        let source = |(flow, common): (&ByteFlow, _)| (flow.source, source_of(flow, &common));
+        let mut waiting: Vec<_> = self.to(output, bytes).map(source).collect();
+        while let Some((id, bytes)) = waiting.pop() {
+            let known = reached.entry(id).or_default();
+            let mut new: ByteRanges = std::iter::once(bytes.clone()).collect();
+            for bytes in known.within(bytes.clone()) {
+                new.remove(bytes);
+            }
+            known.insert(bytes);
+            for bytes in new.iter() {
+                for end in self.ends_within(id, bytes.clone()) {
+                    ends.entry(id).or_default().insert(end);
+                }
+                waiting.extend(self.to(id, bytes).map(source));
+            }
+        }
+        ends
+    }
+}
