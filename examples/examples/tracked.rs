@@ -2,7 +2,7 @@
 //! invoice from it.
 //!
 //! `STROBOSCOPE_BURST_CONFIG=always cargo run -p stroboscope-examples --example tracked`; if a
-//! collector runs as well (`stroboscope collect`), `stroboscope provenance list` has the invoice
+//! collector runs as well (`stroboscope collect`), `stroboscope provenance show` has the invoice
 //! afterwards, and `stroboscope provenance why ID` the bytes that made it.
 
 use std::time::{Duration, Instant};

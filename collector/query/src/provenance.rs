@@ -101,6 +101,8 @@ pub struct ProvenanceAnswer {
 pub struct ProvenanceLog<'a> {
     /// Name for people: the file's path, or the service.
     pub name: String,
+    /// Request that wrote the log; `None` if it is unknown.
+    pub trace: Option<u128>,
     file: LogFile<'a>,
     /// Problem at which the reading ended; `None` if the file is whole.
     pub problem: Option<FileError>,
@@ -120,6 +122,7 @@ impl<'a> ProvenanceLog<'a> {
         };
         Ok(Self {
             name,
+            trace: None,
             file,
             problem,
         })

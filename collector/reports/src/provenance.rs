@@ -1,6 +1,6 @@
 //! The `provenance` subcommand.
 
-mod list;
+mod items;
 mod report;
 
 use std::ops::Range;
@@ -14,13 +14,15 @@ use stroboscope_query::{
     Direction, Notes, ProvenanceError, ProvenanceLog, ProvenanceLogs, StoredLogs,
 };
 use stroboscope_render::show::Doc;
-use tokio::runtime::Runtime;
+use stroboscope_store::query_memory::QueryMemory;
+use tokio::runtime::{Handle, Runtime};
 
-pub use self::list::ProvenanceList;
-pub use self::report::ProvenanceReport;
+pub use self::items::ProvenanceItems;
+pub use self::report::{ItemProvenance, ProvenanceReport};
 use crate::arguments::{DataArguments, ShowArguments};
 use crate::memory_limit::{of_verb, parse_reading_limit};
-use crate::verb::{Form, Report, give_as};
+use crate::study::Reader;
+use crate::verb::{Form, PageVerb, Report, TakeReport, give_as};
 use crate::{Failure, Status};
 
 /// Trace bytes through services: the inputs of an output, or the outputs of an input
@@ -30,7 +32,7 @@ use crate::{Failure, Status};
 /// output of one log and a source of another with the same id are the same bytes, so queries
 /// continue there.
 ///
-///   stroboscope provenance list --data DIR                 outputs and sources of the store
+///   stroboscope provenance show --data DIR                 outputs and sources of the store
 ///   stroboscope provenance why 7 --data DIR                which bytes made output 7
 ///   stroboscope provenance why 7:0..20 web.log store.log   which bytes made its first 20, by files
 ///   stroboscope provenance of 1:5 --data DIR               which outputs byte 5 of 1 reached
@@ -53,8 +55,8 @@ enum Provenance {
     Why(QueryArguments),
     /// Show which outputs bytes of a source reached
     Of(QueryArguments),
-    /// List outputs and sources
-    List(ListArguments),
+    /// List outputs and sources, or show both directions of one
+    Show(ItemsVerb),
 }
 
 #[derive(Debug, Args)]
@@ -71,14 +73,21 @@ struct QueryArguments {
     show: ShowArguments,
 }
 
+/// Show outputs and the bytes of sources that made them
+///
+/// Without an item, lists all outputs and sources. With one, shows the bytes that made it if it is
+/// an output, and the outputs that it reached if it is a source.
 #[derive(Debug, Args)]
-struct ListArguments {
+pub struct ItemsVerb {
     #[command(flatten)]
     logs: LogArguments,
+    /// Output or source to show, as ID, ID:BYTE or ID:FROM..UNTIL
+    #[arg(long, value_name = "ID[:BYTES]", value_parser = parse_item)]
+    item: Option<Item>,
     /// Only items whose names contain this text
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
-    /// Maximum number of items to show; 0 shows all
+    /// Maximum number of items or flows to show; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 50)]
     top: usize,
     #[command(flatten)]
@@ -144,57 +153,99 @@ impl ProvenanceVerb {
         let (query, direction) = match self.verb {
             Provenance::Why(query) => (query, Direction::Backward),
             Provenance::Of(query) => (query, Direction::Forward),
-            Provenance::List(list) => {
-                return list.logs.read(runtime, &list.show, |logs, notes| {
-                    let list = ProvenanceList::of(logs, notes, list.name.as_deref(), list.top);
-                    Ok(ProvenanceSays::List(Box::new(list)))
-                });
+            Provenance::Show(items) => {
+                let (logs, show) = (&items.logs, &items.show);
+                return logs.give(runtime, show, |logs, notes| items.answer(logs, notes));
             }
         };
         let QueryArguments { item, top, .. } = &query;
-        query.logs.read(runtime, &query.show, |logs, notes| {
-            let answer = logs.query(direction, item.id, item.bytes.clone());
-            let answer = answer.map_err(Failure::of)?;
-            let report = ProvenanceReport::of(answer, logs, notes, (direction, item.id), *top);
+        query.logs.give(runtime, &query.show, |logs, notes| {
+            let report = item.query(direction, logs, notes, *top)?;
             Ok(ProvenanceSays::Answer(Box::new(report)))
         })
     }
 }
 
-/// Answer of a query across provenance logs, or the list of their items.
+impl Item {
+    fn query(
+        &self,
+        direction: Direction,
+        logs: &ProvenanceLogs<'_>,
+        notes: Notes,
+        top: usize,
+    ) -> Result<ProvenanceReport, Failure> {
+        let answer = logs.query(direction, self.id, self.bytes.clone());
+        let answer = answer.map_err(Failure::of)?;
+        let asked = (direction, self.id);
+        Ok(ProvenanceReport::of(answer, logs, notes, asked, top))
+    }
+}
+
+impl ItemsVerb {
+    fn answer(&self, logs: &ProvenanceLogs<'_>, notes: Notes) -> Result<ProvenanceSays, Failure> {
+        let Some(item) = &self.item else {
+            let items = ProvenanceItems::of(logs, notes, self.name.as_deref(), self.top);
+            return Ok(ProvenanceSays::Items(Box::new(items)));
+        };
+        let query = |direction| item.query(direction, logs, Notes::default(), self.top);
+        let (why, of) = (query(Direction::Backward), query(Direction::Forward));
+        let (why, of) = match (why, of) {
+            (Err(error), Err(_)) => return Err(error),
+            (why, of) => (why.ok(), of.ok()),
+        };
+        let item = ItemProvenance { why, of, notes };
+        Ok(ProvenanceSays::Item(Box::new(item)))
+    }
+}
+
+impl PageVerb for ItemsVerb {
+    fn serve(&self, reader: &Reader, take: TakeReport<'_>) -> Result<(), Failure> {
+        let own = self.logs.memory();
+        let memory = reader.memory.as_ref().unwrap_or(&own);
+        let read = self.logs.of_data(&self.logs.data, &reader.runtime, memory);
+        take(&read?.answer(|logs, notes| self.answer(logs, notes))?)
+    }
+}
+
+/// Answer of a query across provenance logs, of the queries of an item in both directions, or the
+/// list of items.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ProvenanceSays {
     Answer(Box<ProvenanceReport>),
-    List(Box<ProvenanceList>),
+    Item(Box<ItemProvenance>),
+    Items(Box<ProvenanceItems>),
 }
 
 impl Report for ProvenanceSays {
     fn notes(&self) -> &Notes {
         match self {
             Self::Answer(report) => &report.notes,
-            Self::List(list) => &list.notes,
+            Self::Item(item) => &item.notes,
+            Self::Items(items) => &items.notes,
         }
     }
 
     fn show(&self, doc: &mut Doc) {
         match self {
             Self::Answer(report) => report.show(doc),
-            Self::List(list) => list.show(doc),
+            Self::Item(item) => item.show(doc),
+            Self::Items(items) => items.show(doc),
         }
     }
 
     fn status(&self, read: Status) -> Status {
         match self {
             Self::Answer(report) => report.status(read),
-            Self::List(_) => read,
+            Self::Item(item) => item.status(read),
+            Self::Items(_) => read,
         }
     }
 }
 
 impl LogArguments {
     /// Reads the logs, and gives the report that `answer` makes of them.
-    fn read(
+    fn give(
         &self,
         runtime: &Runtime,
         show: &ShowArguments,
@@ -219,38 +270,25 @@ impl LogArguments {
             return give_as(&report, &self.form(&self.files[0]), show);
         }
         let data = self.data.clone().or_newest_demo();
-        let readable = data.to_read(runtime.handle())?;
+        let read = self.of_data(&data, runtime.handle(), &self.memory())?;
+        give_as(&read.answer(answer)?, &self.form(&data.data), show)
+    }
+
+    fn memory(&self) -> QueryMemory {
+        of_verb(self.memory_limit)
+    }
+
+    /// Reads the logs of a data directory.
+    fn of_data(
+        &self,
+        data: &DataArguments,
+        runtime: &Handle,
+        memory: &QueryMemory,
+    ) -> Result<LogsOfData, Failure> {
+        let readable = data.to_read(runtime)?;
         let trace = self.trace.as_deref().map(trace_id);
-        let memory = of_verb(self.memory_limit);
-        let handle = runtime.handle().clone();
-        let stored = StoredLogs::read(readable.directory(), handle, trace, &memory);
-        let stored = stored.map_err(Failure::of)?;
-        let logs = stored.logs.iter().map(|log| {
-            let name = format!("{} {:032x}", log.service, log.trace_id);
-            ProvenanceLog::parse(name, &log.log)
-        });
-        let mut notes = Notes {
-            damage: stored.damage.clone(),
-            unflushed_bytes: stored.unflushed_bytes,
-            ..Notes::default()
-        };
-        let (mut readable_logs, mut unreadable) = (Vec::new(), 0);
-        for log in logs {
-            match log {
-                Ok(log) => readable_logs.push(log),
-                Err(_) => unreadable += 1,
-            }
-        }
-        if unreadable > 0 {
-            notes
-                .diagnostics
-                .insert("unreadable_provenance_log".into(), unreadable);
-        }
-        give_as(
-            &answer(&readable_logs.into(), notes)?,
-            &self.form(&data.data),
-            show,
-        )
+        let stored = StoredLogs::read(readable.directory(), runtime.clone(), trace, memory);
+        Ok(LogsOfData(stored.map_err(Failure::of)?))
     }
 
     fn form<'a>(&self, data: &'a Path) -> Form<'a> {
@@ -259,5 +297,40 @@ impl LogArguments {
             is_json: self.json,
             out: None,
         }
+    }
+}
+
+/// Logs that were read from a data directory.
+struct LogsOfData(StoredLogs);
+
+impl LogsOfData {
+    /// Returns the report that `answer` makes of the logs. Logs that cannot be parsed are left out,
+    /// which its notes count.
+    fn answer(
+        &self,
+        answer: impl FnOnce(&ProvenanceLogs<'_>, Notes) -> Result<ProvenanceSays, Failure>,
+    ) -> Result<ProvenanceSays, Failure> {
+        let Self(stored) = self;
+        let mut notes = Notes {
+            damage: stored.damage.clone(),
+            unflushed_bytes: stored.unflushed_bytes,
+            ..Notes::default()
+        };
+        let (mut logs, mut unreadable) = (Vec::new(), 0);
+        for log in &stored.logs {
+            let name = format!("{} {:032x}", log.service, log.trace_id);
+            match ProvenanceLog::parse(name, &log.log) {
+                Ok(mut parsed) => {
+                    parsed.trace = Some(log.trace_id);
+                    logs.push(parsed);
+                }
+                Err(_) => unreadable += 1,
+            }
+        }
+        if unreadable > 0 {
+            let notes = &mut notes.diagnostics;
+            notes.insert("unreadable_provenance_log".into(), unreadable);
+        }
+        answer(&logs.into(), notes)
     }
 }

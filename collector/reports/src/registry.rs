@@ -156,7 +156,9 @@ pub fn reports() -> Vec<Entry> {
         other("tradeoffs", tradeoffs::TradeoffsVerb::run)
             .saying::<results::tradeoffs::TradeoffsSay>()
             .paged_as::<tradeoffs::LogVerb>("tradeoffs log", &[]),
-        other("provenance", provenance::ProvenanceVerb::run).saying::<provenance::ProvenanceSays>(),
+        other("provenance", provenance::ProvenanceVerb::run)
+            .saying::<provenance::ProvenanceSays>()
+            .paged_as::<provenance::ItemsVerb>("provenance show", &[]),
     ]
 }
 

@@ -4,7 +4,7 @@
 //! Modules from the bottom up: `asked_id`, `awaited_path`, `instants`, `table`; `columns` with
 //! `texts`, `kernel_rows` and `request_columns`, the data of the timeline; `path_sums`,
 //! `diagnostics`, `outline_spans`, `failure_part`, `connection_part`, `lock_table`, `links`,
-//! `request_page`; `list_page`; `span_json`. A request whose whole id is given is located by the
+//! `request_page`, `provenance_part`; `list_page`; `span_json`. A request whose whole id is given is located by the
 //! page indexes of the store's files, without reading all of them.
 
 mod asked_id;
@@ -21,6 +21,7 @@ mod list_page;
 mod lock_table;
 mod outline_spans;
 mod path_sums;
+mod provenance_part;
 mod request_columns;
 mod request_page;
 mod span_json;
@@ -51,6 +52,7 @@ use url::form_urlencoded;
 use self::asked_id::{asked_span, asked_trace};
 use self::awaited_path::{path_is_known, path_soon};
 use self::list_page::{ListQuery, form, found};
+use self::provenance_part::provenance_part;
 use crate::model::Model;
 use crate::progress::ProgressSender;
 use crate::range_strip::RangeUse;
@@ -236,7 +238,9 @@ async fn one(
         Key::of_request(key),
         move |site, runtime, _| {
             let request = read(site, runtime, &path.model(), asked)?;
-            Ok(request_page::request_page(&request, &path))
+            let mut html = request_page::request_page(&request, &path);
+            provenance_part(&mut html, site, id);
+            Ok(html)
         },
     )
     .await

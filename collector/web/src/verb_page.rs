@@ -47,6 +47,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 3] = [
             ("experiment", "Experiment"),
             ("predict", "Predict"),
             ("search", "Search"),
+            ("provenance", "Origin of bytes"),
         ],
     ),
     (

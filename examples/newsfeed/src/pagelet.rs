@@ -5,7 +5,7 @@ use std::time::Duration;
 use stroboscope::tracked::{self, DataLinkage, TrackedBuf};
 
 use crate::cpu::Cpu;
-use crate::random::Random;
+use crate::random::{Random, mix};
 use crate::story::TrackedStory;
 use crate::wire::Pagelet;
 
@@ -24,8 +24,8 @@ pub(crate) const PAGELETS: [(&str, usize); 4] = [
 /// Size of a story, in bytes.
 const STORY_BYTES: usize = 320;
 
-/// Generates pagelet `index` of [`PAGELETS`]: its stories, each a line and what stands for a
-/// picture, and a frame. Pictures and frames depend on the user's properties.
+/// Generates pagelet `index` of [`PAGELETS`]: a frame, and its stories, each a line and what stands
+/// for a picture. Pictures and frames depend on the user's properties.
 pub(crate) fn render(
     cpu: &Cpu,
     index: usize,
@@ -48,15 +48,22 @@ pub(crate) fn render(
             sum.wrapping_mul(31).wrapping_add((*byte).into())
         })
     });
-    let mut random = Random::new(cpu.work(RENDER_TIME, *seed.get()));
-    let mut drawn = |count: usize| seed.map(|_| letters(&mut random, count));
+    let drawing = cpu.work(RENDER_TIME, *seed.get());
+    let draw = |part: usize, count| seed.map(|_| letters(mix(drawing ^ part as u64), count));
+    let frame = draw(usize::MAX, frame_bytes);
     let mut body = TrackedBuf::with_capacity(frame_bytes + content.len() * STORY_BYTES, 64);
-    for story in content {
+    // The number of ads varies, so the frame stands before them: its place never depends on it.
+    if name == "ads" {
+        body.push_text(&frame);
+    }
+    for (place, story) in content.into_iter().enumerate() {
         let end = body.len() + STORY_BYTES;
         push_line(story, &mut body);
-        body.push_text(&drawn(end - body.len()));
+        body.push_text(&draw(place, end - body.len()));
     }
-    body.push_text(&drawn(frame_bytes));
+    if name != "ads" {
+        body.push_text(&frame);
+    }
     Pagelet {
         index: index as u32,
         count: PAGELETS.len() as u32,
@@ -66,7 +73,8 @@ pub(crate) fn render(
     }
 }
 
-/// Appends the line of a story: its id in hexadecimal digits, its source and its score.
+/// Appends the line of a story: its id in hexadecimal digits, its source and its score. All lines
+/// are of equal length, so the place of what follows does not depend on the story.
 fn push_line(story: &TrackedStory, body: &mut TrackedBuf) {
     body.extend_untracked(b"story ");
     let id = story.id();
@@ -74,14 +82,16 @@ fn push_line(story: &TrackedStory, body: &mut TrackedBuf) {
         body.push_text(&byte.map(|byte| format!("{byte:02x}")));
     }
     body.extend_untracked(b" from ");
-    body.extend(&story.source());
-    body.extend_untracked(b", score ");
+    let source = story.source().calculate::<_, DataLinkage>(<[u8]>::to_vec);
+    body.push_text(&source.map(|source| format!("{:<8}", String::from_utf8_lossy(&source))));
+    body.extend_untracked(b" score ");
     body.push_text(&story.score().map(|score| format!("{score:.6}")));
     body.extend_untracked(b"\n");
 }
 
 /// Draws `count` letters.
-fn letters(random: &mut Random, count: usize) -> String {
+fn letters(seed: u64, count: usize) -> String {
+    let mut random = Random::new(seed);
     let mut letters = String::with_capacity(count + 8);
     while letters.len() < count {
         let bytes = random.next_u64().to_le_bytes();

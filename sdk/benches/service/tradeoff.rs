@@ -130,6 +130,24 @@ pub mod baggage {
     /// The type of a baggage value: the newsfeed uses only numbers.
     pub type Value = f64;
 
+    /// Provenance of an item, which holds nothing.
+    #[derive(Clone, Debug, Default)]
+    pub struct Provenance(pub(crate) ());
+
+    impl Provenance {
+        /// Returns an empty text.
+        #[must_use]
+        pub const fn to_text(&self) -> String {
+            String::new()
+        }
+
+        /// Ignores the text.
+        #[must_use]
+        pub const fn from_text(_: &str) -> Self {
+            Self(())
+        }
+    }
+
     /// Returns false.
     #[must_use]
     pub const fn is_duplicate() -> bool {

@@ -57,7 +57,7 @@ const SUBCOMMANDS: &[(&str, &str)] = &[
     ("tradeoffs log", "--data DATA"),
     ("provenance why", "1 DATA/../policy.json"),
     ("provenance of", "1 DATA/../policy.json"),
-    ("provenance list", "DATA/../policy.json"),
+    ("provenance show", "DATA/../policy.json"),
     ("sql", "--data DATA SELECT(1)"),
 ];
 

@@ -3,7 +3,7 @@
 use super::html::Html;
 use super::table::{PagedRows, Reader, write_table};
 use crate::picture::{Picture, draw};
-use crate::show::{Chart, Doc, Drawing, Figure, Part};
+use crate::show::{Chart, Doc, Drawing, Figure, Part, Passage};
 
 /// Minimum number of headings for a table of contents.
 const CONTENTS_FROM: usize = 4;
@@ -108,11 +108,62 @@ pub(super) fn write_parts(html: &mut Html, doc: &Doc, reader: Reader<'_>, headin
                     write_table(html, table, reader, tables);
                 }
                 Part::Figure(figure) => write_figure(html, figure, reader),
+                Part::Passage(passage) => write_passage(html, passage, reader),
             }
             is_first = false;
         }
         html.markup(if are_pictures { "</div>\n" } else { "" });
     }
+}
+
+/// Number of colours of origins; more origins share them, and differ by their numbers.
+const ORIGIN_COLOURS: usize = 7;
+
+/// Writes a text whose stretches have the colour and the number of their origin, and the list of
+/// origins.
+fn write_passage(html: &mut Html, passage: &Passage, reader: Reader<'_>) {
+    let mark = |html: &mut Html, origin: usize| {
+        html.markup("<mark class=\"o")
+            .shown(origin % ORIGIN_COLOURS)
+            .markup("\"");
+    };
+    html.markup("<figure class=\"passage\"><figcaption>")
+        .text(&passage.title)
+        .markup("</figcaption><p tabindex=\"0\">");
+    for stretch in &passage.stretches {
+        let Some(origin) = stretch.origin else {
+            html.text(&stretch.text);
+            continue;
+        };
+        mark(html, origin);
+        html.markup(" title=\"")
+            .text(&stretch.details)
+            .markup("\">")
+            .text(&stretch.text)
+            .markup("</mark><sup>")
+            .shown(origin + 1)
+            .markup("</sup>");
+    }
+    html.markup("</p><ol class=\"origins\">");
+    for (number, origin) in passage.origins.iter().enumerate() {
+        html.markup("<li>");
+        mark(html, number);
+        html.markup(">").shown(number + 1).markup("</mark> ");
+        for (place, (name, path)) in origin.things.iter().enumerate() {
+            html.markup(if place > 0 { ", " } else { "" });
+            match reader {
+                Reader::OfSite(_) => html
+                    .markup("<a href=\"")
+                    .text(path)
+                    .markup("\">")
+                    .text(name)
+                    .markup("</a>"),
+                Reader::OfFile => html.text(name),
+            };
+        }
+        html.markup("</li>");
+    }
+    html.markup("</ol></figure>\n");
 }
 
 /// Draws a picture. If that fails, the page reports it and shows everything else.
@@ -178,7 +229,7 @@ fn write_picture(html: &mut Html, picture: &Picture, figure: &Figure) {
 mod tests {
     use super::super::standalone::{Section, to_page_of_sections};
     use super::*;
-    use crate::show::{Axis, Graph, GraphEdge, GraphNode, Kind, Timeline};
+    use crate::show::{Axis, Graph, GraphEdge, GraphNode, Kind, Origin, Stretch, Timeline};
 
     fn figure(title: &str) -> Figure {
         let (x, y) = (Axis::new("x", Kind::Count), Axis::new("y", Kind::Share));
@@ -283,6 +334,31 @@ mod tests {
             file.contains("<p>All: <code>model --all</code></p>"),
             "{file}"
         );
+    }
+
+    #[test]
+    fn stretches_have_the_colour_and_the_number_of_their_origin() {
+        let stretch = |text: &str, origin| Stretch {
+            text: text.to_owned(),
+            origin,
+            details: format!("\"{text}\" 0..4"),
+        };
+        let things = vec![("<a>".to_owned(), "/provenance?item=1".to_owned())];
+        let passage = Passage {
+            title: "Content".to_owned(),
+            stretches: vec![stretch("for ", None), stretch("<b>", Some(7))],
+            origins: vec![Origin { things }; 8],
+        };
+        let mut doc = Doc::new();
+        doc.passage(passage);
+        let page = body(&doc).into_string();
+        let text = "<p tabindex=\"0\">for <mark class=\"o0\" title=\"&quot;&lt;b&gt;&quot; 0..4\">\
+                    &lt;b&gt;</mark><sup>8</sup></p>";
+        assert!(page.contains(text), "{page}");
+        let origin = "<mark class=\"o0\">8</mark> <a href=\"/provenance?item=1\">&lt;a&gt;</a>";
+        assert!(page.contains(origin), "{page}");
+        let file = to_page_of_sections("t", "h", "about", &[Section { id: "one", doc }]);
+        assert!(file.contains("8</mark> &lt;a&gt;</li>"), "{file}");
     }
 
     #[test]

@@ -21,6 +21,34 @@ pub enum Part {
     Table(Table),
     /// A chart, a timeline or a graph.
     Figure(Figure),
+    /// A text by its origins, on pages only.
+    Passage(Passage),
+}
+
+/// Text in stretches that have different origins.
+#[derive(Clone, Debug, Default)]
+pub struct Passage {
+    pub title: String,
+    pub stretches: Vec<Stretch>,
+    /// Origins, which pages number from 1.
+    pub origins: Vec<Origin>,
+}
+
+/// Stretch of a [`Passage`].
+#[derive(Clone, Debug)]
+pub struct Stretch {
+    /// Untrusted text.
+    pub text: String,
+    /// Index of its origin; `None` if it has none.
+    pub origin: Option<usize>,
+    /// Details of its origin.
+    pub details: String,
+}
+
+/// Origin of stretches: one or more things, with paths of links on a site.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    pub things: Vec<(String, String)>,
 }
 
 /// Content of a result, in order.
@@ -100,6 +128,12 @@ impl Doc {
     /// Adds pictures, which pages show side by side if there is room.
     pub fn figures(&mut self, figures: impl IntoIterator<Item = Figure>) -> &mut Self {
         self.parts.extend(figures.into_iter().map(Part::Figure));
+        self
+    }
+
+    /// Adds a text by its origins.
+    pub fn passage(&mut self, passage: Passage) -> &mut Self {
+        self.parts.push(Part::Passage(passage));
         self
     }
 

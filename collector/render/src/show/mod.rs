@@ -17,7 +17,7 @@ mod text;
 mod wrap;
 
 pub use arrow::{batch, schema, write_parquet};
-pub use doc::{Doc, Part};
+pub use doc::{Doc, Origin, Part, Passage, Stretch};
 pub use figure::{
     Axis, Bar, Chart, Drawing, Figure, Graph, GraphEdge, GraphNode, Ink, Interval, Line, Stack,
     StackPart, Timeline, TimelineRow,

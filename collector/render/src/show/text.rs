@@ -49,6 +49,7 @@ impl TextView {
             }
             Part::Table(table) => (table.shown > 0).then(|| self.table(table)),
             Part::Figure(figure) => figure.is_for_terminals.then(|| self.figure(figure)),
+            Part::Passage(_) => None,
         });
         parts.collect::<Vec<_>>().join("\n\n")
     }

@@ -10,8 +10,9 @@ use stroboscope_query::{
 };
 use stroboscope_render::humanise::counted;
 use stroboscope_render::rows;
-use stroboscope_render::show::Doc;
+use stroboscope_render::show::{Doc, Origin, Passage, Stretch};
 
+use super::items::{item_path, linked_item, linked_log, trace_of};
 use crate::Status;
 use crate::verb::Top;
 
@@ -44,6 +45,31 @@ pub struct ProvenanceReport {
     pub(super) notes: Notes,
 }
 
+/// Bytes that made an item, and outputs that its bytes reached.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ItemProvenance {
+    /// Bytes that made the item; null if no log has it as an output.
+    pub(super) why: Option<ProvenanceReport>,
+    /// Outputs that its bytes reached; null if no log has it as a source.
+    pub(super) of: Option<ProvenanceReport>,
+    /// Notes about the data.
+    pub(super) notes: Notes,
+}
+
+impl ItemProvenance {
+    /// Writes both answers.
+    pub(super) fn show(&self, doc: &mut Doc) {
+        let answers = self.why.iter().chain(&self.of);
+        answers.for_each(|answer| answer.show(doc));
+    }
+
+    /// Returns the outcome of the subcommand, which is partial if a log could not be read whole.
+    pub(super) fn status(&self, read: Status) -> Status {
+        let mut answers = self.why.iter().chain(&self.of);
+        answers.next().map_or(read, |answer| answer.status(read))
+    }
+}
+
 /// Bytes of an output that depend on the same items.
 #[derive(Debug, Serialize, JsonSchema)]
 struct ContentPart {
@@ -53,6 +79,8 @@ struct ContentPart {
     text: String,
     /// Items at which the query of these bytes ended.
     sources: Vec<String>,
+    /// Ids of these items.
+    source_ids: Vec<String>,
 }
 
 /// Bytes of an item.
@@ -64,6 +92,8 @@ struct ItemBytes {
     name: String,
     /// Log that made or read the item: a service and its request, or a file.
     log: String,
+    /// Request that wrote the log; null if it is unknown.
+    trace: Option<String>,
     /// Span in which the item was read or written, as 16 hexadecimal digits; null if unknown.
     span: Option<String>,
     bytes: u64,
@@ -105,9 +135,9 @@ struct Log {
 
 rows! {
     ItemBytes as row, "provenance_items": "Items that a query across merge logs reached.";
-    item: Text, "item" = row.id.as_str();
+    item: Text, "item" = linked_item(&row.id);
     name: Text, "name" = row.name.as_str();
-    log: Text, "log" = row.log.as_str();
+    log: Text, "log" = linked_log(&row.log, row.trace.as_deref());
     bytes: Count, "bytes" = row.bytes;
     ranges: Text, "ranges" = row.ranges.to_string().as_str();
 }
@@ -122,10 +152,10 @@ rows! {
 rows! {
     Flow as row, "provenance_flows": "Bytes of outputs, and bytes of sources on which they depend.";
     log: Text, "log" = row.log.as_str();
-    output: Text, "output" = row.output.as_str();
+    output: Text, "output" = linked_item(&row.output);
     output_from: Count, "output from" = row.output_from;
     output_until: Count, "output until" = row.output_until;
-    source: Text, "source" = row.source.as_str();
+    source: Text, "source" = linked_item(&row.source);
     source_from: Count, "source from" = row.source_from;
     source_until: Count, "source until" = row.source_until;
     copy: Flag, "copy" = row.copy;
@@ -138,6 +168,7 @@ impl ItemBytes {
             id: item_id(id),
             name: info.map_or_else(String::new, |info| info.name.to_owned()),
             log: info.map_or_else(String::new, |info| known.logs[info.log].name.clone()),
+            trace: info.and_then(|info| trace_of(&known.logs[info.log])),
             span: info
                 .filter(|info| info.span != 0)
                 .map(|info| item_id(info.span)),
@@ -167,6 +198,7 @@ impl KnownItems<'_, '_> {
                     until: part.bytes.end,
                     text: String::from_utf8_lossy(&content[bytes]).into_owned(),
                     sources: self.names(&part.ends),
+                    source_ids: part.ends.keys().map(|id| item_id(*id)).collect(),
                 }
             })
             .collect()
@@ -295,6 +327,7 @@ impl ProvenanceReport {
             doc.sentence(none);
         }
         if !self.content.is_empty() {
+            doc.passage(self.passage());
             doc.table("content", &self.content, self.content.len());
         }
         doc.table(ends, &self.ends, self.ends.len());
@@ -315,6 +348,41 @@ impl ProvenanceReport {
         }
         for gaps in self.logs.iter().filter_map(Log::gaps) {
             doc.sentence(gaps);
+        }
+    }
+
+    /// Returns the content as a text whose stretches have the items that made them.
+    fn passage(&self) -> Passage {
+        let mut numbers: HashMap<&[String], usize> = HashMap::new();
+        let mut origins = Vec::new();
+        let stretch = |part: &'_ ContentPart, origin| Stretch {
+            text: part.text.clone(),
+            origin,
+            details: part.sources.join(", "),
+        };
+        let stretches = self.content.iter().map(|part| {
+            if part.source_ids.is_empty() {
+                return stretch(part, None);
+            }
+            let number = *numbers.entry(&part.source_ids).or_insert_with(|| {
+                let things = part.source_ids.iter().map(|id| {
+                    let end = self.ends.iter().find(|end| end.id == *id);
+                    let name = end.map_or("", |end| &*end.name);
+                    let name = if name.is_empty() { id } else { name };
+                    (name.to_owned(), item_path(id, ""))
+                });
+                origins.push(Origin {
+                    things: things.collect(),
+                });
+                origins.len() - 1
+            });
+            stretch(part, Some(number))
+        });
+        let stretches = stretches.collect();
+        Passage {
+            title: "Content by what made it".to_owned(),
+            stretches,
+            origins,
         }
     }
 

@@ -4,6 +4,8 @@
 #[path = "../marked.rs"]
 pub mod marked;
 pub mod tower;
+#[path = "../tracked.rs"]
+pub mod tracked;
 #[path = "../tradeoff.rs"]
 pub mod tradeoff;
 

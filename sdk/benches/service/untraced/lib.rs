@@ -3,6 +3,8 @@
 
 #[path = "../marked.rs"]
 pub mod marked;
+#[path = "../tracked.rs"]
+pub mod tracked;
 #[path = "../tradeoff.rs"]
 pub mod tradeoff;
 

@@ -1,5 +1,7 @@
 //! Two services that track their bytes and a collector, each a process of its own: queries name the
-//! sources of an answer across both.
+//! sources of an answer across both. The pages of the newsfeed, whose processes track their bytes.
+
+mod newsfeed;
 
 use std::process::Command;
 
@@ -89,9 +91,8 @@ fn items(items: &Value) -> Vec<(String, String)> {
     items
 }
 
-#[test]
-fn bytes_of_an_answer_are_traced_through_two_services() {
-    let program = Program::new();
+/// Starts a collector, and returns it with its address.
+fn collect(program: &Program) -> (Server, String) {
     let mut collect = program.command(&["collect", "--listen", "127.0.0.1:0"]);
     collect.args(["--http", "127.0.0.1:0", "--otlp-http", "none"]);
     let mut collector = Server::start(collect);
@@ -101,6 +102,13 @@ fn bytes_of_an_answer_are_traced_through_two_services() {
             Some(format!("http://{address}"))
         })
     });
+    (collector, address)
+}
+
+#[test]
+fn bytes_of_an_answer_are_traced_through_two_services() {
+    let program = Program::new();
+    let (mut collector, address) = collect(&program);
     let message = run("shop", &address, "");
     assert!(message.ends_with(" 12EUR"), "{message}");
     assert_eq!(run("web", &address, &message), "sum=36EUR");
@@ -110,7 +118,7 @@ fn bytes_of_an_answer_are_traced_through_two_services() {
         let all = [&["provenance"], arguments, &["--json"]].concat();
         program.run(&all).succeeds().json()
     };
-    let list = ask(&["list"]);
+    let list = ask(&["show"]);
     let id_of = |kind: &str, name: &str| {
         let listed = list["items"].as_array().expect("a list").iter();
         let mut found = listed.filter(|item| item["kind"] == kind && item["name"] == name);
@@ -160,7 +168,7 @@ fn bytes_of_an_answer_are_traced_through_two_services() {
         items(&why["ends"]),
         [pair("form", "[[9,10]]"), pair("quote", "[[0,5]]")]
     );
-    let none = ["provenance", "list", "--trace", "1234"];
+    let none = ["provenance", "show", "--trace", "1234"];
     program
         .run(&none)
         .fails_with(2, &["no provenance logs", "tracked"]);
@@ -178,6 +186,6 @@ fn bytes_of_an_answer_are_traced_through_two_services() {
     }
     assert!(damaged > 0);
     program
-        .run(&["provenance", "list"])
+        .run(&["provenance", "show"])
         .fails_with(2, &["no provenance logs", "damaged"]);
 }

@@ -1,0 +1,155 @@
+//! List of the items in provenance logs.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_query::{Direction, Notes, ProvenanceLog, infos, item_id};
+use stroboscope_render::rows;
+use stroboscope_render::show::{Cell, Doc};
+
+use crate::verb::Top;
+
+/// Outputs and sources of provenance logs.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ProvenanceItems {
+    /// Outputs, then sources, then the items between them, each in the order of the logs.
+    items: Top<ListedItem>,
+    /// Number of logs that were read.
+    logs_read: u64,
+    /// Notes about the data.
+    pub(super) notes: Notes,
+}
+
+/// Output or source of a log.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ListedItem {
+    /// `output` if no log read it, `source` if no log wrote it, otherwise `between`.
+    kind: &'static str,
+    /// Id, as 16 hexadecimal digits.
+    id: String,
+    /// Name that the service gave; empty if none is known.
+    name: String,
+    /// Log that wrote or read the item: a service and its request, or a file.
+    log: String,
+    /// Request that wrote the log; null if it is unknown.
+    trace: Option<String>,
+    /// Number of bytes that have labels.
+    bytes: u64,
+}
+
+/// Kind of an item, in the order of the list.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum ItemKind {
+    /// Written by a log, and read by none.
+    Output,
+    /// Read by a log, and written by none.
+    Source,
+    /// Written by a log, and read by one.
+    Between,
+}
+
+impl ItemKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Output => "output",
+            Self::Source => "source",
+            Self::Between => "between",
+        }
+    }
+}
+
+rows! {
+    ListedItem as row, "provenance_list": "Outputs and sources of provenance logs.";
+    kind: Text, "kind" = row.kind;
+    item: Text, "item" = linked_item(&row.id);
+    name: Text, "name" = row.name.as_str();
+    log: Text, "log" = linked_log(&row.log, row.trace.as_deref());
+    bytes: Count, "bytes" = row.bytes;
+}
+
+/// Returns the cell of an item, which links to its page.
+pub(super) fn linked_item(id: &str) -> Cell {
+    Cell::Linked(id.to_owned(), item_path(id, ""))
+}
+
+/// Returns the path of the page of an item, or of some of its bytes (`:FROM..UNTIL`).
+pub(super) fn item_path(id: &str, bytes: &str) -> String {
+    format!("/provenance?item={id}{bytes}")
+}
+
+/// Returns the cell of a log, which links to the request that wrote it.
+pub(super) fn linked_log(name: &str, trace: Option<&str>) -> Cell {
+    match trace {
+        Some(trace) => Cell::Linked(name.to_owned(), format!("/traces/{trace}")),
+        None => name.into(),
+    }
+}
+
+pub(super) fn trace_of(log: &ProvenanceLog<'_>) -> Option<String> {
+    log.trace.map(|trace| format!("{trace:032x}"))
+}
+
+impl ProvenanceItems {
+    /// Lists the items whose names contain `name`.
+    pub(super) fn of(
+        logs: &[ProvenanceLog<'_>],
+        notes: Notes,
+        name: Option<&str>,
+        top: usize,
+    ) -> Self {
+        let infos = infos(logs, |_| true);
+        // By id: the place of the first log, and the bytes written and read.
+        let mut bytes: BTreeMap<u64, (usize, u64, u64)> = BTreeMap::new();
+        for (place, log) in logs.iter().enumerate() {
+            for ((direction, id), count) in log.items() {
+                let (_, written, read) = bytes.entry(id).or_insert((place, 0, 0));
+                match direction {
+                    Direction::Backward => *written += count,
+                    Direction::Forward => *read = count.max(*read),
+                }
+            }
+        }
+        let mut rows: Vec<(ItemKind, usize, ListedItem)> = Vec::new();
+        for (id, (place, written, read)) in bytes {
+            let info = infos.get(&id);
+            let known = info.map_or("", |info| info.name);
+            if name.is_some_and(|name| !known.contains(name)) {
+                continue;
+            }
+            let kind = match (written, read) {
+                (_, 0) => ItemKind::Output,
+                (0, _) => ItemKind::Source,
+                _ => ItemKind::Between,
+            };
+            let place = info.map_or(place, |info| info.log);
+            let item = ListedItem {
+                kind: kind.name(),
+                id: item_id(id),
+                name: known.to_owned(),
+                log: logs[place].name.clone(),
+                trace: trace_of(&logs[place]),
+                bytes: written.max(read),
+            };
+            rows.push((kind, place, item));
+        }
+        rows.sort_by_key(|(kind, place, _)| (*kind, *place));
+        let rows = rows.into_iter().map(|(_, _, item)| item).collect();
+        Self {
+            items: Top { rows, top },
+            logs_read: logs.len() as u64,
+            notes,
+        }
+    }
+}
+
+impl ProvenanceItems {
+    /// Writes the list as a table.
+    pub(super) fn show(&self, doc: &mut Doc) {
+        if self.items.rows.is_empty() {
+            doc.sentence("No log has such an item.");
+            return;
+        }
+        doc.table("items", &self.items.rows, self.items.shown());
+    }
+}
