@@ -3,6 +3,7 @@
 
 #![cfg(test)]
 
+mod commands;
 mod crates;
 mod modules;
 mod names;
