@@ -410,6 +410,7 @@ fn code_in_the_documents_is_that_of_the_examples() {
         "sdk/README.md",
         "sdk/macros/README.md",
         "sdk/docs/guide.md",
+        "collector/docs/tutorial.md",
     ] {
         let text = read(&root().join(document));
         for block in text
@@ -433,6 +434,16 @@ fn code_in_the_documents_is_that_of_the_examples() {
         }
     }
     assert!(looked > 50, "{looked}");
+}
+
+/// Requires that the tutorial shows the program that `.ci/tutorial` runs.
+#[test]
+fn the_tutorial_has_the_program_in_python() {
+    let text = read(&root().join("collector/docs/tutorial.md"));
+    let block = text.split("```python\n").nth(1);
+    let block = block.and_then(|rest| rest.split_once("```"));
+    let program = read(&root().join("examples/tutorial/shop.py"));
+    assert_eq!(block.map(|(code, _)| code), Some(program.as_str()));
 }
 
 /// Requires that the guide lists every example.
