@@ -5,6 +5,7 @@
 
 mod commands;
 mod crates;
+mod messages;
 mod modules;
 mod names;
 mod promises;
