@@ -157,7 +157,7 @@ pub use query_error::QueryError;
 pub use recorded::RecordedSummary;
 pub use request::{
     Request, RequestAsked, UnmodelledSegment, request, request_exists, request_of_low, span_of,
-    unmodelled,
+    unmodelled, whole_id,
 };
 pub use request_connection::{ConnectionRequest, RequestConnection};
 pub use request_failure::{FailedSpan, RequestFailure, SpanException};

@@ -291,6 +291,19 @@ pub fn request_of_low(
     Ok(None)
 }
 
+/// Completes the id of a request of which only the low half may be given, as tables print it. In
+/// this case, all requests are read. Returns the same id if no request has it.
+///
+/// # Errors
+/// Fails if the store cannot be read.
+pub fn whole_id(source: &Source, id: u128) -> Result<u128, QueryError> {
+    if id >> 64 != 0 || request_exists(source, id)? {
+        return Ok(id);
+    }
+    let whole = request_of_low(source, id as u64, TimeRange::default())?;
+    Ok(whole.unwrap_or(id))
+}
+
 /// Returns one span of a request, its attributes and those of its events, and the recorded start of
 /// the request in ns since the Unix epoch. Returns `None` if there is no such span. If several
 /// spans have the same id, returns the first of them.

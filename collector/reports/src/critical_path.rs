@@ -19,6 +19,7 @@ use crate::{Failure, Status, notes};
 use stroboscope_otlp::trace_id;
 use stroboscope_query::{
     BreakdownQuestion, Notes, PathsQuestion, QueryError, StrataRule, each_path, linked_path_of,
+    whole_id,
 };
 use stroboscope_render::show::{Doc, Row as _, TableSpec};
 
@@ -45,7 +46,7 @@ pub struct CriticalPath {
     reading: ReadingArguments,
     #[command(flatten)]
     show: ShowArguments,
-    /// One trace, by its id or by the name that its source gave it
+    /// One trace, by its id, the last 16 digits of it, or the name that its source gave it
     #[arg(long, value_name = "ID", conflicts_with = "each")]
     trace: Option<String>,
     /// Follow links to spans of other traces, such as those of a batch consumer to the producers of
@@ -116,7 +117,7 @@ impl ReadingVerb for CriticalPath {
 impl CriticalPath {
     fn one(&self, trace: &str, study: &NamedStudy) -> Result<CriticalPathReport, Failure> {
         let known = study.known()?;
-        let id = trace_id(trace);
+        let id = whole_id(study.source(), trace_id(trace)).map_err(Failure::of)?;
         let found = linked_path_of(study.source(), known.inference, id, self.follow_links);
         let (linked, notes) = found.map_err(Failure::of)?;
         let linked = linked.ok_or_else(|| {

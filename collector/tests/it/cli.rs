@@ -114,6 +114,22 @@ fn infer_says_what_happens_before_what() {
 }
 
 #[test]
+fn a_request_is_found_by_the_end_of_its_id() {
+    let directory = tempfile::tempdir().unwrap();
+    let id = "0123456789abcdef0fedcba987654321";
+    let log = log().replace("request two", id);
+    std::fs::write(directory.path().join("log.jsonl"), log).unwrap();
+    check(directory.path(), &["import", "log.jsonl"], 0, "", "");
+    for (trace, status, out, err) in [
+        (&id[16..], 0, "140ns", ""),
+        ("0fedcba987654322", 2, "", "no trace 0fedcba987654322"),
+    ] {
+        let arguments = ["critical-path", "--trace", trace];
+        check(directory.path(), &arguments, status, out, err);
+    }
+}
+
+#[test]
 fn the_critical_path_is_as_long_as_the_request() {
     let directory = imported();
     let one = json_of(

@@ -101,6 +101,10 @@ fn addresses_are_what_the_command_line_is() {
     }
     assert!(!directory.path().join("written.html").exists());
     viewing.page("/no-such-verb", 404);
+    for (name, path) in [("/requests?root=a", "/traces?root=a"), ("/overview", "/")] {
+        let (head, _) = viewing.ask(&format!("GET {name}"), "");
+        assert!(head.contains(&format!("location: {path}\r\n")), "{head}");
+    }
     let (_, page) = viewing.ask("GET /critical-path?trace=no-such-request", "");
     assert!(
         page.contains("role=\"alert\"") && page.contains("no-such-request"),

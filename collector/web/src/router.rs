@@ -5,9 +5,10 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::http::Uri;
-use axum::response::Response;
+use axum::response::{Redirect, Response};
 use axum::routing::get;
 use stroboscope_render::page::NavLink;
+use stroboscope_reports::registry::reports;
 
 use crate::asset_files::asset;
 use crate::overview;
@@ -53,6 +54,16 @@ pub fn site(verbs: Arc<dyn Verbs>, options: SiteOptions) -> Router {
             verb_page::verb_page(name, state, scope, query)
         });
         router = router.route(&format!("/{name}"), page);
+    }
+    // Subcommands with a page of another address.
+    for page in reports().into_iter().filter_map(|entry| entry.page) {
+        if let Some(path) = page.richer_path {
+            let redirect = move |RawQuery(query): RawQuery| {
+                let query = query.map_or_else(String::new, |query| format!("?{query}"));
+                std::future::ready(Redirect::permanent(&format!("{path}{query}")))
+            };
+            router = router.route(&format!("/{}", page.name), get(redirect));
+        }
     }
     router.fallback(no_page).with_state(site)
 }
