@@ -27,6 +27,7 @@ impl Store for AtOnce {
     async fn read(&self, _: Request<ReadRequest>) -> Result<Response<ReadReply>, Status> {
         Ok(Response::new(ReadReply {
             value: vec![7; VALUE_BYTES],
+            provenance: String::new(),
         }))
     }
 
@@ -45,6 +46,7 @@ impl Ranker for AtOnce {
         };
         Ok(Response::new(RankReply {
             stories: (0..request.into_inner().stories_max).map(story).collect(),
+            provenance: String::new(),
         }))
     }
 }

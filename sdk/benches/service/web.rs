@@ -19,6 +19,8 @@ pub(crate) struct Variant {
     /// Value of `STROBOSCOPE_BURST_CONFIG`. `None`: the process gets no collector address and does
     /// not start recording.
     burst_config: Option<&'static str>,
+    /// Value of `STROBOSCOPE_PROVENANCE`: recorded requests whose bytes are tracked.
+    provenance: &'static str,
 }
 
 impl Variant {
@@ -32,39 +34,58 @@ pub(crate) const LINKED: Variant = Variant {
     name: "Stroboscope, not started",
     build: "stroboscope",
     burst_config: None,
+    provenance: "off",
 };
 
 /// The variants that are compared. The first two are equal: their difference is the noise.
-pub(crate) const VARIANTS: [Variant; 6] = [
+pub(crate) const VARIANTS: [Variant; 8] = [
     Variant {
         name: "nothing installed",
         build: "untraced",
         burst_config: None,
+        provenance: "off",
     },
     Variant {
         name: "nothing installed, again",
         build: "untraced",
         burst_config: None,
+        provenance: "off",
     },
     Variant {
         name: "Stroboscope, closed",
         build: "stroboscope",
         burst_config: Some("off"),
+        provenance: "off",
     },
     Variant {
         name: "Stroboscope, 4ms/32ms",
         build: "stroboscope",
         burst_config: Some("4ms/32ms"),
+        provenance: "off",
     },
     Variant {
         name: "Stroboscope, always on",
         build: "stroboscope",
         burst_config: Some("always"),
+        provenance: "off",
+    },
+    Variant {
+        name: "Stroboscope, always on, bytes of 1 %",
+        build: "stroboscope",
+        burst_config: Some("always"),
+        provenance: "0.01",
+    },
+    Variant {
+        name: "Stroboscope, always on, all bytes",
+        build: "stroboscope",
+        burst_config: Some("always"),
+        provenance: "on",
     },
     Variant {
         name: "tracing-opentelemetry, OTLP",
         build: "otel",
         burst_config: Some(""),
+        provenance: "off",
     },
 ];
 
@@ -134,6 +155,7 @@ impl Web {
             command.env("STROBOSCOPE_COLLECTOR", format!("http://{sink}"));
             command.env("STROBOSCOPE_SERVICE", variant.name);
             command.env("STROBOSCOPE_BURST_CONFIG", burst_config);
+            command.env("STROBOSCOPE_PROVENANCE", variant.provenance);
             // Spans must be exported within their slice. The default delay of 5 s is longer than
             // a slice.
             command.env("OTEL_BSP_SCHEDULE_DELAY", "200");
