@@ -32,12 +32,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use stroboscope_fixtures::workload::{EPOCH_NS, FLUSH_NS, request, rows_every};
 use stroboscope_store::ledger::Checkpoint;
 use stroboscope_store::maintenance::{Care, MaintenanceCounters, MaintenanceSettings};
 use stroboscope_store::tables::{
     Hour, PartitionRule, RetriedSpans, Segments, Store, StoreTable, merge_files, write_rows,
 };
-use stroboscope_testkit::workload::{EPOCH_NS, FLUSH_NS, request, rows_every};
 
 use load::{Load, Sent};
 use process::{CollectorProcess, cpu, processor};

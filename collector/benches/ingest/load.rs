@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use prost::Message as _;
+use stroboscope_fixtures::batches::batch;
+use stroboscope_fixtures::workload;
 use stroboscope_proto::v1::collector_client::CollectorClient;
 use stroboscope_proto::v1::gateway_client::GatewayClient;
 use stroboscope_proto::v1::{
     Batch, ForwardKind, ForwardRequest, ShipOutcome, ShipReply, ShipRequest,
 };
-use stroboscope_testkit::batches::batch;
-use stroboscope_testkit::workload;
 use tokio_stream::StreamExt as _;
 use tonic::Streaming;
 use tonic::transport::Channel;

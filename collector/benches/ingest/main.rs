@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 use agents::Agents;
 use load::{Load, Sent};
 use process::{CollectorProcess, Rotel, cpu};
-use stroboscope_testkit::poisoned::Poison;
+use stroboscope_fixtures::poisoned::Poison;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use stroboscope_fixtures::poisoned::{LARGE, Poison};
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
-use stroboscope_testkit::poisoned::{LARGE, Poison};
 
 use crate::load::{Load, Sent, Target};
 use crate::process::CollectorProcess;

@@ -8,7 +8,7 @@ use stroboscope_analysis::model::Model;
 use stroboscope_analysis::record::{PointEvent, SpanFlags, SpanRecord, TraceId, TraceRecords};
 use stroboscope_analysis::segment::{SegmentedTrace, Segmenter};
 
-use stroboscope_testkit::workload::{self, Request};
+use stroboscope_fixtures::workload::{self, Request};
 
 const REQUESTS: u64 = 20_000;
 const ROUNDS: usize = 5;

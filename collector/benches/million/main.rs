@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use stroboscope_fixtures::workload;
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
-use stroboscope_testkit::workload;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 

@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
+use stroboscope_fixtures::random::Random;
 use stroboscope_store::record::{Rows, SpanRow};
-use stroboscope_testkit::random::Random;
 
 use crate::fault::Fault;
 use crate::service::Service;

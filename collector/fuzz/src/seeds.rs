@@ -97,7 +97,7 @@ const IMPORTS: [(u8, &str); 12] = [
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     match target {
         "batch" => [0, 1, 3]
-            .map(|spans| stroboscope_testkit::batches::batch(7, 1, spans).encode_to_vec())
+            .map(|spans| stroboscope_fixtures::batches::batch(7, 1, spans).encode_to_vec())
             .into(),
         "otlp_protobuf" => vec![request(&spans().encode_to_vec())],
         "otlp_json" => vec![SPANS_JSON.into()],
@@ -112,7 +112,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         ],
         "redaction_batch" => [0, 1, 2, 3]
             .map(|spans| {
-                let mut batch = stroboscope_testkit::batches::batch(7, 1, spans);
+                let mut batch = stroboscope_fixtures::batches::batch(7, 1, spans);
                 // The key of its attributes, and two of their values.
                 batch.strings[3] = ["secret", "my.Token", "k"][spans % 3].into();
                 batch.encode_to_vec()

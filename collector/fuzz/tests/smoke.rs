@@ -4,9 +4,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
+use stroboscope_fixtures::mutation::mutate;
+use stroboscope_fixtures::random::Random;
 use stroboscope_fuzz::{TARGETS, seeds};
-use stroboscope_testkit::mutation::mutate;
-use stroboscope_testkit::random::Random;
 
 /// Tokens that parsers treat specially.
 const TOKENS: [&[u8]; 16] = [

@@ -222,9 +222,9 @@ mod tests {
 
     use super::*;
     use stroboscope_analysis::clock::HOSTS_MAX;
+    use stroboscope_fixtures::workload;
     use stroboscope_store::record::{Rows, SpanRow};
     use stroboscope_store::tables::{PartitionRule, Store, write_rows};
-    use stroboscope_testkit::workload;
 
     #[test]
     fn the_estimate_is_from_the_first_traces_however_few_are_opened() {

@@ -260,9 +260,9 @@ impl RequestRates {
 #[cfg(test)]
 mod tests {
     use stroboscope_analysis::record::SpanFlags;
+    use stroboscope_fixtures::workload;
     use stroboscope_store::record::{Rows, Strings};
     use stroboscope_store::tables::{PartitionRule, Store, write_rows};
-    use stroboscope_testkit::workload;
 
     use super::*;
 

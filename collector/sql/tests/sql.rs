@@ -11,9 +11,9 @@ use stroboscope_sql::{SqlError, SqlLimits, sql, sql_in_partitions, sql_with};
 use stroboscope_store::record::Rows;
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
 
-use stroboscope_testkit::mutation::mutate;
-use stroboscope_testkit::random::Random;
-use stroboscope_testkit::workload;
+use stroboscope_fixtures::mutation::mutate;
+use stroboscope_fixtures::random::Random;
+use stroboscope_fixtures::workload;
 
 const REQUESTS: u64 = 300;
 const INFER: &str = "SELECT infer(trace_id, spans, events) AS model FROM traces";

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::{Value, json};
+use stroboscope_fixtures::batches::batch;
 use stroboscope_proto::v1::collector_client::CollectorClient;
 use stroboscope_proto::v1::{ShipOutcome, ShipRequest};
-use stroboscope_testkit::batches::batch;
 
 fn stroboscope(arguments: &[&str], directory: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_stroboscope"))

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use stroboscope_fixtures::workload::{EPOCH_NS, FLUSH_NS, rows_every};
 use stroboscope_store::tables::{PartitionRule, Segments, Store, StoreTable, write_rows};
-use stroboscope_testkit::workload::{EPOCH_NS, FLUSH_NS, rows_every};
 
 const FLUSHES: u64 = 30;
 

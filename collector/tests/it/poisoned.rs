@@ -6,8 +6,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use stroboscope_fixtures::poisoned::{DEEP, LARGE, Poison};
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
-use stroboscope_testkit::poisoned::{DEEP, LARGE, Poison};
 use tempfile::TempDir;
 
 use super::viewing::Viewing;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use stroboscope_testkit::random::Random;
+use stroboscope_fixtures::random::Random;
 
 const ORIGIN_NS: i64 = 1_767_322_800_000_000_000;
 /// Most resident memory of any verb here, in KiB; the largest needs 1.3 GB for a full model of 4,096 segments.

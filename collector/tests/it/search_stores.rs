@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use stroboscope_fixtures::workload::{EPOCH_NS, FLUSH_NS, rows_every};
 use stroboscope_store::tables::{PartitionRule, Segments, Store, StoreTable, write_rows};
-use stroboscope_testkit::workload::{EPOCH_NS, FLUSH_NS, rows_every};
 
 use crate::common::{check, json_of};
 

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
+use stroboscope_fixtures::random::Random;
+use stroboscope_fixtures::workload;
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
-use stroboscope_testkit::random::Random;
-use stroboscope_testkit::workload;
 
 use crate::common::{check, others};
 

@@ -1,8 +1,8 @@
 //! Results of subcommands in SQL. Only with the feature `sql`.
 
 use serde_json::Value;
+use stroboscope_fixtures::workload;
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
-use stroboscope_testkit::workload;
 
 use crate::common::check;
 

@@ -252,10 +252,10 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use stroboscope_fixtures::workload;
     use stroboscope_query::request;
     use stroboscope_store::record::Rows;
     use stroboscope_store::tables::{PartitionRule, Store, write_rows};
-    use stroboscope_testkit::workload;
 
     use super::*;
 

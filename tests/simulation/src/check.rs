@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use stroboscope_burst::BurstConfig;
-use stroboscope_testkit::stored::Stored;
+use stroboscope_fixtures::stored::Stored;
 
 use crate::service::Incarnation;
 

@@ -120,7 +120,7 @@ unsafe extern "C" fn getrandom(to: *mut u8, bytes: usize, flags: libc::c_uint) -
     let state = &RANDOM[usize::from(!RUNS_HOSTS.get())];
     for at in 0..bytes {
         let mut state =
-            stroboscope_testkit::random::Random(state.fetch_add(0x1234_5678_9abc_def1, Relaxed));
+            stroboscope_fixtures::random::Random(state.fetch_add(0x1234_5678_9abc_def1, Relaxed));
         // SAFETY: the function's contract requires that the caller passes a place of this many
         // bytes.
         unsafe { to.add(at).write(state.next_u64() as u8) };

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use stroboscope::simulation::{Connection, Connector};
 use stroboscope_burst::BurstConfig;
+use stroboscope_fixtures::disk::SimDisk;
 use stroboscope_server::forward::{Delivery, Gateway, Uplink};
 use stroboscope_server::grpc::{BurstControl, Server};
 use stroboscope_server::ingest::{Deliver, Intake, Options, Ways};
@@ -15,7 +16,6 @@ use stroboscope_server::net::SimulatedStream;
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::disk::Disk as _;
 use stroboscope_store::flush::FlushError;
-use stroboscope_testkit::disk::SimDisk;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::mpsc;
 use turmoil::net::{TcpListener, TcpStream};

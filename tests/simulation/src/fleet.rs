@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use stroboscope::simulation::{Connection, Connector, Process};
+use stroboscope_fixtures::random::Random;
 use stroboscope_proto::v1;
-use stroboscope_testkit::random::Random;
 use tokio::sync::oneshot;
 use turmoil::net::TcpStream;
 

@@ -14,7 +14,7 @@ use object_store::{
     ObjectStore, ObjectStoreExt as _, PutMode, PutMultipartOptions, PutOptions, PutPayload,
     PutResult, Result,
 };
-use stroboscope_testkit::random::Random;
+use stroboscope_fixtures::random::Random;
 
 use crate::log::{Log, lock};
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use stroboscope_burst::BurstConfig;
-use stroboscope_testkit::random::Random;
+use stroboscope_fixtures::random::Random;
 
 use crate::objects::ObjectFaults;
 

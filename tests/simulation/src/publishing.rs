@@ -6,13 +6,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use stroboscope_fixtures::stored::Stored;
 use stroboscope_remote::address::{Remote, RemoteError};
 use stroboscope_remote::mirror::Mirror;
 use stroboscope_remote::publish::{PublishSettings, SimulatedPublisher};
 use stroboscope_store::disk::Disk as _;
 use stroboscope_store::flush::Counters;
 use stroboscope_store::tables::Store;
-use stroboscope_testkit::stored::Stored;
 use tokio::runtime::Runtime;
 
 use crate::clock;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use stroboscope::simulation::{Clock, LossCounters, RecordedSpan, Service, ShipEvent};
+use stroboscope_fixtures::random::Random;
 use stroboscope_proto::v1::ShipOutcome;
-use stroboscope_testkit::random::Random;
 
 use crate::clock::{self, EPOCH_NS};
 use crate::log::{Log, lock};

@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, UNIX_EPOCH};
 
 use stroboscope::simulation::Clock as _;
-use stroboscope_testkit::disk::SimDisk;
-use stroboscope_testkit::random::Random;
-use stroboscope_testkit::stored::Stored;
+use stroboscope_fixtures::disk::SimDisk;
+use stroboscope_fixtures::random::Random;
+use stroboscope_fixtures::stored::Stored;
 
 use crate::check;
 use crate::clock::{self, EPOCH_NS};

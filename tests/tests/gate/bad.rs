@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use stroboscope_fixtures::batches::batch;
 use stroboscope_proto::v1::collector_client::CollectorClient;
 use stroboscope_proto::v1::{ShipOutcome, ShipRequest};
-use stroboscope_testkit::batches::batch;
 use stroboscope_tests::{Program, Server};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};

@@ -16,9 +16,9 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Sta
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use prost::Message as _;
 use serde_json::{Value, json};
+use stroboscope_fixtures::batches::batch;
 use stroboscope_proto::v1::collector_client::CollectorClient;
 use stroboscope_proto::v1::{AttributeKind, Attributes, ShipOutcome, ShipRequest};
-use stroboscope_testkit::batches::batch;
 use stroboscope_tests::{Program, Random};
 use tonic::Code;
 

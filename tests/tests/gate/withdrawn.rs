@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use stroboscope_fixtures::batches::batch;
 use stroboscope_proto::v1::collector_client::CollectorClient;
 use stroboscope_proto::v1::{ControlRequest, ShipOutcome, ShipReply, ShipRequest};
-use stroboscope_testkit::batches::batch;
 use stroboscope_tests::Program;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

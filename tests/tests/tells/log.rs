@@ -4,8 +4,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::process::Stdio;
 
 use serde_json::Value;
+use stroboscope_fixtures::batches::batch;
 use stroboscope_proto::v1::ShipOutcome;
-use stroboscope_testkit::batches::batch;
 use stroboscope_tests::{Program, Server};
 
 use crate::{collect, get, metric, ship};

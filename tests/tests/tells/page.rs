@@ -1,8 +1,8 @@
 //! The page of the live model, of connected processes, and of rejections.
 
 use serde_json::Value;
+use stroboscope_fixtures::batches::batch;
 use stroboscope_proto::v1::Batch;
-use stroboscope_testkit::batches::batch;
 use stroboscope_tests::Program;
 
 use crate::{collect, get, ship, wait_for};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stroboscope_testkit::batches::batch;
+use stroboscope_fixtures::batches::batch;
 use stroboscope_tests::Program;
 
 use crate::{Collector, collect, get, metric, ship, wait_for};

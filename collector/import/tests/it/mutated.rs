@@ -5,11 +5,11 @@
 use std::io::Write as _;
 use std::path::Path;
 
+use stroboscope_fixtures::mutation::mutate;
+use stroboscope_fixtures::random::Random;
 use stroboscope_import::{FieldMapping, Format, ImportError, ImportOutcome, Importer, TimeUnit};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::tables::{Store, TraceReader};
-use stroboscope_testkit::mutation::mutate;
-use stroboscope_testkit::random::Random;
 
 /// Pieces that readers look at closely.
 const TOKENS: [&str; 46] = [

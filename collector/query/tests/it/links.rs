@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use stroboscope_fixtures::random::Random;
 use stroboscope_query::{
     AcrossAnswer, Inference, LinkOrder, LinkedPath, RequestAsked, Selection, Source, infer,
     linked_path_of, request,
 };
 use stroboscope_store::record::{Rows, SpanRow};
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
-use stroboscope_testkit::random::Random;
 
 const EPOCH_NS: i64 = 1_767_322_800_000_000_000;
 

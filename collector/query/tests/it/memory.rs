@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use stroboscope_fixtures::poisoned::{LARGE, Poison};
 use stroboscope_query::timeline::of_trace;
 use stroboscope_query::{
     InferSettings, QueryError, RequestAsked, Selection, Source, Study, request,
 };
 use stroboscope_store::query_memory::{QueryLack, QueryMemory};
 use stroboscope_store::tables::{AttributeKeys, PartitionRule, Store, write_rows};
-use stroboscope_testkit::poisoned::{LARGE, Poison};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 

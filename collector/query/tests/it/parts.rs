@@ -16,7 +16,7 @@ use stroboscope_store::tables::{
     AttributeKeys, PartitionRule, Store, TraceFiles, TraceReader, write_rows,
 };
 
-use stroboscope_testkit::workload;
+use stroboscope_fixtures::workload;
 
 const REQUESTS: u64 = 700;
 const SEED: u64 = 7;

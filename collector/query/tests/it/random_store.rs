@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::properties::WriterProperties;
+use stroboscope_fixtures::random::Random;
 use stroboscope_query::Source;
 use stroboscope_store::record::{BatchRow, EventRow, Rows, SpanRow, StringId, WindowRow};
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
-use stroboscope_testkit::random::Random;
 
 pub(crate) const EPOCH_NS: i64 = 1_767_322_800_000_000_000;
 /// Time between the openings of two bursts. [`BURST_NS`] is the length of a burst.

@@ -1,12 +1,12 @@
 //! Searches that skip data, or that hold little data at a time, find the same as a search that does
 //! neither.
 
+use stroboscope_fixtures::random::Random;
 use stroboscope_query::{
     LargeBurst, SearchMatch, SearchReport, SearchSettings, Selection, alignment, search_bursts,
     search_requests,
 };
 use stroboscope_search::{Formula, parse};
-use stroboscope_testkit::random::Random;
 
 use crate::random_store::{FILES, RandomStore};
 

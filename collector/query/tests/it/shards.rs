@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use stroboscope_analysis::by_root::ByRoot;
+use stroboscope_fixtures::random::Random;
 use stroboscope_query::{
     InferSettings, Inference, Notes, PartsWanted, Selection, Shard, ShardError, Source, Study,
     TimeRange, infer_shard, load_clocks, merge_clocks, merge_parts,
 };
 use stroboscope_render::roots::roots_json;
 use stroboscope_store::query_memory::QueryMemory;
-use stroboscope_testkit::random::Random;
 
 use crate::random_store::{EPOCH_NS, RandomStore};
 

@@ -6,13 +6,13 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use stroboscope_fixtures::batches::{EPOCH_NS, batch};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::decode::{CheckedBatch, OtlpTaken};
 use stroboscope_store::disk::{Disk, DiskFile, IfThere, LocalDisk};
 use stroboscope_store::limits::{IN_FLIGHT_BYTES_MAX, Limits};
 use stroboscope_store::tables::Store;
 use stroboscope_store::wal::PayloadKind;
-use stroboscope_testkit::batches::{EPOCH_NS, batch};
 
 use super::{CommitOutcome, Intake, IntakeError, Options, Stop};
 use crate::pool::Peer;

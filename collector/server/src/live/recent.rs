@@ -175,10 +175,10 @@ mod tests {
     use stroboscope_analysis::label::SegmentId;
     use stroboscope_analysis::record::TraceId;
     use stroboscope_analysis::segment::Segment;
+    use stroboscope_fixtures::batches::batch;
     use stroboscope_store::decode::CheckedBatch;
     use stroboscope_store::limits::Limits;
     use stroboscope_store::record::Rows;
-    use stroboscope_testkit::batches::batch;
 
     fn trace(id: u128, segments: usize) -> SegmentedTrace {
         let segment = Segment::new(SegmentId(0), 0, 1);

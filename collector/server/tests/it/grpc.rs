@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use stroboscope::burst::BurstConfig;
+use stroboscope_fixtures::batches::batch;
 use stroboscope_proto::v1::collector_client::CollectorClient;
 use stroboscope_proto::v1::directive::Kind;
 use stroboscope_proto::v1::{Batch, ControlRequest, ShipOutcome, ShipReply, ShipRequest};
@@ -15,7 +16,6 @@ use stroboscope_server::net::NetSettings;
 use stroboscope_server::redact::RedactSettings;
 use stroboscope_store::limits::Limits;
 use stroboscope_store::tables::{Store, TraceReader, read_batches};
-use stroboscope_testkit::batches::batch;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tonic::codec::CompressionEncoding;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use stroboscope_fixtures::batches::{EPOCH_NS, batch};
 use stroboscope_query::{QueryError, Source};
 use stroboscope_server::ingest::{CommitOutcome, Intake, Options, Stop};
 use stroboscope_store::data_dir::{DataDir, DataDirError};
@@ -12,7 +13,6 @@ use stroboscope_store::flush::{Counters, FlushError, Flusher};
 use stroboscope_store::limits::Limits;
 use stroboscope_store::tables::{Store, StoreTable, TraceReader, read_batches};
 use stroboscope_store::wal::{Payload, Writer, list_segments};
-use stroboscope_testkit::batches::{EPOCH_NS, batch};
 use tokio::runtime::Runtime;
 
 const NEVER: Options = Options {

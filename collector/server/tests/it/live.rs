@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use std::time::Duration;
 
+use stroboscope_fixtures::batches::batch;
 use stroboscope_query::{Selection, Source, infer};
 use stroboscope_server::ingest::{Intake, Options, Stop};
 use stroboscope_server::live::Live;
@@ -11,9 +12,8 @@ use stroboscope_store::decode::CheckedBatch;
 use stroboscope_store::limits::Limits;
 use stroboscope_store::record::Rows;
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
-use stroboscope_testkit::batches::batch;
 
-use stroboscope_testkit::workload;
+use stroboscope_fixtures::workload;
 
 const REQUESTS: u64 = 400;
 const SEED: u64 = 11;

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use stroboscope_fixtures::disk::SimDisk;
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::maintenance::MaintenanceSettings;
 use stroboscope_store::tables::{Store, StoreTable};
-use stroboscope_testkit::disk::SimDisk;
 
 use crate::maintenance::{NOW_NS, at_rest, care, files, flush, seen};
 

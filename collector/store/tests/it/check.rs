@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use parquet::arrow::ArrowWriter;
+use stroboscope_fixtures::batches::{EPOCH_NS, batch};
+use stroboscope_fixtures::disk::{Faults, SimDisk};
 use stroboscope_store::check::{Check, CheckReport, FindingKind};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::disk::{Disk as _, IfThere};
@@ -13,8 +15,6 @@ use stroboscope_store::flush::{Counters, Flusher};
 use stroboscope_store::maintenance::{Care, MaintenanceCounters, MaintenanceSettings};
 use stroboscope_store::tables::{Store, StoreTable, TraceReader, read_batches};
 use stroboscope_store::wal::{Payload, Writer, segment_path};
-use stroboscope_testkit::batches::{EPOCH_NS, batch};
-use stroboscope_testkit::disk::{Faults, SimDisk};
 
 struct Directory {
     runtime: tokio::runtime::Runtime,

@@ -13,10 +13,10 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
+use stroboscope_fixtures::batches::batch;
 use stroboscope_store::tables::{
     AttributeKeys, ColumnInfo, StoreTable, TraceReader, damage_of, read_batches,
 };
-use stroboscope_testkit::batches::batch;
 
 use crate::tables::{Fixture, rows, write};
 

@@ -3,11 +3,11 @@
 
 use proptest::prelude::*;
 use prost::Message as _;
+use stroboscope_fixtures::batches::{EPOCH_NS, batch, span_id, trace_id};
 use stroboscope_proto::v1::{Batch, Events, Loss, Spans, Window};
 use stroboscope_store::decode::{CheckedBatch, Refusal};
 use stroboscope_store::limits::Limits;
 use stroboscope_store::record::Rows;
-use stroboscope_testkit::batches::{EPOCH_NS, batch, span_id, trace_id};
 
 fn small_limits() -> Limits {
     Limits {

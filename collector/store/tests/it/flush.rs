@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use stroboscope_fixtures::batches::{EPOCH_NS, batch};
+use stroboscope_fixtures::disk::{Faults, SimDisk};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::flush::{Counters, Flusher, Forwarder, Upstream};
 use stroboscope_store::ledger::Verdict;
 use stroboscope_store::tables::{Store, StoreTable};
 use stroboscope_store::wal::{Payload, PayloadKind, Writer, list_segments_on};
-use stroboscope_testkit::batches::{EPOCH_NS, batch};
-use stroboscope_testkit::disk::{Faults, SimDisk};
 use tokio::runtime::Runtime;
 
 const ROOT: &str = "/sim/data";

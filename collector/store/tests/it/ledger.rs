@@ -9,7 +9,7 @@ use stroboscope_store::disk::LocalDisk;
 use stroboscope_store::ledger::{Checkpoint, CheckpointError, Ledger, Ranges, Verdict};
 use stroboscope_store::limits::{INCARNATION_IDLE_NS_MAX, Limits};
 
-use stroboscope_testkit::batches;
+use stroboscope_fixtures::batches;
 
 fn enter(ledger: &mut Ledger, incarnation: u128, sequence: u64, received_ns: u64) {
     let batch =

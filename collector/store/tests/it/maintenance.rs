@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use object_store::path::Path;
 use stroboscope_analysis::record::TraceRecords;
+use stroboscope_fixtures::batches::{EPOCH_NS, batch};
 use stroboscope_store::maintenance::{
     Care, Job, MaintenanceCounters, MaintenanceSettings, hour_of, next_job,
 };
@@ -15,7 +16,6 @@ use stroboscope_store::tables::{
     AttributeKeys, Hour, IdRange, Store, StoreTable, TraceFiles, TraceReader, damage_of,
     read_batches,
 };
-use stroboscope_testkit::batches::{EPOCH_NS, batch};
 
 use crate::tables::{Fixture, rows, write};
 

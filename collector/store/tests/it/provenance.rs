@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use proptest::prelude::*;
+use stroboscope_fixtures::batches::{EPOCH_NS, batch};
 use stroboscope_proto::v1::ProvenanceLog;
 use stroboscope_store::decode::{CheckedBatch, Refusal};
 use stroboscope_store::limits::Limits;
@@ -10,7 +11,6 @@ use stroboscope_store::tables::{
     Damage, IdRange, PartitionRule, RetriedSpans, Store, StoreTable, StoredProvenance, merge_files,
     read_provenance, write_rows,
 };
-use stroboscope_testkit::batches::{EPOCH_NS, batch};
 
 use crate::tables::{Fixture, rows, write};
 

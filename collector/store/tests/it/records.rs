@@ -5,12 +5,12 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use stroboscope_analysis::record::TraceRecords;
+use stroboscope_fixtures::batches::{EPOCH_NS, batch};
 use stroboscope_store::record::{EventRow, LoadRow};
 use stroboscope_store::tables::{
     AttributeKeys, AttributeValues, EventAttacher, LeftOut, RecordDecoder, TraceReader, add_span,
     event_read, parse_attributes, read_batches, span_record,
 };
-use stroboscope_testkit::batches::{EPOCH_NS, batch};
 
 use crate::tables::{Fixture, rows, write};
 

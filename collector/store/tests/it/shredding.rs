@@ -14,12 +14,12 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
+use stroboscope_fixtures::batches::EPOCH_NS;
 use stroboscope_store::record::{Rows, SpanRow};
 use stroboscope_store::tables::{
     AttributeKeys, ELEMENT, RetriedSpans, StoreTable, TraceReader, attribute_fields, merge_files,
     parse_attributes,
 };
-use stroboscope_testkit::batches::EPOCH_NS;
 
 use crate::tables::{Fixture, write};
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use stroboscope_analysis::record::TraceRecords;
+use stroboscope_fixtures::batches::{batch, trace_id};
+use stroboscope_fixtures::random::Random;
 use stroboscope_store::tables::{
     AttributeKeys, BatchRead, Damage, IdRange, LeftOut, ShardPlan, Store, StoreTable, TraceFiles,
     damage_of, read_batches,
 };
-use stroboscope_testkit::batches::{batch, trace_id};
-use stroboscope_testkit::random::Random;
 
 use crate::tables::{Fixture, rows, write};
 
@@ -115,7 +115,7 @@ fn files_of_another_time_are_not_merged() {
     let (many, _) = many_and_one(61, 3);
     let (store, keys) = (many.store(), AttributeKeys::none());
     // Each process has one batch per millisecond.
-    let begin_ns = stroboscope_testkit::batches::EPOCH_NS as i64 + 10_000_000;
+    let begin_ns = stroboscope_fixtures::batches::EPOCH_NS as i64 + 10_000_000;
     let times_ns = begin_ns..=begin_ns + 4_999_999;
     let open = |files_max| {
         TraceFiles::open_bounded(&store, &keys, times_ns.clone(), &IdRange::ALL, files_max).unwrap()

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use stroboscope_analysis::record::{RecordOwner, TraceRecords};
+use stroboscope_fixtures::batches::{EPOCH_NS, batch};
 use stroboscope_proto::v1::Batch;
 use stroboscope_store::decode::CheckedBatch;
 use stroboscope_store::limits::Limits;
@@ -12,7 +13,6 @@ use stroboscope_store::tables::{
     AttributeKeys, ELEMENT, Merge, PartitionRule, SortedRun, Store, StoreTable, TraceReader,
     damage_of, read_batches, write_rows,
 };
-use stroboscope_testkit::batches::{EPOCH_NS, batch};
 
 /// Creates a runtime with one thread, which is enough and starts quickly.
 fn runtime() -> tokio::runtime::Runtime {

@@ -1,8 +1,8 @@
 //! Tests of links between requests, on their pages.
 
 use axum::http::StatusCode;
+use stroboscope_fixtures::workload;
 use stroboscope_store::record::{Rows, SpanRow};
-use stroboscope_testkit::workload;
 
 use crate::fixture::Fixture;
 

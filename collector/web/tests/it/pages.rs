@@ -2,9 +2,9 @@
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
+use stroboscope_fixtures::workload;
 use stroboscope_reports::time::written;
 use stroboscope_store::record::{Rows, Strings};
-use stroboscope_testkit::workload;
 
 use crate::fixture::{Fixture, Got, HOSTILE};
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use stroboscope_testkit::disk::Faults;
+use stroboscope_fixtures::disk::Faults;
 
 use super::World;
 use crate::collector::set_commit_ms;

@@ -1,5 +1,5 @@
 //! Tests of the intake on a simulated disk that fails, tears and forgets writes (see
-//! `stroboscope_testkit::disk`): random schedules of batches, requests, flushes, failures, kills
+//! `stroboscope_fixtures::disk`): random schedules of batches, requests, flushes, failures, kills
 //! and power cuts, with the invariants of the store after each.
 //!
 //! `STROBOSCOPE_CRASH_SCHEDULES` sets the number of schedules (10000, for instance).

@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::time::Duration;
 
+use stroboscope_fixtures::batches::EPOCH_NS;
+use stroboscope_fixtures::disk::{Faults, Lie, SimDisk};
+use stroboscope_fixtures::random::Random;
+use stroboscope_fixtures::stored::Stored;
 use stroboscope_store::data_dir::{DataDir, Lock};
 use stroboscope_store::disk::Disk as _;
 use stroboscope_store::flush::FlushError;
 use stroboscope_store::ledger::Verdict;
-use stroboscope_testkit::batches::EPOCH_NS;
-use stroboscope_testkit::disk::{Faults, Lie, SimDisk};
-use stroboscope_testkit::random::Random;
-use stroboscope_testkit::stored::Stored;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 

@@ -2,13 +2,13 @@
 //! got.
 
 use prost::Message as _;
+use stroboscope_fixtures::batches;
+use stroboscope_fixtures::random::Random;
 use stroboscope_otlp::message::{ResourceSpans, ScopeSpans, Span};
 use stroboscope_proto::v1::Batch;
 use stroboscope_store::decode::{CheckedBatch, OtlpTaken};
 use stroboscope_store::limits::Limits;
 use stroboscope_store::wal::{Payload, PayloadKind};
-use stroboscope_testkit::batches;
-use stroboscope_testkit::random::Random;
 
 use crate::ingest::committer::NewItem;
 

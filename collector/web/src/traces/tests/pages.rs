@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
+use stroboscope_fixtures::workload;
 use stroboscope_store::progress::Observer;
 use stroboscope_store::query_memory::QueryMemory;
 use stroboscope_store::record::{Rows, WindowRow};
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
-use stroboscope_testkit::workload;
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 use tower::ServiceExt as _;
