@@ -33,6 +33,6 @@ mod learning;
 #[cfg(test)]
 mod tests;
 
-pub use division::{Division, connection_ids, request_at, request_id};
+pub use division::{Division, connection_ids, request_at, request_id, requests_below};
 pub use known::{Connections, NO_REQUESTS};
 pub use learning::{CHILDREN_MIN, CONNECTION_NS_MIN, ConnectionLearning, is_marked};

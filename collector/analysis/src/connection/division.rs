@@ -91,6 +91,20 @@ pub fn request_at(trace: &mut TraceRecords, span_id: u64) -> Option<TraceRecords
     requests.find(|request| request.id == id)
 }
 
+/// Divides a trace into the requests that begin with the children of this span, whether or not the
+/// span itself was recorded. Of the spans outside of these requests, those with a root are left
+/// out. The others, whose parents are missing, form a request of their own.
+#[must_use]
+pub fn requests_below(trace: &mut TraceRecords, span_id: u64) -> Vec<TraceRecords> {
+    if trace.spans.is_empty() {
+        return Vec::new();
+    }
+    let (spans, places) = (&trace.spans, places(&trace.spans));
+    let begins = |at: usize| spans[at].parent_id == span_id;
+    let owners = outermost(spans, |at| parent(spans, &places, at), begins);
+    into_requests(trace, &owners, |_| false).requests
+}
+
 fn places(spans: &[SpanRecord]) -> FxHashMap<u64, usize> {
     let ids = spans.iter().map(|span| span.span_id);
     ids.zip(0..).collect()

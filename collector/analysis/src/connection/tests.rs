@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::known::operation;
-use super::{ConnectionLearning, Connections, connection_ids, request_id};
+use super::{ConnectionLearning, Connections, connection_ids, request_id, requests_below};
 use crate::record::{AttributeRecord, RecordOwner, SpanFlags, SpanRecord, TraceId, TraceRecords};
 use proptest::prelude::*;
 
@@ -127,6 +127,29 @@ fn what_is_left_of_a_marked_connection_is_no_request() {
     let division = connections.divide(&mut rest).unwrap();
     assert!(division.requests.is_empty());
     assert_eq!(division.connections, ["redis:run"]);
+}
+
+#[test]
+fn children_of_a_span_are_requests_whether_or_not_it_was_recorded() {
+    for has_root in [true, false] {
+        let mut trace = connection(has_root);
+        // Their parent has not ended, so it was not recorded.
+        trace.spans.push(span(900, 800, "late", MS, 2 * MS));
+        let mut requests = requests_below(&mut trace, 1);
+        if !has_root {
+            let rest = requests.iter().position(|request| request.root().is_none());
+            let rest = requests.remove(rest.unwrap());
+            assert_eq!((rest.spans.len(), rest.spans[0].span_id), (1, 900));
+        }
+        assert_eq!(requests.len(), 20);
+        for (number, request) in (10..).zip(&requests) {
+            let spans: Vec<(u64, u64)> = (request.spans.iter())
+                .map(|span| (span.span_id, span.parent_id))
+                .collect();
+            assert_eq!(spans, [(number, 0), (90 + number, number)]);
+        }
+    }
+    assert_eq!(requests_below(&mut TraceRecords::default(), 1), []);
 }
 
 #[test]
