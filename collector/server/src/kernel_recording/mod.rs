@@ -8,21 +8,22 @@
 //!
 //! A recording applies another burst-config at the instant of the change, and ends its chunk there.
 //!
-//! On systems other than Linux, starting a recording returns an error; the rest of the crate is
-//! unchanged. With the cfg `stroboscope_portable`, the compiler checks that variant on Linux.
+//! On systems other than Linux, and without the feature `kernel`, starting a recording returns an
+//! error; the rest of the crate is unchanged. With the cfg `stroboscope_portable`, the compiler
+//! checks that variant on Linux.
 
-#[cfg(all(target_os = "linux", not(stroboscope_portable)))]
+#[cfg(all(target_os = "linux", feature = "kernel", not(stroboscope_portable)))]
 mod chunks;
-#[cfg(all(target_os = "linux", not(stroboscope_portable)))]
+#[cfg(all(target_os = "linux", feature = "kernel", not(stroboscope_portable)))]
 mod run;
 mod settings;
-#[cfg(not(all(target_os = "linux", not(stroboscope_portable))))]
+#[cfg(not(all(target_os = "linux", feature = "kernel", not(stroboscope_portable))))]
 mod unsupported;
 
-#[cfg(all(target_os = "linux", not(stroboscope_portable)))]
+#[cfg(all(target_os = "linux", feature = "kernel", not(stroboscope_portable)))]
 pub use run::{ConfigSwitch, KernelRecording, PreparedRecording};
 pub use settings::{RecordingSettings, RecordingSummary};
-#[cfg(all(target_os = "linux", not(stroboscope_portable)))]
+#[cfg(all(target_os = "linux", feature = "kernel", not(stroboscope_portable)))]
 pub use stroboscope_kernel::StartError;
-#[cfg(not(all(target_os = "linux", not(stroboscope_portable))))]
+#[cfg(not(all(target_os = "linux", feature = "kernel", not(stroboscope_portable))))]
 pub use unsupported::{ConfigSwitch, KernelRecording, PreparedRecording, StartError};

@@ -1,4 +1,5 @@
-//! Kernel recording on systems other than Linux, where it is unsupported.
+//! Kernel recording on systems other than Linux, and without the feature `kernel`, where it is
+//! unsupported.
 
 use stroboscope_burst::BurstConfig;
 use stroboscope_kernel_model::Facility;
@@ -9,7 +10,7 @@ use stroboscope_store::tables::Store;
 /// Reason why a recording does not start.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "recording the kernel needs Linux; recordings that were made there are read on every system"
+    "recording the kernel needs Linux and the feature `kernel`; recordings are read on every system"
 )]
 pub struct StartError;
 
