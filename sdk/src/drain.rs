@@ -455,8 +455,8 @@ impl Drain {
         self.counts
     }
 
-    pub(crate) fn open_spans(&self) -> usize {
-        self.open.len()
+    pub(crate) fn open_spans(&self) -> &OpenSpans {
+        &self.open
     }
 
     /// Returns the numbers of anchors, open spans and ids in order of begin, which could grow.

@@ -235,15 +235,24 @@ fn run_and_leave(runtime: tokio::runtime::Runtime, work: impl Future<Output = ()
 /// later.
 #[must_use = "false means that some records did not reach the collector"]
 pub fn flush(deadline: Duration) -> bool {
+    flush_trace(0, deadline).is_some()
+}
+
+/// Ships like [`flush`]. Returns the parents of a trace's open spans, for `stroboscope-testkit`, or
+/// `None` where `flush` returns `false`.
+#[must_use]
+pub fn flush_trace(trace_id: u128, deadline: Duration) -> Option<Vec<u64>> {
     // Clones it, so that the lock is not held while waiting.
-    let Some(running) = running::lock().clone() else {
-        return false;
-    };
+    let running = running::lock().clone()?;
     let (done, shipped) = std::sync::mpsc::sync_channel(1);
     let deadline = deadline.min(DEADLINE_MAX);
-    let until = Instant::now() + deadline;
-    running.flushes.send(Flush { until, done }).is_ok()
-        && shipped.recv_timeout(deadline).unwrap_or(false)
+    let flush = Flush {
+        until: Instant::now() + deadline,
+        trace_id,
+        done,
+    };
+    running.flushes.send(flush).ok()?;
+    shipped.recv_timeout(deadline).ok().flatten()
 }
 
 /// Statistics of the SDK in this process. Losses count from the start of the process, all other

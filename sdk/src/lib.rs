@@ -191,11 +191,12 @@ pub use subscriber::{TracingSubscriber, subscriber};
 pub use tracing_filter::{TracingFilter, TracingFilterError};
 pub use value::{DebugValue, DisplayValue, Value, debug, display};
 
-/// Items that the macros expand to; not part of the API.
+/// Items that the macros expand to, and one for `stroboscope-testkit`; not part of the API.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::callsite::Callsite;
     pub use crate::gate::is_idle;
+    pub use crate::guard::flush_trace;
     pub use crate::span::{Frame, InFrame, event, in_span_from_first_poll, note_failure, once};
 }
 

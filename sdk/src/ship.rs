@@ -86,8 +86,11 @@ pub(crate) struct Shipper {
 #[derive(Debug)]
 pub(crate) struct Flush {
     pub(crate) until: std::time::Instant,
-    /// Receives `true` if the collector has stored everything, `false` if records were discarded.
-    pub(crate) done: std::sync::mpsc::SyncSender<bool>,
+    /// Trace whose open spans the caller asks for; 0 for none.
+    pub(crate) trace_id: u128,
+    /// Receives the parents of the trace's open spans if the collector has stored everything, `None`
+    /// if records were discarded.
+    pub(crate) done: std::sync::mpsc::SyncSender<Option<Vec<u64>>>,
 }
 
 /// Request to ship all pending records by the deadline, and end.
@@ -166,6 +169,8 @@ struct PendingFlush {
     below: u64,
     /// [`ShipTask::failed`] before the flush.
     failed: u64,
+    /// Parents of the trace's open spans.
+    open: Vec<u64>,
     flush: Flush,
 }
 
@@ -344,6 +349,7 @@ impl ShipTask {
         self.flushing.push(PendingFlush {
             below: self.buffer.next_sequence(),
             failed,
+            open: self.drain.open_spans().parents(flush.trace_id),
             flush,
         });
     }
@@ -356,11 +362,12 @@ impl ShipTask {
             self.failed,
             std::time::Instant::now(),
         );
-        self.flushing.retain(|flushing| {
+        self.flushing.retain_mut(|flushing| {
             let shipped = unsettled.is_none_or(|first| first >= flushing.below);
             if shipped {
+                let open = std::mem::take(&mut flushing.open);
                 // The caller may be gone.
-                let _ = flushing.flush.done.try_send(failed == flushing.failed);
+                let _ = (flushing.flush.done).try_send((failed == flushing.failed).then_some(open));
             }
             !shipped && now < flushing.flush.until
         });
@@ -439,7 +446,7 @@ impl ShipTask {
         progressed.trimmed.store(counts.trimmed, Relaxed);
         progressed
             .open_spans
-            .store(self.drain.open_spans() as u64, Relaxed);
+            .store(self.drain.open_spans().len() as u64, Relaxed);
         progressed
             .buffered_bytes
             .store(self.buffer.bytes() as u64, Relaxed);

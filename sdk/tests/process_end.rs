@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use collector::{Collector, wait_for};
-use stroboscope::{BurstConfig, span};
+use stroboscope::{__private, BurstConfig, span};
 use stroboscope_proto::v1::SpanFlag;
 
 static TURN: Mutex<()> = Mutex::new(());
@@ -45,7 +45,19 @@ fn flush_ships_what_was_recorded_and_goes_on() {
         );
     }
     assert!(collector.spans().iter().all(|span| span.name != "open"));
+    let (context, open) = (open.context(), open.entered());
+    let inner = span!("inner");
+    let parents = || {
+        let parents = __private::flush_trace(context.trace_id(), Duration::from_secs(10));
+        let mut parents = parents.unwrap();
+        parents.sort_unstable();
+        parents
+    };
+    assert_eq!(parents(), [0, context.span_id()]);
+    drop(inner);
+    assert_eq!(parents(), [0]);
     drop(open);
+    assert_eq!(parents(), [0; 0]);
     drop(guard);
     assert!(!collector.span("open").has(SpanFlag::Unfinished));
 }

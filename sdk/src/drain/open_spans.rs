@@ -185,6 +185,15 @@ impl OpenSpans {
         taken
     }
 
+    /// Returns the parents of a trace's open spans.
+    pub(crate) fn parents(&self, trace_id: u128) -> Vec<u64> {
+        let parent = |entry: &Entry| match entry {
+            Entry::Open(span) if span.trace_id == trace_id => Some(span.parent_id),
+            _ => None,
+        };
+        self.entries.values().filter_map(parent).collect()
+    }
+
     /// Returns the length of the order of begins.
     #[cfg(test)]
     pub(crate) fn order_len(&self) -> usize {
