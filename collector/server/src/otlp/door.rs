@@ -46,7 +46,9 @@ pub(crate) enum ForwardRefusal {
 }
 
 impl Door {
-    pub(crate) fn new(intake: Intake, limits: Limits, redaction: Option<Arc<Redaction>>) -> Self {
+    /// Creates a handler that redacts requests, checks them and passes them to the intake.
+    #[must_use]
+    pub fn new(intake: Intake, limits: Limits, redaction: Option<Arc<Redaction>>) -> Self {
         Self {
             intake,
             limits,

@@ -15,7 +15,7 @@ use super::left_out::LeftOut;
 const EVENTS_WITHOUT_MAP: usize = 8;
 
 /// Row of the events table as it is read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct EventRead {
     pub trace_name: Option<Arc<str>>,
     /// Id of the event's span; 0 for none.
