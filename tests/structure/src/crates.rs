@@ -140,6 +140,17 @@ fn crates_know_only_whom_they_may() {
                 "stroboscope-store",
             ],
         ),
+        (
+            "collector/testkit",
+            &[
+                "stroboscope",
+                "stroboscope-analysis",
+                "stroboscope-render",
+                "stroboscope-search",
+                "stroboscope-server",
+                "stroboscope-store",
+            ],
+        ),
         ("collector/remote", &["stroboscope-store"]),
         ("collector/otlp", &["stroboscope-proto"]),
         (

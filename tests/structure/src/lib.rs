@@ -77,6 +77,7 @@ fn published() -> impl Iterator<Item = &'static str> {
         "collector/server",
         "collector/sql",
         "collector/store",
+        "collector/testkit",
         "collector/web",
         "examples/newsfeed",
     ]

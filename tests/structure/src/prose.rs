@@ -159,6 +159,7 @@ const REMAINING: &[(&str, [usize; 4])] = &[
     ("collector/server", [0, 2, 0, 1]),
     ("collector/sql", [0, 0, 0, 0]),
     ("collector/store", [0, 2, 0, 2]),
+    ("collector/testkit", [0, 0, 0, 0]),
     ("collector/web", [0, 4, 0, 0]),
     ("examples/newsfeed", [0, 0, 0, 0]),
     ("proto", [0, 0, 0, 0]),

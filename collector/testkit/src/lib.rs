@@ -1,0 +1,71 @@
+//! Assertions on traces in `cargo test`.
+//!
+//! Code that is annotated with the SDK of Stroboscope is recorded while its test runs. The test
+//! then asserts on the trace.
+//!
+//! ```
+//! # use stroboscope::span;
+//! #[stroboscope::trace]
+//! fn checkout(user: u64) {
+//!     drop(span!("db.query", user));
+//!     drop(span!("render"));
+//! }
+//!
+//! // in a function with `#[test]`, `#[tokio::test]` or another one
+//! let recording = stroboscope_testkit::start();
+//! checkout(42);
+//! let traces = recording.traces();
+//! assert!(traces.only("checkout").calls("db.query") <= 1);
+//! ```
+//!
+//! # Traces of a test
+//!
+//! While a [`Recording`] exists, a span of the test is current on its thread. Work of the test
+//! continues this context by the same rules as work of a request in production:
+//!
+//! | work | belongs to the test |
+//! |---|---|
+//! | on the test's thread, also in futures that `tokio::test` polls there | yes |
+//! | in another thread or its tasks, with `in_current_context` or `in_current_span` | yes |
+//! | in a server of the process, called with the headers (`ClientLayer`, `inject`) | yes |
+//! | a request that links to the test's traces: `span!(request: …)`, `follows` | yes |
+//! | in another thread or its tasks, without the context | no |
+//! | in a server that is called without the headers, such as an axum `Router` by `oneshot` | no |
+//!
+//! A span that begins directly below the test's span is a trace, as it is in production.
+//! [`Recording::all_traces`] also returns the traces of other work. It cannot tell apart tests that
+//! run concurrently in one process; `cargo nextest` runs each test in a process of its own.
+//!
+//! # Limits
+//!
+//! - Losses are counted for the whole process. A test whose records may be among the lost ones
+//!   panics.
+//! - If the code under test calls [`stroboscope::init`], this has no effect: the test's recording
+//!   goes on. If it did so earlier, [`start`] panics.
+//! - Spans of `tracing` are recorded if the test installs the layer or the subscriber of the SDK.
+
+mod archive;
+mod name;
+mod process;
+mod recording;
+mod traces;
+
+pub use recording::Recording;
+pub use traces::{Trace, Traces};
+
+/// Starts a recording of the calling test, which continues until the result is dropped.
+///
+/// The first recording of a process starts a collector on a free port of the loopback interface,
+/// and the SDK, which records always. Concurrent tests share both; the last one stops them. The
+/// SDK's environment variables have no effect.
+///
+/// # Panics
+/// Panics if the collector or the SDK cannot start, or if the process already records for another
+/// collector.
+#[track_caller]
+pub fn start() -> Recording {
+    match Recording::start() {
+        Ok(recording) => recording,
+        Err(problem) => panic!("{problem}"),
+    }
+}
