@@ -1,7 +1,8 @@
 //! Assertions on traces in `cargo test`.
 //!
 //! Code that is annotated with the SDK of Stroboscope is recorded while its test runs. The test
-//! then asserts on the trace.
+//! then asserts on the trace: how often an operation is called, in which order, and whether it is
+//! on the critical path.
 //!
 //! ```
 //! # use stroboscope::span;
@@ -15,8 +16,15 @@
 //! let recording = stroboscope_testkit::start();
 //! checkout(42);
 //! let traces = recording.traces();
-//! assert!(traces.only("checkout").calls("db.query") <= 1);
+//! let trace = traces.only("checkout");
+//! trace.assert_holds(r#"{ name = "db.query" && .user = 42 } before { name = "render" }"#);
+//! trace.assert_calls("db.query", ..=1);
+//! assert!(trace.critical_path().contains("db.query"));
 //! ```
+//!
+//! Formulas are those of `stroboscope search`: selectors of TraceQL, related in time
+//! ([`stroboscope_search`]). Operators about time, such as `always` and `at most`, are about the
+//! whole trace. Every failed assertion shows the trace as a tree.
 //!
 //! # Traces of a test
 //!
@@ -38,6 +46,9 @@
 //!
 //! # Limits
 //!
+//! - The causal model of a critical path is inferred from the traces of the test alone. If two
+//!   operations never overlap in them, the later one counts as dependent on the earlier one. So run
+//!   concurrent code several times before `traces`.
 //! - Losses are counted for the whole process. A test whose records may be among the lost ones
 //!   panics.
 //! - If the code under test calls [`stroboscope::init`], this has no effect: the test's recording
@@ -45,11 +56,14 @@
 //! - Spans of `tracing` are recorded if the test installs the layer or the subscriber of the SDK.
 
 mod archive;
+mod critical_path;
 mod name;
 mod process;
 mod recording;
 mod traces;
+mod tree;
 
+pub use critical_path::CriticalPath;
 pub use recording::Recording;
 pub use traces::{Trace, Traces};
 

@@ -1,13 +1,18 @@
 //! Traces of a test, and assertions on them.
 
 use std::collections::HashSet;
-use std::ops::Deref;
+use std::fmt;
+use std::ops::{Deref, RangeBounds};
+use std::time::Duration;
 
 use stroboscope_analysis::completeness::{Incomplete, completeness};
 use stroboscope_analysis::record::TraceRecords;
+use stroboscope_search::{Truth, Unit, parse};
 
 use crate::archive::Archive;
+use crate::critical_path::{CriticalPath, SpanPath, paths};
 use crate::name::is_named;
+use crate::tree::text;
 
 /// Traces of a test, in order of their starts. Dereferences to a slice of [`Trace`].
 #[derive(Debug)]
@@ -19,10 +24,12 @@ pub struct Traces {
 }
 
 /// One trace: a span that the code under test began outside of any other span, with everything
-/// recorded below it.
+/// recorded below it. Its `Display` form is a tree of the spans, with the time on the critical
+/// path.
 #[derive(Debug)]
 pub struct Trace {
     records: TraceRecords,
+    path: SpanPath,
     /// True if the trace lacks spans, because they have not ended.
     is_open: bool,
 }
@@ -33,12 +40,14 @@ impl Traces {
         let start_ns = |trace: &TraceRecords| trace.spans.iter().map(|span| span.start_ns).min();
         let mut records = archive.traces(&ids);
         records.sort_by_key(start_ns);
-        let of = |records: TraceRecords| Trace {
+        let paths = paths(&records);
+        let of = |(records, path): (TraceRecords, SpanPath)| Trace {
             is_open: is_cut(&records) || records.spans.iter().any(|of| open.contains(&of.span_id)),
             records,
+            path,
         };
         Self {
-            traces: records.into_iter().map(of).collect(),
+            traces: records.into_iter().zip(paths).map(of).collect(),
             archive,
             ids,
         }
@@ -53,8 +62,8 @@ impl Traces {
     pub fn only(&self, name: &str) -> &Trace {
         match self.named(name)[..] {
             [trace] => trace,
-            [] => panic!("no trace is named {name}{}", self.hint(name)),
-            ref several => panic!("{} traces are named {name}", several.len()),
+            [] => panic!("no trace is named {name}{}\n\n{self}", self.hint(name)),
+            ref several => panic!("{} traces are named {name}\n\n{self}", several.len()),
         }
     }
 
@@ -96,11 +105,27 @@ impl<'a> IntoIterator for &'a Traces {
     }
 }
 
+impl fmt::Display for Traces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.traces.is_empty() {
+            return f.write_str("The test recorded no trace.");
+        }
+        let texts: Vec<String> = self.traces.iter().map(Trace::to_string).collect();
+        f.write_str(&texts.join("\n\n"))
+    }
+}
+
 impl Trace {
     /// Returns the name of the first span.
     #[must_use]
     pub fn name(&self) -> &str {
         self.records.root().map_or("(no root)", |root| &root.name)
+    }
+
+    /// Returns the duration of the first span.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        Duration::from_nanos(self.path.latency_ns)
     }
 
     /// Returns the number of spans of this name.
@@ -109,6 +134,83 @@ impl Trace {
         let spans = self.records.spans.iter();
         spans.filter(|span| is_named(span, name)).count()
     }
+
+    /// Returns the critical path.
+    #[must_use]
+    pub fn critical_path(&self) -> CriticalPath<'_> {
+        self.path.of(&self.records)
+    }
+
+    /// Reports whether a formula holds, in the language of `stroboscope search`.
+    ///
+    /// # Panics
+    /// Panics if the formula has a syntax error, or if the trace cannot tell.
+    #[must_use]
+    #[track_caller]
+    pub fn holds(&self, formula: &str) -> bool {
+        match self.evaluate(formula) {
+            Ok(holds) => holds,
+            Err(problem) => panic!("{problem}"),
+        }
+    }
+
+    /// Asserts that a formula holds, in the language of `stroboscope search`.
+    ///
+    /// # Panics
+    /// Panics if the formula does not hold, with a tree of the trace. Also panics if the formula
+    /// has a syntax error, or if the trace cannot tell.
+    #[track_caller]
+    pub fn assert_holds(&self, formula: &str) {
+        match self.evaluate(formula) {
+            Ok(true) => {}
+            Ok(false) => panic!("the trace violates `{formula}`\n\n{self}"),
+            Err(problem) => panic!("{problem}"),
+        }
+    }
+
+    /// Asserts that the number of spans of this name is in a range, such as `..=1`.
+    ///
+    /// # Panics
+    /// Panics if it is not, with a tree of the trace. Also panics if spans are missing, because
+    /// they have not ended.
+    #[track_caller]
+    pub fn assert_calls(&self, name: &str, range: impl RangeBounds<usize> + fmt::Debug) {
+        let calls = self.calls(name);
+        if self.is_open {
+            panic!("the trace cannot tell how many spans are named {name}\n\n{self}");
+        }
+        if !range.contains(&calls) {
+            panic!("the trace has {calls} spans named {name}, not {range:?}\n\n{self}");
+        }
+    }
+
+    /// Asserts that a span of this name is on the critical path.
+    ///
+    /// # Panics
+    /// Panics if none is, with a tree of the trace.
+    #[track_caller]
+    pub fn assert_critical(&self, name: &str) {
+        if !self.critical_path().contains(name) {
+            panic!("no span named {name} is on the critical path\n\n{self}");
+        }
+    }
+
+    /// Evaluates a formula, or explains why that is impossible.
+    fn evaluate(&self, formula: &str) -> Result<bool, String> {
+        let parsed = parse(formula).map_err(|error| {
+            let marked = error.marked(formula);
+            format!("the formula has a syntax error: {error}\n{marked}")
+        })?;
+        let reason = match Unit::of_request(&self.records, self.is_open).of_whole(&parsed) {
+            Truth::True => return Ok(true),
+            Truth::False => return Ok(false),
+            Truth::Unknown if parsed.names_kernel() => "tests do not record the kernel",
+            Truth::Unknown => "a span has not ended",
+        };
+        Err(format!(
+            "the trace cannot tell whether `{formula}` holds: {reason}\n\n{self}"
+        ))
+    }
 }
 
 /// Reports whether a span is missing that other spans are below, because it has not ended.
@@ -116,4 +218,10 @@ fn is_cut(records: &TraceRecords) -> bool {
     let reasons = completeness(records, &[]).reasons;
     let mut reasons = reasons.iter();
     reasons.any(|reason| matches!(reason, Incomplete::MissingParent { .. }))
+}
+
+impl fmt::Display for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text(&self.records, &self.path, self.is_open))
+    }
 }

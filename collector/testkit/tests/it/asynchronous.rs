@@ -21,7 +21,10 @@ async fn futures_of_one_thread() {
     let traces = recording.traces();
     assert_eq!(traces.len(), 2);
     for trace in traces.named("page") {
-        assert_eq!((trace.calls("slow"), trace.calls("quick")), (1, 1));
+        assert!(trace.duration() >= Duration::from_millis(20));
+        trace.assert_holds(r#"{ name = "quick" } overlaps { name = "slow" }"#);
+        trace.assert_critical("slow");
+        assert!(!trace.critical_path().contains("quick"), "{trace}");
     }
 }
 
@@ -41,6 +44,8 @@ async fn tasks_need_the_context() {
     assert_eq!((traces.len(), traces.named("page").len()), (2, 1));
     assert_eq!(traces.only("checkout").calls("db.query"), 2);
     assert!(recording.all_traces().only("detached").calls("db.query") == 1);
+    let missing = super::messages::panic_of(|| _ = traces.only("detached"));
+    assert!(missing.0.contains("outside of this test"), "{}", missing.0);
 }
 
 /// A server's span may end after its client has the response.

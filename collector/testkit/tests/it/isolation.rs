@@ -19,7 +19,7 @@ fn each_test_has_exactly_its_own_traces() {
                 assert_eq!(trace.calls("db.query"), queries);
                 assert_eq!(trace.calls("stroboscope-testkit:db.query"), queries);
                 assert_eq!(trace.calls("shop:db.query"), 0);
-                assert_eq!(trace.calls("render"), 1);
+                trace.assert_calls("render", 1..=1);
             }
             assert_eq!(traces.only("alone").calls("alone"), 1);
             assert_eq!(traces.len(), requests + 1);
@@ -59,4 +59,35 @@ fn a_recording_inside_another_one_has_its_own_traces() {
     // The inner recording is work of the outer test.
     assert_eq!(outer.traces().named("checkout").len(), 2);
     assert_eq!(outer.traces().only("outer").calls("outer"), 1);
+}
+
+#[test]
+fn a_trace_is_like_in_production() {
+    let recording = stroboscope_testkit::start();
+    checkout(2);
+    let traces = recording.traces();
+    let trace = traces.only("checkout");
+    assert_eq!(trace.name(), "checkout");
+    assert!(trace.duration().as_nanos() > 0);
+    for formula in [
+        r#"{ name = "db.query" } before { name = "render" }"#,
+        r#"never { name = "render" } before { name = "db.query" }"#,
+        r#"{ rootName = "checkout" } > { name = "db.query" && .row = 1 && event.row = 1 }"#,
+        r#"{ name = "db.query" } | count() = 2"#,
+        r#"not { name = "stroboscope-testkit" }"#,
+    ] {
+        trace.assert_holds(formula);
+        assert!(!trace.holds(&format!("not ({formula})")));
+    }
+    let path = trace.critical_path();
+    assert!(path.contains("db.query") && path.contains("render") && !path.contains("cache"));
+    let names: Vec<_> = path.names().collect();
+    let between = "checkout";
+    assert_eq!(
+        names,
+        [
+            between, "db.query", "db.query", between, "db.query", "db.query", between, "render",
+            between
+        ]
+    );
 }

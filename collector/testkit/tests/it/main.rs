@@ -2,6 +2,7 @@
 
 mod asynchronous;
 mod isolation;
+mod messages;
 mod requests;
 
 use stroboscope::span;

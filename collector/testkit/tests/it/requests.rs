@@ -16,7 +16,8 @@ fn a_service_that_gets_the_headers_belongs_to_the_test() {
     }
     let traces = recording.traces();
     assert_eq!(traces.len(), 1);
-    assert_eq!(traces.only("client").calls("db.query"), 1);
+    let trace = traces.only("client");
+    trace.assert_holds(r#"{ name = "client" } > { kind = server } >> { name = "db.query" }"#);
 }
 
 #[test]
@@ -66,4 +67,14 @@ fn a_consumer_in_another_test_belongs_to_that_test() {
     std::thread::spawn(other).join().unwrap();
     assert_eq!(producer.traces().only("publish").calls("publish"), 1);
     assert_eq!(producer.traces().len(), 1);
+}
+
+#[test]
+fn spans_of_tracing_are_recorded_by_a_subscriber() {
+    let recording = stroboscope_testkit::start();
+    let _subscriber = tracing::subscriber::set_default(stroboscope::subscriber());
+    tracing::info_span!("shop checkout", user = 42).in_scope(|| checkout(1));
+    let traces = recording.traces();
+    let trace = traces.only("shop checkout");
+    trace.assert_holds(r#"{ .user = 42 } >> { name = "db.query" }"#);
 }
