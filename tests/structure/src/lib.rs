@@ -391,7 +391,8 @@ fn installations_are_locked() {
     );
 }
 
-/// Requires that each line of Rust code in the documents of the SDK occurs in a compiled example.
+/// Requires that each line of Rust code in the documents of the SDK and of the testkit occurs in a
+/// compiled example.
 #[test]
 fn code_in_the_documents_is_that_of_the_examples() {
     let code_of = |line: &str| {
@@ -401,7 +402,8 @@ fn code_in_the_documents_is_that_of_the_examples() {
             .trim()
             .to_owned()
     };
-    let examples = sources(&root().join("examples/examples"));
+    let mut examples = sources(&root().join("examples/examples"));
+    examples.extend(sources(&root().join("collector/testkit/examples")));
     let compiled: BTreeSet<String> = examples
         .iter()
         .flat_map(|path| read(path).lines().map(code_of).collect::<Vec<_>>())
@@ -413,6 +415,7 @@ fn code_in_the_documents_is_that_of_the_examples() {
         "sdk/macros/README.md",
         "sdk/docs/guide.md",
         "collector/docs/tutorial.md",
+        "collector/testkit/README.md",
     ] {
         let text = read(&root().join(document));
         for block in text
