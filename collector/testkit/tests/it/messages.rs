@@ -122,4 +122,16 @@ fn spans_that_have_not_ended_make_formulas_unknown() {
 
     let traces = recording.traces();
     assert!(!traces.only("outer").holds(r#"{ name = "cache" }"#));
+
+    // The request has ended, but not a task in it.
+    let request = span!("request").entered();
+    let task = span!("task");
+    drop(request);
+    let traces = recording.traces();
+    let trace = traces.only("request");
+    assert!(trace.holds(r#"{ name = "request" }"#), "it was recorded");
+    let (message, _) = panic_of(|| _ = trace.holds(r#"{ name = "task" }"#));
+    assert!(message.contains("holds: a span has not ended"), "{message}");
+    drop(task);
+    assert_eq!(recording.traces().only("request").calls("task"), 1);
 }
