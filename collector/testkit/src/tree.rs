@@ -41,20 +41,25 @@ pub(crate) fn text(records: &TraceRecords, path: &SpanPath, is_open: bool) -> St
         duration(path.latency_ns as f64)
     ));
     doc.table("", &span_rows(records, path), SPANS_MAX);
+    let more = path.outline.len().saturating_sub(SPANS_MAX);
+    if more > 0 {
+        doc.sentence(format!("{more} more spans are not shown."));
+    }
     if is_open {
         doc.sentence("Spans that have not ended are missing.");
     }
     TextView::default().render(&doc)
 }
 
+/// Returns the rows of the first spans. Each comes after its parent.
 fn span_rows(records: &TraceRecords, path: &SpanPath) -> Vec<SpanRow> {
     let spans = &records.spans;
     let start_ns = spans.iter().map(|span| span.start_ns).min().unwrap_or(0);
     let has_services = spans
         .windows(2)
         .any(|pair| pair[0].service != pair[1].service);
-    let mut rows: Vec<SpanRow> = Vec::with_capacity(path.outline.len());
-    for place in &path.outline {
+    let mut rows: Vec<SpanRow> = Vec::new();
+    for place in path.outline.iter().take(SPANS_MAX) {
         let span = &spans[place.record];
         let owner = RecordOwner::Span(span.span_id);
         let attributes: Vec<String> = (records.attributes.iter())
@@ -72,7 +77,9 @@ fn span_rows(records: &TraceRecords, path: &SpanPath) -> Vec<SpanRow> {
         });
     }
     for (place, ns) in &path.steps {
-        *rows[*place].critical_ns.get_or_insert(0) += ns;
+        if let Some(row) = rows.get_mut(*place) {
+            *row.critical_ns.get_or_insert(0) += ns;
+        }
     }
     rows
 }

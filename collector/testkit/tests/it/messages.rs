@@ -100,6 +100,18 @@ fn failed_assertions_show_the_trace() {
     );
 }
 
+#[test]
+fn a_large_trace_is_shown_in_part() {
+    let recording = stroboscope_testkit::start();
+    checkout(2_000);
+    let traces = recording.traces();
+    let (message, _) = panic_of(|| traces.only("checkout").assert_calls("render", 2..));
+    assert!(message.ends_with("\n\n1802 more spans are not shown."));
+    // The reason, the heading, the head, 200 spans and the end, with an empty line between the parts.
+    let lines = message.lines().count();
+    assert_eq!(lines, 1 + 1 + 1 + 200 + 1 + 3, "{message}");
+}
+
 /// What is missing because it has not ended makes a formula unknown, not false.
 #[test]
 fn spans_that_have_not_ended_make_formulas_unknown() {
