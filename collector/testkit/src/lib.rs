@@ -49,6 +49,7 @@
 //! - The causal model of a critical path is inferred from the traces of the test alone. If two
 //!   operations never overlap in them, the later one counts as dependent on the earlier one. So run
 //!   concurrent code several times before `traces`.
+//! - Child processes are not recorded.
 //! - Losses are counted for the whole process. A test whose records may be among the lost ones
 //!   panics.
 //! - If the code under test calls [`stroboscope::init`], this has no effect: the test's recording

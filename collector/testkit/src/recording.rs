@@ -98,8 +98,9 @@ impl Recording {
             let open = __private::flush_trace(self.context.trace_id(), WAIT);
             self.check_losses()?;
             let mut open = open.ok_or_else(|| {
-                let trouble = stroboscope::stats().trouble.unwrap_or_default();
-                format!("the collector has not stored all records within {WAIT:?} {trouble}")
+                let trouble = stroboscope::stats().trouble;
+                let trouble = trouble.unwrap_or_else(|| "it is too slow".to_owned());
+                format!("the collector has not stored all records within {WAIT:?}: {trouble}")
             })?;
             // The test's own span has no parent.
             open.retain(|parent| *parent != 0);

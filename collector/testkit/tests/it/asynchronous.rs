@@ -18,8 +18,11 @@ async fn page() {
 async fn futures_of_one_thread() {
     let recording = stroboscope_testkit::start();
     tokio::join!(page(), page());
+    // A task of this thread, even without the context.
+    tokio::spawn(async { checkout(4) }).await.unwrap();
     let traces = recording.traces();
-    assert_eq!(traces.len(), 2);
+    assert_eq!((traces.len(), traces.named("page").len()), (3, 2));
+    assert_eq!(traces.only("checkout").calls("db.query"), 4);
     for trace in traces.named("page") {
         assert!(trace.duration() >= Duration::from_millis(20));
         trace.assert_holds(r#"{ name = "quick" } overlaps { name = "slow" }"#);
