@@ -79,11 +79,11 @@ struct QueryArguments {
 /// an output, and the outputs that it reached if it is a source.
 #[derive(Debug, Args)]
 pub struct ItemsVerb {
-    #[command(flatten)]
-    logs: LogArguments,
     /// Output or source to show, as ID, ID:BYTE or ID:FROM..UNTIL
     #[arg(long, value_name = "ID[:BYTES]", value_parser = parse_item)]
     item: Option<Item>,
+    #[command(flatten)]
+    logs: LogArguments,
     /// Only items whose names contain this text
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
