@@ -26,10 +26,12 @@
 
 mod error;
 mod reader;
+mod rewrite;
 mod writer;
 
 pub use error::FileError;
 pub use reader::LogFile;
+pub use rewrite::rewrite_items;
 pub use writer::LogWriter;
 
 const MAGIC: &[u8; 8] = b"STROBOPV";

@@ -41,7 +41,7 @@ mod source;
 mod tracked;
 
 #[cfg(feature = "std")]
-pub use file::{FileError, LogFile, LogWriter};
+pub use file::{FileError, LogFile, LogWriter, rewrite_items};
 pub use label::{INPUTS_MAX, Label, LabelKind, NODES_MAX};
 pub use limits::{Limits, Losses, Reduction};
 pub use linkage::{CopyLinkage, DataLinkage, IndexLinkage, Linkage};

@@ -25,10 +25,10 @@ pub struct LogFile<'a> {
 }
 
 /// Segment whose checksum matches.
-struct Segment<'a> {
-    kind: u32,
-    inputs: u32,
-    records: &'a [u8],
+pub(super) struct Segment<'a> {
+    pub(super) kind: u32,
+    pub(super) inputs: u32,
+    pub(super) records: &'a [u8],
 }
 
 /// Numbers at the front of some bytes.
@@ -209,7 +209,7 @@ impl<'a> LogFile<'a> {
 }
 
 /// Reads an item, and returns it with the records after it.
-fn item(records: &[u8]) -> Option<(Item, &[u8])> {
+pub(super) fn item(records: &[u8]) -> Option<(Item, &[u8])> {
     let (header, rest) = records.split_at_checked(ITEM_HEADER_BYTES)?;
     let mut numbers = Numbers(header);
     let (id, span) = (numbers.u64(), numbers.u64());
@@ -245,7 +245,7 @@ fn check_header(bytes: &[u8]) -> Result<(), FileError> {
     Ok(())
 }
 
-fn segment(bytes: &[u8], at: usize) -> Result<Segment<'_>, FileError> {
+pub(super) fn segment(bytes: &[u8], at: usize) -> Result<Segment<'_>, FileError> {
     let truncated = FileError::Truncated { at };
     let rest = bytes.get(at..).ok_or(truncated)?;
     let header = rest.get(..SEGMENT_BYTES).ok_or(truncated)?;

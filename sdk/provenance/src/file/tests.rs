@@ -228,6 +228,58 @@ fn content_that_no_log_has_is_an_error() {
     assert!(error.to_string().contains("impossible number of inputs"));
 }
 
+#[test]
+fn rewritten_items_leave_all_else_as_it_was() {
+    let (log, bytes) = small();
+    let rewrite = |change: &mut dyn FnMut(&mut Item)| rewrite_items(&bytes, change).unwrap();
+    assert_eq!(rewrite(&mut |_| {}), bytes);
+
+    let rewritten = rewrite(&mut |item| {
+        item.name = if item.id == 3 { "" } else { "a longer name" }.into();
+        item.content = item.content.repeat(2).into();
+    });
+    let file = LogFile::parse(&rewritten).unwrap();
+    let expected = [
+        item(1, 7, "a longer name", b"texttext"),
+        item(2, 0, "a longer name", b""),
+        item(3, u64::MAX, "", &[0; 18]),
+    ];
+    assert_eq!(file.items(), expected);
+    let restored = rewrite_items(&rewritten, |item| {
+        let of_log = log.items().iter().find(|of_log| of_log.id == item.id);
+        *item = of_log.unwrap().clone();
+    });
+    assert_eq!(restored.unwrap(), bytes);
+    let text = b"texttext";
+    assert!(rewritten.windows(text.len()).any(|window| window == text));
+    let text = "ключ".as_bytes();
+    assert!(!rewritten.windows(text.len()).any(|window| window == text));
+
+    for cut in 0..bytes.len() {
+        assert!(rewrite_items(&bytes[..cut], |_| {}).is_err(), "{cut}");
+    }
+}
+
+#[test]
+fn several_items_of_a_segment_are_rewritten() {
+    let items = [item(1, 0, "one", b"1"), item(2, 0, "three", b"")];
+    let records = items.iter().flat_map(writer::item_record);
+    let records: Vec<u8> = records.collect();
+    let mut bytes = forged(ITEMS, (records.len() / 8) as u32, 0, &records);
+    let empty = LogWriter::new(Vec::new())
+        .unwrap()
+        .finish(&MergeLog::default())
+        .unwrap();
+    bytes.extend(&empty[HEADER_BYTES..]);
+    let rewritten = rewrite_items(&bytes, |item| item.name = "a new name".into()).unwrap();
+    let file = LogFile::parse(&rewritten).unwrap();
+    let expected = [
+        item(1, 0, "a new name", b"1"),
+        item(2, 0, "a new name", b""),
+    ];
+    assert_eq!(file.items(), expected);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]

@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 use std::vec::Vec;
 
-use super::{END, HEADER_BYTES, ITEMS, MAGIC, NODES, OUTPUTS, SOURCES, VERSION, checksum};
+use super::{
+    END, HEADER_BYTES, ITEMS, MAGIC, NODES, OUTPUTS, SEGMENT_BYTES, SOURCES, VERSION, checksum,
+};
 use crate::log::MergeLog;
 use crate::read::ReadLog;
 use crate::source::{Item, Labels, Output, Source};
@@ -117,18 +119,29 @@ impl<W: Write> LogWriter<W> {
     }
 
     fn segment(&mut self, kind: u32, count: usize, inputs: u32, records: &[u8]) -> io::Result<()> {
-        let mut header = [0; 12];
-        header[..4].copy_from_slice(&kind.to_le_bytes());
-        header[4..8].copy_from_slice(&(count as u32).to_le_bytes());
-        header[8..].copy_from_slice(&inputs.to_le_bytes());
+        let header = segment_header(kind, count, inputs, records);
         self.to.write_all(&header)?;
-        self.to
-            .write_all(&checksum(&header, records).to_le_bytes())?;
         self.to.write_all(records)
     }
 }
 
-fn item_record(item: &Item) -> Vec<u8> {
+/// Returns the header of a segment with these records.
+pub(super) fn segment_header(
+    kind: u32,
+    count: usize,
+    inputs: u32,
+    records: &[u8],
+) -> [u8; SEGMENT_BYTES] {
+    let mut header = [0; SEGMENT_BYTES];
+    header[..4].copy_from_slice(&kind.to_le_bytes());
+    header[4..8].copy_from_slice(&(count as u32).to_le_bytes());
+    header[8..12].copy_from_slice(&inputs.to_le_bytes());
+    let sum = checksum(&header[..12], records);
+    header[12..].copy_from_slice(&sum.to_le_bytes());
+    header
+}
+
+pub(super) fn item_record(item: &Item) -> Vec<u8> {
     let mut record = Vec::new();
     record.extend(item.id.to_le_bytes());
     record.extend(item.span.to_le_bytes());
