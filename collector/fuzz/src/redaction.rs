@@ -1,11 +1,12 @@
-//! Targets that check that redacted attributes are in no row, for every protocol, and that nothing
-//! else is lost.
+//! Targets that check that redacted attributes are in no row, for every protocol, that redacted items
+//! are in no provenance log, and that nothing else is lost.
 
 use std::sync::{Arc, LazyLock};
 
 use prost::Message as _;
 use serde_json::Value;
 use stroboscope_proto::v1::Batch;
+use stroboscope_provenance::{LogFile, ReadLog as _};
 use stroboscope_server::redact::Redaction;
 use stroboscope_store::decode::{
     CheckedBatch, NotOtlp, OtlpTaken, otlp_json, otlp_logs_json, otlp_logs_protobuf, otlp_protobuf,
@@ -52,7 +53,11 @@ pub(crate) fn batch(bytes: &[u8]) {
         return;
     };
     let limits = Limits::default();
-    let is_sound = CheckedBatch::from_bytes(bytes, &limits).is_ok();
+    let logs = || batch.provenance.iter().map(|log| &log.log);
+    // Redaction rejects logs that the check does not parse, and a hash may be longer than a name.
+    let is_sound = CheckedBatch::from_bytes(bytes, &limits).is_ok()
+        && logs().all(|log| LogFile::parse(log).is_ok())
+        && logs().all(|log| 3 * log.len() < limits.provenance_bytes_max);
     let redacted = REDACTION.batch(&mut batch);
     if is_sound {
         redacted.clone().expect("what is sound is walked over");
@@ -70,6 +75,17 @@ pub(crate) fn batch(bytes: &[u8]) {
     let mut rows = Rows::default();
     redacted.append_to(7, &mut rows);
     check(&rows);
+    for log in &batch.provenance {
+        let file = LogFile::parse(&log.log).expect("a log, redacted");
+        for item in file.items() {
+            let name = item.name.to_ascii_lowercase();
+            assert!(
+                !name.contains("secret") && !name.contains("token"),
+                "{name}"
+            );
+            assert!(item.content.is_empty(), "no rule keeps contents");
+        }
+    }
 }
 
 fn check(rows: &Rows) {

@@ -113,8 +113,11 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "redaction_batch" => [0, 1, 2, 3]
             .map(|spans| {
                 let mut batch = stroboscope_fixtures::batches::batch(7, 1, spans);
-                // The key of its attributes, and two of their values.
-                batch.strings[3] = ["secret", "my.Token", "k"][spans % 3].into();
+                // The key of its attributes, two of their values, and the name of an item.
+                let key = ["secret", "my.Token", "k"][spans % 3];
+                batch.strings[3] = key.into();
+                let items: [(&str, &[u8]); 2] = [(key, b"content"), ("", b"")];
+                batch.provenance[0].log = stroboscope_fixtures::batches::provenance_log(&items);
                 batch.encode_to_vec()
             })
             .into(),

@@ -59,6 +59,7 @@ fn crates_know_only_whom_they_may() {
                 "stroboscope-kernel-model",
                 "stroboscope-render",
                 "stroboscope-proto",
+                "stroboscope-provenance",
                 "stroboscope-store",
             ],
         ),

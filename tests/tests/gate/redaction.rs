@@ -14,9 +14,10 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::span::{Event, Link};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::record::Field;
 use prost::Message as _;
 use serde_json::{Value, json};
-use stroboscope_fixtures::batches::batch;
+use stroboscope_fixtures::batches::{batch, provenance_log};
 use stroboscope_proto::v1::collector_client::CollectorClient;
 use stroboscope_proto::v1::{AttributeKind, Attributes, ShipOutcome, ShipRequest};
 use stroboscope_tests::{Program, Random};
@@ -281,7 +282,8 @@ fn json_logs(teller: &mut Teller, id: u64, is_snake: bool) -> Vec<u8> {
         .into_bytes()
 }
 
-/// A batch with attributes of texts and ints on its first span, and on its first event.
+/// A batch with attributes of texts and ints on its first span and on its first event, and with
+/// tracked items.
 fn native(teller: &mut Teller, sequence: u64) -> stroboscope_proto::v1::Batch {
     let mut batch = batch(7, sequence, 3);
     let mut strings = std::mem::take(&mut batch.strings);
@@ -317,6 +319,12 @@ fn native(teller: &mut Teller, sequence: u64) -> stroboscope_proto::v1::Batch {
     let events = batch.events.as_mut().expect("events");
     events.attributes = columns(&mut events.attribute_count, 2);
     batch.strings = strings;
+    let [dropped, kept, content] = [true, false, true].map(|is_secret| teller.text(is_secret));
+    let items: [(&str, &[u8]); 2] = [
+        (&format!("drop.{dropped}"), b""),
+        (&kept, content.as_bytes()),
+    ];
+    batch.provenance[0].log = provenance_log(&items);
     batch
 }
 
@@ -344,7 +352,13 @@ fn everything(data: &Path) -> Vec<u8> {
         {
             let reader = SerializedFileReader::new(std::fs::File::open(&path).expect("a file"));
             for row in reader.expect("Parquet").get_row_iter(None).expect("rows") {
-                all.extend(row.expect("a row").to_string().into_bytes());
+                let row = row.expect("a row");
+                all.extend(row.to_string().into_bytes());
+                for (_, field) in row.get_column_iter() {
+                    if let Field::Bytes(bytes) = field {
+                        all.extend(bytes.data());
+                    }
+                }
             }
         }
     }

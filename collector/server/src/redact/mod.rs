@@ -1,5 +1,5 @@
-//! Redaction: drops or hashes attributes by their keys before they are written to the log or the
-//! store.
+//! Redaction: drops or hashes attributes by their keys, and descriptions of tracked items by their
+//! names, before they are written to the log or the store.
 //!
 //! `rules` contains the rules. `native` applies them to batches of our protocol, `protobuf` and
 //! `json` to OTLP requests. Without rules, requests are not parsed for redaction. A rule matches an
@@ -133,7 +133,8 @@ impl Redaction {
     /// Redacts a batch that is not checked yet.
     ///
     /// # Errors
-    /// Returns an error if the columns of the batch are inconsistent.
+    /// Returns an error if the columns of the batch are inconsistent, or if a provenance log is no
+    /// whole file.
     pub fn batch(&self, batch: &mut Batch) -> Result<(), Refusal> {
         native::redact(self, batch)
     }
@@ -167,6 +168,9 @@ impl Redaction {
 mod tests {
     use prost::Message as _;
     use stroboscope_otlp::message::{AnyKind, AnyValue, KeyValue};
+    use stroboscope_proto::v1::ProvenanceLog;
+    use stroboscope_provenance::{LogFile, ReadLog as _};
+    use stroboscope_testkit::batches::provenance_log;
 
     use super::*;
 
@@ -201,6 +205,73 @@ mod tests {
             let of_protobuf = protobuf::redacted(&redaction, &message, &fields).unwrap();
             let of_json = redaction.json(json.as_bytes()).unwrap();
             assert_eq!(hash_in(&of_json), hash_in(&of_protobuf), "{json}");
+        }
+    }
+
+    #[test]
+    fn items_are_redacted_by_name_and_part() {
+        /// Items of a log, with names and contents as they are expected afterwards.
+        type Items = [(&'static str, &'static [u8]); 3];
+        let sent: Items = [("user alice", b"a@b.c"), ("Invoice", b"36EUR"), ("", b"x")];
+        let check = |rules: &[&str], expected: Items, counts: [u64; 2]| {
+            let rules = rules.iter().map(|rule| rule.parse().unwrap()).collect();
+            let redaction = Redaction::new(rules, b"key").unwrap();
+            let mut batch = Batch {
+                provenance: vec![ProvenanceLog {
+                    log: provenance_log(&sent),
+                    ..ProvenanceLog::default()
+                }],
+                ..Batch::default()
+            };
+            redaction.batch(&mut batch).unwrap();
+            let file = LogFile::parse(&batch.provenance[0].log).unwrap();
+            let hash = redaction.hash(b"user alice");
+            let expected = expected.map(|(name, content)| match name {
+                "#" => (hash.as_str(), content),
+                _ => (name, content),
+            });
+            let items = file.items().iter();
+            let items: Vec<_> = items.map(|item| (&*item.name, &*item.content)).collect();
+            assert_eq!(items, expected);
+            assert_eq!(file.outputs().len(), 3);
+            let counted = redaction.counts.each_ref().map(|count| count.load(Relaxed));
+            assert_eq!(counted, counts);
+        };
+        let names = ["user alice", "Invoice", ""];
+        let [alice, invoice, none] = names;
+        // Contents are dropped unless a rule keeps them, names are kept unless a rule fits.
+        let dropped = [(alice, &b""[..]), (invoice, b""), (none, b"")];
+        check(&["drop:user.email"], dropped, [3, 0]);
+        check(
+            &["hash:user*"],
+            [("#", b""), dropped[1], dropped[2]],
+            [3, 1],
+        );
+        let kept = ["keep:provenance.content", "drop:user*"];
+        check(&kept, [("", sent[0].1), sent[1], sent[2]], [1, 0]);
+        let mixed = ["keep:invoice", "hash:provenance.*"];
+        check(&mixed, [("#", b""), sent[1], dropped[2]], [2, 1]);
+        check(&["drop:provenance.name"], [("", b""); 3], [5, 0]);
+        check(&["keep:*"], sent, [0, 0]);
+    }
+
+    #[test]
+    fn logs_that_cannot_be_parsed_are_refused() {
+        let redaction = Redaction::new(vec!["keep:*".parse().unwrap()], b"key").unwrap();
+        let log = provenance_log(&[("a", b"b")]);
+        let mut damaged = log.clone();
+        damaged[40] ^= 1;
+        for bad in [&log[..log.len() - 1], &damaged, b"alice@example.com", b""] {
+            let mut batch = Batch {
+                provenance: vec![ProvenanceLog {
+                    log: bad.to_vec(),
+                    ..ProvenanceLog::default()
+                }],
+                ..Batch::default()
+            };
+            let refusal = redaction.batch(&mut batch).unwrap_err();
+            assert_eq!(refusal.cause(), "provenance_unreadable");
+            assert!(!refusal.to_string().contains("alice"), "{refusal}");
         }
     }
 

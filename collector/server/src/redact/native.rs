@@ -1,10 +1,12 @@
 //! Redacts batches of our own protocol: attributes are columns, and their texts are interned.
+//! Provenance logs are files inside of the batch, whose items are rewritten.
 
 use std::collections::HashMap;
 use std::iter::Copied;
 use std::slice::Iter;
 
 use stroboscope_proto::v1::{AttributeKind, Attributes, Batch};
+use stroboscope_provenance::{Item, rewrite_items};
 use stroboscope_store::decode::Refusal;
 
 use super::{Action, Place, Redaction};
@@ -36,7 +38,36 @@ pub(super) fn redact(redaction: &Redaction, batch: &mut Batch) -> Result<(), Ref
     if is_changed {
         empty_unnamed(batch);
     }
+    for log in &mut batch.provenance {
+        log.log = rewrite_items(&log.log, |item| of_item(redaction, item))
+            .map_err(|error| Refusal::ProvenanceUnreadable(error.to_string()))?;
+    }
     Ok(())
+}
+
+/// Redacts the name and the content of a tracked item. Rules by key tell nothing about the bytes of
+/// a content, so it is kept only if a rule says so. A hash cannot replace it, as answers assign its
+/// bytes to sources by their offsets.
+fn of_item(redaction: &Redaction, item: &mut Item) {
+    let action = |part| {
+        let mut rules = redaction.rules.iter();
+        let rule = rules.find(|rule| rule.fits(&item.name) || rule.fits(part));
+        rule.map(|rule| rule.action)
+    };
+    let of_name = action("provenance.name").unwrap_or(Action::Keep);
+    let keeps_content = action("provenance.content") == Some(Action::Keep);
+    if !item.name.is_empty() {
+        redaction.count(of_name);
+        match of_name {
+            Action::Keep => {}
+            Action::Drop => item.name = "".into(),
+            Action::Hash => item.name = redaction.hash(item.name.as_bytes()).into(),
+        }
+    }
+    if !keeps_content && !item.content.is_empty() {
+        redaction.count(Action::Drop);
+        item.content = Box::default();
+    }
 }
 
 struct Texts<'a> {

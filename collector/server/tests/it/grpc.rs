@@ -57,7 +57,7 @@ async fn client(collector: &Collector) -> CollectorClient<Channel> {
 
 /// Ships batches on one stream without waiting for replies. Returns the replies, and the status if
 /// the stream failed.
-async fn ship(
+pub(super) async fn ship(
     collector: &Collector,
     batches: Vec<Option<Batch>>,
 ) -> (Vec<ShipReply>, Option<tonic::Status>) {
@@ -81,7 +81,7 @@ async fn ship(
     }
 }
 
-fn count(replies: &[ShipReply], outcome: ShipOutcome) -> usize {
+pub(super) fn count(replies: &[ShipReply], outcome: ShipOutcome) -> usize {
     replies
         .iter()
         .filter(|reply| reply.outcome() == outcome)

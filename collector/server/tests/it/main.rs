@@ -5,3 +5,4 @@ mod grpc;
 mod ingest;
 mod live;
 mod otlp_grpc;
+mod redaction;
