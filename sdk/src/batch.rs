@@ -6,7 +6,6 @@ use rustc_hash::FxHashMap;
 use stroboscope_proto::v1;
 
 use crate::clock::ClockStep;
-use crate::gate::windows::Window;
 use crate::record::FieldValue;
 
 /// Value of a field, stored until its span ends.
@@ -210,7 +209,7 @@ impl BatchBuilder {
 
     /// Returns the batch and resets the builder. The shipping thread adds the other fields, such as
     /// process, sequence and losses.
-    pub(crate) fn finish(&mut self, windows: &[Window], steps: &[ClockStep]) -> v1::Batch {
+    pub(crate) fn finish(&mut self, steps: &[ClockStep]) -> v1::Batch {
         let built = std::mem::take(self);
         let ns = |time_ns: i64| time_ns.max(0).cast_unsigned();
         v1::Batch {
@@ -218,14 +217,6 @@ impl BatchBuilder {
             spans: (!built.spans.span_ids.is_empty()).then_some(built.spans),
             events: (!built.events.span_ids.is_empty()).then_some(built.events),
             provenance: built.provenance,
-            windows: windows
-                .iter()
-                .map(|window| v1::Window {
-                    open_ns: ns(window.open_ns),
-                    close_ns: ns(window.close_ns),
-                    burst_config: window.config.bits(),
-                })
-                .collect(),
             clock_steps: steps
                 .iter()
                 .map(|step| v1::ClockStep {
@@ -304,7 +295,7 @@ mod tests {
         };
         builder.event(&event, std::iter::empty());
         assert_eq!(builder.records(), 4);
-        let batch = builder.finish(&[], &[]);
+        let batch = builder.finish(&[]);
         assert_eq!(builder.records(), 0);
         assert_eq!(batch.strings, ["", "page", "key", "k", "n", "read", "miss"]);
         let spans = batch.spans.unwrap();

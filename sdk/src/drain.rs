@@ -24,7 +24,7 @@ use crate::callsite::Callsite;
 use crate::callsite::Role;
 use crate::clock::{Anchor, ClockSource, ClockStep, Line, Timeline};
 use crate::gate::foresight;
-use crate::gate::windows::{Snapshot, Window};
+use crate::gate::windows::Snapshot;
 use crate::loss::{LOSSES, LossCause};
 use crate::record::{self, FieldValue, Head, Lineage, Record, RecordKind};
 use crate::thread::RINGS;
@@ -218,7 +218,7 @@ impl Drain {
         let is_full = self.builder.records() >= self.limits.batch_records
             || self.builder.bytes() >= self.limits.batch_bytes;
         if is_full {
-            ship(self.builder.finish(&[], &[]));
+            ship(self.builder.finish(&[]));
         }
         is_full
     }
@@ -440,15 +440,15 @@ impl Drain {
         self.builder.span(span);
     }
 
-    /// Reports whether a batch without windows would contain records or clock steps.
+    /// Reports whether a batch would contain records or clock steps.
     pub(crate) fn has_something(&self) -> bool {
         self.builder.records() > 0 || !self.steps.is_empty()
     }
 
-    /// Returns the records since the last batch, as a batch with `windows` and the clock steps.
-    pub(crate) fn batch(&mut self, windows: &[Window]) -> v1::Batch {
+    /// Returns the records since the last batch, as a batch with the clock steps.
+    pub(crate) fn batch(&mut self) -> v1::Batch {
         let steps = std::mem::take(&mut self.steps);
-        self.builder.finish(windows, &steps)
+        self.builder.finish(&steps)
     }
 
     pub(crate) fn counts(&self) -> Counts {

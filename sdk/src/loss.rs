@@ -37,11 +37,14 @@ pub enum LossCause {
     /// The provenance log of a request was too long, or too many waited; the request's other
     /// records were kept.
     ProvenanceDropped,
+    /// Windows, load measurements and clock steps were not reported, because the buffer was full for
+    /// minutes or the shipping thread stood still. This cause counts these, not records.
+    NotesDropped,
 }
 
 impl LossCause {
     /// List of the causes, in a fixed order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::RingFull,
         Self::NoRing,
         Self::Oversize,
@@ -53,6 +56,7 @@ impl LossCause {
         Self::ShutdownDeadline,
         Self::BaggageDropped,
         Self::ProvenanceDropped,
+        Self::NotesDropped,
     ];
 
     /// Returns a stable name for metrics and messages.
@@ -70,6 +74,7 @@ impl LossCause {
             Self::ShutdownDeadline => "shutdown_deadline",
             Self::BaggageDropped => "baggage_dropped",
             Self::ProvenanceDropped => "provenance_dropped",
+            Self::NotesDropped => "notes_dropped",
         }
     }
 
@@ -86,6 +91,7 @@ impl LossCause {
             Self::ShutdownDeadline => v1::LossCause::ShutdownDeadline,
             Self::BaggageDropped => v1::LossCause::BaggageDropped,
             Self::ProvenanceDropped => v1::LossCause::ProvenanceDropped,
+            Self::NotesDropped => v1::LossCause::NotesDropped,
         }
     }
 }

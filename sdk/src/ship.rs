@@ -3,6 +3,7 @@
 mod buffer;
 mod directives;
 mod link;
+mod notes;
 #[cfg(feature = "simulation")]
 pub(crate) mod simulated;
 #[cfg(test)]
@@ -26,6 +27,7 @@ use crate::loss::{LossCause, Losses};
 use crate::{sigterm, sys, thread};
 use buffer::Buffer;
 use link::{Link, Progress};
+use notes::Notes;
 
 /// Maximum interval between readings of the rings while little is recorded; a half-full ring is
 /// read earlier. Each wakeup costs the service 10 to 40 µs, and records lose nothing by waiting in
@@ -189,9 +191,11 @@ struct ShipTask {
     shipper: Shipper,
     drain: Drain,
     buffer: Buffer,
+    notes: Notes,
     link: Link,
     /// Monotonic time of the last batch in ns.
     last_batch_at_ns: i64,
+    /// Wall time at which the last batch ends that the buffer took, in ns.
     last_batch_ns: i64,
     /// Total of losses when the last batch was closed.
     losses_said: u64,
@@ -226,6 +230,7 @@ impl ShipTask {
         Self {
             drain,
             buffer: Buffer::with_max(shipper.buffer_bytes_max),
+            notes: Notes::default(),
             link,
             last_batch_at_ns: shipper.clock.monotonic_ns(),
             last_batch_ns,
@@ -267,14 +272,13 @@ impl ShipTask {
             self.push(now_ns, batch);
         }
         let (last, at_ns) = (why == Pass::Last, self.shipper.clock.monotonic_ns());
-        self.buffer.note_windows(
+        self.notes.add_windows(
             self.shipper
                 .timer
                 .with_log(|log| log.take_unreported(now_ns, last)),
         );
         if self.is_batch_due(why, at_ns - self.last_batch_at_ns) {
-            let windows = self.buffer.take_windows();
-            let mut batch = self.drain.batch(&windows);
+            let mut batch = self.drain.batch();
             batch.is_last = last;
             self.end_said = self.push(now_ns, batch) && last;
             self.last_batch_at_ns = at_ns;
@@ -292,7 +296,7 @@ impl ShipTask {
     /// when its config changes, and once a minute. While the buffer is full, only records are news,
     /// because a batch that is discarded reports nothing.
     fn is_batch_due(&self, why: Pass, age_ns: i64) -> bool {
-        let (has_records, windows) = (self.drain.has_something(), self.buffer.windows());
+        let (has_records, windows) = (self.drain.has_something(), self.notes.windows());
         if why != Pass::Regular {
             return has_records || windows > 0;
         }
@@ -305,20 +309,19 @@ impl ShipTask {
         age_ns >= BATCH_AGE_NS && (has_news || is_old)
     }
 
-    /// Adds a batch to the buffer. Returns false if the buffer is full; the batch is then discarded,
-    /// and has reported nothing.
+    /// Adds a batch with the notes to the buffer. Returns false if the buffer is full; the batch is
+    /// then discarded, and has reported nothing. The next one has its notes, and covers its time.
     fn push(&mut self, now_ns: i64, mut batch: v1::Batch) -> bool {
         batch.process = Some(self.shipper.process.clone());
         let losses = self.shipper.losses.total();
         batch.losses = self.shipper.losses.wire();
-        batch.loads = self.buffer.take_loads();
+        self.notes.move_into(&mut batch);
         // The clock may have been set back since.
         batch.from_ns = self.last_batch_ns.clamp(0, now_ns.max(0)).cast_unsigned();
         batch.to_ns = now_ns.max(0).cast_unsigned();
         let (config, since_ns) = self.shipper.timer.config_since();
         batch.burst_config = config.bits();
         batch.burst_config_since_ns = since_ns.max(0).cast_unsigned();
-        self.last_batch_ns = now_ns;
         let clock = &self.shipper.clock;
         batch.kernel_clock = self
             .kernel_clock
@@ -327,10 +330,17 @@ impl ShipTask {
             Ok(()) => {
                 (self.losses_said, self.config_said) = (losses, Some(config));
                 self.greeted = true;
+                self.last_batch_ns = now_ns;
                 false
             }
-            Err(records) => {
-                self.shipper.losses.add(LossCause::BufferFull, records);
+            Err((batch, records)) => {
+                let (losses, bytes_max) = (self.shipper.losses, self.shipper.buffer_bytes_max);
+                losses.add(LossCause::BufferFull, records);
+                losses.add(
+                    LossCause::NotesDropped,
+                    self.notes.restore(*batch, bytes_max),
+                );
+                self.kernel_clock = kernel::KernelClockReports::default();
                 self.failed += 1;
                 true
             }
@@ -438,7 +448,8 @@ impl ShipTask {
         if let Some(used) = self.meter.tick(clock.monotonic_ns()) {
             #[cfg(feature = "simulation")]
             let used = simulated::without_machine(used, self.shipper.simulated.as_ref());
-            self.buffer.note_load(used.until(clock.wall_ns()));
+            let dropped = self.notes.add_load(used.until(clock.wall_ns()));
+            self.shipper.losses.add(LossCause::NotesDropped, dropped);
         }
         let (counts, progressed) = (self.drain.counts(), &self.shipper.progressed);
         progressed.spans.store(counts.spans, Relaxed);
@@ -469,7 +480,7 @@ impl ShipTask {
                     break;
                 }
                 has_told = true;
-                let mut batch = self.drain.batch(&[]);
+                let mut batch = self.drain.batch();
                 batch.is_last = true;
                 self.end_said = self.push(self.shipper.clock.wall_ns(), batch);
             }

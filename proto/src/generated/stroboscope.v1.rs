@@ -361,6 +361,10 @@ pub enum LossCause {
     /// The provenance log of a request was too long, or too many waited. This cause
     /// counts logs; the request's other records were kept.
     ProvenanceDropped = 11,
+    /// Windows, loads and clock steps were not reported, because the buffer was
+    /// full for minutes or the shipping thread stood still. This cause counts
+    /// these, not records.
+    NotesDropped = 12,
 }
 impl LossCause {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -381,6 +385,7 @@ impl LossCause {
             Self::ShutdownDeadline => "LOSS_CAUSE_SHUTDOWN_DEADLINE",
             Self::BaggageDropped => "LOSS_CAUSE_BAGGAGE_DROPPED",
             Self::ProvenanceDropped => "LOSS_CAUSE_PROVENANCE_DROPPED",
+            Self::NotesDropped => "LOSS_CAUSE_NOTES_DROPPED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -398,6 +403,7 @@ impl LossCause {
             "LOSS_CAUSE_SHUTDOWN_DEADLINE" => Some(Self::ShutdownDeadline),
             "LOSS_CAUSE_BAGGAGE_DROPPED" => Some(Self::BaggageDropped),
             "LOSS_CAUSE_PROVENANCE_DROPPED" => Some(Self::ProvenanceDropped),
+            "LOSS_CAUSE_NOTES_DROPPED" => Some(Self::NotesDropped),
             _ => None,
         }
     }

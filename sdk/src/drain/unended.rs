@@ -86,7 +86,7 @@ mod tests {
         }
         let mut batches = Vec::new();
         drain.close_all(1, &mut |batch| batches.push(batch));
-        batches.push(drain.batch(&[]));
+        batches.push(drain.batch());
         let spans = |batch: &v1::Batch| batch.spans.as_ref().unwrap().span_ids.len();
         assert_eq!(batches.iter().map(spans).sum::<usize>(), SPANS as usize);
         let largest = batches.iter().map(v1::Batch::encoded_len).max();

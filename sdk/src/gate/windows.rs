@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use stroboscope_burst::BurstConfig;
 
+use crate::loss::{LOSSES, LossCause};
+
 /// Interval [open, close) of wall time in which recording was on, in ns since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
@@ -75,6 +77,7 @@ impl WindowLog {
         if open_ns < to_ns {
             if self.unreported.len() == KEPT {
                 self.unreported.pop_front();
+                LOSSES.add(LossCause::NotesDropped, 1);
             }
             self.unreported.push_back(Window {
                 open_ns,

@@ -5,8 +5,6 @@ use std::collections::VecDeque;
 use prost::Message as _;
 use stroboscope_proto::v1;
 
-use crate::gate::windows::Window;
-
 #[derive(Debug)]
 struct QueuedBatch {
     batch: v1::Batch,
@@ -22,13 +20,7 @@ pub(crate) struct Buffer {
     bytes: usize,
     bytes_max: usize,
     next_sequence: u64,
-    windows: Vec<Window>,
-    loads: VecDeque<v1::Load>,
 }
-
-/// Maximum number of waiting load measurements: two minutes, longer than the interval between the
-/// batches of a process that records nothing.
-const LOADS_MAX: usize = 120;
 
 impl Buffer {
     pub(crate) fn with_max(bytes_max: usize) -> Self {
@@ -38,22 +30,20 @@ impl Buffer {
             bytes: 0,
             bytes_max,
             next_sequence: 0,
-            windows: Vec::new(),
-            loads: VecDeque::new(),
         }
     }
 
     /// Numbers and stores a batch.
     ///
     /// # Errors
-    /// Returns the number of the batch's records if the buffer is full. The batch then gets no
-    /// sequence: to the collector, a gap means that records were lost on the way, while this loss
-    /// is counted here.
-    pub(crate) fn push(&mut self, mut batch: v1::Batch) -> Result<(), u64> {
+    /// Returns the batch and the number of its records if the buffer is full. The batch then gets
+    /// no sequence: to the collector, a gap means that records were lost on the way, while this
+    /// loss is counted here.
+    pub(crate) fn push(&mut self, mut batch: v1::Batch) -> Result<(), (Box<v1::Batch>, u64)> {
         batch.sequence = self.next_sequence;
         let (bytes, records) = (batch.encoded_len(), records(&batch));
         if self.bytes + bytes > self.bytes_max {
-            return Err(records);
+            return Err((Box::new(batch), records));
         }
         self.next_sequence += 1;
         self.bytes += bytes;
@@ -63,40 +53,6 @@ impl Buffer {
             records,
         });
         Ok(())
-    }
-
-    /// Adds windows for the next batch. Joins adjacent pieces of one window.
-    pub(crate) fn note_windows(&mut self, windows: Vec<Window>) {
-        for window in windows {
-            match self.windows.last_mut() {
-                Some(last) if last.close_ns == window.open_ns && last.config == window.config => {
-                    last.close_ns = window.close_ns;
-                }
-                _ => self.windows.push(window),
-            }
-        }
-    }
-
-    /// Adds a load measurement for the next batch, and drops the oldest one if there are too many.
-    /// The times of its neighbors show the gap.
-    pub(crate) fn note_load(&mut self, load: v1::Load) {
-        if self.loads.len() == LOADS_MAX {
-            self.loads.pop_front();
-        }
-        self.loads.push_back(load);
-    }
-
-    pub(crate) fn take_loads(&mut self) -> Vec<v1::Load> {
-        std::mem::take(&mut self.loads).into()
-    }
-
-    /// Returns the number of windows that wait for the next batch.
-    pub(crate) fn windows(&self) -> usize {
-        self.windows.len()
-    }
-
-    pub(crate) fn take_windows(&mut self) -> Vec<Window> {
-        std::mem::take(&mut self.windows)
     }
 
     pub(crate) fn next_unsent(&self) -> Option<&v1::Batch> {
@@ -181,7 +137,6 @@ mod tests {
     use super::*;
     use crate::batch::{BatchBuilder, FinishedSpan};
     use crate::config::BUFFER_BYTES_MAX;
-    use stroboscope_burst::BurstConfig;
     use stroboscope_proto::v1::SpanFlag;
 
     fn batch(spans: usize) -> v1::Batch {
@@ -233,32 +188,9 @@ mod tests {
                 fields: Vec::new(),
             });
             if builder.records() == 8_192 {
-                buffer.push(builder.finish(&[], &[])).unwrap();
+                buffer.push(builder.finish(&[])).unwrap();
             }
         }
-    }
-
-    #[test]
-    fn pieces_of_a_window_become_one() {
-        let window = |open_ns, close_ns| Window {
-            open_ns,
-            close_ns,
-            config: BurstConfig::DEFAULT,
-        };
-        let mut buffer = Buffer::with_max(1 << 20);
-        buffer.note_windows(vec![window(0, 5), window(5, 9)]);
-        buffer.note_windows(vec![window(9, 12), window(20, 24)]);
-        let other = Window {
-            config: BurstConfig::ALWAYS_ON,
-            ..window(24, 30)
-        };
-        buffer.note_windows(vec![other]);
-        assert_eq!(buffer.windows(), 3);
-        assert_eq!(
-            buffer.take_windows(),
-            [window(0, 12), window(20, 24), other]
-        );
-        assert_eq!(buffer.windows(), 0);
     }
 
     #[test]
@@ -271,7 +203,8 @@ mod tests {
         let mut buffer = Buffer::with_max(2 * one + 4);
         assert!(buffer.push(batch(100)).is_ok());
         assert!(buffer.push(batch(100)).is_ok());
-        assert_eq!(buffer.push(batch(100)), Err(100));
+        let (_, records) = buffer.push(batch(100)).unwrap_err();
+        assert_eq!(records, 100);
         buffer.settle(0);
         assert!(buffer.push(batch(100)).is_ok());
         buffer.mark_sent();

@@ -327,7 +327,7 @@ fn an_idle_hour_is_told_once_a_minute() {
     for _ in 0..HOUR / (100 * MS) {
         process.advance(100 * MS);
         process.shipping.pass(Pass::Regular);
-        windows_max = windows_max.max(process.shipping.buffer.windows());
+        windows_max = windows_max.max(process.shipping.notes.windows());
         while let Some(batch) = process.shipping.buffer.next_unsent() {
             windows += batch.windows.len();
             batches.push((batch.from_ns, batch.to_ns));
@@ -363,7 +363,7 @@ fn an_idle_hour_is_told_once_a_minute() {
         ),
         (before, Some(1))
     );
-    assert_eq!(process.shipping.buffer.windows(), 0);
+    assert_eq!(process.shipping.notes.windows(), 0);
     process.acknowledge();
 
     // A loss is news, and a collector that may be another one is informed of the process.
@@ -422,4 +422,61 @@ fn losses_of_a_discarded_batch_are_said_by_the_next_one() {
     assert_eq!(batch.losses, OWN_LOSSES.wire());
     process.acknowledge();
     assert_eq!(pass(&mut process), kept + 1, "they are no news any more");
+}
+
+/// Every window and load is in a batch or counted, also of a time when the buffer was full, and
+/// batches cover all of the time.
+#[test]
+fn notes_of_discarded_batches_are_reported_or_counted() {
+    static OWN_LOSSES: Losses = Losses::new();
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let _entered = runtime.enter();
+    let mut process = Process::new(128 << 10);
+    process.shipping.shipper.losses = &OWN_LOSSES;
+    let (mut notes, mut to_ns, mut first_ns) = ([0, 0], None, 0);
+    // The second time, more windows wait than the buffer leaves room for.
+    for (minutes, is_dropped) in [(10, false), (40, true)] {
+        for round in 0..minutes * 600 {
+            process.live(round);
+        }
+        assert!(process.shipping.is_full && OWN_LOSSES.get(LossCause::BufferFull) > 0);
+        for _ in 0..2 {
+            while let Some(batch) = process.shipping.buffer.next_unsent() {
+                if let Some(to_ns) = to_ns {
+                    assert_eq!(batch.from_ns, to_ns, "no time is left out");
+                }
+                to_ns = Some(batch.to_ns);
+                for window in &batch.windows {
+                    assert!(window.open_ns > first_ns, "in order, and once");
+                    first_ns = window.open_ns;
+                }
+                notes[0] += batch.windows.len() as u64;
+                notes[1] += batch.loads.len() as u64;
+                process.shipping.buffer.mark_sent();
+            }
+            process.acknowledge();
+            process.advance(S);
+            process.shipping.pass(Pass::Flush);
+        }
+        let dropped = OWN_LOSSES.get(LossCause::NotesDropped);
+        let opened = process.shipping.shipper.timer.with_log(|log| log.count());
+        let loads = (process.clock.monotonic_ns() / S).cast_unsigned();
+        let all = opened + loads;
+        let found = notes[0] + notes[1] + dropped;
+        assert!(
+            found <= all && all - found <= 8,
+            "{notes:?}, {dropped}: {all}"
+        );
+        // Two minutes of loads wait at most.
+        let loads_dropped = loads.saturating_sub(notes[1]);
+        assert_eq!(
+            dropped > loads_dropped + 8,
+            is_dropped,
+            "{notes:?}, {dropped}: {all}"
+        );
+    }
 }

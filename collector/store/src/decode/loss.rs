@@ -17,7 +17,7 @@ pub fn loss_cause_name(cause: i32) -> String {
 }
 
 /// Reports whether a cause of loss means lost records. A cut string, an oversize field, dropped
-/// baggage and a dropped provenance log lose values, but the record is kept.
+/// baggage, a dropped provenance log and dropped notes of the process leave the records whole.
 #[must_use]
 pub fn loses_records(cause_name: &str) -> bool {
     let of_values = [
@@ -25,6 +25,7 @@ pub fn loses_records(cause_name: &str) -> bool {
         "oversize",
         "baggage_dropped",
         "provenance_dropped",
+        "notes_dropped",
     ];
     !of_values.contains(&cause_name)
 }
