@@ -1,5 +1,7 @@
 //! Reads all parts of a data directory in a safe order, and collects findings.
 
+use std::sync::Arc;
+
 use object_store::path::Path;
 
 use super::finding::{CheckReport, Finding, FindingKind, TableSize};
@@ -10,7 +12,7 @@ use crate::maintenance::{MaintenanceError, hour_of};
 use crate::tables::{
     Flaw, Recorder, Segments, Store, StoreError, StoreTable, is_part, verify_file,
 };
-use crate::wal::{list_segments, read_segment, segment_path};
+use crate::wal::{list_segments_on, read_segment_on, segment_path};
 
 /// Reason why a check has no result.
 #[derive(Debug, thiserror::Error)]
@@ -110,15 +112,13 @@ impl Check {
     fn read_log(&mut self) -> Result<(), CheckError> {
         let directory = self.data.wal();
         let failed = |source| CheckError::Disk(directory.display().to_string(), source);
-        if !directory.exists() {
-            return Ok(());
-        }
-        self.log = list_segments(&directory).map_err(failed)?;
+        let disk = Arc::clone(self.data.disk());
+        self.log = list_segments_on(&*disk, &directory).map_err(failed)?;
         let next = self.next_segment();
         self.report.log_segments = self.log.iter().filter(|&&number| number >= next).count() as u64;
         for number in self.log.clone() {
             let path = segment_path(&directory, number);
-            match read_segment(&path) {
+            match read_segment_on(&*disk, &path) {
                 Ok(scan) => {
                     for note in scan.notes.iter().filter(|note| note.is_damage()) {
                         self.find(

@@ -318,6 +318,36 @@ fn a_checkpoint_is_made_anew_and_knows_what_the_old_one_knew() {
     }
 }
 
+/// The log is read from the disk of the directory, as the checkpoint is.
+#[test]
+fn a_damaged_log_on_the_disk_of_the_directory_is_told() {
+    let disk = SimDisk::new(3);
+    let root = Path::new("/sim/data");
+    let data = DataDir::create_on(Arc::new(disk.clone()), root).unwrap();
+    let mut writer = Writer::on(Arc::new(disk.clone()), &data.wal(), 1);
+    for sequence in 0..2 {
+        let payload = Payload::of(EPOCH_NS, &batch(1, sequence, 4));
+        writer.append_group(&[payload]).unwrap();
+    }
+    writer.rotate();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let store = disk.store(root, runtime.handle().clone());
+    let report = |data| {
+        let check = Check::run(data, &store, false).unwrap();
+        (check.report().log_segments, kinds(check.report()))
+    };
+    assert_eq!(report(&data), (1, vec![]));
+    let path = segment_path(&data.wal(), 1);
+    let mut bytes = disk.read(&path).unwrap();
+    bytes[100] ^= 0xff;
+    let mut file = disk.create(&path, IfThere::Empty).unwrap();
+    file.append(&bytes).unwrap();
+    drop(file);
+    assert_eq!(report(&data), (1, vec![FindingKind::DamagedLog]));
+}
+
 /// A disk that fails leaves the damaged checkpoint, and another repair succeeds.
 #[test]
 fn a_damaged_checkpoint_is_moved_on_the_disk_of_the_directory() {
