@@ -258,7 +258,8 @@ pub(super) fn start(
     prepared.start(store).map_err(Failure::of)
 }
 
-/// Starts to delete old data of a directory that no collector uses.
+/// Starts to delete old data of a directory, unless a collector uses it. If a collector starts later,
+/// its own settings apply.
 fn maintain(
     data: &std::path::Path,
     retention: &RetentionArguments,
@@ -274,7 +275,8 @@ fn maintain(
             ..failure
         }
     })?;
-    let checkpoint = Checkpoint::load(&**directory.disk(), data).map_err(Failure::of)?;
+    Checkpoint::load(&**directory.disk(), data).map_err(Failure::of)?;
+    drop(lock);
     let store = Store::local(data, runtime).map_err(Failure::of)?;
     let options = MaintenanceOptions {
         settings: MaintenanceSettings {
@@ -283,7 +285,7 @@ fn maintain(
         },
         ..MaintenanceOptions::default()
     };
-    StoreMaintenance::start(store, options, checkpoint.next_segment, lock).map_err(Failure::of)
+    StoreMaintenance::start(directory, store, options).map_err(Failure::of)
 }
 
 impl Record {
@@ -365,14 +367,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let runtime = Runtime::new().unwrap();
         let maintain = || maintain(directory.path(), &retention, runtime.handle().clone());
-        let maintenance = maintain().unwrap();
+        let data = DataDir::create(directory.path()).unwrap();
+        let lock = data.lock().unwrap();
         let failure = maintain().unwrap_err().to_string();
         assert!(
             failure.contains("--keep-bytes, the collector's apply"),
             "{failure}"
         );
-        drop(maintenance);
-        maintain().unwrap();
+        drop(lock);
+        let _maintenance = maintain().unwrap();
+        assert!(data.lock().is_ok(), "readers can convert the log meanwhile");
     }
 
     #[test]

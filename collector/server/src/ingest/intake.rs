@@ -1,7 +1,7 @@
 //! Handle to the intake: submit, flush, stop.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, mpsc as std_mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -237,9 +237,12 @@ impl Intake {
         };
         if let Some((options, store)) = options.care.clone().zip(store) {
             let flushed = state.counters.clone();
-            let flushed = (flushed, others_flushed);
-            let (stop, thread) = maintenance::start(store, options, flushed, care.clone(), lock)
-                .map_err(FlushError::Thread)?;
+            let lock = move || {
+                let next_segment = flushed.checkpoint_segment.load(Relaxed);
+                Some((Arc::clone(&lock), next_segment))
+            };
+            let started = maintenance::start(store, options, lock, others_flushed, care.clone());
+            let (stop, thread) = started.map_err(FlushError::Thread)?;
             channels.care = Some(stop);
             threads.push(thread);
         }

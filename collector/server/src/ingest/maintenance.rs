@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use crate::self_tracing::span_if;
 use stroboscope::span;
-use stroboscope_store::data_dir::Lock;
-use stroboscope_store::flush::{Counters, now_ns};
+use stroboscope_store::data_dir::{DataDir, DataDirError, Lock};
+use stroboscope_store::flush::now_ns;
+use stroboscope_store::ledger::Checkpoint;
 use stroboscope_store::maintenance::{Care, MaintenanceCounters, MaintenanceSettings};
 use stroboscope_store::tables::Store;
 
@@ -35,26 +36,28 @@ impl Default for MaintenanceOptions {
 /// Stop signal of the thread: dropping it ends the thread, even in the middle of a merge.
 pub(super) type MaintenanceStop = mpsc::Sender<()>;
 
-/// Starts the maintenance thread. It holds the lock of the data directory, as the flusher does.
-pub(super) fn start(
+/// Starts the maintenance thread. `lock` returns the lock of the data directory, which is held for a
+/// round, and the next segment of the checkpoint. If it returns `None`, the round is left out.
+pub(super) fn start<L>(
     store: Store,
     options: MaintenanceOptions,
-    (flushed, others_flushed): (Arc<Counters>, Arc<AtomicBool>),
+    lock: impl Fn() -> Option<(L, u64)> + Send + 'static,
+    others_flushed: Arc<AtomicBool>,
     counters: Arc<MaintenanceCounters>,
-    lock: Arc<Lock>,
 ) -> std::io::Result<(MaintenanceStop, JoinHandle<()>)> {
     let (stop, stopped) = mpsc::channel::<()>();
     let mut care = Care::of(store, options.settings, counters);
     let run = move || {
-        let _lock = lock;
         step_back();
         loop {
             match stopped.recv_timeout(options.interval) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
             }
+            let Some((_lock, next_segment)) = lock() else {
+                continue;
+            };
             let goes_on = || stopped.try_recv() == Err(TryRecvError::Empty);
-            let next_segment = flushed.checkpoint_segment.load(Relaxed);
             let is_traced = others_flushed.swap(false, Relaxed);
             let round = span_if(is_traced, || span!("care_round"));
             if let Err(error) = round.scope(|| care.round(next_segment, now_ns(), &goes_on)) {
@@ -66,6 +69,27 @@ pub(super) fn start(
     Ok((stop, thread.spawn(run)?))
 }
 
+/// Returns the lock of a directory and the next segment of its checkpoint, or `None` if another
+/// program has the lock: a reader that converts the log, or a collector, which deletes old data
+/// itself.
+fn lock_for_round(data: &DataDir) -> Option<(Lock, u64)> {
+    let lock = match data.lock() {
+        Ok(lock) => lock,
+        Err(DataDirError::InUse(_)) => return None,
+        Err(error) => {
+            tracing::error!(%error, "cannot maintain the store; trying again soon");
+            return None;
+        }
+    };
+    match Checkpoint::load(&**data.disk(), data.root()) {
+        Ok(checkpoint) => Some((lock, checkpoint.next_segment)),
+        Err(error) => {
+            tracing::error!(%error, "cannot maintain the store; trying again soon");
+            None
+        }
+    }
+}
+
 /// Maintenance of a store that no collector uses, until it is dropped.
 #[derive(Debug)]
 pub struct StoreMaintenance {
@@ -74,21 +98,18 @@ pub struct StoreMaintenance {
 }
 
 impl StoreMaintenance {
-    /// Starts the maintenance thread. It holds the lock of the data directory, so no collector
-    /// starts meanwhile. `next_segment` is that of the checkpoint.
+    /// Starts the maintenance thread. It holds the lock of the data directory only for the time of
+    /// a round, so that a reader can convert the log of a killed collector meanwhile.
     ///
     /// # Errors
     /// Returns an error if the thread cannot be started.
     pub fn start(
+        data: DataDir,
         store: Store,
         options: MaintenanceOptions,
-        next_segment: u64,
-        lock: Lock,
     ) -> std::io::Result<Self> {
-        let flushed = Counters::default();
-        flushed.checkpoint_segment.store(next_segment, Relaxed);
-        let flushed = (Arc::new(flushed), Arc::default());
-        let (stop, thread) = start(store, options, flushed, Arc::default(), Arc::new(lock))?;
+        let lock = move || lock_for_round(&data);
+        let (stop, thread) = start(store, options, lock, Arc::default(), Arc::default())?;
         Ok(Self {
             stop: Some(stop),
             thread: Some(thread),
@@ -115,9 +136,8 @@ fn step_back() {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::time::Instant;
-
-    use stroboscope_store::data_dir::{DataDir, DataDirError};
 
     use super::*;
 
@@ -144,14 +164,26 @@ mod tests {
             },
             interval: Duration::from_millis(5),
         };
+        let is_there = |path: &Path, millis| {
+            let since = Instant::now();
+            while path.exists() && since.elapsed() < Duration::from_millis(millis) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            path.exists()
+        };
         let lock = data.lock().unwrap();
-        let maintenance = StoreMaintenance::start(store, options, 0, lock).unwrap();
+        let maintenance = StoreMaintenance::start(data.clone(), store, options).unwrap();
+        assert!(is_there(&old, 100), "another program has the lock");
+        drop(lock);
+        assert!(!is_there(&old, 30_000) && later.exists());
+        // The lock is free between the rounds.
         let since = Instant::now();
-        while old.exists() && since.elapsed() < Duration::from_secs(30) {
-            std::thread::sleep(Duration::from_millis(5));
+        while data.lock().is_err() {
+            assert!(since.elapsed() < Duration::from_secs(30));
         }
-        assert!(!old.exists() && later.exists());
-        assert!(matches!(data.lock(), Err(DataDirError::InUse(_))));
+        // Later rounds go on.
+        let old = chunk("date=2020-01-02/hour=04");
+        assert!(!is_there(&old, 30_000));
         drop(maintenance);
         assert!(data.lock().is_ok());
     }
