@@ -74,9 +74,13 @@ fn check_queries(file: &LogFile<'_>) {
 
 /// Corrects the checksums of the header and of the segments, as far as kinds and counts lead.
 fn mend(content: &mut [u8]) {
+    let is_old = content.get(8) == Some(&1);
     let (mut at, mut end) = (0, HEADER_BYTES);
     while let Some(part) = content.get_mut(at..end) {
         let mut hasher = crc32fast::Hasher::new();
+        if at > 0 && !is_old {
+            hasher.update(&(at as u64).to_le_bytes());
+        }
         hasher.update(&part[..12]);
         hasher.update(&part[16..]);
         part[12..16].copy_from_slice(&hasher.finalize().to_le_bytes());

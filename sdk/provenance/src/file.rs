@@ -5,8 +5,12 @@
 //! ```text
 //! file    = header, segments, end
 //! header  = "STROBOPV", version u32, CRC-32 of both u32
-//! segment = kind u32, count u32, inputs u32, CRC-32 of these three and the records u32, records
+//! segment = kind u32, count u32, inputs u32, CRC-32 u32, records
 //! ```
+//!
+//! The CRC-32 of a segment is that of its offset in the file u64, the three numbers before, and the
+//! records. So a repeated, missing or moved segment is an error. In files of version 1, which are
+//! still read, it leaves out the offset.
 //!
 //! `inputs` is the number of inputs that the log had assigned. Records by kind:
 //!
@@ -35,7 +39,9 @@ pub use rewrite::rewrite_items;
 pub use writer::LogWriter;
 
 const MAGIC: &[u8; 8] = b"STROBOPV";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// Version of files whose checksums leave out the offsets of the segments.
+const VERSION_WITHOUT_OFFSETS: u32 = 1;
 const HEADER_BYTES: usize = 16;
 const SEGMENT_BYTES: usize = 16;
 
@@ -51,12 +57,19 @@ const OUTPUT_BYTES: usize = 32;
 const END_BYTES: usize = 64;
 const ITEM_HEADER_BYTES: usize = 24;
 
-/// Returns the checksum of a segment, from its header without the checksum, and its records.
-fn checksum(header: &[u8], records: &[u8]) -> u32 {
+/// Returns the checksum of a segment, from its offset in the file, its header without the checksum,
+/// and its records. The header of a file has no offset.
+fn checksum(at: Option<u64>, header: &[u8], records: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
+    hasher.update(at.map(u64::to_le_bytes).as_ref().map_or(&[], |at| at));
     hasher.update(header);
     hasher.update(records);
     hasher.finalize()
+}
+
+/// Returns the offset of a segment for its checksum, in a file of this version.
+fn checked_offset(version: u32, at: usize) -> Option<u64> {
+    (version > VERSION_WITHOUT_OFFSETS).then_some(at as u64)
 }
 
 #[cfg(test)]

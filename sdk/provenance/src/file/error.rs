@@ -38,8 +38,9 @@ impl fmt::Display for FileError {
             Self::Foreign => f.write_str("this is no file of a provenance log"),
             Self::Version { found } => write!(
                 f,
-                "the provenance log has version {found}, and this program reads version {}: use a \
-                 newer program",
+                "the provenance log has version {found}, and this program reads versions {} to {}: use \
+                 a newer program",
+                super::VERSION_WITHOUT_OFFSETS,
                 super::VERSION
             ),
             Self::Truncated { at } => write!(

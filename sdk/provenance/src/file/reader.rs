@@ -4,7 +4,8 @@ use std::vec::Vec;
 
 use super::{
     END, END_BYTES, FileError, HEADER_BYTES, ITEM_HEADER_BYTES, ITEMS, MAGIC, NODE_BYTES, NODES,
-    OUTPUT_BYTES, OUTPUTS, SEGMENT_BYTES, SOURCE_BYTES, SOURCES, VERSION, checksum,
+    OUTPUT_BYTES, OUTPUTS, SEGMENT_BYTES, SOURCE_BYTES, SOURCES, VERSION, VERSION_WITHOUT_OFFSETS,
+    checked_offset, checksum,
 };
 use crate::label::{INPUTS_MAX, Label, LabelKind, NODES_MAX};
 use crate::limits::Losses;
@@ -27,6 +28,7 @@ pub struct LogFile<'a> {
 /// Segment whose checksum matches.
 pub(super) struct Segment<'a> {
     pub(super) kind: u32,
+    pub(super) count: u32,
     pub(super) inputs: u32,
     pub(super) records: &'a [u8],
 }
@@ -64,7 +66,7 @@ impl<'a> LogFile<'a> {
     /// # Errors
     /// Returns an error if the bytes do not begin as a log of a known version.
     pub fn recover(bytes: &'a [u8]) -> Result<(Self, Option<FileError>), FileError> {
-        check_header(bytes)?;
+        let version = version(bytes)?;
         let mut file = Self {
             nodes: Vec::new(),
             sources: Vec::new(),
@@ -75,7 +77,7 @@ impl<'a> LogFile<'a> {
         };
         let mut at = HEADER_BYTES;
         while file.losses.is_none() {
-            let segment = match segment(bytes, at) {
+            let segment = match segment(bytes, version, at) {
                 Ok(segment) => segment,
                 Err(error) => return Ok((file, Some(error))),
             };
@@ -226,7 +228,8 @@ pub(super) fn item(records: &[u8]) -> Option<(Item, &[u8])> {
     Some((item, rest))
 }
 
-fn check_header(bytes: &[u8]) -> Result<(), FileError> {
+/// Checks the header of a file, and returns its version.
+pub(super) fn version(bytes: &[u8]) -> Result<u32, FileError> {
     let magic = &bytes[..bytes.len().min(MAGIC.len())];
     if bytes.is_empty() || !MAGIC.starts_with(magic) {
         return Err(FileError::Foreign);
@@ -236,16 +239,16 @@ fn check_header(bytes: &[u8]) -> Result<(), FileError> {
         .ok_or(FileError::Truncated { at: 0 })?;
     let mut numbers = Numbers(&header[MAGIC.len()..]);
     let (found, sum) = (numbers.u32(), numbers.u32());
-    if checksum(&header[..12], &[]) != sum {
+    if checksum(None, &header[..12], &[]) != sum {
         return Err(FileError::Corrupt { at: 0 });
     }
-    if found != VERSION {
+    if !(VERSION_WITHOUT_OFFSETS..=VERSION).contains(&found) {
         return Err(FileError::Version { found });
     }
-    Ok(())
+    Ok(found)
 }
 
-pub(super) fn segment(bytes: &[u8], at: usize) -> Result<Segment<'_>, FileError> {
+pub(super) fn segment(bytes: &[u8], version: u32, at: usize) -> Result<Segment<'_>, FileError> {
     let truncated = FileError::Truncated { at };
     let rest = bytes.get(at..).ok_or(truncated)?;
     let header = rest.get(..SEGMENT_BYTES).ok_or(truncated)?;
@@ -265,11 +268,12 @@ pub(super) fn segment(bytes: &[u8], at: usize) -> Result<Segment<'_>, FileError>
     let length = record_bytes.checked_mul(count as usize).ok_or(truncated)?;
     let end = length.checked_add(SEGMENT_BYTES).ok_or(truncated)?;
     let records = rest.get(SEGMENT_BYTES..end).ok_or(truncated)?;
-    if checksum(&header[..12], records) != sum {
+    if checksum(checked_offset(version, at), &header[..12], records) != sum {
         return Err(FileError::Corrupt { at });
     }
     Ok(Segment {
         kind,
+        count,
         inputs,
         records,
     })

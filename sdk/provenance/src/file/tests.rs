@@ -126,12 +126,12 @@ fn errors_name_the_cause() {
     );
     check(b"", FileError::Foreign, "no file of a provenance log");
     let mut newer = bytes.clone();
-    newer[8] = 2;
-    let sum = checksum(&newer[..12], &[]);
+    newer[8] = 3;
+    let sum = checksum(None, &newer[..12], &[]);
     newer[12..16].copy_from_slice(&sum.to_le_bytes());
     check(
         &newer,
-        FileError::Version { found: 2 },
+        FileError::Version { found: 3 },
         "use a newer program",
     );
     let mut flipped = bytes.clone();
@@ -166,7 +166,7 @@ fn forged(kind: u32, count: u32, inputs: u32, records: &[u8]) -> Vec<u8> {
         .flat_map(u32::to_le_bytes)
         .collect();
     bytes.extend(&header);
-    bytes.extend(checksum(&header, records).to_le_bytes());
+    bytes.extend(checksum(Some(HEADER_BYTES as u64), &header, records).to_le_bytes());
     bytes.extend(records);
     bytes
 }
@@ -260,17 +260,73 @@ fn rewritten_items_leave_all_else_as_it_was() {
     }
 }
 
+/// Returns the offsets of the segments in a file, and its length.
+fn offsets(bytes: &[u8]) -> Vec<usize> {
+    let version = reader::version(bytes).unwrap();
+    let mut offsets = vec![HEADER_BYTES];
+    while let Some(at) = offsets.last().copied().filter(|at| *at < bytes.len()) {
+        let segment = reader::segment(bytes, version, at).unwrap();
+        offsets.push(at + SEGMENT_BYTES + segment.records.len());
+    }
+    offsets
+}
+
+/// Returns a file as version 1 would have it.
+fn old(bytes: &[u8]) -> Vec<u8> {
+    let mut old = bytes.to_vec();
+    old[8] = 1;
+    let sum = checksum(None, &old[..12], &[]);
+    old[12..16].copy_from_slice(&sum.to_le_bytes());
+    for parts in offsets(bytes).windows(2) {
+        let segment = &mut old[parts[0]..parts[1]];
+        let sum = checksum(None, &segment[..12], &segment[SEGMENT_BYTES..]);
+        segment[12..16].copy_from_slice(&sum.to_le_bytes());
+    }
+    old
+}
+
+#[test]
+fn a_segment_that_is_repeated_missing_or_moved_is_an_error() {
+    let (_, bytes) = small();
+    let offsets = offsets(&bytes);
+    assert!(offsets.len() > 8, "{offsets:?}");
+    let check = |order: &mut dyn Iterator<Item = usize>, first: usize| {
+        let mut changed = bytes[..HEADER_BYTES].to_vec();
+        order.for_each(|index| changed.extend(&bytes[offsets[index]..offsets[index + 1]]));
+        let (_, error) = LogFile::recover(&changed).unwrap();
+        let at = offsets[first];
+        assert_eq!(error, Some(FileError::Corrupt { at }), "{first}");
+    };
+    let segments = offsets.len() - 1;
+    // The end of the log ends the reading.
+    for index in 0..segments - 1 {
+        check(&mut (0..=index).chain(index..segments), index + 1);
+        check(&mut (0..segments).filter(|of| *of != index), index);
+        let moved = (0..segments).filter(|of| *of != index).chain([index]);
+        check(&mut moved.into_iter(), index);
+    }
+}
+
+#[test]
+fn files_of_version_1_are_read() {
+    let (log, bytes) = small();
+    let old = old(&bytes);
+    check_equal(&LogFile::parse(&old).unwrap(), &log);
+    let renamed = |bytes: &[u8]| rewrite_items(bytes, |item| item.name = "longer".into()).unwrap();
+    let rewritten = renamed(&old);
+    assert_eq!(rewritten, self::old(&renamed(&bytes)));
+    assert_eq!(LogFile::parse(&rewritten).unwrap().outputs(), log.outputs());
+}
+
 #[test]
 fn several_items_of_a_segment_are_rewritten() {
     let items = [item(1, 0, "one", b"1"), item(2, 0, "three", b"")];
     let records = items.iter().flat_map(writer::item_record);
     let records: Vec<u8> = records.collect();
     let mut bytes = forged(ITEMS, (records.len() / 8) as u32, 0, &records);
-    let empty = LogWriter::new(Vec::new())
-        .unwrap()
-        .finish(&MergeLog::default())
-        .unwrap();
-    bytes.extend(&empty[HEADER_BYTES..]);
+    let end = writer::segment_header(Some(bytes.len() as u64), [END, 1, 0], &[0; END_BYTES]);
+    bytes.extend(end);
+    bytes.extend([0; END_BYTES]);
     let rewritten = rewrite_items(&bytes, |item| item.name = "a new name".into()).unwrap();
     let file = LogFile::parse(&rewritten).unwrap();
     let expected = [

@@ -4,7 +4,8 @@ use std::io::{self, Write};
 use std::vec::Vec;
 
 use super::{
-    END, HEADER_BYTES, ITEMS, MAGIC, NODES, OUTPUTS, SEGMENT_BYTES, SOURCES, VERSION, checksum,
+    END, HEADER_BYTES, ITEMS, MAGIC, NODES, OUTPUTS, SEGMENT_BYTES, SOURCES, VERSION,
+    checked_offset, checksum,
 };
 use crate::log::MergeLog;
 use crate::read::ReadLog;
@@ -17,6 +18,8 @@ const RECORDS_MAX: usize = 1 << 16;
 #[derive(Debug)]
 pub struct LogWriter<W> {
     to: W,
+    /// Number of bytes written.
+    at: usize,
     nodes: u32,
     /// Inputs whose sources are written.
     inputs: u32,
@@ -34,11 +37,12 @@ impl<W: Write> LogWriter<W> {
         let mut header = [0; HEADER_BYTES];
         header[..8].copy_from_slice(MAGIC);
         header[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        let sum = checksum(&header[..12], &[]);
+        let sum = checksum(None, &header[..12], &[]);
         header[12..].copy_from_slice(&sum.to_le_bytes());
         to.write_all(&header)?;
         Ok(Self {
             to,
+            at: HEADER_BYTES,
             nodes: 0,
             inputs: 0,
             sources: 0,
@@ -119,24 +123,25 @@ impl<W: Write> LogWriter<W> {
     }
 
     fn segment(&mut self, kind: u32, count: usize, inputs: u32, records: &[u8]) -> io::Result<()> {
-        let header = segment_header(kind, count, inputs, records);
+        let offset = checked_offset(VERSION, self.at);
+        let header = segment_header(offset, [kind, count as u32, inputs], records);
+        self.at += SEGMENT_BYTES + records.len();
         self.to.write_all(&header)?;
         self.to.write_all(records)
     }
 }
 
-/// Returns the header of a segment with these records.
+/// Returns the header of a segment with this kind, count and number of inputs.
 pub(super) fn segment_header(
-    kind: u32,
-    count: usize,
-    inputs: u32,
+    offset: Option<u64>,
+    [kind, count, inputs]: [u32; 3],
     records: &[u8],
 ) -> [u8; SEGMENT_BYTES] {
     let mut header = [0; SEGMENT_BYTES];
     header[..4].copy_from_slice(&kind.to_le_bytes());
-    header[4..8].copy_from_slice(&(count as u32).to_le_bytes());
+    header[4..8].copy_from_slice(&count.to_le_bytes());
     header[8..12].copy_from_slice(&inputs.to_le_bytes());
-    let sum = checksum(&header[..12], records);
+    let sum = checksum(offset, &header[..12], records);
     header[12..].copy_from_slice(&sum.to_le_bytes());
     header
 }
