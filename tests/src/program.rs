@@ -261,6 +261,26 @@ impl Server {
         }
     }
 
+    /// Waits for a line of the output that begins with `mark`. Returns the rest of the line, without
+    /// slashes at its end.
+    ///
+    /// # Panics
+    /// Panics like [`Self::wait_for`].
+    pub fn after(&mut self, mark: &str) -> String {
+        self.wait_for(mark, |said| {
+            let rest = said.lines().find_map(|line| line.strip_prefix(mark))?;
+            Some(rest.trim().trim_end_matches('/').to_owned())
+        })
+    }
+
+    /// Waits until a collector accepts batches, and returns its address for gRPC, as `HOST:PORT`.
+    ///
+    /// # Panics
+    /// Panics like [`Self::wait_for`].
+    pub fn collector_address(&mut self) -> String {
+        self.after("collecting on grpc ")
+    }
+
     /// Returns the process id.
     #[must_use]
     pub fn pid(&self) -> u32 {

@@ -177,12 +177,7 @@ fn record(layers: Layers) -> [Value; 3] {
     let mut collect = program.command(&["collect", "--listen", "127.0.0.1:0"]);
     collect.args(["--http", "127.0.0.1:0", "--otlp-http", "none"]);
     let mut collector = Server::start(collect);
-    let address = collector.wait_for("its address", |said| {
-        said.lines().find_map(|line| {
-            let address = line.strip_prefix("collecting on grpc ")?;
-            Some(format!("http://{address}"))
-        })
-    });
+    let address = format!("http://{}", collector.collector_address());
     let (mut back, back_address) = start_service("back", &address, "", layers);
     let (mut front, front_address) = start_service("front", &address, &back_address, layers);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");

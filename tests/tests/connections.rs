@@ -123,11 +123,7 @@ fn commands_inside_of_connections_are_requests() {
     let mut collect = program.command(&["collect", "--listen", "127.0.0.1:0"]);
     collect.args(["--http", "127.0.0.1:0", "--otlp-http", "none"]);
     let mut collector = Server::start(collect);
-    let after = |said: &str, start: &str| {
-        said.lines()
-            .find_map(|line| Some(line.strip_prefix(start)?.to_owned()))
-    };
-    let collecting = collector.wait_for("its address", |said| after(said, "collecting on grpc "));
+    let collecting = collector.collector_address();
     let mut service = Command::new(std::env::current_exe().expect("this program has a path"));
     service
         .args(["--exact", "service", "--nocapture"])
@@ -135,7 +131,7 @@ fn commands_inside_of_connections_are_requests() {
         .env("STROBOSCOPE_COLLECTOR", format!("http://{collecting}"))
         .env("STROBOSCOPE_BURST_CONFIG", "always");
     let mut service = Server::start(service);
-    let address = service.wait_for("its address", |said| after(said, "serving on "));
+    let address = service.after("serving on ");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let clients: Vec<_> = (0..CLIENTS)
@@ -224,9 +220,9 @@ fn commands_inside_of_connections_are_requests() {
 
     // Pages lead from a request to its connection, and back.
     let mut view = Server::start(program.command(&["view", "--http", "127.0.0.1:0"]));
-    let site = view.wait_for("its address", |said| after(said, "pages on "));
+    let site = view.after("pages on ");
     let page = |path: &str| {
-        let address = format!("{}{path}", site.trim_end_matches('/'));
+        let address = format!("{site}{path}");
         runtime.block_on(async {
             let answer = reqwest::get(address).await.expect("a page");
             answer.text().await.expect("its text")

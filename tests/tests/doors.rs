@@ -132,14 +132,8 @@ fn collect(program: &Program, more: &[&str]) -> (Server, String, String) {
         .args(["--otlp-http", "127.0.0.1:0"])
         .args(more);
     let mut server = Server::start(command);
-    let after = |said: &str, mark: &str| {
-        let line = said.lines().find(|line| line.contains(mark))?;
-        line.split(mark)
-            .nth(1)
-            .map(|rest| rest.trim().trim_end_matches('/').to_owned())
-    };
-    let address = server.wait_for("its address", |said| after(said, "collecting on grpc "));
-    let pages = server.wait_for("its pages", |said| after(said, "page on http://"));
+    let address = server.collector_address();
+    let pages = server.after("page on http://");
     (server, address, pages)
 }
 

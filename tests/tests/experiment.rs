@@ -23,10 +23,7 @@ async fn record(program: &Program) {
         "--no-live-model",
     ]);
     let mut server = Server::start(command);
-    let address = server.wait_for("its address", |said| {
-        said.lines()
-            .find_map(|line| line.strip_prefix("collecting on grpc ").map(str::to_owned))
-    });
+    let address = server.collector_address();
     let fault = format!("web.partition=+{}ms", SLOWER_NS / 1e6);
     let mut fleet = Fleet::start(FleetOptions {
         prefix_args: vec!["newsfeed".to_owned()],

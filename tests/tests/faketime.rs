@@ -70,10 +70,7 @@ async fn record(program: &Program, library: &std::path::Path, faketime: &str) ->
         "--no-live-model",
     ]);
     let mut server = Server::start(command);
-    let address = server.wait_for("its address", |said| {
-        said.lines()
-            .find_map(|line| line.strip_prefix("collecting on grpc ").map(str::to_owned))
-    });
+    let address = server.collector_address();
     let started_ns = wall_ns();
     let mut fleet = Fleet::start(FleetOptions {
         prefix_args: roles(library, faketime),

@@ -99,12 +99,7 @@ fn a_policy_is_learned_sent_changed_and_a_spoilt_one_is_not_taken() {
 
     let collect = ["collect", "--listen", "127.0.0.1:0", "--tradeoffs", &policy];
     let mut server = Server::start(program.command(&collect));
-    let address = server.wait_for("its address", |said| {
-        let rest = said.split("collecting on grpc ").nth(1)?;
-        rest.lines()
-            .next()
-            .map(|address| format!("http://{address}"))
-    });
+    let address = format!("http://{}", server.collector_address());
     let _service = stroboscope::builder()
         .service("edge")
         .collector(address)

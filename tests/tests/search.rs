@@ -11,12 +11,7 @@ fn requests_that_meet_are_found_in_their_burst() {
     let program = Program::new();
     let collect = ["collect", "--listen", "127.0.0.1:0"];
     let mut server = Server::start(program.command(&collect));
-    let address = server.wait_for("its address", |said| {
-        let rest = said.split("collecting on grpc ").nth(1)?;
-        rest.lines()
-            .next()
-            .map(|address| format!("http://{address}"))
-    });
+    let address = format!("http://{}", server.collector_address());
     let service = stroboscope::builder()
         .service("shop")
         .collector(address)

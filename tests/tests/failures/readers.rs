@@ -31,17 +31,10 @@ impl Collector {
         command.args(["--otlp-http", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
         command.args(["--live-quiet", "5s"]);
         let mut server = Server::start(command);
-        let mut after = |mark: &str| {
-            server.wait_for(mark, |said| {
-                let mut lines = said.lines();
-                let rest = lines.find_map(|line| line.strip_prefix(mark))?;
-                Some(rest.trim().trim_end_matches('/').to_owned())
-            })
-        };
         Self {
-            grpc: format!("http://{}", after("collecting on grpc ")),
-            otlp: after("collecting OTLP on "),
-            pages: after("page on http://"),
+            grpc: format!("http://{}", server.collector_address()),
+            otlp: server.after("collecting OTLP on "),
+            pages: server.after("page on http://"),
             program,
             server,
         }

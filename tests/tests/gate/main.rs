@@ -25,17 +25,14 @@ fn collect(program: &Program, more: &[&str]) -> Collector {
     command.args(["--otlp-http", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
     command.args(more);
     let mut server = Server::start(command);
-    let after = |said: &str, mark: &str| {
-        let rest = said.lines().find_map(|line| line.strip_prefix(mark))?;
-        let rest = rest.trim().trim_end_matches("/v1/traces");
-        let rest = rest
-            .trim_start_matches("https://")
-            .trim_start_matches("http://");
-        Some(rest.trim_end_matches('/').to_owned())
+    let bare = |url: String| {
+        let bare = url.trim_end_matches("/v1/traces");
+        let bare = bare.trim_start_matches("https://");
+        bare.trim_start_matches("http://").to_owned()
     };
-    let grpc = server.wait_for("its address", |said| after(said, "collecting on grpc "));
-    let otlp = server.wait_for("OTLP's", |said| after(said, "collecting OTLP on "));
-    let pages = server.wait_for("its pages", |said| after(said, "page on "));
+    let grpc = server.collector_address();
+    let otlp = bare(server.after("collecting OTLP on "));
+    let pages = bare(server.after("page on "));
     Collector {
         server,
         grpc,

@@ -26,13 +26,9 @@ pub(crate) fn collect_with(
     command.args(["--otlp-http", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
     command.args(options);
     let mut server = Server::start(command);
-    let after = |said: &str, mark: &str| {
-        let rest = said.lines().find_map(|line| line.strip_prefix(mark))?;
-        Some(rest.trim().trim_end_matches('/').to_owned())
-    };
-    let grpc = server.wait_for("its address", |said| after(said, "collecting on grpc "));
-    let http = server.wait_for("OTLP's", |said| after(said, "collecting OTLP on "));
-    let pages = server.wait_for("its pages", |said| after(said, "page on http://"));
+    let grpc = server.collector_address();
+    let http = server.after("collecting OTLP on ");
+    let pages = server.after("page on http://");
     (server, grpc, http, pages)
 }
 

@@ -26,12 +26,8 @@ fn collect(program: &Program, more: &[&str], environment: &[(&str, &str)]) -> Co
     command.args(["--otlp-http", "none", "--http", "127.0.0.1:0"]);
     command.args(more).envs(environment.iter().copied());
     let mut server = Server::start(command);
-    let after = |said: &str, mark: &str| {
-        let rest = said.lines().find_map(|line| line.strip_prefix(mark))?;
-        Some(rest.trim_end_matches('/').to_owned())
-    };
-    let grpc = server.wait_for("its address", |said| after(said, "collecting on grpc "));
-    let pages = server.wait_for("its pages", |said| after(said, "page on http://"));
+    let grpc = server.collector_address();
+    let pages = server.after("page on http://");
     Collector {
         server,
         grpc,

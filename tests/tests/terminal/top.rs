@@ -16,12 +16,8 @@ fn collector(program: &Program, more: &[&str]) -> (Server, String, String) {
     command.args(["--flush-interval", "100ms", "--live-quiet", "100ms"]);
     command.args(more).env("STROBOSCOPE_BURST_CONFIG", "always");
     let mut server = Server::start(command);
-    let after = |said: &str, mark: &str| {
-        let rest = said.lines().find_map(|line| line.strip_prefix(mark))?;
-        Some(rest.trim_end_matches('/').to_owned())
-    };
-    let grpc = server.wait_for("its address", |said| after(said, "collecting on grpc "));
-    let pages = server.wait_for("its pages", |said| after(said, "page on http://"));
+    let grpc = server.collector_address();
+    let pages = server.after("page on http://");
     (server, grpc, pages)
 }
 

@@ -96,12 +96,7 @@ fn collect(program: &Program) -> (Server, String) {
     let mut collect = program.command(&["collect", "--listen", "127.0.0.1:0"]);
     collect.args(["--http", "127.0.0.1:0", "--otlp-http", "none"]);
     let mut collector = Server::start(collect);
-    let address = collector.wait_for("its address", |said| {
-        said.lines().find_map(|line| {
-            let address = line.strip_prefix("collecting on grpc ")?;
-            Some(format!("http://{address}"))
-        })
-    });
+    let address = format!("http://{}", collector.collector_address());
     (collector, address)
 }
 
