@@ -20,6 +20,8 @@ pub(crate) struct Destination {
     /// Configured address, for log and error messages.
     pub(crate) address: String,
     pub(crate) endpoint: Endpoint,
+    /// Address whose authority is in a file, which is read again for each connection.
+    with_authority: Option<Address>,
     pub(crate) authorization: Authorization,
     /// True for a Unix socket or a loopback address: on one machine, compression costs the service
     /// more than it saves.
@@ -35,7 +37,16 @@ impl Destination {
         if let Some(connector) = self.connector.clone() {
             return self.endpoint.connect_with_connector(connector).await;
         }
-        self.endpoint.connect().await
+        self.current_endpoint().connect().await
+    }
+
+    /// Returns the endpoint with the certificates that the authority's file has now, so that a new
+    /// authority needs no restart of the service. While the file cannot be used, the endpoint has
+    /// those of the start.
+    fn current_endpoint(&self) -> Endpoint {
+        let current = self.with_authority.as_ref();
+        let current = current.and_then(|address| address.with_tls(self.endpoint.clone()).ok());
+        current.unwrap_or_else(|| self.endpoint.clone())
     }
 }
 
@@ -110,6 +121,7 @@ impl Address {
         Ok(Destination {
             address: self.text.clone(),
             endpoint,
+            with_authority: self.ca.is_some().then(|| self.clone()),
             authorization,
             is_near,
             #[cfg(feature = "simulation")]

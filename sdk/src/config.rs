@@ -137,7 +137,8 @@ impl Builder {
     }
 
     /// Sets a file of certificates in PEM form, which verify the certificate of an `https`
-    /// collector. Default: the system's certificates.
+    /// collector. The SDK reads it again for each connection. Default: the system's certificates,
+    /// read at the start.
     pub fn certificate_authority(mut self, file: impl Into<PathBuf>) -> Self {
         self.collector.ca = Some(file.into());
         self

@@ -22,8 +22,8 @@ pub(super) struct ForwardArguments {
         conflicts_with_all = ["publish", "kernel", "burst_config", "tradeoffs", "jaeger", "tempo"]
     )]
     forward: Vec<String>,
-    /// Authority that signed the certificate of an https collector, as PEM [default: those of the
-    /// system]
+    /// Authority that signed the certificate of an https collector, as PEM. It is read again for
+    /// each connection [default: those of the system]
     #[arg(long, value_name = "FILE", requires = "forward")]
     forward_ca: Option<PathBuf>,
     /// File with the token for the collectors of --forward, whose role is write. It is read again

@@ -85,8 +85,8 @@ struct CollectorArguments {
     /// recorder keeps its current one. With several, separated by commas, it uses one at a time
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     collector: Vec<String>,
-    /// Authority that signed the certificate of an https collector, as PEM [default: those of the
-    /// system]
+    /// Authority that signed the certificate of an https collector, as PEM. It is read again for
+    /// each connection [default: those of the system]
     #[arg(long, value_name = "FILE", requires = "collector")]
     collector_ca: Option<PathBuf>,
     /// File with the token for the collector, whose role is write. It is read again for each

@@ -24,8 +24,8 @@ pub struct ForwardSettings {
     /// Addresses in the form `http://HOST:PORT`, `https://HOST:PORT` or `unix:/PATH`. The agent
     /// uses one at a time.
     pub gateways: Vec<String>,
-    /// PEM file of the authority that signed the certificates of `https` gateways; with `None`, the
-    /// agent trusts the system's authorities.
+    /// PEM file of the authority that signed the certificates of `https` gateways, which the agent
+    /// reads again for each connection; with `None`, the agent trusts the system's authorities.
     pub ca: Option<PathBuf>,
     /// Command-line flag that sets the gateways, for error messages. The flags of the other
     /// settings begin with it.
@@ -68,6 +68,8 @@ pub struct Gateway {
     pub(super) address: String,
     endpoint: Endpoint,
     flag: &'static str,
+    /// File of the authority, if the address is `https`.
+    ca: Option<PathBuf>,
     token: Option<PathBuf>,
     /// True if the gateway runs on this machine: compression then costs more than it saves.
     is_near: bool,
@@ -147,8 +149,9 @@ impl Gateway {
                 return Err(wrong("it has no port"));
             }
             Some("http") => endpoint,
+            Some("https") if settings.ca.is_some() => endpoint,
             Some("https") => endpoint
-                .tls_config(tls(settings)?)
+                .tls_config(ClientTlsConfig::new().with_native_roots())
                 .map_err(|error| wrong(&chain(&error)))?,
             Some(other) => return Err(wrong(&format!("the scheme {other:?} is not supported"))),
             None => return Err(wrong("it has no scheme")),
@@ -161,12 +164,17 @@ impl Gateway {
                 .keep_alive_timeout(Duration::from_secs(5))
                 .keep_alive_while_idle(true),
             flag: settings.flag,
+            ca: settings
+                .ca
+                .clone()
+                .filter(|_| address.starts_with("https:")),
             token: settings.token.clone(),
             is_near,
             #[cfg(feature = "simulation")]
             connector: None,
         };
         gateway.authorization()?;
+        gateway.current_endpoint()?;
         Ok(gateway)
     }
 
@@ -211,18 +219,40 @@ impl Gateway {
         })
     }
 
-    async fn channel(&self) -> Result<Channel, tonic::transport::Error> {
-        #[cfg(feature = "simulation")]
-        if let Some(connector) = self.connector.clone() {
-            return self.endpoint.connect_with_connector(connector).await;
+    /// Returns the endpoint with the certificates that the authority's file has now.
+    fn current_endpoint(&self) -> Result<Endpoint, GatewayError> {
+        let Some(path) = &self.ca else {
+            return Ok(self.endpoint.clone());
+        };
+        let wrong = |problem: String| GatewayError::Ca {
+            flag: self.flag,
+            path: path.clone(),
+            problem,
+        };
+        let pem = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+        // tonic would accept a file without a certificate, and then trust no gateway.
+        if !String::from_utf8_lossy(&pem).contains("-----BEGIN CERTIFICATE-----") {
+            return Err(wrong("it contains no PEM certificate".to_owned()));
         }
-        self.endpoint.connect().await
+        let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem));
+        let endpoint = self.endpoint.clone().tls_config(tls);
+        endpoint.map_err(|error| wrong(chain(&error)))
     }
 
-    /// Connects with the token that the file holds now. The error is text for people.
+    async fn channel(&self, endpoint: Endpoint) -> Result<Channel, tonic::transport::Error> {
+        #[cfg(feature = "simulation")]
+        if let Some(connector) = self.connector.clone() {
+            return endpoint.connect_with_connector(connector).await;
+        }
+        endpoint.connect().await
+    }
+
+    /// Connects with the token and the authority that their files hold now. The error is text for
+    /// people.
     pub(super) async fn connect(&self) -> Result<Client, String> {
         let authorization = self.authorization().map_err(|error| error.to_string())?;
-        let connected = tokio::time::timeout(CONNECT_MAX, self.channel()).await;
+        let endpoint = self.current_endpoint().map_err(|error| error.to_string())?;
+        let connected = tokio::time::timeout(CONNECT_MAX, self.channel(endpoint)).await;
         let channel = connected
             .map_err(|_| format!("waited {} s for it", CONNECT_MAX.as_secs()))
             .and_then(|connected| connected.map_err(|error| chain(&error)))
@@ -232,23 +262,6 @@ impl Gateway {
             is_near: self.is_near,
         })
     }
-}
-
-fn tls(settings: &ForwardSettings) -> Result<ClientTlsConfig, GatewayError> {
-    let Some(path) = &settings.ca else {
-        return Ok(ClientTlsConfig::new().with_native_roots());
-    };
-    let wrong = |problem: String| GatewayError::Ca {
-        flag: settings.flag,
-        path: path.clone(),
-        problem,
-    };
-    let pem = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
-    // tonic would accept a file without a certificate, and then trust no gateway.
-    if !String::from_utf8_lossy(&pem).contains("-----BEGIN CERTIFICATE-----") {
-        return Err(wrong("it contains no PEM certificate".to_owned()));
-    }
-    Ok(ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)))
 }
 
 fn is_loopback(host: &str) -> bool {
