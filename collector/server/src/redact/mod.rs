@@ -167,10 +167,10 @@ impl Redaction {
 #[cfg(test)]
 mod tests {
     use prost::Message as _;
+    use stroboscope_fixtures::batches::provenance_log;
     use stroboscope_otlp::message::{AnyKind, AnyValue, KeyValue};
     use stroboscope_proto::v1::ProvenanceLog;
     use stroboscope_provenance::{LogFile, ReadLog as _};
-    use stroboscope_testkit::batches::provenance_log;
 
     use super::*;
 

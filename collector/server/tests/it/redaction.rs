@@ -3,12 +3,12 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use stroboscope_fixtures::batches::{batch, provenance_log};
 use stroboscope_proto::v1::{Batch, ProvenanceLog, ShipOutcome};
 use stroboscope_provenance::{LogFile, ReadLog as _};
 use stroboscope_server::collect::Collector;
 use stroboscope_server::ingest::Stop;
 use stroboscope_store::tables::{IdRange, Store, read_provenance};
-use stroboscope_testkit::batches::{batch, provenance_log};
 
 use crate::grpc::{count, get, settings, ship};
 
