@@ -17,6 +17,7 @@ const WHOLE: u128 = 1 << 62;
 
 /// Weighted sum over traces of shares of their critical paths. A trace of weight 1 adds at most 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ShareSum(u128);
 
 impl ShareSum {
@@ -51,6 +52,7 @@ impl std::iter::Sum for ShareSum {
 
 /// Statistics of one segment over all traces.
 #[derive(Clone, Debug, PartialEq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PathStatistics {
     /// Number of traces in which the segment occurs.
     pub traces: WeightedCount,
@@ -126,6 +128,7 @@ pub struct OperationStatistics {
 /// Aggregate of the critical paths of many traces. One set of [`Labels`] must number the segments
 /// of all traces.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PathAggregate {
     traces: WeightedCount,
     without_length: WeightedCount,
@@ -136,7 +139,8 @@ pub struct PathAggregate {
     /// Statistics of each segment, by its number.
     segments: Vec<Option<Box<PathStatistics>>>,
     /// For each segment, the numbers of the last trace in which it occurred and of the last trace
-    /// in which it was critical. 0 means none.
+    /// in which it was critical. 0 means none. A deserialized aggregate knows none of its traces.
+    #[cfg_attr(feature = "serde", serde(skip))]
     counted: Vec<(u64, u64)>,
 }
 
@@ -175,9 +179,10 @@ impl PathAggregate {
             .add(path.tail_wait_ns, path.critical_path_ns, weight);
         for timing in &path.segments {
             let index = timing.segment.index();
-            if self.segments.len() <= index {
-                self.segments.resize_with(index + 1, || None);
-                self.counted.resize(index + 1, (0, 0));
+            if self.counted.len() <= index {
+                let size = self.segments.len().max(index + 1);
+                self.segments.resize_with(size, || None);
+                self.counted.resize(size, (0, 0));
             }
             let statistics = self.segments[index].get_or_insert_default();
             let (counted, critical) = &mut self.counted[index];

@@ -31,6 +31,7 @@ const KIND_RECORDED: &str = "span.kind";
 
 /// A property that distinguishes requests or segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Attribute {
     /// The service that recorded the span.
     Service,

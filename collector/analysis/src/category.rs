@@ -48,12 +48,22 @@ const NAMES_MAX: usize = 1 << 14;
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SpanKinds {
+    #[cfg_attr(feature = "serde", serde(serialize_with = "in_order"))]
     flags: FxHashMap<String, u32>,
     /// Cache of known kinds by service and recorded span name. Most spans add nothing new.
     #[cfg_attr(feature = "serde", serde(skip))]
     known: FxHashMap<Arc<str>, FxHashMap<Arc<str>, u32>>,
     #[cfg_attr(feature = "serde", serde(skip))]
     names: usize,
+}
+
+/// Serializes a table in order of its keys, so that equal tables have equal bytes.
+#[cfg(feature = "serde")]
+fn in_order<S: serde::Serializer>(
+    table: &FxHashMap<String, u32>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    to.collect_map(table.iter().collect::<BTreeMap<_, _>>())
 }
 
 impl PartialEq for SpanKinds {
@@ -150,6 +160,7 @@ pub const VALUES_MAX: usize = 64;
 /// the operation inside which it runs. In event logs, a task's events count as records of its
 /// operation. Merging is commutative and associative while all operations and values fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct OperationValues {
     attribute: Attribute,
     /// Number of records with each value, by operation.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 /// The 128-bit id of a trace. Shown as 32 lowercase hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TraceId(pub u128);
 
 impl fmt::Display for TraceId {
