@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use stroboscope_analysis::attribute::{Attribute, KNOWN_OF_ALL};
 use stroboscope_analysis::record::{RecordOwner, TraceRecords};
 
 use super::query_error::QueryError;
 use super::source::{Selection, Source};
-use stroboscope_store::tables::{AttributeKeys, StoreTable, attribute_fields};
+use stroboscope_store::tables::{AttributeKeys, IdRange, StoreTable, attribute_fields};
 
 /// Maximum number of distinct attributes that are counted.
 const COUNTED_MAX: usize = 4096;
@@ -50,31 +51,20 @@ pub(super) fn no_such_attribute(
     selection: Selection,
     attribute: &str,
 ) -> QueryError {
-    let counts = match count(source, selection) {
-        Ok(counts) => counts,
-        Err(error) => return error,
-    };
-    let (recorded, more) = counts.most_common(LISTED_MAX);
-    let known = KNOWN_OF_ALL.map(str::to_owned).into_iter().chain(recorded);
-    let mut known = known
-        .filter(|name| name != attribute)
-        .collect::<Vec<_>>()
-        .join(", ");
-    if more > 0 {
-        known += &format!(" and {more} more");
-    }
-    let nearest = counts
-        .nearest(attribute)
-        .map_or_else(String::new, |name| format!(" (is it {name}?)"));
-    QueryError::NoSuchAttribute {
-        attribute: attribute.to_owned(),
-        nearest,
-        known,
+    match attribute_counts(source, selection, &IdRange::ALL) {
+        Ok(counts) => counts.no_such_attribute(attribute),
+        Err(error) => error,
     }
 }
 
-fn count(source: &Source, selection: Selection) -> Result<AttributeCounts, QueryError> {
-    let parts = source.parts(selection, &AttributeKeys::all())?;
+/// Counts the attributes of the selected traces whose ids are in `ids`.
+pub(super) fn attribute_counts(
+    source: &Source,
+    selection: Selection,
+    ids: &IdRange,
+) -> Result<AttributeCounts, QueryError> {
+    let times_ns = selection.range.records_ns();
+    let parts = source.parts_between(times_ns, Some(ids), &AttributeKeys::all())?;
     let workers = (0..parts.count())
         .map(|_| AttributeCounts::default())
         .collect();
@@ -88,7 +78,7 @@ fn count(source: &Source, selection: Selection) -> Result<AttributeCounts, Query
 }
 
 /// Number of traces in which each attribute occurs, for at most [`COUNTED_MAX`] attributes.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct AttributeCounts(BTreeMap<Arc<str>, u64>);
 
 impl AttributeCounts {
@@ -136,6 +126,27 @@ impl AttributeCounts {
                 .collect(),
             not_tried,
         )
+    }
+
+    /// Returns the error for an attribute that none of the counted traces has.
+    pub(super) fn no_such_attribute(&self, attribute: &str) -> QueryError {
+        let (recorded, more) = self.most_common(LISTED_MAX);
+        let known = KNOWN_OF_ALL.map(str::to_owned).into_iter().chain(recorded);
+        let mut known = known
+            .filter(|name| name != attribute)
+            .collect::<Vec<_>>()
+            .join(", ");
+        if more > 0 {
+            known += &format!(" and {more} more");
+        }
+        let nearest = self
+            .nearest(attribute)
+            .map_or_else(String::new, |name| format!(" (is it {name}?)"));
+        QueryError::NoSuchAttribute {
+            attribute: attribute.to_owned(),
+            nearest,
+            known,
+        }
     }
 
     /// Returns the name most similar, but not equal, to `name` among the counted attributes and

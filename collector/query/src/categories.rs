@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use stroboscope_analysis::aggregate::{PathAggregate, ShareSum};
 use stroboscope_analysis::attribute::Attribute;
 use stroboscope_analysis::category::{OperationValues, SpanKinds};
@@ -11,6 +12,7 @@ use stroboscope_analysis::pass::Pass;
 use stroboscope_analysis::record::TraceRecords;
 
 use super::attribute_names::no_such_attribute;
+use super::inference::Inference;
 use super::notes::Notes;
 use super::query_error::QueryError;
 use super::study::{Question, StudyInput};
@@ -20,7 +22,7 @@ use stroboscope_store::tables::AttributeKeys;
 const NO_CATEGORY: &str = "(none)";
 
 /// Rule that assigns categories to segments.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CategoryRule {
     /// Server, network or client, by the kinds of spans: see [`SpanKinds`].
     #[default]
@@ -35,6 +37,15 @@ impl CategoryRule {
         match self {
             Self::Kinds => None,
             Self::Attribute(name) => Some(Attribute::named(name)),
+        }
+    }
+
+    /// Returns the name of the attribute that defines the categories; empty for the rule by kinds
+    /// of spans.
+    pub(super) fn attribute_name(&self) -> &str {
+        match self {
+            Self::Kinds => "",
+            Self::Attribute(name) => name,
         }
     }
 
@@ -112,7 +123,7 @@ impl Question for CategoriesQuestion {
 }
 
 /// Evidence from traces about the categories of their operations.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct CategoryEvidence {
     rule: CategoryRule,
     /// Attribute values by operation; `None` for the rule by kinds of spans, which the inference of
@@ -133,16 +144,22 @@ impl CategoryEvidence {
     /// # Errors
     /// Fails if the model has segments and none of their operations has the attribute of the rule.
     pub(super) fn categories(&self, studied: StudyInput<'_>) -> Result<Categories, QueryError> {
-        let labels = studied.inference.model.labels();
-        if let (CategoryRule::Attribute(name), Some(values)) = (&self.rule, &self.values)
-            && !labels.is_empty()
-            && labels
-                .iter()
-                .all(|(_, label)| values.value(label).is_none())
-        {
-            return Err(no_such_attribute(studied.source, studied.selection, name));
-        }
-        Ok(self.categories_of(labels, &studied.inference.kinds))
+        self.known_categories(studied.inference).ok_or_else(|| {
+            let attribute = self.rule.attribute_name();
+            no_such_attribute(studied.source, studied.selection, attribute)
+        })
+    }
+
+    /// Returns the categories of the model's segments; `None` if the model has segments and none of
+    /// their operations has the attribute of the rule.
+    pub(super) fn known_categories(&self, inference: &Inference) -> Option<Categories> {
+        let labels = inference.model.labels();
+        let is_known = |values: &OperationValues| {
+            let mut each = labels.iter();
+            labels.is_empty() || each.any(|(_, label)| values.value(label).is_some())
+        };
+        let is_known = self.values.as_ref().is_none_or(is_known);
+        is_known.then(|| self.categories_of(labels, &inference.kinds))
     }
 
     fn categories_of(&self, labels: &Labels, kinds: &SpanKinds) -> Categories {
@@ -192,7 +209,7 @@ impl Pass<TraceRecords> for CategoryEvidence {
 }
 
 /// Categories of a model's segments.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Categories {
     names: Vec<String>,
     of_segment: Vec<usize>,

@@ -41,7 +41,7 @@ impl ProcessorUse {
 
     /// Returns a sentence for each host whose processors were busy in at least half of the measured
     /// seconds.
-    fn busy(&self, processors: Option<usize>) -> Vec<String> {
+    pub(super) fn busy(&self, processors: Option<usize>) -> Vec<String> {
         let least = BUSY_MIN * processors.unwrap_or(1).max(1) as f64;
         let of = |(host, seconds): (&Arc<str>, &BTreeMap<i64, f64>)| {
             let busy: Vec<f64> = seconds
@@ -85,12 +85,17 @@ pub fn circumstances(
     if processors.is_some() || failed > 0 {
         sentences.extend(used.busy(processors));
     }
-    if failed > 0 {
-        sentences.push(format!(
-            "{failed} of {requests} requests failed, which may end early; what follows has those that were recorded completely."
-        ));
-    }
+    sentences.extend(failures_text(failed, requests));
     sentences
+}
+
+/// Returns a sentence about failed requests; `None` if none failed.
+pub(super) fn failures_text(failed: u64, requests: u64) -> Option<String> {
+    (failed > 0).then(|| {
+        format!(
+            "{failed} of {requests} requests failed, which may end early; what follows has those that were recorded completely."
+        )
+    })
 }
 
 #[cfg(test)]

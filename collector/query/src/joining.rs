@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
+use serde::{Deserialize, Serialize};
 use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceRecords};
 
 /// Minimum number of requests or calls that count as a sign of lost context.
@@ -13,7 +14,7 @@ const REQUESTS_MIN: u64 = 20;
 type Operation = (Arc<str>, Arc<str>);
 
 /// Counts of requests and calls that show whether context travels between services.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct JoinCounts {
     requests: u64,
     /// Number of requests with a single SDK-recorded span that is neither a server span, nor a

@@ -1,18 +1,11 @@
 //! Caches a model and its by-products in the data directory, so that several subcommands share one
 //! inference.
 
-use serde::{Deserialize, Serialize};
-use stroboscope_analysis::by_root::ByRoot;
-use stroboscope_analysis::category::SpanKinds;
-use stroboscope_analysis::clock::Alignment;
-use stroboscope_analysis::model::Model;
-
 use super::cache::{Cache, ENTRY_BYTES_MAX};
 use super::infer::LABELS_FULL;
 use super::infer_settings::InferSettings;
 use super::inference::{Inference, KEPT_FORMS};
-use super::notes::KeptNotes;
-use super::saved_model::SavedModel;
+use super::saved_inference::SavedInference;
 use super::source::{Selection, Source};
 
 /// Kind of the cache entries that contain models.
@@ -28,16 +21,6 @@ pub(super) struct KeptInference<'a> {
     asked: String,
     /// Maximum size of a trace that is read, in bytes.
     trace_max: usize,
-}
-
-/// Cached results of reading the traces. The relations are computed from them for each tolerance.
-#[derive(Serialize, Deserialize)]
-struct Entry {
-    model: SavedModel,
-    clocks: Alignment,
-    roots: ByRoot,
-    kinds: SpanKinds,
-    notes: KeptNotes,
 }
 
 impl<'a> KeptInference<'a> {
@@ -66,32 +49,15 @@ impl<'a> KeptInference<'a> {
     /// is no entry or too little memory.
     pub(super) fn find(&self, settings: &InferSettings) -> Option<Inference> {
         let whole = self.cache.find(MODEL, &self.asked);
-        let entry: Entry = whole.or_else(|| self.cache.find(MODEL, &self.asked_in_part()))?;
-        let model = Model::from_parts(&entry.model.into()).ok()?;
-        let relations = model.relations(settings.tolerance);
+        let entry: SavedInference =
+            whole.or_else(|| self.cache.find(MODEL, &self.asked_in_part()))?;
+        let inference = entry.into_inference(settings, self.source.first_notes());
+        let inference = inference.ok()?;
         // If there is no memory for the model, the caller infers the model again and reports the
         // proper error.
-        let kept = self.source.memory().keep_model(KEPT_FORMS * model.bytes());
-        kept.ok()?;
-        let Entry {
-            clocks,
-            roots,
-            kinds,
-            notes,
-            ..
-        } = entry;
-        Some(Inference {
-            model,
-            relations,
-            alignment: (!clocks.is_exact()).then(|| clocks.clone()),
-            clocks,
-            exclude: settings.exclude.clone(),
-            trailing_elements: settings.trailing_elements,
-            convergence: Vec::new(),
-            roots,
-            kinds,
-            notes: notes.with(self.source.first_notes()),
-        })
+        let bytes = KEPT_FORMS * inference.model.bytes();
+        self.source.memory().keep_model(bytes).ok()?;
+        Some(inference)
     }
 
     /// Caches the inference, if it is not too large and the store is undamaged and unchanged.
@@ -104,13 +70,7 @@ impl<'a> KeptInference<'a> {
         {
             return;
         }
-        let entry = Entry {
-            model: SavedModel::from(inference.model.parts()),
-            clocks: inference.clocks.clone(),
-            roots: inference.roots.clone(),
-            kinds: inference.kinds.clone(),
-            notes: KeptNotes::of(&inference.notes),
-        };
+        let entry = SavedInference::of(inference);
         let notes = &inference.notes;
         let is_whole =
             notes.left_out.large_traces == 0 && !notes.diagnostics.contains_key(LABELS_FULL);

@@ -6,7 +6,8 @@
 //!   `kernel_events` and `parts` (ranges of the store, read in parallel), `reading_memory`, `notes`
 //!   and `cache`.
 //! - Inference: `infer` with `rounds` (a model that converges), `inference` (its result),
-//!   `kept_inference`, and `shard` (by several processes).
+//!   `saved_inference` and `kept_inference` (its encoding and its cache), and `shard` (by several
+//!   processes).
 //! - Questions: `study` (questions that share readings).
 //! - Answers to one question each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`,
 //!   `predict`, `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`) and
@@ -81,6 +82,7 @@ pub mod request_tree;
 mod root_series;
 mod rounds;
 mod sampled_notes;
+mod saved_inference;
 pub mod saved_model;
 mod search;
 mod service_map;

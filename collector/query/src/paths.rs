@@ -2,8 +2,10 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use stroboscope_analysis::aggregate::PathAggregate;
 use stroboscope_analysis::critical_path::TracePath;
 use stroboscope_analysis::distribution::Distribution;
@@ -15,7 +17,7 @@ use stroboscope_analysis::sampling::WeightedCount;
 use stroboscope_analysis::segment::SegmentedTrace;
 
 use super::categories::{Categories, CategoryEvidence, CategoryRule, CategoryTotals, totals};
-use super::circumstances::{ProcessorUse, circumstances};
+use super::circumstances::failures_text;
 use super::cutter::Cutter;
 use super::inference::Inference;
 use super::joining::JoinCounts;
@@ -90,8 +92,8 @@ pub struct Paths {
     /// Latency of the used requests whose root span did not fail and whose latency is above 0, by
     /// root operation.
     pub latency_without_failed: BTreeMap<String, Distribution>,
-    /// Processor time that the recorded processes used.
-    pub processor_use: ProcessorUse,
+    /// Sentences about hosts whose processors were busy.
+    busy_hosts: Vec<String>,
     joining: JoinCounts,
     /// Notes about the data that the query read.
     pub notes: Notes,
@@ -105,12 +107,17 @@ impl Paths {
     }
 
     /// Returns sentences on circumstances that make the figures misleading: those of
-    /// [`circumstances()`](circumstances), and signs of lost trace context.
+    /// [`circumstances()`](super::circumstances()) without a number of processors, and signs of
+    /// lost trace context.
     #[must_use]
     pub fn circumstances(&self) -> Vec<String> {
         let requests = self.aggregate.traces() + self.aggregate.without_length();
         let failed = self.failed_requests().recorded();
-        let mut said = circumstances(&self.processor_use, None, failed, requests.recorded());
+        let mut said = Vec::new();
+        if failed > 0 {
+            said.extend_from_slice(&self.busy_hosts);
+        }
+        said.extend(failures_text(failed, requests.recorded()));
         said.append(&mut self.joining.signs(self.notes.connections.is_empty()));
         said
     }
@@ -169,6 +176,12 @@ pub struct PathsQuestion(pub CategoryRule);
 #[derive(Debug)]
 pub struct PathsByRoot<'a> {
     inference: &'a Inference,
+    sums: PathSums,
+}
+
+/// Statistics of critical paths by root operation. Their segments have the numbers of the model.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct PathSums {
     by_root: BTreeMap<String, PathAggregate>,
     longest: Largest,
     slackest: Largest,
@@ -186,7 +199,7 @@ pub(super) fn has_failed(records: &TraceRecords) -> bool {
 
 /// Largest time of each segment in ns, with its request, indexed by the segment's number. Among
 /// equal times, the time of the request with the lowest id counts.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Largest(Vec<Option<(u64, TraceId)>>);
 
 impl Largest {
@@ -219,35 +232,43 @@ impl Largest {
 
 impl Pass<TraceView<'_>> for PathsByRoot<'_> {
     fn observe(&mut self, seen: &TraceView<'_>) {
-        let root = self.inference.known_root(seen.records);
+        let (root, sums) = (self.inference.known_root(seen.records), &mut self.sums);
         if has_failed(seen.records) {
-            let failed = self.failed.entry(root.clone()).or_default();
+            let failed = sums.failed.entry(root.clone()).or_default();
             failed.count(seen.weight());
         } else if seen.path.latency_ns > 0 {
-            let others = self.latency_without_failed.entry(root.clone()).or_default();
+            let others = sums.latency_without_failed.entry(root.clone()).or_default();
             others.record_weighted(seen.path.latency_ns, seen.weight());
         }
-        self.by_root
+        sums.by_root
             .entry(root)
             .or_default()
             .observe(seen.path, seen.weight());
-        self.joining.observe(seen.records);
+        sums.joining.observe(seen.records);
         for timing in &seen.path.segments {
             let at = timing.segment.0 as usize;
             if timing.critical {
-                self.longest.note(at, timing.weight_ns(), seen.trace.id);
+                sums.longest.note(at, timing.weight_ns(), seen.trace.id);
             }
             if timing.slack_ns > 0 && !timing.after_answer {
-                self.slackest.note(at, timing.slack_ns, seen.trace.id);
+                sums.slackest.note(at, timing.slack_ns, seen.trace.id);
             }
         }
     }
 
     fn merge(&mut self, other: Self) {
-        other
-            .by_root
-            .iter()
-            .for_each(|(root, paths)| self.by_root.entry(root.clone()).or_default().merge(paths));
+        self.sums.merge(other.sums);
+    }
+}
+
+impl PathSums {
+    fn merge(&mut self, other: Self) {
+        for (root, paths) in other.by_root {
+            match self.by_root.entry(root) {
+                Entry::Occupied(known) => known.into_mut().merge(&paths),
+                Entry::Vacant(new) => drop(new.insert(paths)),
+            }
+        }
         self.longest.merge(other.longest);
         self.slackest.merge(other.slackest);
         for (root, failed) in other.failed {
@@ -258,6 +279,30 @@ impl Pass<TraceView<'_>> for PathsByRoot<'_> {
             of_root.merge(&others);
         }
         self.joining.merge(other.joining);
+    }
+
+    fn into_paths(
+        self,
+        inference: &Inference,
+        categories: &Categories,
+        busy_hosts: Vec<String>,
+        notes: Notes,
+    ) -> Paths {
+        let mut aggregate = PathAggregate::new();
+        let by_root = self.by_root.values();
+        by_root.for_each(|of_root| aggregate.merge(of_root));
+        Paths {
+            categories: totals(&aggregate, categories),
+            aggregate,
+            by_root: inference.ranked(self.by_root),
+            examples: self.longest.examples(),
+            slack_examples: self.slackest.examples(),
+            failed: self.failed,
+            latency_without_failed: self.latency_without_failed,
+            busy_hosts,
+            joining: self.joining,
+            notes: notes.weighing(WeightUse::Everything),
+        }
     }
 }
 
@@ -294,12 +339,7 @@ impl Question for PathsQuestion {
     fn paths<'a>(&'a self, studied: StudyInput<'a>, _: &'a Categories) -> PathsByRoot<'a> {
         PathsByRoot {
             inference: studied.inference,
-            by_root: BTreeMap::new(),
-            longest: Largest::default(),
-            slackest: Largest::default(),
-            failed: BTreeMap::new(),
-            latency_without_failed: BTreeMap::new(),
-            joining: JoinCounts::default(),
+            sums: PathSums::default(),
         }
     }
 
@@ -310,26 +350,8 @@ impl Question for PathsQuestion {
         paths: PathsByRoot<'_>,
         notes: Notes,
     ) -> Result<Paths, QueryError> {
-        let mut aggregate = PathAggregate::new();
-        paths
-            .by_root
-            .values()
-            .for_each(|of_root| aggregate.merge(of_root));
-        let categories = totals(&aggregate, categories);
-        let examples = paths.longest.examples();
-        let slack_examples = paths.slackest.examples();
-        let by_root = studied.inference.ranked(paths.by_root);
-        Ok(Paths {
-            aggregate,
-            by_root,
-            categories,
-            examples,
-            slack_examples,
-            failed: paths.failed,
-            latency_without_failed: paths.latency_without_failed,
-            processor_use: studied.source.processor_use()?,
-            joining: paths.joining,
-            notes: notes.weighing(WeightUse::Everything),
-        })
+        let busy_hosts = studied.source.processor_use()?.busy(None);
+        let paths = paths.sums;
+        Ok(paths.into_paths(studied.inference, categories, busy_hosts, notes))
     }
 }

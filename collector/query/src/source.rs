@@ -307,7 +307,7 @@ impl Source {
     ///
     /// # Errors
     /// Fails if the store cannot be listed.
-    pub(super) fn processor_use(&self) -> Result<ProcessorUse, QueryError> {
+    pub fn processor_use(&self) -> Result<ProcessorUse, QueryError> {
         Ok(ProcessorUse::of(read_batches(&self.store)?))
     }
 

@@ -19,7 +19,7 @@ use super::kept_inference::KeptInference;
 use super::notes::Notes;
 use super::query_error::QueryError;
 use super::source::{Selection, Source};
-use stroboscope_store::tables::AttributeKeys;
+use stroboscope_store::tables::{AttributeKeys, IdRange};
 
 /// Data that a question is asked about.
 #[derive(Clone, Copy, Debug)]
@@ -332,17 +332,18 @@ impl Study {
     /// answer.
     pub fn ask<Q: Question>(&self, question: &Q) -> Result<Q::Answer, QueryError> {
         let (inference, records) = self.inferred_with(question)?;
-        let records = match records {
-            Some(records) => records,
-            None => self.over_records(question)?,
-        };
+        let whole = Some(&IdRange::ALL);
         let studied = StudyInput {
             source: &self.source,
             selection: self.selection,
             inference,
         };
+        let records = match records {
+            Some(records) => records,
+            None => studied.over_records(question, whole)?,
+        };
         let prepared = question.prepare(studied, records)?;
-        let (paths, notes) = studied.over_paths(question, &prepared)?;
+        let (paths, notes) = studied.over_paths(question, &prepared, whole)?;
         question.answer(studied, &prepared, paths, notes)
     }
 
@@ -380,13 +381,22 @@ impl Study {
             .then(|| KeptInference::of(&self.source, self.selection, &self.settings))
             .flatten()
     }
+}
 
-    fn over_records<Q: Question>(&self, question: &Q) -> Result<Q::Records, QueryError> {
+impl<'a> StudyInput<'a> {
+    /// Runs a question's pass over records of the traces with these ids; `None` for no traces.
+    pub(super) fn over_records<Q: Question>(
+        self,
+        question: &Q,
+        ids: Option<&IdRange>,
+    ) -> Result<Q::Records, QueryError> {
         let mut whole = question.records();
         if whole.is_idle() {
             return Ok(whole);
         }
-        let parts = self.source.parts(self.selection, &question.record_keys())?;
+        let times_ns = self.selection.range.records_ns();
+        let keys = question.record_keys();
+        let parts = self.source.parts_between(times_ns, ids, &keys)?;
         let passes = (0..parts.count()).map(|_| question.records()).collect();
         let (passes, _) = self.source.fold(
             question.what(),
@@ -400,21 +410,21 @@ impl Study {
         passes.into_iter().for_each(|of_part| whole.merge(of_part));
         Ok(whole)
     }
-}
 
-impl<'a> StudyInput<'a> {
-    /// Runs a question's pass over paths.
-    fn over_paths<Q: Question>(
+    /// Runs a question's pass over paths of the traces with these ids; `None` for no traces.
+    pub(super) fn over_paths<Q: Question>(
         self,
         question: &'a Q,
         prepared: &'a Q::Preparation,
+        ids: Option<&IdRange>,
     ) -> Result<(Q::Paths<'a>, Notes), QueryError> {
         let mut whole = question.paths(self, prepared);
         if whole.is_idle() {
             return Ok((whole, self.source.first_notes()));
         }
         let keys = question.path_keys(prepared).with_elements();
-        let parts = self.source.parts(self.selection, &keys)?;
+        let times_ns = self.selection.range.records_ns();
+        let parts = self.source.parts_between(times_ns, ids, &keys)?;
         let worker = |_| (Cutter::of(self.inference), question.paths(self, prepared));
         let workers = (0..parts.count()).map(worker).collect();
         let (workers, mut notes) = self.source.fold(

@@ -84,7 +84,7 @@ pub(super) fn findings(data: &Path, runtime: Handle, kernel: bool) -> Result<Fin
         happens_before: relations.all_happens_before().len(),
         mutual_exclusions: relations.all_mutual_exclusion().len(),
         bottlenecks: bottlenecks(&paths, model.labels()),
-        processor_use: paths.processor_use,
+        processor_use: source.processor_use()?,
         paths: paths.aggregate,
         labels: model.labels().clone(),
     })

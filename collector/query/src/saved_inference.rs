@@ -1,0 +1,73 @@
+//! Encodes an inference.
+
+use serde::{Deserialize, Serialize};
+use stroboscope_analysis::by_root::ByRoot;
+use stroboscope_analysis::category::SpanKinds;
+use stroboscope_analysis::clock::Alignment;
+use stroboscope_analysis::model::{Model, ModelPartsError};
+
+use super::infer_settings::InferSettings;
+use super::inference::Inference;
+use super::notes::{KeptNotes, Notes};
+use super::saved_model::SavedModel;
+
+/// Inference without its settings and relations, which are computed when it is decoded.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SavedInference {
+    findings: Findings,
+    notes: KeptNotes,
+}
+
+/// Results that determine critical paths.
+#[derive(Debug, Serialize, Deserialize)]
+struct Findings {
+    model: SavedModel,
+    clocks: Alignment,
+    roots: ByRoot,
+    kinds: SpanKinds,
+}
+
+impl SavedInference {
+    pub(super) fn of(inference: &Inference) -> Self {
+        Self {
+            findings: Findings {
+                model: SavedModel::from(inference.model.parts()),
+                clocks: inference.clocks.clone(),
+                roots: inference.roots.clone(),
+                kinds: inference.kinds.clone(),
+            },
+            notes: KeptNotes::of(&inference.notes),
+        }
+    }
+
+    /// Decodes the inference, with the relations that the tolerance of `settings` accepts. `first`
+    /// has the notes about the data directory.
+    ///
+    /// # Errors
+    /// Fails if the parts of the model contradict each other.
+    pub(super) fn into_inference(
+        self,
+        settings: &InferSettings,
+        first: Notes,
+    ) -> Result<Inference, ModelPartsError> {
+        let Findings {
+            model,
+            clocks,
+            roots,
+            kinds,
+        } = self.findings;
+        let model = Model::from_parts(&model.into())?;
+        Ok(Inference {
+            relations: model.relations(settings.tolerance),
+            model,
+            alignment: (!clocks.is_exact()).then(|| clocks.clone()),
+            clocks,
+            exclude: settings.exclude.clone(),
+            trailing_elements: settings.trailing_elements,
+            convergence: Vec::new(),
+            roots,
+            kinds,
+            notes: self.notes.with(first),
+        })
+    }
+}
