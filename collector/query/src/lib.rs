@@ -6,9 +6,9 @@
 //!   `kernel_events` and `parts` (ranges of the store, read in parallel), `reading_memory`, `notes`
 //!   and `cache`.
 //! - Inference: `infer` with `rounds` (a model that converges), `inference` (its result),
-//!   `saved_inference` and `kept_inference` (its encoding and its cache), and `shard` (by several
-//!   processes).
-//! - Questions: `study` (questions that share readings).
+//!   `saved_inference` and `kept_inference` (its encoding and its cache).
+//! - Questions: `study` (questions that share readings), and `shard` (inference and questions by
+//!   several processes).
 //! - Answers to one question each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`,
 //!   `predict`, `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`) and
 //!   `burst_search`, `slowest` (a list of requests), `circumstances` and `joining` (reasons why
@@ -175,8 +175,9 @@ pub use search::{
 };
 pub use service_map::{ServiceCounts, ServiceMap, ServiceMapQuestion};
 pub use shard::{
-    MergedInference, Shard, ShardClocks, ShardError, ShardSummary, infer_shard, load_clocks,
-    merge_clocks, merge_parts,
+    MergedInference, MergedReport, PartSet, Shard, ShardClocks, ShardError, ShardInference,
+    ShardQuestion, ShardReport, ShardSummary, infer_shard, load_clocks, load_inference,
+    merge_clocks, merge_parts, merge_report, save_inference, shard_report,
 };
 pub use slack_by_key::{SlackModelReport, SlackModelSettings};
 pub use slack_check::{SlackCheck, check_slack};

@@ -3,15 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use stroboscope_analysis::distribution::Distribution;
 use stroboscope_analysis::flow::{ERROR, failed_spans};
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::TraceId;
 use stroboscope_analysis::sampling::{Weight, WeightedCount};
-use stroboscope_store::tables::AttributeKeys;
+use stroboscope_store::tables::{AttributeKeys, IdRange};
 
+use super::inference::Inference;
 use super::notes::Notes;
 use super::query_error::QueryError;
+use super::shard::ShardQuestion;
 use super::study::{Question, StudyInput};
 
 /// Maximum number of operations that are distinguished. Spans of further operations are only
@@ -19,7 +22,7 @@ use super::study::{Question, StudyInput};
 const OPERATIONS_MAX: usize = 4_096;
 
 /// Frequency and durations of one operation in all selected requests.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OperationTimes {
     /// Durations of the operation's spans.
     pub duration: Distribution,
@@ -111,19 +114,54 @@ impl Question for OperationsQuestion {
         paths: OperationsPass,
         _: Notes,
     ) -> Result<Operations, QueryError> {
-        let of = paths.of.into_iter().flat_map(|(service, names)| {
+        Ok(paths.into_operations())
+    }
+}
+
+impl ShardQuestion for OperationsQuestion {
+    type State = OperationsPass;
+
+    fn shard_preparation(&self) {}
+
+    fn state(
+        &self,
+        _: StudyInput<'_>,
+        _: Option<&IdRange>,
+        (): (),
+        paths: OperationsPass,
+    ) -> Result<OperationsPass, QueryError> {
+        Ok(paths)
+    }
+
+    fn merge_states(&self, whole: &mut OperationsPass, part: OperationsPass) {
+        whole.merge(part);
+    }
+
+    fn conclude(
+        &self,
+        _: &Inference,
+        whole: OperationsPass,
+        _: Notes,
+    ) -> Result<Operations, QueryError> {
+        Ok(whole.into_operations())
+    }
+}
+
+impl OperationsPass {
+    fn into_operations(self) -> Operations {
+        let of = self.of.into_iter().flat_map(|(service, names)| {
             let named = names.into_iter();
             named.map(move |(name, times)| (format!("{service}:{name}"), times))
         });
-        Ok(Operations {
+        Operations {
             of: of.collect(),
-            others: paths.others,
-        })
+            others: self.others,
+        }
     }
 }
 
 /// Pass that counts and times spans by operation.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OperationsPass {
     /// Times by service, then by name.
     of: BTreeMap<Arc<str>, BTreeMap<Arc<str>, OperationTimes>>,

@@ -16,6 +16,7 @@ use stroboscope_analysis::record::{TraceId, TraceRecords};
 use stroboscope_analysis::sampling::WeightedCount;
 use stroboscope_analysis::segment::SegmentedTrace;
 
+use super::attribute_names::{AttributeCounts, attribute_counts};
 use super::categories::{Categories, CategoryEvidence, CategoryRule, CategoryTotals, totals};
 use super::circumstances::failures_text;
 use super::cutter::Cutter;
@@ -24,9 +25,10 @@ use super::joining::JoinCounts;
 use super::notes::Notes;
 use super::query_error::QueryError;
 use super::sampled_notes::WeightUse;
+use super::shard::ShardQuestion;
 use super::source::{Selection, Source};
 use super::study::{Question, StudyInput};
-use stroboscope_store::tables::AttributeKeys;
+use stroboscope_store::tables::{AttributeKeys, IdRange};
 
 /// Critical path of one trace.
 #[derive(Clone, Debug)]
@@ -353,5 +355,65 @@ impl Question for PathsQuestion {
         let busy_hosts = studied.source.processor_use()?.busy(None);
         let paths = paths.sums;
         Ok(paths.into_paths(studied.inference, categories, busy_hosts, notes))
+    }
+}
+
+/// Statistics of the critical paths of one shard.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PathsState {
+    evidence: CategoryEvidence,
+    /// Attributes of the shard's requests; empty if its requests define categories.
+    attributes: AttributeCounts,
+    sums: PathSums,
+    /// Sentences about all hosts of the store.
+    busy_hosts: Vec<String>,
+}
+
+impl ShardQuestion for PathsQuestion {
+    type State = PathsState;
+
+    fn shard_preparation(&self) -> Categories {
+        Categories::default()
+    }
+
+    fn state(
+        &self,
+        studied: StudyInput<'_>,
+        ids: Option<&IdRange>,
+        evidence: CategoryEvidence,
+        paths: PathsByRoot<'_>,
+    ) -> Result<PathsState, QueryError> {
+        let is_known = evidence.known_categories(studied.inference).is_some();
+        let attributes = match ids {
+            Some(ids) if !is_known => attribute_counts(studied.source, studied.selection, ids)?,
+            _ => AttributeCounts::default(),
+        };
+        Ok(PathsState {
+            evidence,
+            attributes,
+            sums: paths.sums,
+            busy_hosts: studied.source.processor_use()?.busy(None),
+        })
+    }
+
+    fn merge_states(&self, whole: &mut PathsState, part: PathsState) {
+        whole.evidence.merge(part.evidence);
+        whole.attributes.merge(&part.attributes);
+        whole.sums.merge(part.sums);
+    }
+
+    fn conclude(
+        &self,
+        inference: &Inference,
+        whole: PathsState,
+        notes: Notes,
+    ) -> Result<Paths, QueryError> {
+        let categories = whole.evidence.known_categories(inference);
+        let categories = categories.ok_or_else(|| {
+            let attribute = self.0.attribute_name();
+            whole.attributes.no_such_attribute(attribute)
+        })?;
+        let paths = whole.sums;
+        Ok(paths.into_paths(inference, &categories, whole.busy_hosts, notes))
     }
 }

@@ -1,10 +1,11 @@
-//! Encodes an inference.
+//! Encodes an inference for the cache and for files of shards.
 
 use serde::{Deserialize, Serialize};
 use stroboscope_analysis::by_root::ByRoot;
 use stroboscope_analysis::category::SpanKinds;
 use stroboscope_analysis::clock::Alignment;
 use stroboscope_analysis::model::{Model, ModelPartsError};
+use twox_hash::XxHash3_128;
 
 use super::infer_settings::InferSettings;
 use super::inference::Inference;
@@ -38,6 +39,20 @@ impl SavedInference {
             },
             notes: KeptNotes::of(&inference.notes),
         }
+    }
+
+    /// Returns the inference without the counts of pairs, and therefore without relations. Its size
+    /// does not grow with the square of the number of segments.
+    pub(super) fn without_pairs(mut self) -> Self {
+        self.findings.model.forget_pairs();
+        self
+    }
+
+    /// Returns a hash of the results that determine critical paths.
+    pub(super) fn identity(&self) -> u128 {
+        // Saving the same results as a part reports an error of encoding, if there is any.
+        let bytes = postcard::to_stdvec(&self.findings).unwrap_or_default();
+        XxHash3_128::oneshot(&bytes)
     }
 
     /// Decodes the inference, with the relations that the tolerance of `settings` accepts. `first`

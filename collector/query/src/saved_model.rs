@@ -112,6 +112,14 @@ struct SavedPipeline {
     elements: u64,
 }
 
+impl SavedModel {
+    /// Drops the counts of pairs of segments and of tasks.
+    pub(super) fn forget_pairs(&mut self) {
+        self.pairs = Vec::new();
+        self.pipelines = Vec::new();
+    }
+}
+
 impl From<ModelParts> for SavedModel {
     fn from(parts: ModelParts) -> Self {
         let segment = |(label, counts): (SegmentLabel, SegmentCounts)| {

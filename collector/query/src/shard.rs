@@ -1,4 +1,4 @@
-//! Inference by several processes that do not communicate: each reads one shard of the store and
+//! Reports by several processes that do not communicate: each reads one shard of the store and
 //! saves a part, and the parts merge to the result of one run.
 //!
 //! A shard is a range of trace ids. All processes cut the store by the same statistics of its files
@@ -6,44 +6,50 @@
 //! the settings and the alignment of the clocks that it was read with, and parts merge only if all
 //! of these are equal.
 //!
-//! The first traces of the store give an estimate of the clocks' alignment, as in [`infer`]. If the
-//! evidence of all parts contradicts it, they must be read again: [`merge_clocks`] saves the right
-//! alignment, and [`infer_shard`] takes it.
+//! The inference ([`infer_shard`], [`merge_parts`]) takes one round. The first traces of the store
+//! give an estimate of the clocks' alignment, as in [`infer`]. If the evidence of all parts
+//! contradicts it, they must be read again: [`merge_clocks`] saves the right alignment, and
+//! [`infer_shard`] takes it.
+//!
+//! Critical paths need the model of all requests. [`save_inference`] saves the merged one, and
+//! [`shard_report`] takes it for a second round, whose parts [`merge_report`] merges. A part also
+//! names the inference that it used.
 //!
 //! [`infer`]: super::infer()
 
 mod error;
 mod file;
+mod inference;
 mod merge;
+mod reading;
+mod report;
 mod settings;
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use stroboscope_analysis::by_root::ByRoot;
-use stroboscope_analysis::category::SpanKinds;
-use stroboscope_analysis::clock::{Alignment, ClockEvidence};
-use stroboscope_store::tables::{AttributeKeys, Damage, IdRange, ShardPlan};
+use stroboscope_analysis::clock::Alignment;
+use stroboscope_store::tables::{Damage, IdRange, ShardPlan};
 use twox_hash::XxHash3_128;
 
-use super::clocks::sampled;
-use super::infer::observe;
-use super::infer_settings::InferSettings;
+use super::categories::CategoryRule;
 use super::notes::{KeptNotes, Notes};
-use super::query_error::QueryError;
-use super::recorded::RecordedSummary;
-use super::saved_model::SavedModel;
-use super::source::{Selection, Source};
+use super::source::Source;
 pub use error::ShardError;
-use file::{read_part, write_part};
-pub use merge::{MergedInference, merge_clocks, merge_parts};
+use file::read_part;
+pub use inference::{
+    MergedInference, ShardInference, infer_shard, load_inference, merge_clocks, merge_parts,
+    save_inference,
+};
+pub use merge::PartSet;
+pub use report::{MergedReport, ShardQuestion, merge_report, shard_report};
 use settings::ShardSettings;
 
 /// Version of the file format. It increases with every change, also of types that a part contains.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Version of this program.
 const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 /// Maximum number of shards.
@@ -108,13 +114,64 @@ impl Snapshot {
     }
 }
 
+/// Report that several processes make together, with its settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ShardReport {
+    /// Critical paths, with categories by this rule.
+    CriticalPath(CategoryRule),
+    Slack,
+    Operations,
+}
+
+impl ShardReport {
+    /// Returns the name of the subcommand.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::CriticalPath(_) => "critical-path",
+            Self::Slack => "slack",
+            Self::Operations => "operations",
+        }
+    }
+
+    /// Returns the attribute that defines the categories; empty if none does.
+    fn category_by(&self) -> &str {
+        match self {
+            Self::CriticalPath(rule) => rule.attribute_name(),
+            Self::Slack | Self::Operations => "",
+        }
+    }
+}
+
 /// Content of a file of this format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Kind {
     /// Results of `infer` for one shard.
     Inference,
+    /// Results of a report for one shard.
+    Report(ShardReport),
     /// Alignment of the clocks by all shards.
     Clocks,
+    /// Inference by all shards.
+    MergedInference,
+}
+
+impl Kind {
+    /// Returns the name of the subcommand that writes the file.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Inference => "infer",
+            Self::Report(report) => report.name(),
+            Self::Clocks | Self::MergedInference => "merge",
+        }
+    }
+
+    fn category_by(&self) -> &str {
+        match self {
+            Self::Report(report) => report.category_by(),
+            Self::Inference | Self::Clocks | Self::MergedInference => "",
+        }
+    }
 }
 
 /// First section of a file: facts by which files are compared before their contents are decoded.
@@ -130,19 +187,52 @@ struct Head {
     settings: ShardSettings,
     /// Alignment by which the timestamps were corrected; in a file of clocks, the right one.
     alignment: Alignment,
+    /// Hash of the inference that a report used, or that the file has; `None` in other files.
+    inference: Option<u128>,
 }
 
-/// Second section of a part: the results for one shard.
+/// Notes about the requests of one shard.
 #[derive(Serialize, Deserialize)]
-struct PartContents {
-    model: SavedModel,
-    clocks: ClockEvidence,
-    roots: ByRoot,
-    kinds: SpanKinds,
+struct PartNotes {
     notes: KeptNotes,
     /// Damaged files of traces.
     damage: Vec<Damage>,
-    store: StoreFacts,
+}
+
+impl PartNotes {
+    fn of(notes: &Notes, store: &StoreFacts) -> Self {
+        let is_of_traces =
+            |flaw: &&Damage| store.damage.iter().all(|known| known.file != flaw.file);
+        // Another shard may read a copy of the store in another directory.
+        let named = |flaw: &Damage| Damage {
+            file: below(&flaw.file, &store.directory),
+            ..flaw.clone()
+        };
+        let damage = notes.damage.iter().filter(is_of_traces);
+        Self {
+            damage: damage.map(named).collect(),
+            notes: KeptNotes::of(notes),
+        }
+    }
+
+    /// Returns the notes, with damaged files named as in the directory of `store`.
+    fn into_notes(self, store: &StoreFacts) -> Notes {
+        let directory = Path::new(&store.directory);
+        let named = |flaw: Damage| Damage {
+            file: directory.join(&flaw.file).display().to_string(),
+            ..flaw
+        };
+        self.notes.with(Notes {
+            damage: self.damage.into_iter().map(named).collect(),
+            ..Notes::default()
+        })
+    }
+}
+
+/// Returns the path of a file relative to `directory`, if it is in there.
+fn below(file: &str, directory: &str) -> String {
+    let relative = Path::new(file).strip_prefix(directory);
+    relative.map_or_else(|_| file.to_owned(), |path| path.display().to_string())
 }
 
 /// Facts about the whole store, which are equal in all parts.
@@ -151,7 +241,6 @@ struct StoreFacts {
     /// Location of the data as the user gave it, and the directory that was read.
     location: String,
     directory: String,
-    recorded: RecordedSummary,
     unsynchronised: Vec<Arc<str>>,
     unflushed_bytes: u64,
     /// Damaged files of batches.
@@ -159,6 +248,22 @@ struct StoreFacts {
 }
 
 impl StoreFacts {
+    fn of(source: &Source, location: &Path) -> Self {
+        let Notes {
+            unsynchronised,
+            unflushed_bytes,
+            damage,
+            ..
+        } = source.first_notes();
+        Self {
+            location: location.display().to_string(),
+            directory: source.name(),
+            unsynchronised,
+            unflushed_bytes,
+            damage,
+        }
+    }
+
     fn notes(&self) -> Notes {
         Notes {
             unsynchronised: self.unsynchronised.clone(),
@@ -172,7 +277,7 @@ impl StoreFacts {
 /// Alignment of the clocks for the shards of one snapshot and settings, by [`merge_clocks`].
 #[derive(Debug)]
 pub struct ShardClocks {
-    path: std::path::PathBuf,
+    path: PathBuf,
     head: Head,
 }
 
@@ -194,93 +299,8 @@ pub fn load_clocks(path: &Path) -> Result<ShardClocks, ShardError> {
 /// Summary of a shard that was read.
 #[derive(Debug)]
 pub struct ShardSummary {
-    /// Number of traces in the model of the shard.
+    /// Number of traces in the model that the shard made or used.
     pub model_traces: u64,
     /// Notes about the data that was read.
     pub notes: Notes,
-}
-
-/// Reads one shard of the selected traces, and saves the results as a part. `location` is the
-/// location of the data as the user gave it. `clocks` is needed only if [`merge_parts`] asks for
-/// it.
-///
-/// # Errors
-/// Fails if the store cannot be read or changes meanwhile, if `clocks` are of another snapshot or
-/// of other settings, if there is too little memory, or if the part cannot be written.
-pub fn infer_shard(
-    source: &Source,
-    selection: Selection,
-    settings: &InferSettings,
-    (shard, clocks): (Shard, Option<&ShardClocks>),
-    (location, part): (&Path, &Path),
-) -> Result<ShardSummary, ShardError> {
-    let store = source.store();
-    let plan = ShardPlan::of(store, &selection.range.records_ns()).map_err(QueryError::from)?;
-    let snapshot = Snapshot::of(&plan);
-    let shard_settings = ShardSettings::of(source, selection, settings);
-    let alignment = match clocks {
-        None => sampled(source, selection)?,
-        Some(ShardClocks { path, head }) => {
-            merge::check_alike((path, head), part, snapshot, &shard_settings)?;
-            head.alignment.clone()
-        }
-    };
-    let shards = plan.shards(shard.count as usize);
-    let ids = shards.get(shard.number as usize - 1).copied();
-    let (observed, ()) = observe(
-        source,
-        selection,
-        settings,
-        (&alignment, ids.as_ref()),
-        (&AttributeKeys::none(), || ()),
-    )?;
-    let facts = StoreFacts {
-        location: location.display().to_string(),
-        directory: source.name(),
-        recorded: source.recorded()?,
-        unsynchronised: observed.notes.unsynchronised.clone(),
-        unflushed_bytes: observed.notes.unflushed_bytes,
-        damage: source.first_notes().damage,
-    };
-    let is_unchanged = plan.is_of(store).map_err(QueryError::from)?
-        && source.cache().is_none_or(|cache| cache.is_of(store));
-    if !is_unchanged {
-        return Err(ShardError::Changing(source.name()));
-    }
-    let is_of_traces = |flaw: &&Damage| facts.damage.iter().all(|known| known.file != flaw.file);
-    // Another shard may read a copy of the store in another directory.
-    let named = |flaw: &Damage| Damage {
-        file: below(&flaw.file, &facts.directory),
-        ..flaw.clone()
-    };
-    let damage = observed.notes.damage.iter().filter(is_of_traces);
-    let contents = PartContents {
-        damage: damage.map(named).collect(),
-        model: SavedModel::from(observed.model.parts()),
-        clocks: observed.clocks,
-        roots: observed.roots,
-        kinds: observed.kinds,
-        notes: KeptNotes::of(&observed.notes),
-        store: facts,
-    };
-    let head = Head {
-        written_by: PROGRAM.to_owned(),
-        kind: Kind::Inference,
-        shard,
-        ids,
-        snapshot,
-        settings: shard_settings,
-        alignment,
-    };
-    write_part(part, &head, &contents)?;
-    Ok(ShardSummary {
-        model_traces: observed.model.traces(),
-        notes: observed.notes,
-    })
-}
-
-/// Returns the path of a file relative to `directory`, if it is in there.
-fn below(file: &str, directory: &str) -> String {
-    let relative = Path::new(file).strip_prefix(directory);
-    relative.map_or_else(|_| file.to_owned(), |path| path.display().to_string())
 }

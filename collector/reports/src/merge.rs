@@ -12,7 +12,7 @@ use crate::output::print;
 use crate::study::NamedInference;
 use crate::verb::{Form, give_as};
 use crate::{Failure, Status};
-use stroboscope_query::{merge_clocks, merge_parts, save_model};
+use stroboscope_query::{PartSet, merge_clocks, merge_parts, save_model};
 use stroboscope_render::show::Names;
 
 /// Print the causal model from the parts of all shards
@@ -51,8 +51,9 @@ pub struct MergeVerb {
 impl MergeVerb {
     pub fn run(self, _: &Runtime) -> Result<Status, Failure> {
         let mut share = of_verb(self.memory_limit).share();
+        let parts = PartSet::of(&self.parts).map_err(Failure::of)?;
         if let Some(path) = &self.save_clocks {
-            merge_clocks(&self.parts, path, &mut share).map_err(Failure::of)?;
+            merge_clocks(&parts, path, &mut share).map_err(Failure::of)?;
             print(&format!(
                 "Saved to {}.\nNext: run all shards again with `--clocks {}`, and merge their parts.",
                 path.display(),
@@ -60,7 +61,7 @@ impl MergeVerb {
             ))?;
             return Ok(Status::Done);
         }
-        let merged = merge_parts(&self.parts, self.json, &mut share).map_err(Failure::of)?;
+        let merged = merge_parts(&parts, self.json, &mut share).map_err(Failure::of)?;
         if let Some(path) = &self.save {
             save_model(&merged.inference.model, path).map_err(Failure::of)?;
         }

@@ -22,7 +22,7 @@ pub enum ShardError {
     )]
     Changing(String),
     /// The file has another format.
-    #[error("{} is no part; `stroboscope infer --shard NUMBER/COUNT --save PART` writes one", .0.display())]
+    #[error("{} is no part; `--shard NUMBER/COUNT --save PART` of `stroboscope infer` and of reports writes one", .0.display())]
     NotAPart(PathBuf),
     /// The file contains no alignment of clocks.
     #[error("{} has no clocks; `stroboscope merge --save-clocks FILE PART…` writes them", .0.display())]
@@ -33,6 +33,38 @@ pub enum ShardError {
         .0.display(), .0.display()
     )]
     OnlyClocks(PathBuf),
+    /// The file contains no inference of all shards.
+    #[error(
+        "{} has no inference of all shards; `stroboscope merge --save-inference FILE PART…` with the parts of `infer` \
+         writes it", .0.display()
+    )]
+    NotAnInference(PathBuf),
+    /// The file contains the inference of all shards, and is no part.
+    #[error(
+        "{} has the inference of all shards, and is no part: run the shards of a report with --inference {}, and merge \
+         their parts", .0.display(), .0.display()
+    )]
+    OnlyInference(PathBuf),
+    /// The parts are of a report, and those of `infer` are needed.
+    #[error("{} is a part of `{report}`, and those of `infer` are needed", path.display())]
+    NotOfInference { path: PathBuf, report: &'static str },
+    /// The parts are of different reports.
+    #[error(
+        "{} is a part of `{first_report}`, and {} of `{report}`: merge the parts of each subcommand on their own",
+        first.display(), path.display()
+    )]
+    Reports {
+        first: PathBuf,
+        first_report: &'static str,
+        path: PathBuf,
+        report: &'static str,
+    },
+    /// The parts used different inferences.
+    #[error(
+        "{} and {} used different inferences; run all shards with the same --inference FILE", first.display(),
+        path.display()
+    )]
+    Inferences { first: PathBuf, path: PathBuf },
     /// The file has another version of the format.
     #[error(
         "the part {} has version {found} of the format, and this program reads version {VERSION}; merge it with the \

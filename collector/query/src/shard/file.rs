@@ -19,10 +19,11 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use twox_hash::XxHash3_128;
 
 use super::error::ShardError;
-use super::{Head, PROGRAM, PartContents, VERSION};
+use super::{Head, PROGRAM, VERSION};
 
 const MAGIC: &[u8; 16] = b"stroboscope part";
 /// Length of everything before the head, in bytes.
@@ -42,7 +43,7 @@ pub(super) struct PartFile {
 
 impl PartFile {
     /// Decodes the results.
-    pub(super) fn contents(&self) -> Result<PartContents, ShardError> {
+    pub(super) fn contents<C: DeserializeOwned>(&self) -> Result<C, ShardError> {
         let unpacked = zstd::bulk::decompress(&self.packed, self.contents_bytes).ok();
         let contents = unpacked.and_then(|bytes| postcard::from_bytes(&bytes).ok());
         contents.ok_or_else(|| damaged(&self.path, "its contents cannot be decoded"))

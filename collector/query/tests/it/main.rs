@@ -8,6 +8,7 @@ mod memory;
 mod others_data;
 mod parts;
 mod random_store;
+mod report_shards;
 mod search;
 mod shards;
 mod timeline;

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use stroboscope_analysis::by_root::ByRoot;
 use stroboscope_fixtures::random::Random;
 use stroboscope_query::{
-    InferSettings, Inference, Notes, PartsWanted, Selection, Shard, ShardError, Source, Study,
-    TimeRange, infer_shard, load_clocks, merge_clocks, merge_parts,
+    InferSettings, Inference, MergedInference, Notes, PartSet, PartsWanted, Selection, Shard,
+    ShardError, Source, Study, TimeRange, infer_shard, load_clocks, merge_clocks, merge_parts,
 };
 use stroboscope_render::roots::roots_json;
 use stroboscope_store::query_memory::QueryMemory;
@@ -35,7 +35,11 @@ fn text(inference: &Inference) -> String {
 
 /// Compares two results, and shows only the first line that differs.
 #[track_caller]
-fn check_same(found: &Result<String, String>, expected: &Result<String, String>, of: &str) {
+pub(crate) fn check_same(
+    found: &Result<String, String>,
+    expected: &Result<String, String>,
+    of: &str,
+) {
     let lines = |result: &Result<String, String>| -> Vec<String> {
         let (Ok(text) | Err(text)) = result;
         text.lines().map(str::to_owned).collect()
@@ -59,14 +63,23 @@ fn check_same(found: &Result<String, String>, expected: &Result<String, String>,
 
 /// Settings of one run.
 #[derive(Clone)]
-struct Asked {
-    selection: Selection,
-    settings: InferSettings,
-    root: Option<&'static str>,
+pub(crate) struct Asked {
+    pub(crate) selection: Selection,
+    pub(crate) settings: InferSettings,
+    pub(crate) root: Option<&'static str>,
 }
 
 impl Asked {
-    fn random(random: &mut Random) -> Self {
+    /// Settings of all complete requests.
+    pub(crate) fn plain() -> Self {
+        Self {
+            selection: Selection::default(),
+            settings: InferSettings::default(),
+            root: None,
+        }
+    }
+
+    pub(crate) fn random(random: &mut Random) -> Self {
         let since_ns = EPOCH_NS + random.below(1_000) as i64 * 1_000_000;
         let selection = Selection {
             include_incomplete: random.happens(500),
@@ -95,13 +108,16 @@ impl Asked {
         source.with_root(self.root.map(str::to_owned))
     }
 
-    fn whole(&self, source: Source) -> Result<String, String> {
-        let study = Study::new(
+    pub(crate) fn study(&self, source: Source) -> Study {
+        Study::new(
             self.source(source).with_parts(PartsWanted::Exactly(2)),
             self.selection,
             self.settings.clone(),
-        );
-        study
+        )
+    }
+
+    fn whole(&self, source: Source) -> Result<String, String> {
+        self.study(source)
             .into_inference()
             .map(|inference| text(&inference))
             .map_err(|error| error.to_string())
@@ -130,23 +146,27 @@ impl Asked {
     }
 }
 
-fn shards(count: u32) -> impl Iterator<Item = Shard> {
+pub(crate) fn shards(count: u32) -> impl Iterator<Item = Shard> {
     (1..=count).map(move |number| Shard { number, count })
 }
 
-fn merged(paths: &[PathBuf]) -> Result<String, ShardError> {
+pub(crate) fn merged_inference(paths: &[PathBuf]) -> Result<MergedInference, ShardError> {
     let mut share = QueryMemory::of_one_query(64 << 20).share();
-    merge_parts(paths, false, &mut share).map(|merged| text(&merged.inference))
+    merge_parts(&PartSet::of(paths)?, false, &mut share)
+}
+
+fn merged(paths: &[PathBuf]) -> Result<String, ShardError> {
+    merged_inference(paths).map(|merged| text(&merged.inference))
 }
 
 /// Parts of all shards of a store, in random order.
-struct Parts {
-    directory: tempfile::TempDir,
-    paths: Vec<PathBuf>,
+pub(crate) struct Parts {
+    pub(crate) directory: tempfile::TempDir,
+    pub(crate) paths: Vec<PathBuf>,
 }
 
 impl Parts {
-    fn of(asked: &Asked, store: &RandomStore, count: u32, random: &mut Random) -> Self {
+    pub(crate) fn of(asked: &Asked, store: &RandomStore, count: u32, random: &mut Random) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let mut paths = Vec::new();
         for shard in shards(count) {
@@ -191,11 +211,7 @@ fn check_refused(paths: &[PathBuf], parts: &[&str]) {
 fn parts_that_do_not_belong_together_are_refused() {
     let mut random = Random(1);
     let store = RandomStore::new(1);
-    let asked = Asked {
-        selection: Selection::default(),
-        settings: InferSettings::default(),
-        root: None,
-    };
+    let asked = Asked::plain();
     let Parts { directory, .. } = Parts::of(&asked, &store, 3, &mut random);
     let at = |name: &str| directory.path().join(name);
     let [one, two, three] = [1, 2, 3].map(|number| at(&format!("{number}.part")));
@@ -277,7 +293,7 @@ fn parts_that_do_not_belong_together_are_refused() {
     check_refused(
         &{
             merge_clocks(
-                &with_third(&three),
+                &PartSet::of(&with_third(&three)).expect("parts"),
                 &path,
                 &mut QueryMemory::unbounded().share(),
             )
@@ -299,14 +315,11 @@ fn parts_that_do_not_belong_together_are_refused() {
 fn little_memory_is_an_error() {
     let mut random = Random(1);
     let store = RandomStore::new(4);
-    let asked = Asked {
-        selection: Selection::default(),
-        settings: InferSettings::default(),
-        root: None,
-    };
+    let asked = Asked::plain();
     let parts = Parts::of(&asked, &store, 2, &mut random);
     let mut share = QueryMemory::of_one_query(1 << 10).share();
-    let error = merge_parts(&parts.paths, false, &mut share).expect_err("too little");
+    let set = PartSet::of(&parts.paths).expect("parts");
+    let error = merge_parts(&set, false, &mut share).expect_err("too little");
     assert!(error.to_string().contains("memory"), "{error}");
 }
 

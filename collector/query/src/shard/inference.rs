@@ -1,0 +1,250 @@
+//! Inference by shards: reads a shard, merges the parts of all, and keeps the result for reports.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use stroboscope_analysis::by_root::ByRoot;
+use stroboscope_analysis::category::SpanKinds;
+use stroboscope_analysis::clock::ClockEvidence;
+use stroboscope_analysis::convergence::Convergence;
+use stroboscope_analysis::model::Model;
+use stroboscope_store::query_memory::QueryShare;
+use stroboscope_store::tables::AttributeKeys;
+
+use super::error::ShardError;
+use super::file::{read_part, write_part};
+use super::merge::PartSet;
+use super::reading::ShardReading;
+use super::{Head, Kind, PROGRAM, PartNotes, Shard, ShardClocks, ShardSummary, StoreFacts};
+use crate::clocks::{as_selected, sampled};
+use crate::infer::observe;
+use crate::infer_settings::InferSettings;
+use crate::inference::{Inference, KEPT_FORMS, MODEL_FORMS, PassResult};
+use crate::query_error::QueryError;
+use crate::recorded::RecordedSummary;
+use crate::saved_inference::SavedInference;
+use crate::saved_model::SavedModel;
+use crate::source::{Selection, Source};
+use crate::study::Study;
+
+/// Results of `infer` for one shard.
+#[derive(Serialize, Deserialize)]
+struct PartContents {
+    model: SavedModel,
+    clocks: ClockEvidence,
+    roots: ByRoot,
+    kinds: SpanKinds,
+    notes: PartNotes,
+    store: StoreFacts,
+    recorded: RecordedSummary,
+}
+
+impl PartContents {
+    /// Returns the results, without the notes about the whole store. `path` is that of the part,
+    /// and `facts` are those of the first part.
+    fn into_results(self, path: &Path, facts: &StoreFacts) -> Result<PassResult, ShardError> {
+        let model = Model::from_parts(&self.model.into());
+        Ok(PassResult {
+            model: model.map_err(|_| ShardError::NotAPart(path.to_owned()))?,
+            clocks: self.clocks,
+            notes: self.notes.into_notes(facts),
+            convergence: Vec::new(),
+            roots: self.roots,
+            kinds: self.kinds,
+        })
+    }
+}
+
+/// Reads one shard of the selected traces, and saves the results as a part. `location` is the
+/// location of the data as the user gave it. `clocks` is needed only if [`merge_parts`] asks for
+/// it.
+///
+/// # Errors
+/// Fails if the store cannot be read or changes meanwhile, if `clocks` are of another snapshot or
+/// of other settings, if there is too little memory, or if the part cannot be written.
+pub fn infer_shard(
+    source: &Source,
+    selection: Selection,
+    settings: &InferSettings,
+    (shard, clocks): (Shard, Option<&ShardClocks>),
+    (location, part): (&Path, &Path),
+) -> Result<ShardSummary, ShardError> {
+    let reading = ShardReading::begin(source, selection, settings, shard)?;
+    let alignment = match clocks {
+        None => sampled(source, selection)?,
+        Some(ShardClocks { path, head }) => {
+            reading.check(path, head, part)?;
+            head.alignment.clone()
+        }
+    };
+    let (observed, ()) = observe(
+        source,
+        selection,
+        settings,
+        (&alignment, reading.ids.as_ref()),
+        (&AttributeKeys::none(), || ()),
+    )?;
+    let store = StoreFacts::of(source, location);
+    let contents = PartContents {
+        model: SavedModel::from(observed.model.parts()),
+        clocks: observed.clocks,
+        roots: observed.roots,
+        kinds: observed.kinds,
+        notes: PartNotes::of(&observed.notes, &store),
+        store,
+        recorded: source.recorded()?,
+    };
+    reading.save(part, Kind::Inference, (alignment, None), &contents)?;
+    Ok(ShardSummary {
+        model_traces: observed.model.traces(),
+        notes: observed.notes,
+    })
+}
+
+/// Result of merged parts: equal to that of one run.
+#[derive(Debug)]
+pub struct MergedInference {
+    pub inference: Inference,
+    /// Summary of all batches in the store.
+    pub recorded: RecordedSummary,
+    /// Location of the data, as the user gave it to the first shard.
+    pub location: PathBuf,
+    head: Head,
+}
+
+/// Merges the parts of all shards. `share` bounds the memory. With `convergence`, the inference
+/// gets the last point of its convergence; the points before it depend on the order of traces,
+/// which parts do not have.
+///
+/// # Errors
+/// Fails if a file is damaged or of another report, if the clocks require a second reading, if no
+/// trace is selected and complete, or if there is too little memory.
+pub fn merge_parts(
+    parts: &PartSet,
+    convergence: bool,
+    share: &mut QueryShare,
+) -> Result<MergedInference, ShardError> {
+    parts.check_is_of_inference()?;
+    let PartSet { first, others } = parts;
+    let contents: PartContents = first.contents(share)?;
+    let (facts, recorded) = (contents.store.clone(), contents.recorded.clone());
+    let mut seen = contents.into_results(&first.path, &facts)?;
+    hold(&seen.model, share)?;
+    for part in others {
+        let contents: PartContents = part.contents(share)?;
+        seen.merge(contents.into_results(&part.path, &facts)?);
+        hold(&seen.model, share)?;
+    }
+    let mut notes = facts.notes();
+    notes.merge(std::mem::take(&mut seen.notes));
+    seen.notes = notes;
+    let head = first.head.clone();
+    let clocks = as_selected(&seen.clocks, head.settings.selection());
+    if !clocks.is_as(&head.alignment) {
+        return Err(ShardError::Clocks);
+    }
+    let infer_settings = first.infer_settings()?;
+    if convergence {
+        let mut series = Convergence::every(u64::MAX, infer_settings.tolerance);
+        series.finish(&seen.model);
+        seen.convergence = series.points().to_vec();
+    }
+    let inference = seen.conclude(clocks, &infer_settings, head.settings.root())?;
+    if inference.notes.traces == 0 {
+        let none = QueryError::NoneInRange(facts.directory);
+        return Err(none.with_damage(&inference.notes.damage).into());
+    }
+    Ok(MergedInference {
+        inference,
+        recorded,
+        location: facts.location.into(),
+        head,
+    })
+}
+
+/// Reserves the memory for a model that has grown.
+fn hold(model: &Model, share: &mut QueryShare) -> Result<(), QueryError> {
+    let more = (MODEL_FORMS * model.bytes()).saturating_sub(share.used());
+    share.take(more).map_err(QueryError::lack_of_requests)
+}
+
+/// Merges the evidence of all parts about the clocks, and saves the alignment to `to`.
+///
+/// # Errors
+/// Fails if a file is damaged or of another report, if there is too little memory, or if the file
+/// cannot be written.
+pub fn merge_clocks(parts: &PartSet, to: &Path, share: &mut QueryShare) -> Result<(), ShardError> {
+    parts.check_is_of_inference()?;
+    let mut evidence = ClockEvidence::new();
+    for part in parts.all() {
+        evidence.merge(&part.contents::<PartContents>(share)?.clocks);
+    }
+    let first = parts.first.head.clone();
+    let head = Head {
+        written_by: PROGRAM.to_owned(),
+        kind: Kind::Clocks,
+        ids: None,
+        alignment: as_selected(&evidence, first.settings.selection()),
+        ..first
+    };
+    write_part(to, &head, &())
+}
+
+/// Saves a merged inference to `to`, for [`shard_report`](super::shard_report).
+///
+/// # Errors
+/// Fails if the file cannot be written.
+pub fn save_inference(merged: &MergedInference, to: &Path) -> Result<(), ShardError> {
+    let saved = SavedInference::of(&merged.inference);
+    let head = Head {
+        written_by: PROGRAM.to_owned(),
+        kind: Kind::MergedInference,
+        ids: None,
+        alignment: merged.inference.clocks.clone(),
+        inference: Some(saved.identity()),
+        ..merged.head.clone()
+    };
+    write_part(to, &head, &saved)
+}
+
+/// Inference by all shards of one snapshot and settings, by [`save_inference`].
+#[derive(Debug)]
+pub struct ShardInference {
+    pub(super) path: PathBuf,
+    pub(super) head: Head,
+    saved: SavedInference,
+}
+
+/// Loads the inference that [`save_inference`] has saved.
+///
+/// # Errors
+/// Fails if the file cannot be read or is no such file.
+pub fn load_inference(path: &Path) -> Result<ShardInference, ShardError> {
+    let file = read_part(path)?;
+    if file.head.kind != Kind::MergedInference {
+        return Err(ShardError::NotAnInference(path.to_owned()));
+    }
+    Ok(ShardInference {
+        path: path.to_owned(),
+        saved: file.contents()?,
+        head: file.head,
+    })
+}
+
+impl ShardInference {
+    /// Returns a study of the same data as `study`, with this inference.
+    pub(super) fn into_study(self, study: &Study) -> Result<Study, ShardError> {
+        let (source, settings) = (study.shared_source(), study.settings().clone());
+        let inference = self.saved.into_inference(&settings, source.first_notes());
+        let inference = inference.map_err(|_| ShardError::NotAnInference(self.path))?;
+        let bytes = KEPT_FORMS * inference.model.bytes();
+        let kept = source.memory().keep_model(bytes);
+        kept.map_err(QueryError::lack_of_requests)?;
+        Ok(Study::knowing(
+            source,
+            study.selection(),
+            settings,
+            inference,
+        ))
+    }
+}
