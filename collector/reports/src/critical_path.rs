@@ -13,13 +13,14 @@ use crate::arguments::{CategoryArguments, ReadingArguments, ShowArguments};
 use crate::output::print_json;
 use crate::results::critical_path::{Aggregate, CategoryShare, SegmentShare};
 use crate::results::strata::BrokenDown;
-use crate::study::NamedStudy;
+use crate::shard::ShardArguments;
+use crate::study::{NamedInference, NamedStudy};
 use crate::verb::{ReadingVerb, Report, give};
 use crate::{Failure, Status, notes};
 use stroboscope_otlp::trace_id;
 use stroboscope_query::{
-    BreakdownQuestion, Notes, PathsQuestion, QueryError, StrataRule, each_path, linked_path_of,
-    whole_id,
+    BreakdownQuestion, Notes, Paths, PathsQuestion, QueryError, ShardReport, StrataRule, each_path,
+    linked_path_of, whole_id,
 };
 use stroboscope_render::show::{Doc, Row as _, TableSpec};
 
@@ -47,32 +48,37 @@ pub struct CriticalPath {
     #[command(flatten)]
     show: ShowArguments,
     /// One trace, by its id, the last 16 digits of it, or the name that its source gave it
-    #[arg(long, value_name = "ID", conflicts_with = "each")]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["each", "shard"])]
     trace: Option<String>,
     /// Follow links to spans of other traces, such as those of a batch consumer to the producers of
     /// its messages. By default, a link is only a mention
     #[arg(long, requires = "trace")]
     follow_links: bool,
     /// Print every trace as one JSON document per line, with or without --json
-    #[arg(long)]
+    #[arg(long, conflicts_with = "shard")]
     each: bool,
     /// Show latency and categories for each value of this attribute of requests; for each fifth of
     /// a numeric attribute with many values. `service`, `host`, `operation` and `kind` are those of
     /// the request's root span; `recorded:service` is a recorded attribute named service
-    #[arg(long, value_name = "ATTRIBUTE", conflicts_with_all = ["trace", "each"])]
+    #[arg(long, value_name = "ATTRIBUTE", conflicts_with_all = ["trace", "each", "shard"])]
     by: Option<String>,
     /// Number of quantiles of the attribute of --by
     #[arg(long, value_name = "COUNT", requires = "by", value_parser = clap::value_parser!(u8).range(2..=50))]
     quantiles: Option<u8>,
     /// Show the distributions of latency and of each category's share of the critical path
-    #[arg(long, conflicts_with_all = ["trace", "each"])]
+    #[arg(long, conflicts_with_all = ["trace", "each", "shard"])]
     cdf: bool,
     #[command(flatten)]
     categories: CategoryArguments,
     /// Maximum number of segments to show; 0 shows all
-    #[arg(long, value_name = "COUNT", default_value_t = 25)]
+    #[arg(long, value_name = "COUNT", default_value_t = TOP)]
     top: usize,
+    #[command(flatten)]
+    shard: ShardArguments,
 }
+
+/// Default of `--top`.
+pub const TOP: usize = 25;
 
 impl ReadingVerb for CriticalPath {
     type Report = CriticalPathReport;
@@ -97,14 +103,19 @@ impl ReadingVerb for CriticalPath {
             return Ok(CriticalPathReport::BrokenDown(Box::new(found)));
         }
         let found = study.ask(&PathsQuestion(rule))?;
-        Ok(CriticalPathReport::Aggregate(Box::new(Aggregate::of(
-            found,
-            study.known()?,
-            self.top,
-        ))))
+        Ok(CriticalPathReport::of(found, study.known()?, self.top))
+    }
+
+    fn run_shard(&self, runtime: &Runtime) -> Option<Result<Status, Failure>> {
+        let question = PathsQuestion(self.categories.rule());
+        let report = ShardReport::CriticalPath(self.categories.rule());
+        self.shard.run(&self.reading, (&question, report), runtime)
     }
 
     fn run(&self, runtime: &Runtime) -> Result<Status, Failure> {
+        if let Some(done) = self.run_shard(runtime) {
+            return done;
+        }
         let study = NamedStudy::of(&self.reading, runtime.handle())?;
         if self.each {
             each(&study)
@@ -156,6 +167,13 @@ pub enum CriticalPathReport {
     Aggregate(Box<Aggregate>),
     BrokenDown(Box<BrokenDown>),
     Request(Box<NotedRequest>),
+}
+
+impl CriticalPathReport {
+    /// Creates the report on the paths of all requests.
+    pub fn of(paths: Paths, known: NamedInference<'_>, top: usize) -> Self {
+        Self::Aggregate(Box::new(Aggregate::of(paths, known, top)))
+    }
 }
 
 impl Report for CriticalPathReport {

@@ -15,14 +15,14 @@ use crate::clock_words::{Timestamps, name, resolutions, signed, warnings};
 use crate::model_json::{
     Pairs, PipelineEntry, SegmentEntry, SegmentRow, pipeline_entries, segment_entries,
 };
-use crate::output::print;
 use crate::results::clock_pairs::ClockPair;
 use crate::results::figures::convergence_figures;
 use crate::roots::{RootRow, root_rows, show_roots};
+use crate::shard::tell;
 use crate::study::{NamedInference, NamedStudy, Reader};
 use crate::suggest::command_on;
 use crate::verb::{PageVerb, Report, TakeReport, give};
-use crate::{Failure, Status, notes};
+use crate::{Failure, Status};
 use stroboscope_query::{
     Inference, Notes, RecordedSummary, Shard, infer_shard, load_clocks, save_model,
 };
@@ -275,8 +275,7 @@ impl Infer {
         give(&self.found(&study)?, &self.reading.from, &self.show)
     }
 
-    /// Reads one shard and saves its part. Damaged files are no reason to fail: `merge` reports
-    /// them, and a scheduler would run the job again in vain.
+    /// Reads one shard and saves its part.
     fn run_shard(&self, shard: Shard, part: &Path, runtime: &Runtime) -> Result<Status, Failure> {
         let clocks = self.clocks.as_deref().map(load_clocks).transpose();
         let clocks = clocks.map_err(Failure::of)?;
@@ -288,19 +287,7 @@ impl Infer {
             (shard, clocks.as_ref()),
             (&self.reading.from.data.data, part),
         );
-        let summary = summary.map_err(Failure::of)?;
-        print(&format!(
-            "Shard {} of {}: {}, {} complete, {} in the model\nSaved to {}.\nNext: `stroboscope merge PART…` with the \
-             parts of all shards prints the result.",
-            shard.number,
-            shard.count,
-            counted(summary.notes.traces, "trace"),
-            summary.notes.complete_traces,
-            summary.model_traces,
-            part.display(),
-        ))?;
-        notes::tell(&summary.notes);
-        Ok(Status::Done)
+        tell(&summary.map_err(Failure::of)?, shard, part)
     }
 
     fn found<'a>(&'a self, study: &'a NamedStudy) -> Result<InferenceReport<'a>, Failure> {

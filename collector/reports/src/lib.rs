@@ -4,10 +4,10 @@
 //! answer: a type that the command line prints, pages show, and SQL reads. The modules, from the
 //! bottom up: `failure` with `advice` and `suggest`; the console (`output`, `stderr`, `progress`);
 //! `time`, `size`, `arguments`, `memory_limit`; `study` (an opened store, and the names of its
-//! segments); `verb` (the traits of reports); `form` (arguments as fields, for pages and tools);
-//! `verdict_files` (files for CI systems), `regression` and `assertion` (verdicts on reports);
-//! `results` (results shared by several reports); then a module for each report, and their
-//! `registry`.
+//! segments); `verb` (the traits of reports); `shard` (reports by several processes); `form`
+//! (arguments as fields, for pages and tools); `verdict_files` (files for CI systems),
+//! `regression` and `assertion` (verdicts on reports); `results` (results shared by several
+//! reports); then a module for each report, and their `registry`.
 #![allow(
     missing_docs,
     reason = "the users are the program's crates beside this one, and help texts document arguments"
@@ -57,6 +57,7 @@ pub mod results;
 pub mod roots;
 pub mod search;
 mod search_plan;
+pub mod shard;
 pub mod size;
 pub mod slack;
 pub mod stderr;

@@ -1,45 +1,63 @@
 //! The `merge` subcommand.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_query::{
+    Notes, PartSet, PathsQuestion, ShardQuestion, ShardReport, merge_clocks, merge_parts,
+    merge_report, save_inference, save_model,
+};
+use stroboscope_render::show::{Doc, Names};
+use stroboscope_store::query_memory::QueryShare;
 use tokio::runtime::Runtime;
 
 use crate::arguments::ShowArguments;
+use crate::critical_path::{self, CriticalPathReport};
 use crate::infer::InferenceReport;
 use crate::memory_limit::{of_verb, parse_reading_limit};
+use crate::operations::{self, OperationsReport};
 use crate::output::print;
+use crate::slack::{self, SlackReport};
 use crate::study::NamedInference;
-use crate::verb::{Form, give_as};
+use crate::verb::{Form, Report, give_as};
 use crate::{Failure, Status};
-use stroboscope_query::{PartSet, merge_clocks, merge_parts, save_model};
-use stroboscope_render::show::Names;
 
-/// Print the causal model from the parts of all shards
+/// Print a report from the parts of all shards
 ///
-/// `infer --shard NUMBER/COUNT --save PART` reads one shard of a store, on any machine. This
-/// subcommand merges the parts of all shards, in any order, and prints the result of one run of
-/// `infer`. It rejects parts of different snapshots of the store or with different settings, and
-/// damaged files. It does not read the store.
+/// `infer`, `critical-path`, `slack` and `operations` with `--shard NUMBER/COUNT --save PART` read
+/// one shard of a store, on any machine. This subcommand merges the parts of all shards, in any
+/// order, and prints the result of one run. It rejects parts of different snapshots of the store,
+/// of different subcommands, models or settings, and damaged files. It does not read the store.
 #[derive(Debug, Args)]
 pub struct MergeVerb {
     /// Parts of all shards
     #[arg(value_name = "PART", required = true)]
     parts: Vec<PathBuf>,
-    /// Print JSON instead of text. Its `convergence` has only the last point
+    /// Print JSON instead of text. The `convergence` of `infer` has only the last point
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     show: ShowArguments,
-    /// Also save the model, for `model --load`; compressed by zstd if the name ends in .zst
+    /// Maximum number of segments or operations to show; 0 shows all [default: that of the
+    /// subcommand]
+    #[arg(long, value_name = "COUNT")]
+    top: Option<usize>,
+    /// With parts of `infer`, also save the model, for `model --load`; compressed by zstd if the
+    /// name ends in .zst
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
+    /// With parts of `infer`, also save the model with the clocks and the root operations, for the
+    /// shards of `critical-path`, `slack` and `operations` with `--inference FILE`
+    #[arg(long, value_name = "FILE")]
+    save_inference: Option<PathBuf>,
     /// Only save how to correct the hosts' clocks, for `infer --shard … --clocks FILE`. Needed if
     /// the first requests of the store, by which shards correct clocks, prove misleading
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["json", "html", "parquet", "full_names", "save"]
+        conflicts_with_all = ["json", "html", "parquet", "full_names", "top", "save", "save_inference"]
     )]
     save_clocks: Option<PathBuf>,
     /// Memory for the parts and the model [default: 60 % of the control group's limit, or of the
@@ -61,19 +79,101 @@ impl MergeVerb {
             ))?;
             return Ok(Status::Done);
         }
-        let merged = merge_parts(&parts, self.json, &mut share).map_err(Failure::of)?;
+        let Some(report) = parts.report() else {
+            return self.give_inference(&parts, &mut share);
+        };
+        if self.save.is_some() || self.save_inference.is_some() {
+            parts.check_is_of_inference().map_err(Failure::of)?;
+        }
+        let top = |default: usize| self.top.unwrap_or(default);
+        match report {
+            ShardReport::CriticalPath(rule) => {
+                let question = PathsQuestion(rule.clone());
+                self.give_report((&parts, &question), &mut share, |paths, known| {
+                    let top = top(critical_path::TOP);
+                    MergedSays::CriticalPath(CriticalPathReport::of(paths, known, top))
+                })
+            }
+            ShardReport::Slack => {
+                let question = PathsQuestion::default();
+                self.give_report((&parts, &question), &mut share, |paths, known| {
+                    MergedSays::Slack(SlackReport::of(&paths, known, top(slack::TOP)))
+                })
+            }
+            ShardReport::Operations => {
+                let question = operations::QUESTION;
+                self.give_report((&parts, &question), &mut share, |found, known| {
+                    let top = top(operations::TOP);
+                    MergedSays::Operations(Box::new(OperationsReport::of(found, known, top)))
+                })
+            }
+        }
+    }
+
+    fn give_inference(&self, parts: &PartSet, share: &mut QueryShare) -> Result<Status, Failure> {
+        let merged = merge_parts(parts, self.json, share).map_err(Failure::of)?;
         if let Some(path) = &self.save {
             save_model(&merged.inference.model, path).map_err(Failure::of)?;
         }
+        if let Some(path) = &self.save_inference {
+            save_inference(&merged, path).map_err(Failure::of)?;
+        }
         let names = Names::of(merged.inference.model.labels());
         let known = NamedInference::new(&merged.inference, &names);
+        let of = (known, &merged.recorded);
+        let saved = self.save.as_deref().or(self.save_inference.as_deref());
+        let report = InferenceReport::of(of, &merged.location, saved);
+        self.give(&MergedSays::Inference(Box::new(report)), &merged.location)
+    }
+
+    fn give_report<Q: ShardQuestion>(
+        &self,
+        (parts, question): (&PartSet, &Q),
+        share: &mut QueryShare,
+        report: impl FnOnce(Q::Answer, NamedInference<'_>) -> MergedSays<'static>,
+    ) -> Result<Status, Failure> {
+        let merged = merge_report(parts, question, share).map_err(Failure::of)?;
+        let names = Names::of(merged.inference.model.labels());
+        let known = NamedInference::new(&merged.inference, &names);
+        self.give(&report(merged.answer, known), &merged.location)
+    }
+
+    fn give(&self, report: &MergedSays<'_>, data: &Path) -> Result<Status, Failure> {
         let form = Form {
-            data: &merged.location,
+            data,
             is_json: self.json,
             out: None,
         };
-        let of = (known, &merged.recorded);
-        let report = InferenceReport::of(of, &merged.location, self.save.as_deref());
-        give_as(&report, &form, &self.show)
+        give_as(report, &form, &self.show)
+    }
+}
+
+/// Report of merged parts.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum MergedSays<'a> {
+    Inference(Box<InferenceReport<'a>>),
+    CriticalPath(CriticalPathReport),
+    Slack(SlackReport),
+    Operations(Box<OperationsReport>),
+}
+
+impl Report for MergedSays<'_> {
+    fn notes(&self) -> &Notes {
+        match self {
+            Self::Inference(report) => report.notes(),
+            Self::CriticalPath(report) => report.notes(),
+            Self::Slack(report) => report.notes(),
+            Self::Operations(report) => report.notes(),
+        }
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        match self {
+            Self::Inference(report) => report.show(doc),
+            Self::CriticalPath(report) => report.show(doc),
+            Self::Slack(report) => report.show(doc),
+            Self::Operations(report) => report.show(doc),
+        }
     }
 }

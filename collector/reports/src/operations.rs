@@ -6,19 +6,22 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_query::{
-    CategoryRule, Notes, OperationTimes, OperationsQuestion, PathsQuestion, by_time,
+    CategoryRule, Notes, OperationTimes, Operations, OperationsQuestion, Paths, PathsQuestion,
+    ShardReport, by_time,
 };
 use stroboscope_render::humanise::counted;
 use stroboscope_render::page::path_segment;
 use stroboscope_render::roots::requests_text;
 use stroboscope_render::rows;
 use stroboscope_render::show::{Cell, Doc, Row as _, TableSpec};
+use tokio::runtime::Runtime;
 
-use crate::Failure;
 use crate::arguments::{ReadingArguments, ShowArguments};
 use crate::latency::Latency;
-use crate::study::NamedStudy;
+use crate::shard::ShardArguments;
+use crate::study::{NamedInference, NamedStudy};
 use crate::verb::{ReadingVerb, Report};
+use crate::{Failure, Status};
 
 /// List operations: how often each is done and fails, how long it takes, and how much requests wait
 /// for it
@@ -32,9 +35,17 @@ pub struct OperationsVerb {
     #[command(flatten)]
     show: ShowArguments,
     /// Maximum number of operations to show; 0 shows all
-    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    #[arg(long, value_name = "COUNT", default_value_t = TOP)]
     top: usize,
+    #[command(flatten)]
+    shard: ShardArguments,
 }
+
+/// Default of `--top`.
+pub const TOP: usize = 100;
+/// Question of the report.
+pub const QUESTION: (OperationsQuestion, PathsQuestion) =
+    (OperationsQuestion, PathsQuestion(CategoryRule::Kinds));
 
 /// Operations, those that requests wait for most first.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -111,9 +122,20 @@ impl ReadingVerb for OperationsVerb {
     }
 
     fn answer(&self, study: &NamedStudy) -> Result<OperationsReport, Failure> {
-        let asked = (OperationsQuestion, PathsQuestion(CategoryRule::default()));
-        let (found, paths) = study.ask(&asked)?;
-        let labels = study.known()?.inference.model.labels();
+        let found = study.ask(&QUESTION)?;
+        Ok(OperationsReport::of(found, study.known()?, self.top))
+    }
+
+    fn run_shard(&self, runtime: &Runtime) -> Option<Result<Status, Failure>> {
+        let asked = (&QUESTION, ShardReport::Operations);
+        self.shard.run(&self.reading, asked, runtime)
+    }
+}
+
+impl OperationsReport {
+    /// Creates the report from the answer to [`QUESTION`].
+    pub fn of((found, paths): (Operations, Paths), known: NamedInference<'_>, top: usize) -> Self {
+        let labels = known.inference.model.labels();
         let waited: BTreeMap<String, f64> = by_time(&paths.aggregate, labels)
             .into_iter()
             .map(|one| (one.operation, one.share_of_time))
@@ -125,14 +147,14 @@ impl ReadingVerb for OperationsVerb {
         let mut operations: Vec<OperationRow> = found.of.into_iter().map(row).collect();
         operations.sort_by(|a, b| b.critical_share.total_cmp(&a.critical_share));
         let requests = paths.aggregate.traces();
-        Ok(OperationsReport {
+        Self {
             used_traces: requests.rounded(),
             other_spans: found.others,
             operations,
             requests_text: requests_text(requests),
-            top: if self.top == 0 { usize::MAX } else { self.top },
+            top: if top == 0 { usize::MAX } else { top },
             notes: paths.notes,
-        })
+        }
     }
 }
 

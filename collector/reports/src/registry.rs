@@ -9,6 +9,7 @@ use stroboscope_render::show::Doc;
 use tokio::runtime::Runtime;
 
 use crate::failure::{Failure, Status};
+use crate::shard::OF_SHARDS;
 use crate::study::NamedStudy;
 use crate::verb::{Page, PageVerb, ReadingVerb, Tables, document};
 use crate::{
@@ -123,14 +124,20 @@ pub fn reports() -> Vec<Entry> {
         other("infer", infer::Infer::run)
             .saying::<infer::InferenceReport<'_>>()
             .paged::<infer::Infer>(&["shard", "clocks"]),
-        other("merge", merge::MergeVerb::run).saying::<infer::InferenceReport<'_>>(),
+        other("merge", merge::MergeVerb::run).saying::<merge::MergedSays<'_>>(),
         other("model", model::ModelVerb::run)
             .saying::<model::ModelSays<'_>>()
             .paged::<model::ModelVerb>(&["compare", "top", "false_discoveries", "dot"]),
-        reading::<critical_path::CriticalPath>("critical-path").tool(),
-        reading::<slack::Slack>("slack").tool(),
+        reading::<critical_path::CriticalPath>("critical-path")
+            .paged::<critical_path::CriticalPath>(OF_SHARDS)
+            .tool(),
+        reading::<slack::Slack>("slack")
+            .paged::<slack::Slack>(OF_SHARDS)
+            .tool(),
         reading::<anomalies::AnomaliesVerb>("anomalies").tool(),
-        reading::<operations::OperationsVerb>("operations").tool(),
+        reading::<operations::OperationsVerb>("operations")
+            .paged::<operations::OperationsVerb>(OF_SHARDS)
+            .tool(),
         reading::<map::MapVerb>("map").tool(),
         reading::<what_if::WhatIfVerb>("what-if").tool(),
         reading::<compare::CompareVerb>("compare")

@@ -4,16 +4,18 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::slack_validation::{SlackBucket, heat_cell_ns};
+use tokio::runtime::Runtime;
 
-use crate::Failure;
 use crate::arguments::{ReadingArguments, ServerArguments, ShowArguments};
 use crate::latency::{CdfPoint, CdfRow, Latency, cdf, cdf_rows};
 use crate::results::figures::slack_figure;
 use crate::results::no_slack;
 use crate::results::slack::{SegmentSlack, SlackList};
-use crate::study::NamedStudy;
+use crate::shard::ShardArguments;
+use crate::study::{NamedInference, NamedStudy};
 use crate::verb::{ReadingVerb, Report};
-use stroboscope_query::{Notes, PathsQuestion, SlackCheck, check_slack};
+use crate::{Failure, Status};
+use stroboscope_query::{Notes, Paths, PathsQuestion, ShardReport, SlackCheck, check_slack};
 use stroboscope_render::humanise::counted;
 use stroboscope_render::rows;
 use stroboscope_render::show::{Doc, Figure, Row, TableSpec};
@@ -34,21 +36,26 @@ pub struct Slack {
     #[command(flatten)]
     show: ShowArguments,
     /// Maximum number of segments to show; 0 shows all
-    #[arg(long, value_name = "COUNT", default_value_t = 25)]
+    #[arg(long, value_name = "COUNT", default_value_t = TOP)]
     top: usize,
     /// Validate slack by the natural variation of requests
-    #[arg(long)]
+    #[arg(long, conflicts_with = "shard")]
     validate: bool,
     /// With --validate, number of buckets
     #[arg(long, value_name = "COUNT", default_value_t = 20, requires = "validate", value_parser = clap::value_parser!(u16).range(2..=1000))]
     buckets: u16,
     /// Show the distribution of the slack of requests' last server segment: by how much their
     /// responses could have come later
-    #[arg(long)]
+    #[arg(long, conflicts_with = "shard")]
     cdf: bool,
     #[command(flatten)]
     server: ServerArguments,
+    #[command(flatten)]
+    shard: ShardArguments,
 }
+
+/// Default of `--top`.
+pub const TOP: usize = 25;
 
 impl ReadingVerb for Slack {
     type Report = SlackReport;
@@ -67,8 +74,12 @@ impl ReadingVerb for Slack {
             return Ok(SlackReport::Check(Box::new(checked)));
         }
         let paths = study.ask(&PathsQuestion::default())?;
-        let list = SlackList::of(&paths, study.known()?, self.top);
-        Ok(SlackReport::Segments(Box::new(list)))
+        Ok(SlackReport::of(&paths, study.known()?, self.top))
+    }
+
+    fn run_shard(&self, runtime: &Runtime) -> Option<Result<Status, Failure>> {
+        let asked = (&PathsQuestion::default(), ShardReport::Slack);
+        self.shard.run(&self.reading, asked, runtime)
     }
 }
 
@@ -151,6 +162,13 @@ rows! {
     slack_max_ns: DurationNs, "slack up to" = row.slack_max_ns as f64;
     requests: Count, "requests" = row.requests;
     correlation: Number, "correlation" = row.correlation;
+}
+
+impl SlackReport {
+    /// Creates the report on the segments of all requests.
+    pub fn of(paths: &Paths, known: NamedInference<'_>, top: usize) -> Self {
+        Self::Segments(Box::new(SlackList::of(paths, known, top)))
+    }
 }
 
 impl Report for SlackReport {

@@ -46,8 +46,16 @@ pub trait ReadingVerb {
     /// Computes the report from a study of the store.
     fn answer(&self, study: &NamedStudy) -> Result<Self::Report, Failure>;
 
+    /// Reads one shard, and saves its part; returns `None` if no shard is requested.
+    fn run_shard(&self, _: &Runtime) -> Option<Result<Status, Failure>> {
+        None
+    }
+
     /// Computes the report, and prints it.
     fn run(&self, runtime: &Runtime) -> Result<Status, Failure> {
+        if let Some(done) = self.run_shard(runtime) {
+            return done;
+        }
         let (reading, show) = self.arguments();
         give(
             &self.answer(&NamedStudy::of(&reading, runtime.handle())?)?,

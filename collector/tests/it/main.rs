@@ -36,6 +36,7 @@ mod poisoned;
 mod pool;
 mod provenance;
 mod report;
+mod report_shards;
 mod requests;
 mod robust;
 mod sampling;

@@ -13,7 +13,7 @@ use crate::common::{check, others};
 const EPOCH_NS: i64 = 1_767_322_800_000_000_000;
 
 /// Simulated requests in `data`, in several files.
-fn simulated(directory: &Path, seed: u64, requests: u64) {
+pub(crate) fn simulated(directory: &Path, seed: u64, requests: u64) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let store = Store::local(&directory.join("data"), runtime.handle().clone()).unwrap();
     let rule = PartitionRule::received(EPOCH_NS, EPOCH_NS);
@@ -25,7 +25,7 @@ fn simulated(directory: &Path, seed: u64, requests: u64) {
 
 /// Requests of another system as OTLP: front calls back, on another host whose clock is `ahead_ns`
 /// ahead. Some roots are missing, and some requests stand for several.
-fn otlp(seed: u64, requests: u64, ahead_ns: i64) -> Value {
+pub(crate) fn otlp(seed: u64, requests: u64, ahead_ns: i64) -> Value {
     let mut random = Random(seed);
     let (mut front, mut back) = (Vec::new(), Vec::new());
     for request in 0..requests {
@@ -81,13 +81,13 @@ fn otlp(seed: u64, requests: u64, ahead_ns: i64) -> Value {
     json!({"resourceSpans": [of("front", "a", front), of("back", "b", back)]})
 }
 
-fn imported(directory: &Path, otlp: &Value) {
+pub(crate) fn imported(directory: &Path, otlp: &Value) {
     std::fs::write(directory.join("otlp.json"), otlp.to_string()).unwrap();
     check(directory, &["import", "otlp.json", "--data", "data"], 0);
 }
 
 /// Runs a subcommand; its exit status, standard output, and standard error.
-fn run(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+pub(crate) fn run(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
         .args(arguments)
         .current_dir(directory)
@@ -101,14 +101,17 @@ fn run(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     )
 }
 
-/// Runs all shards, and returns the paths of their parts in another order.
-fn parts(directory: &Path, count: usize, more: &[&str]) -> Vec<String> {
+/// Runs all shards of `infer`, and returns the paths of their parts in another order.
+pub(crate) fn parts(directory: &Path, count: usize, more: &[&str]) -> Vec<String> {
+    parts_of("infer", directory, count, more)
+}
+
+/// Runs all shards of a subcommand, and returns the paths of their parts in another order.
+pub(crate) fn parts_of(verb: &str, directory: &Path, count: usize, more: &[&str]) -> Vec<String> {
     let mut parts = Vec::new();
     for number in 1..=count {
-        let (shard, part) = (format!("{number}/{count}"), format!("{number}.part"));
-        let asked = [
-            "infer", "--data", "data", "--shard", &shard, "--save", &part,
-        ];
+        let (shard, part) = (format!("{number}/{count}"), format!("{verb}-{number}.part"));
+        let asked = [verb, "--data", "data", "--shard", &shard, "--save", &part];
         let (status, out, said) = run(directory, &[&asked, more].concat());
         assert_eq!(status, Some(0), "{out}{said}");
         assert!(out.contains(&format!("Shard {number} of {count}")), "{out}");
@@ -117,7 +120,11 @@ fn parts(directory: &Path, count: usize, more: &[&str]) -> Vec<String> {
     parts
 }
 
-fn merged(directory: &Path, parts: &[String], more: &[&str]) -> (Option<i32>, String, String) {
+pub(crate) fn merged(
+    directory: &Path,
+    parts: &[String],
+    more: &[&str],
+) -> (Option<i32>, String, String) {
     let parts = parts.iter().map(String::as_str);
     let asked: Vec<&str> = ["merge"].into_iter().chain(parts).collect();
     run(directory, &[&asked, more].concat())
@@ -229,7 +236,7 @@ fn damage_and_missing_results_are_reported_as_by_one_run() {
     }
 }
 
-fn walk(directory: &Path) -> Vec<std::path::PathBuf> {
+pub(crate) fn walk(directory: &Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(directory).unwrap().flatten();
     entries
         .flat_map(|entry| match entry.path() {
@@ -268,6 +275,7 @@ fn mistakes_are_named() {
     check_said(&["merge", "data"], "data");
     // Another file in the store is another snapshot.
     simulated(at, 9, 70);
-    check(at, &[&infer[..], &["1/3", "--save", "1.part"]].concat(), 0);
-    check_said(&["merge", "1.part", "2.part", "3.part"], "snapshots");
+    let first = "infer-1.part";
+    check(at, &[&infer[..], &["1/3", "--save", first]].concat(), 0);
+    check_said(&["merge", &parts[0], &parts[1], &parts[2]], "snapshots");
 }
