@@ -13,7 +13,7 @@ use stroboscope_query::{
     load_clocks, load_inference, merge_clocks, merge_report, save_inference, shard_report,
 };
 use stroboscope_store::query_memory::QueryMemory;
-use stroboscope_testkit::random::Random;
+use stroboscope_fixtures::random::Random;
 
 use crate::random_store::RandomStore;
 use crate::shards::{Asked, Parts, check_same, merged_inference, shards};
