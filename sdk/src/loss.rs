@@ -37,8 +37,8 @@ pub enum LossCause {
     /// The provenance log of a request was too long, or too many waited; the request's other
     /// records were kept.
     ProvenanceDropped,
-    /// Windows, load measurements and clock steps were not reported, because the buffer was full for
-    /// minutes or the shipping thread stood still. This cause counts these, not records.
+    /// Windows, load measurements and clock steps were not reported, because the buffer was full
+    /// for minutes or the shipping thread stood still. This cause counts these, not records.
     NotesDropped,
 }
 

@@ -27,7 +27,7 @@ use crate::loss::{LossCause, Losses};
 use crate::{sigterm, sys, thread};
 use buffer::Buffer;
 use link::{Link, Progress};
-use notes::Notes;
+use notes::{IDLE_WINDOWS_MAX, Notes};
 
 /// Maximum interval between readings of the rings while little is recorded; a half-full ring is
 /// read earlier. Each wakeup costs the service 10 to 40 µs, and records lose nothing by waiting in
@@ -50,9 +50,6 @@ const BATCH_AGE_NS: i64 = 200_000_000;
 /// Every batch causes a sync of the collector's disk. When batches without records were shipped
 /// five times per second, they caused most of these syncs.
 const IDLE_BATCH_AGE_NS: i64 = 60_000_000_000;
-/// Number of waiting windows at which a batch without records is closed: two minutes of 4 ms every
-/// 32 ms.
-const IDLE_WINDOWS_MAX: usize = 4_096;
 /// Maximum time for which the end of the process waits for the collector to end the stream, too.
 const GOODBYE: Duration = Duration::from_millis(200);
 
@@ -336,10 +333,8 @@ impl ShipTask {
             Err((batch, records)) => {
                 let (losses, bytes_max) = (self.shipper.losses, self.shipper.buffer_bytes_max);
                 losses.add(LossCause::BufferFull, records);
-                losses.add(
-                    LossCause::NotesDropped,
-                    self.notes.restore(*batch, bytes_max),
-                );
+                let dropped = self.notes.restore(*batch, bytes_max);
+                losses.add(LossCause::NotesDropped, dropped);
                 self.kernel_clock = kernel::KernelClockReports::default();
                 self.failed += 1;
                 true

@@ -110,8 +110,8 @@ pub(super) struct Collect {
     #[arg(long)]
     no_live_model: bool,
     /// Redact attributes by key, and tracked items by name, before they are written: `drop:PATTERN`
-    /// removes them, `hash:PATTERN` replaces their value by a keyed hash, `keep:PATTERN` keeps them;
-    /// `*` matches any text. Repeatable; the first matching rule applies
+    /// removes them, `hash:PATTERN` replaces their value by a keyed hash, `keep:PATTERN` keeps
+    /// them; `*` matches any text. Repeatable; the first matching rule applies
     #[arg(long, value_name = "RULE")]
     redact: Vec<Rule>,
     /// Key for hashing values, 16 bytes or more. By default, one is generated in the data directory

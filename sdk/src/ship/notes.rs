@@ -9,9 +9,9 @@ use crate::gate::windows::Window;
 /// Maximum number of waiting load measurements: two minutes, longer than the interval between the
 /// batches of a process that records nothing.
 const LOADS_MAX: usize = 120;
-/// Maximum number of windows, and of clock steps, that a discarded batch puts back: two minutes of
-/// windows of 4 ms every 32 ms.
-const RESTORED_MAX: usize = 4_096;
+/// Number of waiting windows at which a batch without records is closed, and maximum number of
+/// windows and of clock steps of a discarded batch: two minutes of 4 ms every 32 ms.
+pub(super) const IDLE_WINDOWS_MAX: usize = 4_096;
 /// Maximum length of a note in a batch, in bytes: a window with three numbers of 10 bytes each.
 const NOTE_BYTES: usize = 40;
 
@@ -73,11 +73,12 @@ impl Notes {
         self.windows = batch.windows.into();
         self.loads = batch.loads.into();
         self.clock_steps = batch.clock_steps.into();
-        // A quarter of the buffer for each kind at most, so that the next batch fits if it is empty.
+        // Each kind takes a quarter of the buffer at most, so that the next batch fits if the
+        // buffer is empty.
         let fitting = buffer_bytes_max / 4 / NOTE_BYTES;
-        limit(&mut self.windows, fitting.min(RESTORED_MAX))
+        limit(&mut self.windows, fitting.min(IDLE_WINDOWS_MAX))
             + limit(&mut self.loads, fitting.min(LOADS_MAX))
-            + limit(&mut self.clock_steps, fitting.min(RESTORED_MAX))
+            + limit(&mut self.clock_steps, fitting.min(IDLE_WINDOWS_MAX))
     }
 }
 

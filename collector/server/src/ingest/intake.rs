@@ -1,7 +1,7 @@
 //! Handle to the intake: submit, flush, stop.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, mpsc as std_mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -236,11 +236,7 @@ impl Intake {
             care: None,
         };
         if let Some((options, store)) = options.care.clone().zip(store) {
-            let flushed = state.counters.clone();
-            let lock = move || {
-                let next_segment = flushed.checkpoint_segment.load(Relaxed);
-                Some((Arc::clone(&lock), next_segment))
-            };
+            let lock = maintenance::held(lock, state.counters.clone());
             let started = maintenance::start(store, options, lock, others_flushed, care.clone());
             let (stop, thread) = started.map_err(FlushError::Thread)?;
             channels.care = Some(stop);

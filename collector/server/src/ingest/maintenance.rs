@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::self_tracing::span_if;
 use stroboscope::span;
 use stroboscope_store::data_dir::{DataDir, DataDirError, Lock};
-use stroboscope_store::flush::now_ns;
+use stroboscope_store::flush::{Counters, now_ns};
 use stroboscope_store::ledger::Checkpoint;
 use stroboscope_store::maintenance::{Care, MaintenanceCounters, MaintenanceSettings};
 use stroboscope_store::tables::Store;
@@ -36,8 +36,9 @@ impl Default for MaintenanceOptions {
 /// Stop signal of the thread: dropping it ends the thread, even in the middle of a merge.
 pub(super) type MaintenanceStop = mpsc::Sender<()>;
 
-/// Starts the maintenance thread. `lock` returns the lock of the data directory, which is held for a
-/// round, and the next segment of the checkpoint. If it returns `None`, the round is left out.
+/// Starts the maintenance thread. `lock` returns the lock of the data directory, which the thread
+/// holds for a round, and the next segment of the checkpoint. If it returns `None`, the thread
+/// leaves out the round.
 pub(super) fn start<L>(
     store: Store,
     options: MaintenanceOptions,
@@ -67,6 +68,17 @@ pub(super) fn start<L>(
     };
     let thread = std::thread::Builder::new().name("store-care".to_owned());
     Ok((stop, thread.spawn(run)?))
+}
+
+/// Returns the lock of a collector, which holds it as long as it runs, for each round.
+pub(super) fn held(
+    lock: Arc<Lock>,
+    flushed: Arc<Counters>,
+) -> impl Fn() -> Option<(Arc<Lock>, u64)> + Send + 'static {
+    move || {
+        let next_segment = flushed.checkpoint_segment.load(Relaxed);
+        Some((Arc::clone(&lock), next_segment))
+    }
 }
 
 /// Returns the lock of a directory and the next segment of its checkpoint, or `None` if another

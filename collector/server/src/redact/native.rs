@@ -45,8 +45,8 @@ pub(super) fn redact(redaction: &Redaction, batch: &mut Batch) -> Result<(), Ref
     Ok(())
 }
 
-/// Redacts the name and the content of a tracked item. Rules by key tell nothing about the bytes of
-/// a content, so it is kept only if a rule says so. A hash cannot replace it, as answers assign its
+/// Redacts the name and the content of a tracked item. A rule by key does not tell which bytes a
+/// content has, so only a `keep` rule keeps it. A hash cannot replace it, as answers assign its
 /// bytes to sources by their offsets.
 fn of_item(redaction: &Redaction, item: &mut Item) {
     let action = |part| {
