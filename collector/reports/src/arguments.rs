@@ -294,7 +294,7 @@ impl ReadingArguments {
             until_ns: until,
         })
         .map_err(|reversed| {
-            Failure::new(format!(
+            Failure::asked(format!(
                 "--since must be before --until, and {reversed}; swap them"
             ))
         })?;

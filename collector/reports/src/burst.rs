@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 
 use crate::arguments::{parse_duration, parse_share};
 use crate::output::{print, print_json};
-use crate::{Failure, Status};
+use crate::{Failure, FailureCode, Status};
 use stroboscope_render::humanise::{duration, percent};
 
 /// Number of windows to show.
@@ -120,8 +120,13 @@ impl Burst {
                     .map(|from| format!("{from} was rounded to the nearest mask"));
                 (parsed.config, remark)
             }
-            (None, Some(request)) => (plan(request, self.duty).map_err(Failure::new)?, None),
-            (None, None) => return Err(Failure::new("give --config or --request".to_owned())),
+            (None, Some(request)) => (plan(request, self.duty).map_err(Failure::asked)?, None),
+            (None, None) => {
+                return Err(Failure::coded(
+                    FailureCode::NeedsMore,
+                    "give --config or --request",
+                ));
+            }
         };
         if let Some(request) = self.request {
             remark = Some(format!(

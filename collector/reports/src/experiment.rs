@@ -105,19 +105,19 @@ impl ReadingVerb for ExperimentVerb {
 
     fn answer(&self, study: &NamedStudy) -> Result<Self::Report, Failure> {
         if let Some(both) = self.control.iter().find(|of| self.test.contains(of)) {
-            return Err(Failure::new(format!(
+            return Err(Failure::asked(format!(
                 "--control and --test are both {both}: name two values of {}",
                 self.by
             )));
         }
         if self.of.is_some() && !["process", "host", "host.name"].contains(&&*self.by) {
-            return Err(Failure::new(format!(
+            return Err(Failure::asked(format!(
                 "--of selects the service whose process or host counts; {} is an attribute of the request: omit --of",
                 self.by
             )));
         }
         if self.share == Some(1.0) {
-            return Err(Failure::new(
+            return Err(Failure::asked(
                 "--share 100% leaves no unit for the control".to_owned(),
             ));
         }

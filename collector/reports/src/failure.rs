@@ -79,6 +79,11 @@ impl Failure {
         Self::coded(FailureCode::Failed, cause)
     }
 
+    /// Creates a failure due to wrong arguments, without a remedy.
+    pub fn asked(cause: impl Into<String>) -> Self {
+        Self::coded(FailureCode::Asked, cause)
+    }
+
     /// Creates a failure of this kind, without a remedy.
     pub fn coded(code: FailureCode, cause: impl Into<String>) -> Self {
         Self {

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use stroboscope_analysis::flow::{CategoryId, FlowCategory};
 
-use crate::Failure;
 use crate::arguments::{ReadingArguments, ShowArguments};
 use crate::periods::FlowArguments;
 use crate::results::flows::category::CategorySays;
@@ -14,6 +13,7 @@ use crate::results::flows::{By, FlowList, FlowsSay};
 use crate::study::NamedStudy;
 use crate::time::parse_duration;
 use crate::verb::{ReadingVerb, write_file};
+use crate::{Failure, FailureCode};
 use stroboscope_query::{Flows, flows, path_of};
 use stroboscope_render::picture::draw;
 use stroboscope_render::show::{Row, TableSpec};
@@ -144,7 +144,7 @@ fn find<'a>(
         .collect();
     match (fitting.pop(), fitting.len()) {
         (Some(one), 0) => Ok(one),
-        (Some(_), more) => Err(Failure::new(format!(
+        (Some(_), more) => Err(Failure::asked(format!(
             "--category {asked}: {} categories begin with that; give more of the name",
             more + 1
         ))),
@@ -156,10 +156,13 @@ fn find<'a>(
                 .take(LISTED_MAX)
                 .map(|(_, id, _)| id.to_string())
                 .collect();
-            Err(Failure::new(format!(
-                "there is no category {asked}; the largest are {}",
-                names.join(", ")
-            )))
+            Err(Failure::coded(
+                FailureCode::Unknown,
+                format!(
+                    "there is no category {asked}; the largest are {}",
+                    names.join(", ")
+                ),
+            ))
         }
     }
 }

@@ -71,4 +71,4 @@ pub mod verb;
 pub mod verdict_files;
 pub mod what_if;
 
-pub use failure::{Failure, Status};
+pub use failure::{Failure, FailureCode, Status};

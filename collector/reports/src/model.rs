@@ -184,7 +184,7 @@ impl ModelVerb {
             load(Path::new(earlier))?
         } else if earlier.contains("..") {
             let range = parse_range(earlier).map_err(|expected| {
-                Failure::new(format!(
+                Failure::asked(format!(
                     "--compare {earlier}: expected a saved model or {expected}"
                 ))
             })?;

@@ -153,7 +153,7 @@ impl PeriodArguments {
                 return Ok(study.inner().shared_source());
             }
             let Some(runtime) = runtime else {
-                return Err(Failure::new(format!(
+                return Err(Failure::asked(format!(
                     "pages compare periods of time or attributes; for a formula or another directory, run `stroboscope {verb}`"
                 )));
             };
@@ -200,7 +200,7 @@ impl PeriodArguments {
                 new.since_ns = old.until_ns;
             }
             if let Some(overlap) = overlap(*old, *new) {
-                return Err(Failure::new(overlap));
+                return Err(Failure::asked(overlap));
             }
         }
         Ok(Periods {
@@ -236,12 +236,12 @@ impl PeriodArguments {
             None => {}
             Some(text) if text.contains("..") => {
                 selection.range = parse_range(text).map_err(|expected| {
-                    Failure::new(format!("{name} {text}: expected {expected}"))
+                    Failure::asked(format!("{name} {text}: expected {expected}"))
                 })?;
             }
             Some(text) => {
                 let (attribute, value) = text.split_once('=').ok_or_else(|| {
-                    Failure::new(format!(
+                    Failure::asked(format!(
                         "{name} {text}: expected a range such as 2h..1h, or an attribute and its value, such as service.version=1.4"
                     ))
                 })?;

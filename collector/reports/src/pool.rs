@@ -91,7 +91,7 @@ impl PoolVerb {
             until_ns: self.until,
         })
         .map_err(|reversed| {
-            Failure::new(format!(
+            Failure::asked(format!(
                 "--since must be before --until, and {reversed}; swap them"
             ))
         })?;

@@ -12,7 +12,7 @@ use crate::arguments::{ReadingArguments, ShowArguments, parse_duration, parse_sh
 use crate::results::tradeoffs::{LogSays, PlanSays, PolicySays, TradeoffsSay, read_policy};
 use crate::study::{NamedStudy, Reader};
 use crate::verb::{Form, PageVerb, TakeReport, give, give_as, write_file};
-use crate::{Failure, Status};
+use crate::{Failure, FailureCode, Status};
 use stroboscope_query::{Notes, SlackModelReport, SlackModelSettings, tradeoffs};
 
 /// Data-quality tradeoffs: learn what they save and cost, show models, plan by them, and log what
@@ -174,7 +174,7 @@ impl TradeoffsVerb {
                     .iter()
                     .any(|load| !load.is_finite() || *load < 0.0)
                 {
-                    return Err(Failure::new(
+                    return Err(Failure::asked(
                         "--load takes requests per second, such as 120".to_owned(),
                     ));
                 }
@@ -230,10 +230,13 @@ impl Learn {
             .iter()
             .find(|(point, _)| !known.contains(&point.as_str()))
         {
-            return Err(Failure::new(format!(
-                "--goal {unknown}=…: no point of that name is recorded; there are {}",
-                known.join(", ")
-            )));
+            return Err(Failure::coded(
+                FailureCode::Unknown,
+                format!(
+                    "--goal {unknown}=…: no point of that name is recorded; there are {}",
+                    known.join(", ")
+                ),
+            ));
         }
         let mut settings = LearnSettings::default();
         settings.performance.quantile = self.quantile;

@@ -82,7 +82,7 @@ impl VerdictFiles {
         for (place, (name, path, resolved)) in all.iter().enumerate() {
             let mut others = all[..place].iter();
             if let Some((other, ..)) = others.find(|(_, _, other)| other == resolved) {
-                return Err(Failure::new(format!(
+                return Err(Failure::asked(format!(
                     "{other} and {name} are both {}: name two files",
                     path.display()
                 )));

@@ -259,8 +259,20 @@ fn bad_calls_fail_with_a_remedy() {
         (
             "compare",
             json!({"before": "1h"}),
-            "failed",
+            "wrong_arguments",
             "expected a range",
+        ),
+        (
+            "compare",
+            json!({"before": "2h..1h", "after": "2h..30m"}),
+            "wrong_arguments",
+            "overlap",
+        ),
+        (
+            "what-if",
+            json!({"operation": "shop:chekout", "scale": 2}),
+            "unknown_name",
+            "(is it shop:checkout?)",
         ),
         (
             "overview",
