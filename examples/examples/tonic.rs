@@ -36,6 +36,7 @@ impl Store for Shelf {
         );
         Ok(Response::new(ReadReply {
             value: vec![1, 2, 3],
+            ..ReadReply::default()
         }))
     }
 

@@ -48,6 +48,7 @@ impl Store for Shelf {
     async fn read(&self, request: Request<ReadRequest>) -> Result<Response<ReadReply>, Status> {
         Ok(Response::new(ReadReply {
             value: look_up(&request.get_ref().key),
+            ..ReadReply::default()
         }))
     }
 

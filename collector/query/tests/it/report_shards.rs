@@ -7,13 +7,13 @@ use proptest::prelude::*;
 use stroboscope_analysis::aggregate::PathAggregate;
 use stroboscope_analysis::distribution::Distribution;
 use stroboscope_analysis::sampling::Weight;
+use stroboscope_fixtures::random::Random;
 use stroboscope_query::{
     CategoryRule, InferSettings, Notes, Operations, OperationsQuestion, PartSet, PartsWanted,
     Paths, PathsQuestion, Shard, ShardError, ShardReport, Source, TraceAnswer, each_path,
     load_clocks, load_inference, merge_clocks, merge_report, save_inference, shard_report,
 };
 use stroboscope_store::query_memory::QueryMemory;
-use stroboscope_fixtures::random::Random;
 
 use crate::random_store::RandomStore;
 use crate::shards::{Asked, Parts, check_same, merged_inference, shards};
