@@ -43,6 +43,7 @@ pub use judged::TooFew;
 pub use mutation::{EdgeChange, Mutation, MutationKind};
 pub use partial::PartialChange;
 pub use place::Place;
+pub use rows::Period;
 pub use share_change::share_change;
 pub use sides::Sides;
 pub use structure::Precursor;

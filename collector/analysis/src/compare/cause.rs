@@ -7,6 +7,7 @@ use super::environment::{Environment, keep_own};
 use super::judged::{ChangedPlaces, TooFew, changed_places};
 use super::mutation::{Mutation, response_mutations, structural_mutations};
 use super::place::{Place, Places};
+use super::rows::Period;
 use super::sides::Sides;
 use super::structural::PathChange;
 use super::{CompareSettings, OfRoot, nearest};
@@ -67,6 +68,9 @@ pub struct Cause {
     pub affected: f64,
     /// P-value of the change, corrected for the number of tests.
     pub q_value: f64,
+    /// Period within which a changed structure begins or ends. `q_value` then compares the rest of
+    /// that period with the other one. `None` if the whole periods differ by more than chance.
+    pub changed_within: Option<Period>,
     /// Weight that ranks causes: the contribution as a fraction of the earlier mean latency. If
     /// times changed, it excludes the part that a few slow requests make up. If the structure
     /// changed, a measure of how many requests have a new structure replaces it if that is larger.
@@ -372,6 +376,7 @@ impl Draft {
                 by_root_ns,
                 affected: sum(|change| change.affected),
                 q_value: self.q_value,
+                changed_within: largest.changed_within,
                 weight: relative(contribution_ns).max(new),
                 mutations: Vec::new(),
                 sides: self
@@ -448,6 +453,7 @@ impl Draft {
             by_root_ns,
             affected,
             q_value: self.q_value,
+            changed_within: None,
             weight: relative(robust_ns),
             mutations: Vec::new(),
             sides: self

@@ -13,12 +13,14 @@
 //! models and empirical Bayes methods, 2004).
 
 mod aligned;
+mod section;
 mod variability;
 
 use aligned::{
     AlignedObservation, aligned, centred, doubled_ranks, exact_rank_deviations,
     exact_share_deviations, slowest, strata,
 };
+pub(in crate::compare) use section::SectionEvidence;
 pub(in crate::compare) use variability::Variability;
 
 use super::rows::Period;

@@ -8,7 +8,7 @@
 //! productions in this way too.
 
 use super::divergence::PathDifference;
-use super::evidence::RankEvidence;
+use super::evidence::{RankEvidence, SectionEvidence};
 use super::rows::{Period, Row, Rows};
 use crate::flow::{CategoryId, Operation, Repeats, RootFlows, Shape};
 use crate::sampling::WeightedCount;
@@ -302,6 +302,9 @@ pub(super) struct FeatureChange {
     /// Productions with the feature, as indices into [`OperationChange::productions`].
     pub(super) productions: BTreeSet<usize>,
     pub(super) evidence: RankEvidence,
+    /// Evidence from a section of a period; `None` if the feature occurs throughout the period, or
+    /// in both.
+    pub(super) section: Option<SectionEvidence>,
 }
 
 impl FeatureChange {
@@ -439,6 +442,7 @@ pub(super) fn operation_changes(
                 shares: share(&ids),
                 productions: having,
                 evidence: RankEvidence::of_shares(&has, own, all)?,
+                section: SectionEvidence::of_shares(&has, own, all),
             })
         };
         changes.push(OperationChange {

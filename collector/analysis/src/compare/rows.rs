@@ -7,8 +7,10 @@ use std::collections::BTreeSet;
 
 /// Earlier or later period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Period {
+pub enum Period {
+    /// The earlier period.
     Before,
+    /// The later period.
     After,
 }
 

@@ -3,6 +3,7 @@
 use super::divergence::PathDifference;
 use super::evidence::{RankEvidence, Variability};
 use super::production::{Feature, FeatureChange, OperationChange, ProductionChange};
+use super::rows::Period;
 use super::{CompareSettings, OfRoot};
 use crate::flow::{CategoryId, EdgeTable, Operation, RootFlows, Shape};
 use crate::sampling::WeightedCount;
@@ -33,6 +34,9 @@ pub(super) struct PathChange {
     /// Contribution to the change of the mean latency of all requests, in nanoseconds.
     pub(super) contribution_ns: f64,
     pub(super) q_value: f64,
+    /// Period in which the behaviour begins or ends, if only a section of it differs from the other
+    /// period by more than the variation within it.
+    pub(super) changed_within: Option<Period>,
     /// Categories of affected requests.
     pub(super) gained: BTreeSet<CategoryId>,
     /// Categories of requests that still have the former behaviour.
@@ -50,22 +54,17 @@ pub(super) fn structural_changes(
         let operations = roots.iter().flat_map(|root| &root.operations);
         operations.flat_map(|operation| &operation.features)
     };
-    let evidence: Vec<&RankEvidence> = all().map(|change| &change.evidence).collect();
-    let variability = Variability::of(&evidence);
-    let p_values: Vec<f64> = evidence
-        .iter()
-        .map(|evidence| evidence.verdict(&variability).p_value)
-        .collect();
-    let mut q_values = benjamini_hochberg(&p_values).into_iter();
+    let mut tested = tested(all(), settings).into_iter();
     let mut found = Vec::new();
     for (number, root) in roots.iter().enumerate() {
         for operation in &root.operations {
-            let of_operation: Vec<f64> = q_values.by_ref().take(operation.features.len()).collect();
-            let changed: Vec<(&FeatureChange, f64)> = operation
+            let of_operation: Vec<FeatureTest> =
+                tested.by_ref().take(operation.features.len()).collect();
+            let changed: Vec<(&FeatureChange, FeatureTest)> = operation
                 .features
                 .iter()
                 .zip(of_operation)
-                .filter(|(_, q_value)| *q_value <= settings.false_discoveries)
+                .filter(|(_, test)| test.q_value <= settings.false_discoveries)
                 .collect();
             found.extend(change(
                 (number, root),
@@ -81,28 +80,76 @@ pub(super) fn structural_changes(
     kept
 }
 
+/// Result of a test of a feature.
+#[derive(Clone, Copy, Debug)]
+struct FeatureTest {
+    q_value: f64,
+    /// Period of the section that the q-value is for; `None` if it is for both whole periods.
+    section: Option<Period>,
+}
+
+/// Tests features for a change between the whole periods, and those without one for a change
+/// between a section of one period and the other period.
+fn tested<'a>(
+    features: impl Iterator<Item = &'a FeatureChange>,
+    settings: &CompareSettings,
+) -> Vec<FeatureTest> {
+    let features: Vec<&FeatureChange> = features.collect();
+    let q_values = |evidence: &[&RankEvidence]| {
+        let variability = Variability::of(evidence);
+        let p_values: Vec<f64> = evidence
+            .iter()
+            .map(|evidence| evidence.verdict(&variability).p_value)
+            .collect();
+        benjamini_hochberg(&p_values)
+    };
+    let whole: Vec<&RankEvidence> = features.iter().map(|change| &change.evidence).collect();
+    let sections: Vec<&RankEvidence> = features
+        .iter()
+        .map(|change| {
+            let section = change.section.as_ref();
+            section.map_or(&change.evidence, |section| &section.evidence)
+        })
+        .collect();
+    let tests = q_values(&whole).into_iter().zip(q_values(&sections));
+    let test = |(change, (whole, of_section)): (&&FeatureChange, (f64, f64))| {
+        let section = change.section.as_ref().map(|section| section.period);
+        match section {
+            Some(_) if whole > settings.false_discoveries => FeatureTest {
+                q_value: of_section,
+                section,
+            },
+            _ => FeatureTest {
+                q_value: whole,
+                section: None,
+            },
+        }
+    };
+    features.iter().zip(tests).map(test).collect()
+}
+
 /// Returns the structural change of an operation: the simplest of the features that changed in
 /// about the most requests. `None` if no feature changed enough.
 fn change(
     (number, root): (usize, &OfRoot<'_>),
     operation: &OperationChange,
-    changed: &[(&FeatureChange, f64)],
+    changed: &[(&FeatureChange, FeatureTest)],
     clients: &BTreeSet<Operation>,
     settings: &CompareSettings,
 ) -> Option<PathChange> {
     let requests = operation.runs[1] * root.after.requests() as f64;
     // Users choose what they ask of the root operation. Unless it fails, a change there counts only
-    // if the behaviour is new.
+    // if the behaviour is almost absent from one period.
     let size = |change: &FeatureChange| change.gain().abs();
     // If few requests show existing behaviour slightly more often, their data are probably the
     // reason.
     let runs_in = root.share * operation.runs[1];
     let counts = |change: &FeatureChange| match change.feature {
         Feature::Fails => true,
-        _ if operation.called.caller.is_none() => change.is_new(),
-        _ => change.is_plain() || runs_in * size(change) >= OF_REQUESTS_MIN,
+        _ if change.is_plain() => true,
+        _ => operation.called.caller.is_some() && runs_in * size(change) >= OF_REQUESTS_MIN,
     };
-    let candidates: Vec<&(&FeatureChange, f64)> = changed
+    let candidates: Vec<&(&FeatureChange, FeatureTest)> = changed
         .iter()
         .filter(|(change, _)| {
             size(change) * requests >= settings.count_min as f64 && counts(change)
@@ -114,7 +161,7 @@ fn change(
         .fold(0.0, f64::max);
     // Of several features that cover about the same requests, take the simplest, in the order of
     // `Feature`.
-    let (most, q_value) = candidates
+    let (most, test) = candidates
         .into_iter()
         .filter(|(change, _)| size(change) >= AS_LARGE * largest)
         .min_by(|a, b| a.0.feature.cmp(&b.0.feature))?;
@@ -181,7 +228,8 @@ fn change(
         affected: runs * gain,
         new: [runs * new, new],
         contribution_ns: runs * gain * (mean_ns(root.after, &gained) - old_ns),
-        q_value: *q_value,
+        q_value: test.q_value,
+        changed_within: test.section,
         gained,
         lost,
     })

@@ -14,7 +14,7 @@ use stroboscope_analysis::flow::PeriodFlows;
 use super::explain::LeafRow;
 use crate::verb::{Report, Top};
 use failures::FailureShiftRow;
-use rows::{CauseRow, MutationRow, TooFewRow};
+use rows::{CauseRow, MutationRow, TooFewRow, within_period};
 pub use rows::{cause_in_words, mutation_in_words};
 use stroboscope_query::{ComparedPeriods, Distinction, EXPLAINED_MAX, FailureShift, Notes};
 use stroboscope_render::humanise::{counted, duration};
@@ -67,6 +67,9 @@ pub struct ComparisonReport {
     /// Usual change of the places of all services, which is no cause; `None` if it is unknown.
     #[serde(skip)]
     environment: Option<Environment>,
+    /// Descriptions of causes whose structure begins or ends within a period.
+    #[serde(skip)]
+    within_periods: Vec<String>,
     /// Picture of requests of the first cause, before and after.
     #[serde(skip)]
     flow: Option<Figure>,
@@ -170,6 +173,13 @@ impl ComparisonReport {
             .zip(1..)
             .map(|(cause, rank)| CauseRow::of(cause, rank, change_ns, edges))
             .collect();
+        let flows = [&before.flows, &after.flows];
+        let within_periods = comparison
+            .causes
+            .iter()
+            .zip(1..)
+            .filter_map(|(cause, rank)| within_period(cause, rank, flows))
+            .collect();
         let also_different = causes.split_off(comparison.principal);
         let too_few: Vec<TooFewRow> = comparison.too_few.iter().map(TooFewRow::of).collect();
         let mutations = comparison
@@ -195,11 +205,11 @@ impl ComparisonReport {
             Verdict::NoChange
         };
         let explained_ns = comparison.explained_ns();
-        let mix = MixRow::all(&comparison, [&before.flows, &after.flows]);
+        let mix = MixRow::all(&comparison, flows);
         let surroundings = surroundings([&old, &new], &mix, comparison.environment.as_ref());
-        let periods = [&before.flows, &after.flows];
         Self {
-            flow: before_and_after::figure(&comparison, periods),
+            flow: before_and_after::figure(&comparison, flows),
+            within_periods,
             leaves: Vec::new(),
             leaves_not_asked: !causes.is_empty() && compared_requests > EXPLAINED_MAX,
             mix,
@@ -344,6 +354,9 @@ impl Report for ComparisonReport {
             &self.causes,
             self.causes.len(),
         );
+        for sentence in &self.within_periods {
+            doc.sentence(sentence.clone());
+        }
         if let Some(leaf) = self.leaves.first() {
             doc.sentence(format!(
                 "Attributes that distinguish those of the first cause: {}.",

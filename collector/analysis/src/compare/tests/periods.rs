@@ -108,3 +108,60 @@ fn equal_periods_differ_by_their_intervals_if_requests_are_alike() {
     let (independent, alike) = (above(0.0), above(0.4));
     assert!(independent <= 2 && alike >= 15, "{independent}, {alike}");
 }
+
+/// Finds a structure of a part of one period, which the other lacks, in both directions.
+#[test]
+fn what_begins_within_a_period_is_found() {
+    let usual = |seed: u64, requests: usize| {
+        let fault = Fault {
+            misses: 0,
+            orders: 0,
+            ..USUAL
+        };
+        period(seed, requests, fault)
+    };
+    let mixed = || {
+        let mut random = Random(9);
+        let fault = |at: u64, random: &mut Random| Fault {
+            misses: 0,
+            orders: 0,
+            reads: if at >= 220 && random.below(8) == 0 {
+                40
+            } else {
+                3
+            },
+            ..USUAL
+        };
+        (0..420)
+            .map(|at| {
+                let fault = fault(at, &mut random);
+                request(
+                    &mut random,
+                    u128::from(at),
+                    at as i64 * 1_000_000_000,
+                    fault,
+                )
+            })
+            .collect::<Vec<_>>()
+    };
+    let settings = CompareSettings::default();
+    for within in [Period::Before, Period::After] {
+        let periods = match within {
+            Period::Before => [mixed(), usual(2, 340)],
+            Period::After => [usual(2, 340), mixed()],
+        };
+        let found = compared_as([&periods[0], &periods[1]], &settings);
+        let first = found.causes.first().expect("a cause");
+        assert!(
+            matches!(
+                &first.kind,
+                CauseKind::Structure(PathDifference::Repeated { .. })
+            ),
+            "{first:?}"
+        );
+        assert_eq!(first.changed_within, Some(within), "{first:?}");
+        let explained = found.explained_ns() / (found.change_ns - found.workload_ns);
+        assert!((0.8..1.2).contains(&explained), "{explained}");
+        assert_eq!(found.causes.len(), 1, "{:#?}", found.causes);
+    }
+}

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::compare::{
     Cause, CauseKind, Comparison, Divergence, EdgeChange, Example, Mutation, MutationKind,
-    PathDifference, Place, TooFew,
+    PathDifference, Period, Place, Sides, TooFew,
 };
-use stroboscope_analysis::flow::{EdgeTable, Operation, Repeats};
+use stroboscope_analysis::flow::{EdgeTable, Operation, PeriodFlows, Repeats};
 
 use crate::regression::Finding;
 use stroboscope_render::humanise::{counted, duration};
@@ -30,6 +30,9 @@ pub(super) struct CauseRow {
     /// True if the data cannot tell whether the caller or the callee is responsible; `service` is
     /// then the callee's.
     undecided: bool,
+    /// Period, `before` or `after`, in the middle of which the changed structure begins or ends;
+    /// null if the whole periods differ by more than chance.
+    changed_within: Option<&'static str>,
     /// Edge that changed most, or the place where requests begin to diverge.
     edge: Option<String>,
     contribution_ns: f64,
@@ -247,6 +250,46 @@ pub fn mutation_in_words(of: &Comparison, rank: usize) -> String {
     })
 }
 
+/// Describes a cause whose structure begins or ends within a period, with the number of requests
+/// that have the structure; `None` for other causes.
+pub(super) fn within_period(
+    cause: &Cause,
+    rank: usize,
+    periods: [&PeriodFlows; 2],
+) -> Option<String> {
+    let within = cause.changed_within?;
+    let requests = periods.map(|flows| {
+        let of_side = |side: &Sides| {
+            let (root, ids) = (
+                flows.roots.get(&side.root)?,
+                match within {
+                    Period::Before => &side.former,
+                    Period::After => &side.changed,
+                },
+            );
+            let categories = ids.iter().filter_map(|id| root.categories.get(id));
+            Some(
+                categories
+                    .map(|category| category.count.rounded())
+                    .sum::<u64>(),
+            )
+        };
+        cause.sides.iter().filter_map(of_side).sum::<u64>()
+    });
+    let (structure, period) = match within {
+        Period::Before => ("former", "earlier"),
+        Period::After => ("new", "later"),
+    };
+    Some(format!(
+        "Cause {rank}: {} of {} requests before and {} of {} after have the {structure} structure. It also begins or ends within the \
+         {period} period, so what separates the periods need not be the reason.",
+        requests[0],
+        periods[0].count().rounded(),
+        requests[1],
+        periods[1].count().rounded(),
+    ))
+}
+
 fn adds(contribution_ns: f64) -> String {
     let size = duration(contribution_ns.abs());
     if contribution_ns < 0.0 {
@@ -284,6 +327,10 @@ impl CauseRow {
             caller: way.map(|(caller, _)| caller.to_string()),
             callee: way.map(|(_, callee)| callee.to_string()),
             undecided: cause.is_undecided,
+            changed_within: cause.changed_within.map(|period| match period {
+                Period::Before => "before",
+                Period::After => "after",
+            }),
             edge,
             contribution_ns: cause.contribution_ns,
             share: (change_ns != 0.0).then(|| cause.contribution_ns / change_ns),
