@@ -24,6 +24,7 @@ mod mutation;
 mod partial;
 mod place;
 mod production;
+mod replaced;
 mod response;
 mod rows;
 mod share_change;

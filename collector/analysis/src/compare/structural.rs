@@ -3,6 +3,7 @@
 use super::divergence::PathDifference;
 use super::evidence::{RankEvidence, Variability};
 use super::production::{Feature, FeatureChange, OperationChange, ProductionChange};
+use super::replaced::{REQUESTS_MIN, Replaced};
 use super::rows::Period;
 use super::{CompareSettings, OfRoot};
 use crate::flow::{CategoryId, EdgeTable, Operation, RootFlows, Shape};
@@ -10,9 +11,6 @@ use crate::sampling::WeightedCount;
 use crate::statistics::benjamini_hochberg;
 use std::collections::BTreeSet;
 
-/// Minimum number of requests of the former structure in the later period. With fewer, their
-/// latency is taken from the earlier period.
-const REQUESTS_MIN: u64 = 5;
 /// Minimum fraction of a caller's changed requests in which a callee changed too, for the callee's
 /// change to explain the caller's.
 const FOLLOWS_MIN: f64 = 0.5;
@@ -183,42 +181,23 @@ fn change(
         }
     };
     let (gains, losses) = (side(true, true), side(false, false));
-    // Former production of the changed requests: the most similar one that became rarer.
-    let nearest = |gain: &ProductionChange| {
-        losses
-            .iter()
-            .min_by(|a, b| {
-                let off = |loss: &ProductionChange| gain.production.distance(&loss.production);
-                off(a)
-                    .cmp(&off(b))
-                    .then_with(|| a.gain().total_cmp(&b.gain()))
-            })
-            .copied()
-    };
     let leading = gains.iter().max_by(|a, b| a.gain().total_cmp(&b.gain()))?;
-    let before = nearest(leading)?;
+    // Former production of the leading requests: the most similar one that became rarer.
+    let before = losses.iter().min_by(|a, b| {
+        let off = |loss: &ProductionChange| leading.production.distance(&loss.production);
+        off(a)
+            .cmp(&off(b))
+            .then_with(|| a.gain().total_cmp(&b.gain()))
+    })?;
     let gained: BTreeSet<CategoryId> = gains
         .iter()
         .flat_map(|change| change.categories.iter().copied())
         .collect();
-    let lost: BTreeSet<CategoryId> = gains
-        .iter()
-        .filter_map(|change| nearest(change))
-        .flat_map(|loss| loss.categories.iter().copied())
-        .filter(|id| !gained.contains(id))
-        .collect();
+    let replaced = Replaced::of(&gains, &losses);
     let runs = root.share * operation.runs[1];
     let gain = size(most);
     let new = if most.is_new() { gain } else { 0.0 };
-    let is_old_known = requests_of(root.after, &lost) >= REQUESTS_MIN;
-    let old_ns = mean_ns(
-        if is_old_known {
-            root.after
-        } else {
-            root.before
-        },
-        &lost,
-    );
+    let old_ns = replaced.mean_ns(&gained, [root.before, root.after]);
     let at = &operation.called.operation;
     Some(PathChange {
         root: number,
@@ -230,8 +209,8 @@ fn change(
         contribution_ns: runs * gain * (mean_ns(root.after, &gained) - old_ns),
         q_value: test.q_value,
         changed_within: test.section,
+        lost: replaced.categories(&gained),
         gained,
-        lost,
     })
 }
 
@@ -331,7 +310,7 @@ fn callee(client: &Operation, root: &OfRoot<'_>) -> Option<Operation> {
         .find_map(|shape| find(shape, client))
 }
 
-fn requests_of(flows: &RootFlows, ids: &BTreeSet<CategoryId>) -> u64 {
+pub(super) fn requests_of(flows: &RootFlows, ids: &BTreeSet<CategoryId>) -> u64 {
     ids.iter()
         .filter_map(|id| flows.categories.get(id))
         .map(|category| category.requests)
@@ -343,7 +322,7 @@ fn represented(flows: &RootFlows, ids: &BTreeSet<CategoryId>) -> WeightedCount {
     categories.map(|category| category.count).sum()
 }
 
-fn mean_ns(flows: &RootFlows, ids: &BTreeSet<CategoryId>) -> f64 {
+pub(super) fn mean_ns(flows: &RootFlows, ids: &BTreeSet<CategoryId>) -> f64 {
     let categories = ids.iter().filter_map(|id| flows.categories.get(id));
     let sum: u128 = categories.map(|category| category.latency_ns).sum();
     represented(flows, ids).mean(sum as f64)

@@ -165,3 +165,46 @@ fn what_begins_within_a_period_is_found() {
         assert_eq!(found.causes.len(), 1, "{:#?}", found.causes);
     }
 }
+
+/// A fix that replaces all calls by one of another name takes off the time of the requests that had
+/// many.
+#[test]
+fn a_structure_that_vanishes_counts_although_others_change_too() {
+    let made = |seed: u64, is_fixed: bool| {
+        let mut records = Vec::new();
+        let mut random = Random(seed);
+        for at in 0..600u64 {
+            let is_slow = !is_fixed && random.below(10) == 0;
+            let fault = Fault {
+                misses: 0,
+                orders: 0,
+                reads: if is_slow { 40 } else { 1 },
+                ..USUAL
+            };
+            let id = u128::from(seed) << 64 | u128::from(at);
+            let mut one = request(&mut random, id, at as i64 * 10_000_000, fault);
+            if is_fixed {
+                let clients = one.spans.iter_mut().filter(|span| &*span.name == "get");
+                clients.for_each(|span| span.name = "get_all".into());
+            }
+            records.push(one);
+        }
+        records
+    };
+    let found = compared_as(
+        [&made(1, false), &made(2, true)],
+        &CompareSettings::default(),
+    );
+    let structural: f64 = found
+        .causes
+        .iter()
+        .filter(|cause| matches!(cause.kind, CauseKind::Structure(_)))
+        .map(|cause| cause.contribution_ns)
+        .sum();
+    let credited = structural / found.change_ns;
+    assert!(
+        (0.8..1.2).contains(&credited),
+        "{credited}: {:#?}",
+        found.causes
+    );
+}

@@ -1,0 +1,85 @@
+//! Former behaviour of the requests in which an operation now behaves differently.
+
+use super::production::ProductionChange;
+use super::structural::{mean_ns, requests_of};
+use crate::flow::{CategoryId, RootFlows};
+use std::collections::BTreeSet;
+
+/// Minimum number of requests of a former structure in the later period. With fewer, their latency
+/// is taken from the earlier period.
+pub(super) const REQUESTS_MIN: u64 = 5;
+/// Minimum fraction of the changed requests with a former production, for its requests to count as
+/// the former ones.
+const FORMER_MIN: f64 = 0.05;
+
+/// Former productions of changed requests, each with the share of requests that had it.
+pub(super) struct Replaced<'a> {
+    losses: Vec<(&'a ProductionChange, f64)>,
+}
+
+impl<'a> Replaced<'a> {
+    /// Pairs productions that became more frequent with those that became rarer, the most similar
+    /// first. Each lost request explains one gained request only. A gain that exceeds all losses
+    /// counts for the most similar one. `losses` must not be empty.
+    pub(super) fn of(gains: &[&ProductionChange], losses: &[&'a ProductionChange]) -> Self {
+        let mut pairs: Vec<(usize, usize)> = (0..gains.len())
+            .flat_map(|gain| (0..losses.len()).map(move |loss| (gain, loss)))
+            .collect();
+        let distance = |(gain, loss): (usize, usize)| {
+            gains[gain].production.distance(&losses[loss].production)
+        };
+        pairs.sort_by(|a, b| {
+            distance(*a)
+                .cmp(&distance(*b))
+                .then_with(|| losses[a.1].gain().total_cmp(&losses[b.1].gain()))
+        });
+        let mut more: Vec<f64> = gains.iter().map(|gain| gain.gain().max(0.0)).collect();
+        let mut left: Vec<f64> = losses.iter().map(|loss| (-loss.gain()).max(0.0)).collect();
+        let mut shares = vec![0.0; losses.len()];
+        for (gain, loss) in &pairs {
+            let moved = more[*gain].min(left[*loss]);
+            more[*gain] -= moved;
+            left[*loss] -= moved;
+            shares[*loss] += moved;
+        }
+        for (gain, more) in more.into_iter().enumerate() {
+            if let Some((_, loss)) = pairs.iter().find(|(of, _)| *of == gain) {
+                shares[*loss] += more;
+            }
+        }
+        Replaced {
+            losses: losses.iter().copied().zip(shares).collect(),
+        }
+    }
+
+    /// Returns the categories of the former requests, without those in `gained`.
+    pub(super) fn categories(&self, gained: &BTreeSet<CategoryId>) -> BTreeSet<CategoryId> {
+        let all: f64 = self.losses.iter().map(|(_, share)| share).sum();
+        let many = self
+            .losses
+            .iter()
+            .filter(|(_, share)| *share >= FORMER_MIN * all && *share > 0.0);
+        many.flat_map(|(loss, _)| loss.categories.difference(gained).copied())
+            .collect()
+    }
+
+    /// Returns the mean latency that the changed requests would have with their former structures,
+    /// in nanoseconds; 0 if no former request is known.
+    pub(super) fn mean_ns(
+        &self,
+        gained: &BTreeSet<CategoryId>,
+        [before, after]: [&RootFlows; 2],
+    ) -> f64 {
+        let (mut sum_ns, mut all) = (0.0, 0.0);
+        for (loss, share) in self.losses.iter().filter(|(_, share)| *share > 0.0) {
+            let ids = loss.categories.difference(gained).copied().collect();
+            let is_known = requests_of(after, &ids) >= REQUESTS_MIN;
+            let flows = if is_known { after } else { before };
+            if requests_of(flows, &ids) > 0 {
+                sum_ns += share * mean_ns(flows, &ids);
+                all += share;
+            }
+        }
+        if all > 0.0 { sum_ns / all } else { 0.0 }
+    }
+}
