@@ -8,7 +8,7 @@
 mod rows;
 mod said;
 
-use stroboscope_analysis::compare::{CompareSettings, Comparison, Contrast, PartialChange};
+use stroboscope_analysis::compare::{CompareSettings, Comparison, Contrast, PartialChange, Period};
 use stroboscope_analysis::explain::{
     ExplainSettings, ExplainedRequest, Explanation, LearnedTree, StoredRows,
 };
@@ -43,6 +43,9 @@ pub struct Distinction {
     /// Explanation of what distinguishes the changed requests from the unchanged ones. If times
     /// changed, the sides are the later and the earlier requests.
     pub explanation: Explanation,
+    /// Period of both sides; `None` if they are of both periods. If it is the earlier one, the
+    /// changed side has the former structure.
+    pub within: Option<Period>,
     /// Explanation of what distinguishes the later requests that changed from the other later ones;
     /// `None` if all changed, if there are too few requests, or if nothing distinguishes them.
     pub among_later: Option<AmongLater>,
@@ -108,6 +111,7 @@ impl Distinction {
         };
         Ok(Distinction {
             explanation: tree.explanation(&rows, None),
+            within: said.within,
             among_later: among_later.map(|(partial, tree, _, earlier)| AmongLater {
                 partial,
                 explanation: tree.explanation(&later_rows, Some(&earlier)),

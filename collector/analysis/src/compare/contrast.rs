@@ -4,8 +4,9 @@ use super::cause::{Cause, CauseKind};
 use super::divergence::PathDifference;
 use super::mutation::{Mutation, MutationKind};
 use super::partial::PartialChange;
+use super::rows::Period;
 use super::sides::Sides;
-use crate::explain::{Subject, Template};
+use crate::explain::{REQUESTS_MIN, Subject, Template};
 use crate::flow::{
     CategoryId, EdgeId, EdgeTable, FlowCategory, FlowEdge, Operation, PeriodFlows, Request,
     RequestFlow, Shape,
@@ -19,6 +20,7 @@ pub struct ContrastRequest {
     /// True for a request of the later period.
     pub is_later: bool,
     /// True for a request of the changed side. If only times changed, these are the later requests.
+    /// If [`Contrast::within`] is the earlier period, they are those with the former structure.
     pub is_mutation: bool,
     /// True if the request's time is beyond the boundary of a partial change. `None` for earlier
     /// requests, and if the change is not partial.
@@ -38,6 +40,8 @@ pub struct Contrast {
     pub requests: Vec<ContrastRequest>,
     /// Boundary of the changed requests, if times changed only in a part of the later requests.
     pub partial: Option<PartialChange>,
+    /// Period of all requests; `None` if they are of both periods.
+    pub within: Option<Period>,
     /// Features of a request that may be the reason for the change.
     pub template: Template,
     /// True if `requests` holds all requests of both sides.
@@ -102,7 +106,9 @@ impl Contrast {
     ///
     /// If the structure changed, requests with the new structure are separated from those with the
     /// former one, in both periods. An event that coincides with the change without causing it
-    /// usually separates these sets less well than the reason does.
+    /// usually separates these sets less well than the reason does. If the former structure
+    /// vanished, all requests are earlier ones, because the same later requests have the other
+    /// structure.
     ///
     /// If times changed, later requests are separated from earlier ones. If only a part of the
     /// later requests changed, their times on `edges` determine that part, or their whole latency
@@ -115,12 +121,18 @@ impl Contrast {
         periods: [&PeriodFlows; 2],
     ) -> Contrast {
         let is_structural = subject != Subject::Times;
+        let within = is_structural
+            .then(|| period_of_vanished(sides, periods))
+            .flatten();
         let mut requests = Vec::new();
         let mut is_whole = true;
         let mut times_ns: [Vec<f64>; 2] = Default::default();
         let mut common = [Common::default(), Common::default()];
         for (period, flows) in periods.into_iter().enumerate() {
             let is_later = period == 1;
+            if is_outside(within, is_later) {
+                continue;
+            }
             // Each period has its own numbers of edges.
             let edges: Option<BTreeSet<EdgeId>> = edges.map(|edges| {
                 let own = flows.edges.iter();
@@ -135,7 +147,8 @@ impl Contrast {
                         .collect()
                 };
                 let both = if is_structural {
-                    vec![(false, &side.former), (true, &side.changed)]
+                    let has_vanished = within == Some(Period::Before);
+                    vec![(has_vanished, &side.former), (!has_vanished, &side.changed)]
                 } else {
                     vec![(is_later, &side.changed)]
                 };
@@ -176,14 +189,17 @@ impl Contrast {
         });
         let mut requests: Vec<ContrastRequest> = requests.collect();
         // A category on both sides counts as former.
-        requests
-            .sort_unstable_by_key(|request| (request.is_later, request.id, request.is_mutation));
+        requests.sort_unstable_by_key(|request| {
+            let is_former = request.is_mutation == (within == Some(Period::Before));
+            (request.is_later, request.id, !is_former)
+        });
         requests.dedup_by_key(|request| (request.is_later, request.id));
         let [former, changed] = common.map(Common::operations);
         let operations = former.intersection(&changed).cloned().collect();
         Contrast {
             requests,
             partial,
+            within,
             template: Template::new(&operations, at, is_structural),
             is_whole,
             subject,
@@ -197,12 +213,16 @@ impl Contrast {
     pub fn side_of(&self, is_later: bool, flow: &RequestFlow<'_>) -> Option<(bool, Option<bool>)> {
         let of_root = || self.sides.iter().filter(|side| side.root == flow.root);
         let is_changed = of_root().any(|side| side.changed.contains(&flow.category));
+        if is_outside(self.within, is_later) {
+            return None;
+        }
         let is_mutation = if self.subject == Subject::Times {
             is_changed.then_some(is_later)
         } else {
             // As in samples, a category on both sides counts as former.
             let is_former = of_root().any(|side| side.former.contains(&flow.category));
-            (is_former || is_changed).then_some(!is_former)
+            let has_vanished = self.within == Some(Period::Before);
+            (is_former || is_changed).then_some(is_former == has_vanished)
         }?;
         let is_beyond = self.partial.filter(|_| is_later).map(|partial| {
             let time_ns = match &self.edges {
@@ -218,6 +238,43 @@ impl Contrast {
         });
         Some((is_mutation, is_beyond))
     }
+}
+
+/// Maximum ratio of a vanished structure's shares in the later and in the earlier period, and of a
+/// new structure's shares in the earlier and in the later period.
+const LACKS_MAX: f64 = 0.25;
+
+/// Returns the earlier period if the former structure vanished, and a part of the earlier requests
+/// already had the other one. `None` if there are too few of either, or if the other structure is
+/// new.
+fn period_of_vanished(sides: &[Sides], periods: [&PeriodFlows; 2]) -> Option<Period> {
+    let counts = periods.map(|flows| {
+        let of = |root: &str, ids: &mut dyn Iterator<Item = &CategoryId>| -> u64 {
+            let root = flows.roots.get(root);
+            ids.filter_map(|id| root?.categories.get(id))
+                .map(|category| category.requests)
+                .sum()
+        };
+        let mut counts = [0; 2];
+        for side in sides {
+            counts[0] += of(&side.root, &mut side.former.iter());
+            counts[1] += of(&side.root, &mut side.changed.difference(&side.former));
+        }
+        counts
+    });
+    let shares = |side: usize| {
+        counts.map(|counts| counts[side] as f64 / (counts[0] + counts[1]).max(1) as f64)
+    };
+    let ([former_before, former_after], [new_before, new_after]) = (shares(0), shares(1));
+    let is_enough = counts[0].iter().all(|count| *count >= REQUESTS_MIN as u64);
+    let has_vanished = former_after <= LACKS_MAX * former_before;
+    let is_new = new_before <= LACKS_MAX * new_after;
+    (has_vanished && !is_new && is_enough).then_some(Period::Before)
+}
+
+/// Reports whether a contrast that is limited to a period excludes a request.
+fn is_outside(within: Option<Period>, is_later: bool) -> bool {
+    within.is_some_and(|period| (period == Period::After) != is_later)
 }
 
 /// Returns the subject of an explanation of this difference.
@@ -279,6 +336,39 @@ fn collect(shape: &Shape, into: &mut BTreeSet<Operation>) {
 mod tests {
     use super::super::tests::{USUAL, flows_of, period};
     use super::*;
+
+    /// A structure that vanished is sought in the earlier period only.
+    #[test]
+    fn both_sides_are_earlier_if_a_structure_vanished() {
+        let periods = [(1, 20), (2, 0)]
+            .map(|(seed, misses)| period(seed, 400, super::super::tests::with_misses(misses)));
+        let [before, after] = flows_of(periods.each_ref().map(Vec::as_slice));
+        let settings = super::super::CompareSettings::default();
+        let compared = |before, after| {
+            let found = super::super::Comparison::of(before, after, &|_| false, &settings);
+            let cause = found.causes.into_iter().next().expect("a cause");
+            let contrast = Contrast::of_cause(&cause, &found.edges, [before, after]);
+            (cause, contrast)
+        };
+        assert_eq!(compared(&after, &before).1.within, None);
+        let (cause, contrast) = compared(&before, &after);
+        assert_eq!(contrast.within, Some(Period::Before), "{cause:?}");
+        let sides = &cause.sides[0];
+        let categories = &before.roots[&sides.root].categories;
+        let expected: u64 = sides.former.iter().map(|id| categories[id].requests).sum();
+        let changed = contrast.requests.iter().filter(|one| one.is_mutation);
+        assert_eq!(changed.count() as u64, expected);
+        assert!(contrast.requests.iter().all(|one| !one.is_later));
+        let flow = RequestFlow {
+            root: &sides.root,
+            category: *sides.former.first().expect("a category"),
+            latency_ns: 1,
+            edges: &before.edges,
+            edges_ns: &[],
+        };
+        assert_eq!(contrast.side_of(false, &flow), Some((true, None)));
+        assert_eq!(contrast.side_of(true, &flow), None);
+    }
 
     #[test]
     fn a_category_on_both_sides_is_former() {

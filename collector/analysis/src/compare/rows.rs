@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 /// Earlier or later period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Period {
     /// The earlier period.
     Before,

@@ -11,7 +11,7 @@ use crate::pass::{Pass, TraceView};
 use crate::record::TraceRecords;
 use crate::segment::segment;
 use simulated::{Fault, Random, request};
-pub(super) use simulated::{USUAL, period};
+pub(super) use simulated::{USUAL, period, with_misses};
 
 fn compared_as(periods: [&[TraceRecords]; 2], settings: &CompareSettings) -> Comparison {
     let flows = flows_of(periods);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use stroboscope_analysis::compare::{Contrast, ContrastRequest, PartialChange};
+use stroboscope_analysis::compare::{Contrast, ContrastRequest, PartialChange, Period};
 use stroboscope_analysis::explain::{ExplainedRequest, Incarnations, Parameter, Subject, Template};
 use stroboscope_analysis::record::{TraceId, TraceRecords};
 use stroboscope_store::tables::AttributeKeys;
@@ -15,7 +15,7 @@ use super::super::notes::Notes;
 use super::super::query_error::QueryError;
 
 /// Kind of the cache entries that hold tables of attributes.
-pub(super) const SAID: &str = "said-4";
+pub(super) const SAID: &str = "said-5";
 
 /// Table of attributes, in the form that is stored in the cache.
 #[derive(Debug, Serialize, Deserialize)]
@@ -23,6 +23,7 @@ pub(super) struct StatedAttributes {
     pub(super) what: String,
     pub(super) subject: Subject,
     pub(super) partial: Option<PartialChange>,
+    pub(super) within: Option<Period>,
     /// True if the table has all requests of both sides.
     pub(super) is_whole: bool,
     parameters: Vec<(String, String)>,
@@ -58,6 +59,7 @@ impl StatedAttributes {
             what,
             subject: contrast.subject,
             partial: contrast.partial,
+            within: contrast.within,
             is_whole: contrast.is_whole,
             parameters: Vec::new(),
             identities: Vec::new(),

@@ -4,7 +4,7 @@ mod matching;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use stroboscope_analysis::compare::PartialChange;
+use stroboscope_analysis::compare::{PartialChange, Period};
 use stroboscope_analysis::explain::{
     ExplainSettings, ExplainedLeaf, LeftOut, ParameterCondition, Typical,
 };
@@ -138,9 +138,12 @@ pub struct LeafRow {
     /// True if the leaf's requests belong to the changed side.
     changed: bool,
     /// True if both sides are of the later period: requests that show the change, and the others.
-    /// Otherwise the sides are those of the change; if times changed, these are all requests of the
-    /// later and of the earlier period.
+    /// If neither this nor `among_earlier` is true, the sides are those of the change; if times
+    /// changed, these are all requests of the later and of the earlier period.
     among_later: bool,
+    /// True if both sides are of the earlier period, because a structure vanished. The changed side
+    /// consists of the requests that have it.
+    among_earlier: bool,
     /// Share of all stored requests with these conditions that belong to the leaf's side.
     precision: f64,
     /// Share of the stored requests of the leaf's side that satisfy the conditions.
@@ -179,6 +182,16 @@ impl From<Typical> for TypicalSays {
     }
 }
 
+/// Describes requests of a side. `is_earlier` is true if both sides are of the earlier period.
+fn has_change(is_earlier: bool, is_changed: bool) -> &'static str {
+    match (is_earlier, is_changed) {
+        (false, true) => "have the change",
+        (false, false) => "do not have the change",
+        (true, true) => "have the structure that vanished",
+        (true, false) => "do not have the structure that vanished",
+    }
+}
+
 impl LeafRow {
     /// Converts all leaves. Leaves among later requests come first, because they distinguish
     /// affected requests, and not only the time of the change.
@@ -188,14 +201,16 @@ impl LeafRow {
             found.explanation.leaves.iter().map(move |leaf| Self {
                 among_later: true,
                 sentence: leaf.sentence_among_later([&others, &changed]),
-                ..Self::of(leaf)
+                ..Self::of(leaf, Some(Period::After))
             })
         });
-        let leaves = telling.explanation.leaves.iter().map(Self::of);
+        let leaves = telling.explanation.leaves.iter();
+        let leaves = leaves.map(|leaf| Self::of(leaf, telling.within));
         among_later.chain(leaves).collect()
     }
 
-    fn of(leaf: &ExplainedLeaf) -> Self {
+    /// Converts a leaf whose sides are both of the period `within`, or of both periods.
+    fn of(leaf: &ExplainedLeaf, within: Option<Period>) -> Self {
         let requests = leaf.stored.iter().sum();
         let [changed_share, others_changed_share] = leaf.changed_shares();
         Self {
@@ -206,7 +221,8 @@ impl LeafRow {
             others_latency: leaf.others.map(Into::into),
             earlier_latency: leaf.earlier.map(Into::into),
             tests: leaf.conditions.clone(),
-            among_later: false,
+            among_later: within == Some(Period::After),
+            among_earlier: within == Some(Period::Before),
             conditions: leaf.conditions.iter().map(ToString::to_string).collect(),
             changed: leaf.is_mutation,
             precision: leaf.precision(),
@@ -214,7 +230,14 @@ impl LeafRow {
             requests,
             held_out: leaf.held_out.iter().sum::<usize>() as u64,
             p_value: leaf.p_value,
-            sentence: leaf.sentence(),
+            sentence: leaf.sentence_of(
+                match within {
+                    None => "requests",
+                    Some(Period::Before) => "of the earlier requests, those",
+                    Some(Period::After) => "of the later requests, those",
+                },
+                has_change(within == Some(Period::Before), leaf.is_mutation),
+            ),
         }
     }
 
@@ -224,8 +247,7 @@ impl LeafRow {
         let does = match (slower.filter(|_| self.among_later), self.changed) {
             (Some(true), true) => "are slower",
             (Some(false), true) => "are faster",
-            (_, true) => "have the change",
-            (_, false) => "do not have the change",
+            (_, changed) => has_change(self.among_earlier, changed),
         };
         let tests = self.tests.iter().map(ParameterCondition::without_operation);
         let tests: Vec<String> = tests.collect();
@@ -234,9 +256,10 @@ impl LeafRow {
 
     /// Describes the effects of the change on the leaf's requests, and on the others.
     fn harm(&self) -> String {
-        let of = match self.among_later {
-            true => "of the later period",
-            false => "of both periods",
+        let of = match (self.among_later, self.among_earlier) {
+            (true, _) => "of the later period",
+            (false, true) => "of the earlier period",
+            (false, false) => "of both periods",
         };
         let times = match (&self.latency, &self.others_latency) {
             (Some(own), Some(others)) => {
@@ -255,8 +278,9 @@ impl LeafRow {
             _ => String::new(),
         };
         format!(
-            "{times}{} of them have the change, and {} of the others.",
+            "{times}{} of them {}, and {} of the others.",
             percent(self.changed_share),
+            has_change(self.among_earlier, true),
             percent(self.others_changed_share)
         )
     }
@@ -325,7 +349,10 @@ impl ExplainedSays {
         }
         let leaves = LeafRow::all(&found.telling);
         let link = |leaf: &LeafRow| RequestsLink::of(&leaf.tests, later.selection.range, reading);
-        let first = leaves.first().filter(|_| later.only.is_none());
+        // The link is to later requests.
+        let first = leaves
+            .first()
+            .filter(|leaf| later.only.is_none() && !leaf.among_earlier);
         Ok(Self {
             notes: found.notes,
             what: found.what,
@@ -354,7 +381,7 @@ rows! {
     conditions: Text, "requests with" = &*row.conditions.join(" and ");
     changed: Text, "are" = if row.changed { "changed" } else { "others" };
     among_later: Text, "compared with" =
-        match (row.among_later, row.changed) { (true, true) => "later ones that did not change", (true, false) => "later ones that changed", (false, true) => "all others", (false, false) => "all changed", };
+        match (row.among_later, row.changed) { _ if row.among_earlier => "other earlier ones", (true, true) => "later ones that did not change", (true, false) => "later ones that changed", (false, true) => "all others", (false, false) => "all changed", };
     precision: Share, "precision" = row.precision;
     recall: Share, "recall" = row.recall;
     requests: Count, "requests" = row.requests;
@@ -392,8 +419,13 @@ impl Report for ExplainedSays {
             doc.sentence(among_later.sentence());
         }
         doc.sentence(format!(
-            "Learned from {} with the change and {} without; judged by {} and {} others.",
+            "Learned from {} {} and {} without; judged by {} and {} others.",
             counted(self.learned_from.changed, "request"),
+            if self.leaves.first().is_some_and(|leaf| leaf.among_earlier) {
+                "with the structure that vanished"
+            } else {
+                "with the change"
+            },
             self.learned_from.others,
             self.held_out.changed,
             self.held_out.others

@@ -31,6 +31,16 @@ pub(in crate::compare) const USUAL: Fault = Fault {
     orders: 20,
 };
 
+/// Returns parameters with this percentage of reads that miss the cache, and one read per page.
+pub(in crate::compare) fn with_misses(misses: u64) -> Fault {
+    Fault {
+        misses,
+        reads: 1,
+        orders: 0,
+        ..USUAL
+    }
+}
+
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
