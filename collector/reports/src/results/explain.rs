@@ -232,7 +232,7 @@ impl LeafRow {
             p_value: leaf.p_value,
             sentence: leaf.sentence_of(
                 match within {
-                    None => "requests",
+                    None => "requests of both periods",
                     Some(Period::Before) => "of the earlier requests, those",
                     Some(Period::After) => "of the later requests, those",
                 },
@@ -278,10 +278,15 @@ impl LeafRow {
             _ => String::new(),
         };
         format!(
-            "{times}{} of them {}, and {} of the others.",
+            "{times}{} of them {}, and {} of the others{}.",
             percent(self.changed_share),
             has_change(self.among_earlier, true),
-            percent(self.others_changed_share)
+            percent(self.others_changed_share),
+            if self.among_later || self.among_earlier {
+                ""
+            } else {
+                "; both periods count"
+            }
         )
     }
 }
