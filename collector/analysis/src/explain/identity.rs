@@ -37,7 +37,7 @@ const NAMES: [&str; 19] = [
 ];
 
 /// Prefixes of names of identities, except for the names in [`SHARED`].
-const FAMILIES: [&str; 2] = ["process.", "telemetry."];
+const FAMILIES: [&str; 1] = ["process."];
 /// Prefixes of names that processes of one release share.
 const SHARED: [&str; 4] = [
     "process.args_count",
@@ -67,7 +67,13 @@ const RELEASES: [&str; 7] = [
     "version", "release", "build", "commit", "revision", "sha", "image",
 ];
 
-/// Reports whether a name identifies processes, threads or connections, or the recording library.
+/// Reports whether a name describes the library that records, such as `telemetry.sdk.version`.
+pub(super) fn is_of_library(key: &str) -> bool {
+    let key = key.strip_prefix("resource.").unwrap_or(key);
+    key.starts_with("telemetry.")
+}
+
+/// Reports whether a name identifies processes, threads or connections.
 pub(super) fn is_named(key: &str) -> bool {
     let key = key.strip_prefix("resource.").unwrap_or(key);
     let of_family = FAMILIES.iter().any(|family| key.starts_with(family));
@@ -81,18 +87,9 @@ pub(super) fn is_named(key: &str) -> bool {
         })
 }
 
-/// Reports whether a name identifies the process that records it, and not a thread, a connection or
-/// a library.
+/// Reports whether a name identifies the process that records it, and not a thread or a connection.
 pub(super) fn is_of_process(key: &str) -> bool {
-    const OTHERS: [&str; 7] = [
-        "thread",
-        "tid",
-        "port",
-        "trace",
-        "span",
-        "links",
-        "telemetry",
-    ];
+    const OTHERS: [&str; 6] = ["thread", "tid", "port", "trace", "span", "links"];
     is_named(key) && !words(key).iter().any(|word| OTHERS.contains(&&**word))
 }
 
@@ -272,12 +269,14 @@ mod tests {
             "resource.process.pid",
             "process.parent_pid",
             "k8s.pod.name",
-            "telemetry.sdk.version",
             "worker_pid",
             "worker.processId",
             "app.instance",
         ] {
             assert!(is_named(name), "{name}");
+        }
+        for name in ["telemetry.sdk.version", "resource.telemetry.sdk.name"] {
+            assert!(is_of_library(name) && !is_named(name), "{name}");
         }
         for name in [
             "service.version",

@@ -1,6 +1,6 @@
 //! Converts parameters of requests to a table of columns for a decision tree.
 
-use super::identity::is_named;
+use super::identity::{is_named, is_of_library};
 use super::{ExplainSettings, ExplainedRequest, Parameter, Unseen};
 use crate::decision_tree::{Column, Table, Values};
 use crate::statistics::correlation;
@@ -19,6 +19,9 @@ pub enum Why {
     Asked,
     /// The parameter names a process, a thread or a connection, and changes with every restart.
     NamesProcess,
+    /// The parameter describes the library that records, which is the same in all requests of a
+    /// program.
+    OfLibrary,
     /// The parameter describes the failure that is explained.
     OfFailure,
     /// The parameter is a measured time, and the explained change is one of times.
@@ -37,6 +40,7 @@ impl fmt::Display for Why {
         f.write_str(match self {
             Why::Asked => "as asked for",
             Why::NamesProcess => "names a process, a thread or a connection",
+            Why::OfLibrary => "describes the tracing library",
             Why::OfFailure => "describes the failure",
             Why::Duration => "is a measured time",
             Why::DiffersAlways => "is different in nearly every request",
@@ -295,6 +299,9 @@ fn why_not(
     }
     if is_named(&recorded.key) || settings.identities.contains(&recorded) {
         return Some(Why::NamesProcess);
+    }
+    if is_of_library(&recorded.key) {
+        return Some(Why::OfLibrary);
     }
     if let Some(consequence) = settings.subject.consequence(&recorded.key) {
         return Some(consequence);
