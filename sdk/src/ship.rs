@@ -87,8 +87,7 @@ pub(crate) struct Flush {
     pub(crate) until: std::time::Instant,
     /// Trace whose open spans the caller asks for; 0 for none.
     pub(crate) trace_id: u128,
-    /// Receives the parents of the trace's open spans if the collector has stored everything, `None`
-    /// if records were discarded.
+    /// Receives the parents of these spans if the collector has stored everything, or else `None`.
     pub(crate) done: std::sync::mpsc::SyncSender<Option<Vec<u64>>>,
 }
 
@@ -254,9 +253,7 @@ impl ShipTask {
         let fullest = drain.pass(
             &*shipper.clock,
             || shipper.timer.with_log(|log| log.snapshot()),
-            &mut |batch| {
-                full.push(batch);
-            },
+            &mut |batch| full.push(batch),
         );
         #[cfg(feature = "simulation")]
         if let Some(simulated) = &shipper.simulated {
@@ -269,11 +266,9 @@ impl ShipTask {
             self.push(now_ns, batch);
         }
         let (last, at_ns) = (why == Pass::Last, self.shipper.clock.monotonic_ns());
-        self.notes.add_windows(
-            self.shipper
-                .timer
-                .with_log(|log| log.take_unreported(now_ns, last)),
-        );
+        let timer = &self.shipper.timer;
+        let windows = timer.with_log(|log| log.take_unreported(now_ns, last));
+        self.notes.add_windows(windows);
         if self.is_batch_due(why, at_ns - self.last_batch_at_ns) {
             let mut batch = self.drain.batch();
             batch.is_last = last;
@@ -333,8 +328,10 @@ impl ShipTask {
             Err((batch, records)) => {
                 let (losses, bytes_max) = (self.shipper.losses, self.shipper.buffer_bytes_max);
                 losses.add(LossCause::BufferFull, records);
-                let dropped = self.notes.restore(*batch, bytes_max);
-                losses.add(LossCause::NotesDropped, dropped);
+                losses.add(
+                    LossCause::NotesDropped,
+                    self.notes.restore(*batch, bytes_max),
+                );
                 self.kernel_clock = kernel::KernelClockReports::default();
                 self.failed += 1;
                 true
@@ -362,11 +359,8 @@ impl ShipTask {
     /// Answers flushes whose batches the collector has stored or rejected, and drops flushes whose
     /// caller no longer waits.
     fn settle_flushes(&mut self) {
-        let (unsettled, failed, now) = (
-            self.buffer.first_sequence(),
-            self.failed,
-            std::time::Instant::now(),
-        );
+        let (unsettled, failed) = (self.buffer.first_sequence(), self.failed);
+        let now = std::time::Instant::now();
         self.flushing.retain_mut(|flushing| {
             let shipped = unsettled.is_none_or(|first| first >= flushing.below);
             if shipped {
@@ -393,9 +387,8 @@ impl ShipTask {
                 };
                 self.is_full = false;
                 if reply.outcome == v1::ShipOutcome::Refused as i32 {
-                    self.shipper
-                        .losses
-                        .add(LossCause::CollectorRefused, records);
+                    let losses = self.shipper.losses;
+                    losses.add(LossCause::CollectorRefused, records);
                     self.failed += 1;
                     let why = link::for_people(&reply.detail);
                     self.note_trouble(format!("the collector refused a batch: {why}"));

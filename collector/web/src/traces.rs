@@ -4,8 +4,8 @@
 //! Modules from the bottom up: `asked_id`, `awaited_path`, `instants`, `table`; `columns` with
 //! `texts`, `kernel_rows` and `request_columns`, the data of the timeline; `path_sums`,
 //! `diagnostics`, `outline_spans`, `failure_part`, `connection_part`, `lock_table`, `links`,
-//! `request_page`, `provenance_part`; `list_page`; `span_json`. A request whose whole id is given is located by the
-//! page indexes of the store's files, without reading all of them.
+//! `request_page`, `provenance_part`; `list_page`; `span_json`. A request whose whole id is given
+//! is located by the page indexes of the store's files, without reading all of them.
 
 mod asked_id;
 mod awaited_path;

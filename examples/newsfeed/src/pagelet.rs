@@ -24,8 +24,8 @@ pub(crate) const PAGELETS: [(&str, usize); 4] = [
 /// Size of a story, in bytes.
 const STORY_BYTES: usize = 320;
 
-/// Generates pagelet `index` of [`PAGELETS`]: a frame, and its stories, each a line and what stands
-/// for a picture. Pictures and frames depend on the user's properties.
+/// Generates pagelet `index` of [`PAGELETS`]: a frame, and its stories, each a line and letters
+/// in place of a picture. Pictures and frames depend on the user's properties.
 pub(crate) fn render(
     cpu: &Cpu,
     index: usize,
@@ -74,7 +74,7 @@ pub(crate) fn render(
 }
 
 /// Appends the line of a story: its id in hexadecimal digits, its source and its score. All lines
-/// are of equal length, so the place of what follows does not depend on the story.
+/// are of equal length, so the place of the rest does not depend on the story.
 fn push_line(story: &TrackedStory, body: &mut TrackedBuf) {
     body.extend_untracked(b"story ");
     let id = story.id();

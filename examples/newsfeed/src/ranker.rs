@@ -260,14 +260,14 @@ fn generator_span(generator: &str) -> Span {
 }
 
 /// Candidates of one generator. Each generator is a task, whose bytes are tracked by themselves.
-struct Proposed {
+struct CandidateBytes {
     generator: &'static str,
     /// The candidates' bytes, one after the other.
     bytes: Vec<u8>,
     provenance: Provenance,
 }
 
-impl Proposed {
+impl CandidateBytes {
     fn into_candidates(self) -> Vec<Candidate> {
         let name = candidates_name(self.generator);
         let bytes = tracked::receive(&self.provenance, &name, self.bytes);
@@ -294,7 +294,7 @@ async fn generate(
     generator: &'static str,
     user: u64,
     rounds: u32,
-) -> Result<Proposed, Status> {
+) -> Result<CandidateBytes, Status> {
     let mut candidates = TrackedBuf::new();
     for read in 0..PARTS * rounds {
         let part = read % PARTS;
@@ -306,7 +306,7 @@ async fn generate(
         candidates.extend_from_range(&value, 0..count * CANDIDATE_BYTES);
     }
     let provenance = tracked::send(&candidates, &candidates_name(generator));
-    Ok(Proposed {
+    Ok(CandidateBytes {
         generator,
         bytes: candidates.into_bytes(),
         provenance,

@@ -56,7 +56,8 @@ fn fault(help: &BTreeMap<String, String>, arguments: &[String]) -> Option<String
             false => break,
         }
     }
-    let is_any = |word: &str| word == "…" || word.chars().all(char::is_uppercase);
+    let is_variable = |word: &str| word.starts_with('$') || word.chars().all(char::is_uppercase);
+    let is_any = |word: &str| word == "…" || is_variable(word);
     if name == "stroboscope"
         && let Some(first) = arguments.first().filter(|first| !first.starts_with('-'))
     {

@@ -1,8 +1,8 @@
 //! Former behaviour of the requests in which an operation now behaves differently.
 
 use super::production::ProductionChange;
-use super::structural::{mean_ns, requests_of};
 use crate::flow::{CategoryId, RootFlows};
+use crate::sampling::WeightedCount;
 use std::collections::BTreeSet;
 
 /// Minimum number of requests of a former structure in the later period. With fewer, their latency
@@ -13,11 +13,11 @@ pub(super) const REQUESTS_MIN: u64 = 5;
 const FORMER_MIN: f64 = 0.05;
 
 /// Former productions of changed requests, each with the share of requests that had it.
-pub(super) struct Replaced<'a> {
+pub(super) struct ReplacedStructures<'a> {
     losses: Vec<(&'a ProductionChange, f64)>,
 }
 
-impl<'a> Replaced<'a> {
+impl<'a> ReplacedStructures<'a> {
     /// Pairs productions that became more frequent with those that became rarer, the most similar
     /// first. Each lost request explains one gained request only. A gain that exceeds all losses
     /// counts for the most similar one. `losses` must not be empty.
@@ -47,7 +47,7 @@ impl<'a> Replaced<'a> {
                 shares[*loss] += more;
             }
         }
-        Replaced {
+        Self {
             losses: losses.iter().copied().zip(shares).collect(),
         }
     }
@@ -82,4 +82,22 @@ impl<'a> Replaced<'a> {
         }
         if all > 0.0 { sum_ns / all } else { 0.0 }
     }
+}
+
+pub(super) fn requests_of(flows: &RootFlows, ids: &BTreeSet<CategoryId>) -> u64 {
+    ids.iter()
+        .filter_map(|id| flows.categories.get(id))
+        .map(|category| category.requests)
+        .sum()
+}
+
+pub(super) fn represented(flows: &RootFlows, ids: &BTreeSet<CategoryId>) -> WeightedCount {
+    let categories = ids.iter().filter_map(|id| flows.categories.get(id));
+    categories.map(|category| category.count).sum()
+}
+
+pub(super) fn mean_ns(flows: &RootFlows, ids: &BTreeSet<CategoryId>) -> f64 {
+    let categories = ids.iter().filter_map(|id| flows.categories.get(id));
+    let sum: u128 = categories.map(|category| category.latency_ns).sum();
+    represented(flows, ids).mean(sum as f64)
 }

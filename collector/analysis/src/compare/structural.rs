@@ -3,11 +3,10 @@
 use super::divergence::PathDifference;
 use super::evidence::{RankEvidence, Variability};
 use super::production::{Feature, FeatureChange, OperationChange, ProductionChange};
-use super::replaced::{REQUESTS_MIN, Replaced};
+use super::replaced::{REQUESTS_MIN, ReplacedStructures, mean_ns, represented, requests_of};
 use super::rows::Period;
 use super::{CompareSettings, OfRoot};
 use crate::flow::{CategoryId, EdgeTable, Operation, RootFlows, Shape};
-use crate::sampling::WeightedCount;
 use crate::statistics::benjamini_hochberg;
 use std::collections::BTreeSet;
 
@@ -193,7 +192,7 @@ fn change(
         .iter()
         .flat_map(|change| change.categories.iter().copied())
         .collect();
-    let replaced = Replaced::of(&gains, &losses);
+    let replaced = ReplacedStructures::of(&gains, &losses);
     let runs = root.share * operation.runs[1];
     let gain = size(most);
     let new = if most.is_new() { gain } else { 0.0 };
@@ -308,24 +307,6 @@ fn callee(client: &Operation, root: &OfRoot<'_>) -> Option<Operation> {
     categories
         .filter_map(|category| category.shape.as_ref())
         .find_map(|shape| find(shape, client))
-}
-
-pub(super) fn requests_of(flows: &RootFlows, ids: &BTreeSet<CategoryId>) -> u64 {
-    ids.iter()
-        .filter_map(|id| flows.categories.get(id))
-        .map(|category| category.requests)
-        .sum()
-}
-
-fn represented(flows: &RootFlows, ids: &BTreeSet<CategoryId>) -> WeightedCount {
-    let categories = ids.iter().filter_map(|id| flows.categories.get(id));
-    categories.map(|category| category.count).sum()
-}
-
-pub(super) fn mean_ns(flows: &RootFlows, ids: &BTreeSet<CategoryId>) -> f64 {
-    let categories = ids.iter().filter_map(|id| flows.categories.get(id));
-    let sum: u128 = categories.map(|category| category.latency_ns).sum();
-    represented(flows, ids).mean(sum as f64)
 }
 
 /// Divides the additional time of requests among the operations that behave differently in these
