@@ -112,7 +112,7 @@ fn a_large_trace_is_shown_in_part() {
     assert_eq!(lines, 1 + 1 + 1 + 200 + 1 + 3, "{message}");
 }
 
-/// What is missing because it has not ended makes a formula unknown, not false.
+/// A formula about spans that have not ended is unknown, not false.
 #[test]
 fn spans_that_have_not_ended_make_formulas_unknown() {
     let recording = stroboscope_testkit::start();
