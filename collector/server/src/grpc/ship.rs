@@ -255,7 +255,7 @@ impl ShipStream {
         let redacted = batch.and_then(|mut batch| {
             if let Some(redaction) = &self.redaction {
                 let redacting = span_if(is_traced, || span!("redact"));
-                redacting.scope(|| redaction.batch(&mut batch))?;
+                redacting.scope(|| redaction.batch(&mut batch, &self.limits))?;
             }
             Ok(batch)
         });

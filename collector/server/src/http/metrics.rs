@@ -225,6 +225,11 @@ fn door_metrics(pages: &Pages, text: &mut Text) {
     let redacted = |at: usize| counts.map_or(0, |counts| counts[at].load(Relaxed));
     let redacted = [("drop", redacted(0)), ("hash", redacted(1))];
     text.labelled("redacted_values_total", help, "action", redacted);
+    let help = "Provenance logs dropped because they could not be redacted, by cause.";
+    let counts = redaction.as_ref().map(|redaction| &redaction.logs_dropped);
+    let dropped = |at: usize| counts.map_or(0, |counts| counts[at].load(Relaxed));
+    let dropped = [("unreadable", dropped(0)), ("too_long", dropped(1))];
+    text.labelled("redaction_dropped_logs_total", help, "cause", dropped);
     text.single(
         "log_lines_left_out_total",
         "counter",

@@ -23,6 +23,7 @@ pub use rules::{Action, BadRule, Rule};
 use ring::hmac;
 use stroboscope_proto::v1::Batch;
 use stroboscope_store::decode::Refusal;
+use stroboscope_store::limits::Limits;
 
 /// Rules of redaction, with the key for hashing values.
 pub struct Redaction {
@@ -30,6 +31,9 @@ pub struct Redaction {
     key: hmac::Key,
     /// Number of values dropped, and number hashed.
     pub(crate) counts: [AtomicU64; 2],
+    /// Number of provenance logs dropped because they cannot be parsed, and because their hashes
+    /// made them too long.
+    pub(crate) logs_dropped: [AtomicU64; 2],
 }
 
 /// Settings of redaction.
@@ -90,6 +94,7 @@ impl Redaction {
                 rules,
                 key: hmac::Key::new(hmac::HMAC_SHA256, key),
                 counts: Default::default(),
+                logs_dropped: Default::default(),
             })
         })
     }
@@ -130,13 +135,13 @@ impl Redaction {
         format!("hmac:{digits}")
     }
 
-    /// Redacts a batch that is not checked yet.
+    /// Redacts a batch that is not checked yet. Drops and counts provenance logs that cannot be
+    /// redacted within the limits.
     ///
     /// # Errors
-    /// Returns an error if the columns of the batch are inconsistent, or if a provenance log is no
-    /// whole file.
-    pub fn batch(&self, batch: &mut Batch) -> Result<(), Refusal> {
-        native::redact(self, batch)
+    /// Returns an error if the columns of the batch are inconsistent.
+    pub fn batch(&self, batch: &mut Batch, limits: &Limits) -> Result<(), Refusal> {
+        native::redact(self, batch, limits)
     }
 
     /// Redacts a request of traces in protobuf.
@@ -223,7 +228,7 @@ mod tests {
                 }],
                 ..Batch::default()
             };
-            redaction.batch(&mut batch).unwrap();
+            redaction.batch(&mut batch, &Limits::default()).unwrap();
             let file = LogFile::parse(&batch.provenance[0].log).unwrap();
             let hash = redaction.hash(b"user alice");
             let expected = expected.map(|(name, content)| match name {
@@ -256,23 +261,36 @@ mod tests {
     }
 
     #[test]
-    fn logs_that_cannot_be_parsed_are_refused() {
-        let redaction = Redaction::new(vec!["keep:*".parse().unwrap()], b"key").unwrap();
+    fn logs_that_cannot_be_redacted_are_dropped_alone() {
+        let rule = "hash:provenance.*".parse().unwrap();
+        let redaction = Redaction::new(vec![rule], b"key").unwrap();
         let log = provenance_log(&[("a", b"b")]);
         let mut damaged = log.clone();
         damaged[40] ^= 1;
-        for bad in [&log[..log.len() - 1], &damaged, b"alice@example.com", b""] {
-            let mut batch = Batch {
-                provenance: vec![ProvenanceLog {
-                    log: bad.to_vec(),
-                    ..ProvenanceLog::default()
-                }],
-                ..Batch::default()
-            };
-            let refusal = redaction.batch(&mut batch).unwrap_err();
-            assert_eq!(refusal.cause(), "provenance_unreadable");
-            assert!(!refusal.to_string().contains("alice"), "{refusal}");
-        }
+        // Its hash is longer than its name, so it exceeds the limit.
+        let longest = provenance_log(&[("another", b"")]);
+        let limits = Limits {
+            provenance_bytes_max: longest.len().max(log.len()),
+            ..Limits::default()
+        };
+        let unnamed = provenance_log(&[("", b"")]);
+        let cut = &log[..log.len() - 1];
+        let sent = [cut, &damaged, b"alice@example.com", b"", &longest, &unnamed];
+        let logs = sent.map(|log| ProvenanceLog {
+            log: log.to_vec(),
+            ..ProvenanceLog::default()
+        });
+        let mut batch = Batch {
+            provenance: logs.into(),
+            ..stroboscope_fixtures::batches::batch(7, 0, 3)
+        };
+        let spans = batch.spans.clone();
+        redaction.batch(&mut batch, &limits).unwrap();
+        let kept: Vec<_> = batch.provenance.iter().map(|log| &log.log).collect();
+        assert_eq!(kept, [&unnamed]);
+        assert_eq!(batch.spans, spans);
+        let counted = redaction.logs_dropped.each_ref();
+        assert_eq!(counted.map(|count| count.load(Relaxed)), [4, 1]);
     }
 
     #[test]

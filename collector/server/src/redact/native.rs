@@ -1,19 +1,29 @@
 //! Redacts batches of our own protocol: attributes are columns, and their texts are interned.
-//! Provenance logs are files inside of the batch, whose items are rewritten.
+//! Provenance logs are files inside of the batch, whose items are rewritten. A log that cannot be
+//! redacted is dropped, such as one of a newer version than this collector reads.
 
 use std::collections::HashMap;
 use std::iter::Copied;
 use std::slice::Iter;
+use std::sync::atomic::Ordering::Relaxed;
 
 use stroboscope_proto::v1::{AttributeKind, Attributes, Batch};
 use stroboscope_provenance::{Item, rewrite_items};
 use stroboscope_store::decode::Refusal;
+use stroboscope_store::limits::Limits;
 
 use super::{Action, Place, Redaction};
+use crate::line_limit::{LineLimit, Turn};
+
+static DROPPED: LineLimit = LineLimit::new();
 
 /// Redacts a batch. If a value was redacted, empties the texts that are no longer referenced, as
 /// they may be redacted values.
-pub(super) fn redact(redaction: &Redaction, batch: &mut Batch) -> Result<(), Refusal> {
+pub(super) fn redact(
+    redaction: &Redaction,
+    batch: &mut Batch,
+    limits: &Limits,
+) -> Result<(), Refusal> {
     let Batch {
         strings,
         spans,
@@ -38,11 +48,36 @@ pub(super) fn redact(redaction: &Redaction, batch: &mut Batch) -> Result<(), Ref
     if is_changed {
         empty_unnamed(batch);
     }
-    for log in &mut batch.provenance {
-        log.log = rewrite_items(&log.log, |item| of_item(redaction, item))
-            .map_err(|error| Refusal::ProvenanceUnreadable(error.to_string()))?;
-    }
+    let logs = &mut batch.provenance;
+    logs.retain_mut(|log| redact_log(redaction, &mut log.log, limits.provenance_bytes_max));
     Ok(())
+}
+
+/// Redacts a provenance log. Returns false if the log must be dropped: it cannot be parsed, or
+/// hashes, which may be longer than the names they replace, made it longer than the limit.
+fn redact_log(redaction: &Redaction, log: &mut Vec<u8>, bytes_max: usize) -> bool {
+    let (cause, reason) = match rewrite_items(log, |item| of_item(redaction, item)) {
+        Ok(rewritten) if rewritten.len() <= bytes_max.max(log.len()) => {
+            *log = rewritten;
+            return true;
+        }
+        Ok(rewritten) => {
+            let bytes = rewritten.len();
+            (
+                1,
+                format!("it has {bytes} bytes with the hashes, the limit is {bytes_max}"),
+            )
+        }
+        Err(error) => (0, error.to_string()),
+    };
+    redaction.logs_dropped[cause].fetch_add(1, Relaxed);
+    if let Some(Turn { left_out }) = DROPPED.next() {
+        tracing::warn!(
+            left_out,
+            "dropped a provenance log that cannot be redacted: {reason}"
+        );
+    }
+    false
 }
 
 /// Redacts the name and the content of a tracked item. A rule by key does not tell which bytes a

@@ -76,9 +76,6 @@ pub enum Refusal {
     /// A provenance log is too long.
     #[error("a provenance log of {bytes} bytes is longer than the limit of {limit}")]
     ProvenanceTooLong { bytes: usize, limit: usize },
-    /// A provenance log cannot be parsed for redaction.
-    #[error("a provenance log cannot be redacted: {0}")]
-    ProvenanceUnreadable(String),
     /// The batch has too many windows, losses, clock steps, loads or provenance logs.
     #[error("the batch has {count} {what}, the limit is {limit}")]
     TooManyNotes {
@@ -121,7 +118,6 @@ impl Refusal {
             Self::AttributeBytes { .. } => "attribute_bytes",
             Self::TooManyRecords { .. } => "too_many_records",
             Self::ProvenanceTooLong { .. } => "provenance_too_long",
-            Self::ProvenanceUnreadable(_) => "provenance_unreadable",
             Self::TooManyNotes { .. } => "too_many_notes",
             Self::Implausible { .. } => "implausible",
             Self::TooOld(_) => "too_old",
