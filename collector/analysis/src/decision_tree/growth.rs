@@ -37,6 +37,18 @@ impl Node {
         }
     }
 
+    /// Reports whether a question below this one asks about the column.
+    pub(super) fn asks_again(&self, column: usize) -> bool {
+        let Node::Question { branches, .. } = self else {
+            return false;
+        };
+        let asks = |branch: &Node| match branch {
+            Node::Question { split, .. } => split.column() == column || branch.asks_again(column),
+            Node::Leaf(_) => false,
+        };
+        branches.iter().any(asks)
+    }
+
     pub(super) fn for_each_question(
         &mut self,
         visit: &mut impl FnMut(&mut Split, &mut [Condition; 2]),

@@ -276,7 +276,7 @@ fn gain(yes: Counts, no: Counts, all: f64) -> (f64, f64) {
 }
 
 /// Returns the entropy in bits.
-fn entropy(counts: &[f64]) -> f64 {
+pub(super) fn entropy(counts: &[f64]) -> f64 {
     let all: f64 = counts.iter().sum();
     let bits = |count: &f64| {
         let share = count / all;

@@ -375,3 +375,67 @@ fn too_few_requests_are_no_table() {
         "5 requests with the change and 300 without are too few to tell them apart: at least 12 of each are needed"
     );
 }
+
+/// Returns requests for one of eight items. Those for item 3 change in the later of two periods.
+fn requests_of_items(seed: u64, counts: [usize; 2]) -> Vec<ExplainedRequest> {
+    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut requests = Vec::new();
+    for (is_later, count) in [false, true].into_iter().zip(counts) {
+        for _ in 0..count {
+            let number = requests.len() as u64;
+            let item = dice.below(8);
+            let parameter = Parameter {
+                operation: "shop:page".into(),
+                key: "item".into(),
+            };
+            requests.push(ExplainedRequest {
+                id: TraceId(u128::from(place_of(TraceId(u128::from(number)), seed))),
+                start_ns: START_NS + number as i64 * 10_000_000,
+                is_mutation: is_later && item == 3,
+                weight: 1.0,
+                latency_ns: 1_000,
+                parameters: vec![(parameter, item.to_string().into())],
+            });
+        }
+    }
+    requests
+}
+
+/// Checks that the item that changed is named, and that no explanation only excludes others. A
+/// refined threshold once emptied the leaf of the item, which left `item > 3`.
+#[test]
+fn one_of_eight_items_is_named() {
+    let check = |counts: [usize; 2], named_min: usize| {
+        let mut named = 0;
+        for seed in 1..=40 {
+            let requests = requests_of_items(seed, counts);
+            let Ok(found) = explain(&requests, &ExplainSettings::default()) else {
+                continue;
+            };
+            if let Some(first) = found.leaves.first() {
+                let conditions: Vec<String> =
+                    first.conditions.iter().map(ToString::to_string).collect();
+                assert_eq!(
+                    conditions,
+                    ["item = 3 (shop:page)"],
+                    "{counts:?}, seed {seed}"
+                );
+                assert!(first.is_mutation, "{counts:?}, seed {seed}");
+                named += 1;
+            }
+        }
+        assert!(named >= named_min, "{named} of 40 with {counts:?}");
+    };
+    for counts in [
+        [100, 200],
+        [400, 400],
+        [400, 200],
+        [2_000, 300],
+        [1_600, 1_600],
+    ] {
+        check(counts, 40);
+    }
+    // With few of the changed requests, chance may hide the item.
+    check([100, 100], 18);
+    check([600, 150], 30);
+}
