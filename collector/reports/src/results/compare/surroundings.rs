@@ -234,11 +234,7 @@ pub(super) fn surroundings(
         && after > 0.0
         && (before / after).max(after / before) >= RATE_MIN
     {
-        found.push(format!(
-            "Requests come every {} instead of every {}: what sends them has changed.",
-            duration(after),
-            duration(before)
-        ));
+        found.push(arrivals_text([before, after], [old.mean_ns, new.mean_ns]));
     }
     for row in mix.iter().filter(|row| row.change().abs() >= MIX_MIN) {
         found.push(format!(
@@ -249,4 +245,96 @@ pub(super) fn surroundings(
         ));
     }
     found
+}
+
+/// Describes a changed mean time between requests, before and after, given the mean latencies.
+///
+/// Clients that wait for each answer send more often if answers come sooner. With n clients, the
+/// time between requests changes by an n-th of the change of the latency. So such clients do not
+/// explain a larger change, or one in the other direction.
+fn arrivals_text([before, after]: [f64; 2], latencies_ns: [f64; 2]) -> String {
+    let shares = (after - before) / (latencies_ns[1] - latencies_ns[0]);
+    // Both means are estimates, and clients also spend time outside of the recorded requests.
+    let may_wait = shares > 0.0 && shares <= RATE_MIN;
+    format!(
+        "Requests come every {} instead of every {}: {}what sends them has changed.",
+        duration(after),
+        duration(before),
+        if may_wait {
+            "either clients wait for each answer, and the latency sets their rate, or "
+        } else {
+            ""
+        }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REQUESTS: usize = 2_000;
+
+    /// Returns noise between 0.5 and 1.5.
+    fn noise(state: &mut u64) -> f64 {
+        *state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        0.5 + (*state >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Returns the mean time between requests, and the mean latency. Each client waits for an
+    /// answer, and then for `pause_ns`.
+    fn closed_loop(seed: u64, clients: usize, latency_ns: f64, pause_ns: f64) -> [f64; 2] {
+        let mut state = seed;
+        let mut next_ns: Vec<f64> = vec![0.0; clients];
+        let (mut last_ns, mut sum_ns) = (0.0, 0.0);
+        for _ in 0..REQUESTS {
+            let first = (0..clients).min_by(|a, b| next_ns[*a].total_cmp(&next_ns[*b]));
+            let client = &mut next_ns[first.expect("a client")];
+            last_ns = *client;
+            let took_ns = latency_ns * noise(&mut state);
+            sum_ns += took_ns;
+            *client += took_ns + pause_ns * noise(&mut state);
+        }
+        [last_ns, sum_ns].map(|ns| ns / REQUESTS as f64)
+    }
+
+    /// Returns the same for requests that are sent without waiting.
+    fn open_loop(seed: u64, gap_ns: f64, latency_ns: f64) -> [f64; 2] {
+        let mut state = seed;
+        let mut mean = |ns: f64| {
+            let all: f64 = (0..REQUESTS).map(|_| ns * noise(&mut state)).sum();
+            all / REQUESTS as f64
+        };
+        [mean(gap_ns), mean(latency_ns)]
+    }
+
+    #[test]
+    fn clients_that_wait_are_one_reading() {
+        let says_waits = |before: [f64; 2], after: [f64; 2]| {
+            let text = arrivals_text([before[0], after[0]], [before[1], after[1]]);
+            assert!(text.ends_with("what sends them has changed."), "{text}");
+            text.contains("clients wait for each answer")
+        };
+        for seed in 1..=20 {
+            for clients in [1, 3, 10] {
+                for pause_ns in [0.0, 1e6, 20e6] {
+                    let [slow, fast] = [(seed, 40e6), (seed + 100, 15e6)]
+                        .map(|(seed, ns)| closed_loop(seed, clients, ns, pause_ns));
+                    assert!(says_waits(slow, fast), "{clients} clients, seed {seed}");
+                    assert!(says_waits(fast, slow), "{clients} clients, seed {seed}");
+                }
+            }
+            // More requests make the service slower.
+            let [few, many] = [(seed, 41e6, 5e6), (seed + 100, 27e6, 9e6)]
+                .map(|(seed, gap_ns, ns)| open_loop(seed, gap_ns, ns));
+            assert!(
+                !says_waits(few, many) && !says_waits(many, few),
+                "seed {seed}"
+            );
+            // The latency changed by far less than the time between requests.
+            let other = open_loop(seed + 200, 27e6, 4e6);
+            assert!(!says_waits(few, other), "seed {seed}");
+        }
+    }
 }
