@@ -265,7 +265,9 @@ impl ComparisonReport {
             duration(self.change_ns.abs()),
             self.change_low_ns
                 .zip(self.change_high_ns)
-                .map_or(String::new(), interval_text),
+                .map_or(String::new(), |ends_ns| {
+                    format!("; of all requests {}", interval_text(ends_ns))
+                }),
         );
         let why = match (self.verdict, self.explained_share) {
             (Verdict::Changed, _) if self.causes.is_empty() => {
@@ -275,9 +277,7 @@ impl ComparisonReport {
                 explained_text(self.causes.len(), share, self.change_ns)
             }
             (Verdict::Changed, None) => counted(self.causes.len() as u64, "cause"),
-            (Verdict::NoChange, _) => {
-                "nothing in the services changed by more than chance".to_owned()
-            }
+            (Verdict::NoChange, _) => no_cause_text(&self.mix),
             (Verdict::TooFew, _) => {
                 "too few requests to tell whether anything changed: compare longer periods, or record more".to_owned()
             }
@@ -286,14 +286,28 @@ impl ComparisonReport {
     }
 }
 
-/// Describes a confidence interval, to follow the change.
+/// Describes a confidence interval.
 fn interval_text((low_ns, high_ns): (f64, f64)) -> String {
     let signed = |ns: f64| {
         let sign = if ns < 0.0 { "−" } else { "+" };
         format!("{sign}{}", duration(ns.abs()))
     };
     let (low, high) = (signed(low_ns), signed(high_ns));
-    format!("; of all requests {low} to {high} with 95 % certainty")
+    format!("{low} to {high} with 95 % certainty")
+}
+
+/// Explains why there is no cause. The mean latency of a root operation may have changed all the
+/// same, as when the kinds of its requests come in turns within a period: the test of causes
+/// compares the variation within periods, and the interval of the mean does not.
+fn no_cause_text(mix: &[MixRow]) -> String {
+    let asked_most = |a: &&MixRow, b: &&MixRow| a.after.total_cmp(&b.after);
+    let changed = mix.iter().filter(|row| row.mean_change().is_some());
+    match changed.max_by(asked_most).and_then(MixRow::mean_change) {
+        Some(change) => format!(
+            "no single cause was found, although {change}: kinds of requests that come in turns may shift it"
+        ),
+        None => "nothing in the services changed by more than chance".to_owned(),
+    }
 }
 
 /// Describes the causes' share of the change. If other changes are in the opposite direction, gives
@@ -413,6 +427,42 @@ mod tests {
             1.5,
             -10e6,
             "1 cause takes off 15.0ms; all else that changed adds 5.00ms",
+        );
+    }
+
+    /// Checks that a changed mean is stated, and that an interval with zero or a rounding error
+    /// is not.
+    #[test]
+    fn a_changed_mean_without_a_cause_is_stated() {
+        let row = |root: &str, share: f64, ends_ns: Option<(f64, f64)>| MixRow {
+            root: root.to_owned(),
+            before: share,
+            after: share,
+            mean_before_ns: Some(1e7),
+            caused_ns: 0.0,
+            q_value: None,
+            change_low_ns: ends_ns.map(|ends_ns| ends_ns.0),
+            change_high_ns: ends_ns.map(|ends_ns| ends_ns.1),
+            recorded: [100; 2],
+        };
+        let nothing = "nothing in the services changed by more than chance";
+        for ends_ns in [
+            None,
+            Some((-1e6, 2e6)),
+            Some((-0.5, -0.1)),
+            Some((0.0, 0.0)),
+        ] {
+            assert_eq!(no_cause_text(&[row("a", 1.0, ends_ns)]), nothing);
+        }
+        let mix = [
+            row("a", 0.2, Some((1e6, 2e6))),
+            row("b", 0.3, Some((-2e6, -1e6))),
+            row("c", 0.5, Some((-1e6, 1e6))),
+        ];
+        assert_eq!(
+            no_cause_text(&mix),
+            "no single cause was found, although the mean of b changed by −2.00ms to −1.00ms with 95 % certainty as if \
+             requests were independent: kinds of requests that come in turns may shift it"
         );
     }
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use stroboscope_analysis::compare::{Comparison, Environment, Variation, VariationChange};
 use stroboscope_analysis::flow::{PeriodFlows, RootFlows};
 
-use super::{PeriodSummary, REQUESTS_MIN};
+use super::{PeriodSummary, REQUESTS_MIN, interval_text};
 use crate::regression::Rise;
 use stroboscope_render::humanise::{counted, duration, percent};
 
@@ -91,6 +91,20 @@ impl MixRow {
             of: self.root.clone(),
             by: self.caused_ns / mean_ns,
             q_value,
+        })
+    }
+
+    /// Describes the change of the mean latency if its 95 % interval does not include zero.
+    pub(super) fn mean_change(&self) -> Option<String> {
+        let ends_ns = self.change_low_ns.zip(self.change_high_ns)?;
+        let nearest_ns = ends_ns.0.max(-ends_ns.1);
+        // Smaller changes are rounding errors.
+        (nearest_ns >= 1.0).then(|| {
+            format!(
+                "the mean of {} changed by {} as if requests were independent",
+                self.root,
+                interval_text(ends_ns)
+            )
         })
     }
 
