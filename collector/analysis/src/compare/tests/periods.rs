@@ -208,3 +208,43 @@ fn a_structure_that_vanishes_counts_although_others_change_too() {
         found.causes
     );
 }
+
+/// Returns requests of blocks of 60. The requests of a heavy block read 20 times, others 3 times.
+fn in_blocks(seed: u64, is_heavy: impl Fn(u64) -> bool) -> Vec<TraceRecords> {
+    let mut random = Random(seed);
+    let one = |at: u64| {
+        let reads = if is_heavy(at / 60) { 20 } else { 3 };
+        let fault = Fault {
+            reads,
+            misses: 0,
+            orders: 0,
+            ..USUAL
+        };
+        let id = u128::from(seed) << 64 | u128::from(at);
+        request(&mut random, id, at as i64 * 1_000_000_000, fault)
+    };
+    (0..600).map(one).collect()
+}
+
+/// Checks that a mean which changes in steps is left to its interval: each period varies as much
+/// within itself, so no cause is found.
+#[test]
+fn a_mix_that_changes_in_steps_has_no_cause_but_another_mean() {
+    for (heavy, has_changed) in [([3, 3], false), ([3, 4], true), ([2, 6], true)] {
+        for seed in 0..2 {
+            let made = [0, 1].map(|later| {
+                let is_heavy = |block| (block * 7 + seed) % 10 < heavy[later];
+                in_blocks(1 + 2 * seed + later as u64, is_heavy)
+            });
+            let [before, after] = flows_of(made.each_ref().map(Vec::as_slice));
+            let found = Comparison::of(&before, &after, &|_| false, &CompareSettings::default());
+            assert!(found.causes.is_empty(), "{heavy:?}: {:#?}", found.causes);
+            let changed = before.roots.iter().any(|(root, flows)| {
+                let later = after.roots.get(root);
+                let interval_ns = later.map(|later| flows.change_interval_ns(later));
+                interval_ns.is_some_and(|[low, high]| low >= 1.0 || high <= -1.0)
+            });
+            assert_eq!(changed, has_changed, "{heavy:?}, seed {seed}");
+        }
+    }
+}
