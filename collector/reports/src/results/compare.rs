@@ -266,7 +266,10 @@ impl ComparisonReport {
             self.change_low_ns
                 .zip(self.change_high_ns)
                 .map_or(String::new(), |ends_ns| {
-                    format!("; of all requests {}", interval_text(ends_ns))
+                    format!(
+                        "; of all requests {} with 95 % certainty",
+                        interval_text(ends_ns)
+                    )
                 }),
         );
         let why = match (self.verdict, self.explained_share) {
@@ -293,19 +296,18 @@ fn interval_text((low_ns, high_ns): (f64, f64)) -> String {
         format!("{sign}{}", duration(ns.abs()))
     };
     let (low, high) = (signed(low_ns), signed(high_ns));
-    format!("{low} to {high} with 95 % certainty")
+    format!("{low} to {high}")
 }
 
-/// Explains why there is no cause. The mean latency of a root operation may have changed all the
+/// Describes a comparison without causes. The mean latency of a root operation may differ all the
 /// same, as when the kinds of its requests come in turns within a period: the test of causes
-/// compares the variation within periods, and the interval of the mean does not.
+/// considers the variation within periods, and the interval of the mean does not. So the interval
+/// also excludes zero for many equal periods, and is no proof of a change.
 fn no_cause_text(mix: &[MixRow]) -> String {
     let asked_most = |a: &&MixRow, b: &&MixRow| a.after.total_cmp(&b.after);
-    let changed = mix.iter().filter(|row| row.mean_change().is_some());
-    match changed.max_by(asked_most).and_then(MixRow::mean_change) {
-        Some(change) => format!(
-            "no single cause was found, although {change}: kinds of requests that come in turns may shift it"
-        ),
+    let changed = mix.iter().filter(|row| row.mean_difference().is_some());
+    match changed.max_by(asked_most).and_then(MixRow::mean_difference) {
+        Some(change) => format!("no single cause was found; {change}"),
         None => "nothing in the services changed by more than chance".to_owned(),
     }
 }
@@ -430,10 +432,10 @@ mod tests {
         );
     }
 
-    /// Checks that a changed mean is stated, and that an interval with zero or a rounding error
+    /// Checks that another mean is stated, and that an interval with zero or a rounding error
     /// is not.
     #[test]
-    fn a_changed_mean_without_a_cause_is_stated() {
+    fn another_mean_without_a_cause_is_stated() {
         let row = |root: &str, share: f64, ends_ns: Option<(f64, f64)>| MixRow {
             root: root.to_owned(),
             before: share,
@@ -461,8 +463,8 @@ mod tests {
         ];
         assert_eq!(
             no_cause_text(&mix),
-            "no single cause was found, although the mean of b changed by −2.00ms to −1.00ms with 95 % certainty as if \
-             requests were independent: kinds of requests that come in turns may shift it"
+            "no single cause was found; the mean of b differs by −2.00ms to −1.00ms (95 % interval, as if requests were \
+             independent), which also happens if kinds of requests come in turns or requests of a burst are alike"
         );
     }
 }

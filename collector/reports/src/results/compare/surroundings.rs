@@ -94,14 +94,15 @@ impl MixRow {
         })
     }
 
-    /// Describes the change of the mean latency if its 95 % interval does not include zero.
-    pub(super) fn mean_change(&self) -> Option<String> {
+    /// Describes the difference of the mean latency if its 95 % interval excludes zero.
+    pub(super) fn mean_difference(&self) -> Option<String> {
         let ends_ns = self.change_low_ns.zip(self.change_high_ns)?;
         let nearest_ns = ends_ns.0.max(-ends_ns.1);
         // Smaller changes are rounding errors.
         (nearest_ns >= 1.0).then(|| {
             format!(
-                "the mean of {} changed by {} as if requests were independent",
+                "the mean of {} differs by {} (95 % interval, as if requests were independent), which also happens if \
+                 kinds of requests come in turns or requests of a burst are alike",
                 self.root,
                 interval_text(ends_ns)
             )
