@@ -17,7 +17,7 @@
 //! ```
 //!
 //! The log, the sets and the queries need `alloc` only. Tracked values and files need the feature
-//! `std`, which is on by default.
+//! `std`, which is on by default. `from_json` and `to_json` need the feature `serde`.
 
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 #![forbid(unsafe_code)]
@@ -55,6 +55,8 @@ pub use set::InputSet;
 pub use source::{Item, Labels, Output, Source};
 #[cfg(feature = "std")]
 pub use tracked::{ParseError, Tracked, TrackedBuf};
+#[cfg(feature = "serde")]
+pub use tracked::{from_json, to_json};
 
 /// Compiles the example of the README.
 #[cfg(all(doctest, feature = "std"))]

@@ -154,10 +154,14 @@ impl TrackedBuf {
     /// calculations.
     pub fn push_text<T: fmt::Display, L: Linkage>(&mut self, value: &Tracked<T, L>) {
         let text = value.as_ref().map(|value| value.to_string());
-        let count = text.get().len();
+        self.extend_shared(text.get().as_bytes(), text.label());
+    }
+
+    /// Appends bytes that all have one label.
+    pub(super) fn extend_shared(&mut self, bytes: &[u8], label: Label) {
         self.runs
-            .push(self.len(), count, Labels::Shared(text.label()));
-        self.bytes.extend_from_slice(text.get().as_bytes());
+            .push(self.len(), bytes.len(), Labels::Shared(label));
+        self.bytes.extend_from_slice(bytes);
     }
 
     /// Records the labels of the bytes in the running recording, as those of the output `id` from
