@@ -7,9 +7,10 @@
 
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use stroboscope::baggage::Provenance;
 use stroboscope::span;
-use stroboscope::tracked::{self, DataLinkage, TrackedBuf};
+use stroboscope::tracked::{self, DataLinkage, Tracked, TrackedBuf};
 
 /// Answers with the price in a row of a table.
 fn price() -> Option<(Vec<u8>, Provenance)> {
@@ -30,6 +31,26 @@ fn invoice(answer: &[u8], provenance: &Provenance) -> Option<Vec<u8>> {
     Some(invoice.into_bytes())
 }
 
+#[derive(Deserialize)]
+struct Order {
+    item: String,
+    count: Tracked<u64>,
+}
+
+#[derive(Serialize)]
+struct Receipt {
+    item: String,
+    sum: Tracked<u64>,
+}
+
+/// Makes a receipt for an order in JSON.
+fn receipt(order: &TrackedBuf, price: u64) -> serde_json::Result<TrackedBuf> {
+    let order: Order = tracked::from_json(order)?; // the count has the label of its digits
+    let item = order.item;
+    let sum = order.count * price;
+    tracked::to_json(&Receipt { item, sum }) // and so have the digits of the sum
+}
+
 fn main() -> Result<(), stroboscope::InitError> {
     let _tracing = stroboscope::init("tracked")?;
     // Waits for a window, because only recorded requests are tracked.
@@ -38,6 +59,13 @@ fn main() -> Result<(), stroboscope::InitError> {
         std::thread::sleep(Duration::from_millis(1));
     }
     let invoice = span!("request").scope(|| {
+        tracked::scope(|| {
+            let order = tracked::source("order", *br#"{"item": "apples", "count": 3}"#);
+            let receipt = receipt(&order, 12).ok()?;
+            tracked::send_with_content(&receipt, "receipt", 1_000);
+            println!("{}", String::from_utf8_lossy(receipt.as_bytes()));
+            Some(())
+        });
         let (answer, provenance) = tracked::scope(price)?;
         tracked::scope(|| invoice(&answer, &provenance))
     });
