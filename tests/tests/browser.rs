@@ -105,6 +105,60 @@ fn pages_in_a_browser() {
     assert!(looked.status.success(), "{said}\n{complained}");
 }
 
+/// Serves an empty page at an origin of its own. Returns the origin.
+fn empty_page() -> String {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let _ = stream.read(&mut [0; 4096]);
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n";
+            let _ = stream.write_all(head.as_bytes());
+        }
+    });
+    format!("http://localhost:{port}")
+}
+
+#[test]
+fn pages_of_allowed_origins_send() {
+    let test = "pages_of_allowed_origins_send";
+    let packages = node_modules(test, &["playwright-core"]);
+    let (Some(packages), Some(chromium)) = (packages, chromium(test)) else {
+        return;
+    };
+    let page = empty_page();
+    let programs = [Program::new(), Program::new()];
+    let origins = [&["--cors-origin", &*page][..], &[]];
+    let [(mut allowing, allowing_at), (mut others, others_at)] = [0, 1].map(|at| {
+        let mut command = programs[at].command(&["collect", "--listen", "127.0.0.1:0"]);
+        command.args(["--otlp-http", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+        command.args(origins[at]);
+        let mut server = Server::start(command);
+        let url = server.after("collecting OTLP on ");
+        let url = url.trim_end_matches("/v1/traces").to_owned();
+        (server, url)
+    });
+    let asked = serde_json::json!({
+        "page": page, "allowing": allowing_at, "others": others_at, "chromium": chromium,
+    });
+    let sent = Command::new("node")
+        .arg(repository().join("tests/browser/cors.mjs"))
+        .arg(asked.to_string())
+        .env("STROBOSCOPE_TEST_NODE_MODULES", packages)
+        .output()
+        .expect("node runs");
+    let complained = String::from_utf8_lossy(&sent.stderr);
+    assert!(sent.status.success(), "{complained}");
+    for (server, stored) in [(&mut allowing, 1), (&mut others, 0)] {
+        assert!(server.stop(libc::SIGTERM).success());
+        let said = server.said();
+        let summary = format!("stored {stored} record");
+        assert!(said.contains(&summary), "{summary}: {said}");
+    }
+}
+
 /// Rows of a request's timeline, by the modules alone.
 #[test]
 fn spans_come_before_what_the_kernel_did() {

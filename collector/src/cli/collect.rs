@@ -18,7 +18,7 @@ use super::forward::ForwardArguments;
 use super::log::LogArguments;
 use super::maintenance::MaintenanceArguments;
 use super::memory::{MemoryArguments, MemorySplit};
-use super::net::NetArguments;
+use super::net::{NetArguments, check_origins};
 use super::own_traces::{OwnTracesTo, checked_own_traces, parse_own_traces, start_own_traces};
 use super::pages::{ReaderPorts, served_site};
 use super::settings::SettingsArguments;
@@ -40,6 +40,7 @@ use stroboscope_server::grpc::{BurstControl, ListenAddresses};
 use stroboscope_server::ingest::{Options, Stop};
 use stroboscope_server::kernel_recording::{KernelRecording, PreparedRecording};
 use stroboscope_server::live::RECENT;
+use stroboscope_server::net::CorsOrigin;
 use stroboscope_server::redact::{RedactSettings, Rule};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::limits::Limits;
@@ -73,6 +74,10 @@ pub(super) struct Collect {
     /// OTLP over gRPC
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4318", value_parser = parse_door)]
     otlp_http: Door,
+    /// Origin whose pages may send OTLP over HTTP from browsers, such as https://app.example.com;
+    /// `*` allows all. Repeatable. By default, browsers send only from the collector's own origin
+    #[arg(long, value_name = "ORIGIN")]
+    cors_origin: Vec<CorsOrigin>,
     /// Address for pages and metrics
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4319")]
     http: SocketAddr,
@@ -291,6 +296,7 @@ impl Collect {
             let remote = remote.map_err(Failure::of)?;
             let keep = self.publish_keep;
             self.doors.check(&self.addresses())?;
+            check_origins(&self.cors_origin, self.otlp_http.0.is_some())?;
             let announcement = Announcement(self.log);
             let own_traces =
                 checked_own_traces(self.own_traces.as_ref(), self.unix.as_deref(), &self.doors)?;
@@ -461,7 +467,8 @@ impl Collect {
         let mut limits = Limits::default();
         memory.bound_requests(&mut limits);
         let readers = self.readers.addresses().count();
-        let doors = self.doors.settings(memory, readers, self.unix.is_some());
+        let mut doors = self.doors.settings(memory, readers, self.unix.is_some());
+        doors.cors_origins = self.cors_origin;
         CollectorSettings {
             data: self.data.data,
             listen: ListenAddresses {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use stroboscope_server::net::{NetSettings, TlsFiles};
+use stroboscope_server::net::{CorsOrigin, NetSettings, TlsFiles};
 
 use super::memory::MemorySplit;
 use stroboscope_reports::Failure;
@@ -142,6 +142,20 @@ fn connections(asked: u32, ports: u64) -> usize {
         );
     }
     usize::try_from(room.min(u64::from(asked))).unwrap_or(usize::MAX)
+}
+
+/// Checks the origins whose pages may send OTLP over HTTP.
+pub(super) fn check_origins(origins: &[CorsOrigin], has_otlp_http: bool) -> Result<(), Failure> {
+    let problem = if origins.is_empty() {
+        return Ok(());
+    } else if !has_otlp_http {
+        "--cors-origin is for OTLP over HTTP, which --otlp-http none disables"
+    } else if origins.len() > 1 && origins.contains(&CorsOrigin::Any) {
+        "--cors-origin '*' allows all origins: leave out the others, or '*'"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(problem.to_owned()))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod bad;
 mod bombs;
 mod certificates;
 mod client;
+mod cors;
 mod redaction;
 mod tls_clients;
 mod withdrawn;

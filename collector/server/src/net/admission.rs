@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
+use super::cors::CorsGrant;
 use super::login::{LOGIN_PATH, LOGOUT_PATH, Login, login_cookie};
 use super::ports::Ports;
 use super::rejections::{PortName, RejectionCause};
@@ -133,15 +134,24 @@ impl Ports {
         if is_of_browsers && (way.is_loopback || way.door == PortName::Pages && is_change) {
             self.check_host(parts)?;
         }
-        if is_of_browsers && is_change {
-            self.check_origin(parts)?;
+        let cors = self.cors(way, parts);
+        if is_of_browsers && is_change && !cors.is_allowed() {
+            self.check_origin(way, parts)?;
         }
-        if is_open {
+        if is_open || cors.is_preflight() {
             return Ok(None);
         }
         let role = role(way.door, is_change && parts.uri.path() != TOOLS_PATH);
         self.check_token(role, &parts.headers)?;
         Ok(self.settings.tokens.is_some().then_some(role))
+    }
+
+    /// Returns a page's permission to send a request to this port from another origin.
+    pub(super) fn cors(&self, way: Way, parts: &Parts) -> CorsGrant {
+        match way.door {
+            PortName::OtlpHttp => CorsGrant::new(&self.settings.cors_origins, parts),
+            _ => CorsGrant::default(),
+        }
     }
 
     pub(super) fn check_token(&self, role: Role, headers: &HeaderMap) -> Result<(), Rejection> {
@@ -223,7 +233,7 @@ impl Ports {
     }
 
     /// Checks the origin of a change: only programs and this collector's pages may request one.
-    fn check_origin(&self, parts: &Parts) -> Result<(), Rejection> {
+    fn check_origin(&self, way: Way, parts: &Parts) -> Result<(), Rejection> {
         let text = |name: &str| {
             parts
                 .headers
@@ -250,7 +260,9 @@ impl Ports {
         if is_own_site && is_own_origin {
             return Ok(());
         }
-        let message = if is_own_site {
+        let message = if way.door == PortName::OtlpHttp {
+            "a page of another origin sends data: --cors-origin ORIGIN allows it"
+        } else if is_own_site {
             "a page of another site requests a change. If it is the collector's own, behind a proxy that changes the \
              host name, --allowed-host NAME allows the name that the browser uses"
         } else {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Request, Response, header};
+use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
@@ -260,6 +260,7 @@ impl Visits {
         let (mut parts, body) = request.into_parts();
         // Subscribes before the token check, so that no change in between is missed.
         let replaced = self.doors.replaced();
+        let cors = self.doors.cors(self.way, &parts);
         let admitted = self.doors.admit(self.way, &parts).and_then(|role| {
             let lent = self.requests.lend(visitor.peer, 1);
             let causes = [RejectionCause::Requests, RejectionCause::PeerRequests];
@@ -274,6 +275,7 @@ impl Visits {
             Err(denied) => {
                 self.refuse(denied.cause, &visitor);
                 let mut response = (self.answer)(&parts, &denied);
+                cors.put_headers(response.headers_mut());
                 denied.put_headers(response.headers_mut());
                 if !self.is_grpc() {
                     put_browser_headers(response.headers_mut());
@@ -281,6 +283,12 @@ impl Visits {
                 return response;
             }
         };
+        if cors.is_preflight() {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            cors.put_headers(response.headers_mut());
+            return response;
+        }
         let withdrawal = role.map(|role| {
             let doors = self.doors.clone();
             Withdrawal::of(doors, self.way.door, role, &parts.headers, replaced)
@@ -308,6 +316,7 @@ impl Visits {
         if !is_grpc {
             put_browser_headers(&mut parts.headers);
         }
+        cors.put_headers(&mut parts.headers);
         let ending = withdrawal.map(|withdrawal| ResponseEnd::of(withdrawal, is_grpc));
         let answered = ResponseBody {
             body,

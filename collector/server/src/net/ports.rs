@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, spawn_blocking};
 
 use super::attempts::Attempts;
+use super::cors::CorsOrigin;
 use super::rejections::RejectionCounters;
 use super::tls::{BadTls, TlsConfigs, TlsFiles, TlsTexts};
 use super::tokens::{BadTokens, Tokens};
@@ -35,6 +36,8 @@ pub struct NetSettings {
     /// Host names under which requests may reach this collector, in addition to `localhost` and IP
     /// addresses.
     pub allowed_hosts: Vec<String>,
+    /// Origins whose pages may send OTLP over HTTP, in addition to the collector's own.
+    pub cors_origins: Vec<CorsOrigin>,
     /// Maximum connections of each port.
     pub connections_max: usize,
     /// Maximum time for a TLS handshake, for the head of a request, and for its body (or one
@@ -50,6 +53,7 @@ impl Default for NetSettings {
             tls: None,
             tokens: None,
             allowed_hosts: Vec::new(),
+            cors_origins: Vec::new(),
             connections_max: 1_024,
             request_timeout: Duration::from_secs(30),
             reading_bytes_max: 256 << 20,
