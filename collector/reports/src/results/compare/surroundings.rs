@@ -94,12 +94,12 @@ impl MixRow {
         })
     }
 
-    /// Describes the difference of the mean latency if its 95 % interval excludes zero.
+    /// Describes the difference of the mean latency if its 95 % interval excludes changes of less
+    /// than a twentieth.
     pub(super) fn mean_difference(&self) -> Option<String> {
         let ends_ns = self.change_low_ns.zip(self.change_high_ns)?;
         let nearest_ns = ends_ns.0.max(-ends_ns.1);
-        // Smaller changes are rounding errors.
-        (nearest_ns >= 1.0).then(|| {
+        (nearest_ns > DIFFERENCE_MIN * self.mean_before_ns?).then(|| {
             format!(
                 "the mean of {} differs by {} (95 % interval, as if requests were independent), which also happens if \
                  kinds of requests come in turns or requests of a burst are alike",
@@ -225,6 +225,8 @@ impl VariationSays {
 const RATE_MIN: f64 = 1.25;
 /// Minimum change of a root operation's share of requests, 0 to 1, to be mentioned.
 const MIX_MIN: f64 = 0.05;
+/// Minimum change of a mean latency that is stated without a cause, as a share of the earlier mean.
+const DIFFERENCE_MIN: f64 = 0.05;
 
 /// Describes differences that are no causes: factors by which the times in all services changed,
 /// the rate of requests, and their mix.
