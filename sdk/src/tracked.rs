@@ -44,9 +44,9 @@ use pin_project_lite::pin_project;
 pub use stroboscope_provenance::{
     CopyLinkage, DataLinkage, IndexLinkage, Linkage, ParseError, Tracked, TrackedBuf,
 };
+use stroboscope_provenance::{Item, Limits, Recording, with_current};
 #[cfg(feature = "provenance_json")]
 pub use stroboscope_provenance::{from_json, to_json};
-use stroboscope_provenance::{Item, Limits, Recording, with_current};
 
 use crate::baggage::{Provenance, Value};
 use crate::{clock, gate, thread};
