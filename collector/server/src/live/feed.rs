@@ -1,5 +1,6 @@
 //! The live model's thread, its feed and its read access.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -10,6 +11,7 @@ use stroboscope_analysis::clock::Resolution;
 
 use super::observer::{Live, LiveCounts, Snapshot};
 use super::recent::{ProcessWindows, RecentRequests};
+use super::totals::{RequestTotals, RootOperation};
 use stroboscope_store::flush::Arrivals;
 use stroboscope_store::record::Rows;
 
@@ -72,6 +74,12 @@ impl LiveModel {
     #[must_use]
     pub fn roots(&self) -> ByRoot {
         self.live().roots()
+    }
+
+    /// Returns the totals of requests since the collector started, by root operation.
+    #[must_use]
+    pub fn totals(&self) -> BTreeMap<RootOperation, RequestTotals> {
+        self.live().totals()
     }
 
     /// Returns the latest complete requests of the last five minutes, and the outcomes of all

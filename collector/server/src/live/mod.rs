@@ -35,6 +35,7 @@ mod feed;
 mod observer;
 mod outcomes;
 mod recent;
+mod totals;
 mod window;
 
 pub use assembly::RECORDS_OPEN_MAX;
@@ -42,3 +43,4 @@ pub use feed::{Feed, LiveModel, start};
 pub use observer::{Live, LiveCounts, Snapshot};
 pub use outcomes::{Outcomes, RECENT, RecentOutcomes};
 pub use recent::{ProcessWindows, RECENT_SEGMENTS_MAX, RECENT_TRACES_MAX, RecentRequests};
+pub use totals::{Exemplar, LATENCY_BOUNDS_NS, LatencyBucket, RequestTotals, RootOperation};

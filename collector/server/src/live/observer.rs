@@ -17,6 +17,7 @@ use stroboscope_analysis::segment::Segmenter;
 use super::assembly::{Assembly, RECORDS_OPEN_MAX};
 use super::outcomes::OutcomeSlices;
 use super::recent::{ProcessWindows, Recent, RecentRequests, Windows};
+use super::totals::{RequestTotals, RequestTotalsByRoot, RootOperation};
 use super::window::{ModelWindow, WindowModel};
 use stroboscope_store::decode::loses_records;
 use stroboscope_store::ledger::{BatchLosses, LossWatch};
@@ -93,6 +94,7 @@ pub struct Live {
     counts: LiveCounts,
     recent: Recent,
     outcomes: OutcomeSlices,
+    totals: RequestTotalsByRoot,
     windows: Windows,
     /// Time of the latest arrival, in ns since the Unix epoch.
     now_ns: i64,
@@ -125,6 +127,7 @@ impl Live {
             counts: LiveCounts::default(),
             recent: Recent::default(),
             outcomes: OutcomeSlices::default(),
+            totals: RequestTotalsByRoot::default(),
             windows: Windows::default(),
             now_ns: 0,
         }
@@ -270,6 +273,12 @@ impl Live {
         self.window.roots()
     }
 
+    /// Returns the totals of requests since the collector started, by root operation.
+    #[must_use]
+    pub fn totals(&self) -> BTreeMap<RootOperation, RequestTotals> {
+        self.totals.all()
+    }
+
     fn text(&mut self, text: &str) -> Arc<str> {
         if let Some(known) = self.texts.get(text) {
             return known.clone();
@@ -352,7 +361,7 @@ impl Live {
     fn observe_request(&mut self, mut records: TraceRecords) {
         self.counts.traces += 1;
         self.window.advance(self.now_ns);
-        self.outcomes.observe(self.now_ns, &records);
+        let has_failed = self.outcomes.observe(self.now_ns, &records);
         let completeness = completeness(&records, &self.losses);
         let mut causes: Vec<_> = completeness
             .reasons
@@ -369,15 +378,18 @@ impl Live {
         let (root, weight) = (records.root_name(), records.weight());
         let (slice, model, roots) = self.window.open();
         roots.count(&root, records.has_caller(), causes.is_empty(), weight);
+        let mut latency_ns = None;
         if causes.is_empty() {
             self.counts.complete_traces += 1;
             self.clocks.observe(&records);
             records.clocks = self.clocks.resolved(&records);
             let (trace, _) = self.segmenter.segment(&records, model.labels_mut());
             model.observe(&trace);
+            latency_ns = Some(trace.latency_ns());
             roots.observe(&root, trace.latency_ns(), trace.after_answer_ns(), weight);
             self.recent.add(self.now_ns, slice, trace, weight);
         }
+        self.totals.count(&records, has_failed, latency_ns, weight);
         causes
             .into_iter()
             .for_each(|cause| *self.counts.incomplete.entry(cause).or_default() += 1);

@@ -26,7 +26,7 @@ pub struct Outcomes {
 }
 
 impl Outcomes {
-    fn count(&mut self, has_failed: bool, weight: Weight) {
+    pub(super) fn count(&mut self, has_failed: bool, weight: Weight) {
         self.all.count(weight);
         if has_failed {
             self.failed.count(weight);
@@ -64,8 +64,8 @@ pub(super) struct OutcomeSlices {
 }
 
 impl OutcomeSlices {
-    /// Counts a request that has fully arrived at `now_ns`.
-    pub(super) fn observe(&mut self, now_ns: i64, records: &TraceRecords) {
+    /// Counts a request that has fully arrived at `now_ns`. Returns true if it failed.
+    pub(super) fn observe(&mut self, now_ns: i64, records: &TraceRecords) -> bool {
         let weight = records.weight();
         let trail = self.finder.trail(records);
         let has_failed = trail.is_some_and(|trail| trail.has_reached_root);
@@ -80,6 +80,7 @@ impl OutcomeSlices {
                 of.count(failed.contains(&span.span_id), weight);
             }
         }
+        has_failed
     }
 
     fn slice_at(&mut self, now_ns: i64) -> &mut Slice {
