@@ -2,6 +2,7 @@
 
 mod maintenance;
 mod publishing;
+pub(super) mod requests;
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, RawQuery, Request, State};
 use axum::http::request::Parts;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -65,6 +65,7 @@ impl HttpServer {
         }
         let router = router
             .route("/metrics", get(prometheus))
+            .route("/metrics/requests", get(request_metrics))
             .route("/healthz", get(health))
             .route("/readyz", get(ready))
             .fallback(no_page)
@@ -215,6 +216,23 @@ async fn prometheus(State(shared): State<Pages>) -> Response {
     (kind, metrics::render(&shared)).into_response()
 }
 
+/// Serves the totals of requests, in the format that the client prefers.
+async fn request_metrics(State(shared): State<Pages>, headers: HeaderMap) -> Response {
+    let Some(live) = shared.intake.live().cloned() else {
+        return no_live_model();
+    };
+    let accepted = headers.get_all(header::ACCEPT).iter();
+    let accepted = accepted.filter_map(|value| value.to_str().ok());
+    let format = metrics::requests::Format::preferred(accepted);
+    let duty = shared.control.current().map(BurstConfig::duty);
+    let kind = [(header::CONTENT_TYPE, format.content_type())];
+    (
+        kind,
+        metrics::requests::render(&live.totals(), duty, format),
+    )
+        .into_response()
+}
+
 async fn live_model(State(shared): State<Pages>) -> Response {
     let Some(live) = shared.intake.live().cloned() else {
         return no_live_model();
@@ -308,7 +326,7 @@ async fn of_site(site: &ServedSite, request: Request) -> Response {
 
 fn no_such(path: &str) -> String {
     format!(
-        "there is no page {path:?}; there are /fleet, /metrics, /api/model, /api/critical-path, /api/processes, \
+        "there is no page {path:?}; there are /fleet, /metrics, /metrics/requests, /api/model, /api/critical-path, /api/processes, \
          /api/doors, /api/burst-config, /healthz, /readyz and /burst-config"
     )
 }
