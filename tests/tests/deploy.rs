@@ -311,6 +311,17 @@ fn each_value_of_the_chart_is_used_explained_and_in_the_schema() {
 }
 
 #[test]
+fn prometheus_accepts_the_rules() {
+    let path = deploy("prometheus-rules.yaml");
+    let path = path.to_string_lossy();
+    let install = "install Debian's prometheus";
+    let test = "prometheus_accepts_the_rules";
+    if let Some(output) = checked(test, "promtool", &["check", "rules", &path], install) {
+        assert!(output.status.success(), "{}", said(&output));
+    }
+}
+
+#[test]
 fn the_settings_are_settings() {
     let file = deploy("stroboscope.toml").display().to_string();
     let output = Program::run_plain(&["collect", "config", "--config", &file]).succeeds();

@@ -46,4 +46,21 @@ fn alerts_are_on_metrics_that_exist() {
         assert!(known.contains(&word), "the guide has no metric {word}");
     }
     assert!(looked > 8, "{looked}");
+    for file in ["prometheus-rules.yaml", "grafana-dashboard.json"] {
+        let text = read(&root().join("examples/deploy").join(file));
+        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let names = words.filter_map(|word| word.strip_prefix("stroboscope_"));
+        let mut looked = 0;
+        for name in names {
+            let parts = ["_bucket", "_count", "_sum"];
+            let part_of = parts.iter().find_map(|part| name.strip_suffix(part));
+            let name = part_of.unwrap_or(name);
+            looked += 1;
+            assert!(
+                known.contains(&name),
+                "{file}: the guide has no metric {name}"
+            );
+        }
+        assert!(looked > 4, "{file}: {looked}");
+    }
 }
