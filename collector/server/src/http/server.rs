@@ -193,7 +193,7 @@ async fn doors_now(State(shared): State<Pages>) -> Response {
 }
 
 fn no_live_model() -> Response {
-    let off = "there is no live model: the collector was started with --no-live-model\n";
+    let off = "there is no live model: --no-live-model leaves it out, and an agent has none\n";
     (StatusCode::NOT_FOUND, off).into_response()
 }
 

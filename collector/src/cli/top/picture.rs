@@ -211,7 +211,8 @@ fn failed_line(path: &LatestPath) -> Option<ScreenLine> {
 /// Describes in one line which requests and operations the table covers.
 fn path_text(snapshot: &Snapshot) -> String {
     let Some(path) = &snapshot.path else {
-        return "no operations: the collector has no live model (--no-live-model)".to_owned();
+        return "no operations: the collector has no live model (--no-live-model, or an agent)"
+            .to_owned();
     };
     let of = match path.operations_known {
         known if known > path.operations.len() => {
