@@ -74,7 +74,7 @@ async fn pages_of_named_origins_send() {
         let (status, headers) = parsed(&answer, "access-control-");
         (status, headers, answer)
     };
-    // A browser's question has no token.
+    // Browsers send preflights without a token.
     for path in ["OPTIONS /v1/traces", "OPTIONS /v1/logs"] {
         let (status, headers, answer) =
             send(path, &[&[APP, CROSS_SITE], &ASKED[..]].concat()).await;
@@ -87,7 +87,7 @@ async fn pages_of_named_origins_send() {
         ("POST /v1/traces", vec![APP, CROSS_SITE, &bearer], 415),
         ("GET /v1/traces", vec![APP, CROSS_SITE, &bearer], 405),
         ("POST /v1/metrics", vec![APP, JSON, &bearer], 404),
-        // Without a method, it is no question.
+        // Without a requested method, it is no preflight.
         ("OPTIONS /v1/traces", vec![APP, &bearer], 405),
         ("OPTIONS /v1/traces", vec![APP], 401),
     ] {
@@ -98,7 +98,7 @@ async fn pages_of_named_origins_send() {
             "{headers:?} {answer}"
         );
     }
-    // A DNS name of a foreign page does not get in by an allowed origin.
+    // An allowed origin does not admit a host name that is not the collector's.
     let foreign = [APP, JSON, &bearer, "Host: app.example.com"];
     assert_eq!(send("POST /v1/traces", &foreign).await.0, 403);
     for origin in [
@@ -120,10 +120,10 @@ async fn pages_of_named_origins_send() {
             assert_eq!((status, headers), (403, Vec::new()), "{answer}");
         }
     }
-    // Programs, which have no origin.
+    // Programs send no origin.
     let (status, headers, _) = send("POST /v1/traces", &[JSON, &bearer]).await;
     assert_eq!((status, headers), (200, Vec::new()));
-    // Pages are not of that port.
+    // The port of pages allows no other origin.
     let reader = format!("Authorization: Bearer {TOKEN}-2");
     for line in [
         "OPTIONS /burst-config",

@@ -103,8 +103,8 @@ impl CorsGrant {
         self.origin.is_some()
     }
 
-    /// Reports whether the request is a browser's question if a page of an allowed origin may send.
-    /// Browsers ask it without a token.
+    /// Reports whether the request is a preflight for a page of an allowed origin. Browsers send
+    /// preflights without a token.
     pub(super) fn is_preflight(&self) -> bool {
         self.is_preflight
     }
@@ -119,7 +119,7 @@ impl CorsGrant {
         };
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
         if self.varies {
-            // `navigator.sendBeacon` always sends credentials. No cookie allows to send data.
+            // `navigator.sendBeacon` always sends credentials. They do not replace the token.
             let is_true = HeaderValue::from_static("true");
             headers.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, is_true);
         }

@@ -50,7 +50,8 @@ fn items(store: &Store) -> Vec<(String, Vec<u8>)> {
 }
 
 /// A secret in the name of a tracked item, or in a content, is neither in the log nor in the store.
-/// Of a batch, a provenance log that cannot be parsed is dropped and counted, and all else is stored.
+/// The collector drops and counts a provenance log that it cannot parse, and stores the rest of its
+/// batch.
 #[tokio::test(flavor = "multi_thread")]
 async fn tracked_items_are_redacted_before_they_are_written() {
     let sent = [
