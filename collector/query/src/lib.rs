@@ -153,7 +153,7 @@ pub use pool::{PoolReport, PoolSettings, PooledUse, UsesByService};
 pub use predict::{ATTRIBUTES_MAX, PredictReport, PredictSettings};
 pub use provenance::{
     ByteFlow, BytesByItem, Direction, ItemInfo, OutputPart, ProvenanceAnswer, ProvenanceError,
-    ProvenanceLog, ProvenanceLogs, ReachedItem, StoredLogs, infos, item_id,
+    ProvenanceLog, ProvenanceLogs, ProvenanceMap, ReachedItem, StoredLogs, infos, item_id,
 };
 pub use query_error::QueryError;
 pub use recorded::RecordedSummary;

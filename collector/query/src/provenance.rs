@@ -21,7 +21,7 @@ use thiserror::Error;
 
 use super::byte_ranges::ByteRanges;
 pub use item_info::{ItemInfo, infos};
-pub use logs::ProvenanceLogs;
+pub use logs::{ProvenanceLogs, ProvenanceMap};
 pub use parts::OutputPart;
 pub use stored::StoredLogs;
 
@@ -103,6 +103,8 @@ pub struct ProvenanceLog<'a> {
     pub name: String,
     /// Request that wrote the log; `None` if it is unknown.
     pub trace: Option<u128>,
+    /// Service that wrote the log; `None` if it is unknown.
+    pub service: Option<String>,
     file: LogFile<'a>,
     /// Problem at which the reading ended; `None` if the file is whole.
     pub problem: Option<FileError>,
@@ -123,6 +125,7 @@ impl<'a> ProvenanceLog<'a> {
         Ok(Self {
             name,
             trace: None,
+            service: None,
             file,
             problem,
         })

@@ -1,10 +1,21 @@
 //! Merge logs, and the queries across them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use super::{BytesByItem, Direction, ProvenanceAnswer, ProvenanceError, ProvenanceLog, Query};
 use crate::byte_ranges::ByteRanges;
+
+/// Bytes of sources on which outputs depend.
+#[derive(Debug, Default)]
+pub struct ProvenanceMap {
+    /// Outputs in the order of the logs, each with its sources.
+    pub outputs: Vec<(u64, BytesByItem)>,
+    /// Number of flows that were not followed, because one log's outputs have too many.
+    pub left_out: u64,
+    /// Number of ranges of inputs without a source, because a log reached a limit.
+    pub unknown: u64,
+}
 
 /// Merge logs, with the logs that have each item.
 #[derive(Debug)]
@@ -55,16 +66,57 @@ impl ProvenanceLogs<'_> {
         id: u64,
         bytes: Option<Range<u64>>,
     ) -> Result<ProvenanceAnswer, ProvenanceError> {
+        let asked = self.asked(direction, id, bytes)?;
+        Ok(self.follow(direction, BytesByItem::from([(id, asked)])))
+    }
+
+    /// Returns the bytes of sources on which outputs depend, for each output.
+    ///
+    /// Takes the outputs that `is_output` accepts, or those that no log read, and the sources that
+    /// `is_source` accepts, or those that no log wrote. The outputs of one log are one query, whose
+    /// sweep over the log computes each set once.
+    #[must_use]
+    pub fn map(
+        &self,
+        is_output: Option<&dyn Fn(u64) -> bool>,
+        is_source: Option<&dyn Fn(u64) -> bool>,
+    ) -> ProvenanceMap {
+        let is_unread = |id| !self.with_item.contains_key(&(Direction::Forward, id));
+        let is_output = is_output.unwrap_or(&is_unread);
+        let mut map = ProvenanceMap::default();
+        let mut known = HashSet::new();
+        for log in &self.logs {
+            let items = log.items().into_keys();
+            let outputs = items.filter(|(direction, id)| {
+                *direction == Direction::Backward && is_output(*id) && known.insert(*id)
+            });
+            let asked: BytesByItem = outputs
+                .filter_map(|(_, id)| Some((id, self.asked(Direction::Backward, id, None).ok()?)))
+                .collect();
+            if asked.is_empty() {
+                continue;
+            }
+            let ids: Vec<u64> = asked.keys().copied().collect();
+            let answer = self.follow(Direction::Backward, asked);
+            map.outputs.extend(answer.sources_of(ids, is_source));
+            map.left_out += answer.left_out;
+            map.unknown += answer.unknown;
+        }
+        map
+    }
+
+    /// Follows bytes of items to the ends of the logs.
+    fn follow(&self, direction: Direction, asked: BytesByItem) -> ProvenanceAnswer {
         let mut query = Query {
             direction,
             answer: ProvenanceAnswer::default(),
-            waiting: BytesByItem::from([(id, self.asked(direction, id, bytes)?)]),
+            waiting: asked,
         };
         // Each round follows all bytes that the last one reached, in the logs with their items.
         loop {
             let fresh = query.fresh();
             if fresh.is_empty() {
-                return Ok(query.finish());
+                return query.finish();
             }
             let logs = fresh.keys().flat_map(|id| self.with(direction, *id));
             let mut ends = fresh.clone();

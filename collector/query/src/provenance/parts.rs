@@ -29,14 +29,7 @@ impl ProvenanceAnswer {
     /// Adjacent bytes are one part if they depend on adjacent bytes of the same items.
     #[must_use]
     pub fn parts(&self, output: u64, count: u64) -> Vec<OutputPart> {
-        let mut by_output: BTreeMap<u64, Vec<&ByteFlow>> = BTreeMap::new();
-        for flow in &self.flows {
-            by_output.entry(flow.output).or_default().push(flow);
-        }
-        let flows = Flows {
-            answer: self,
-            by_output,
-        };
+        let flows = Flows::of(self);
         let mut bounds: Vec<u64> = flows.bounds(output, 0..count).into_iter().collect();
         if bounds.len() > INTERVALS_MAX {
             bounds.truncate(INTERVALS_MAX);
@@ -81,7 +74,15 @@ fn source_of(flow: &ByteFlow, bytes: &Range<u64>) -> Range<u64> {
     of(bytes.start)..of(bytes.end)
 }
 
-impl Flows<'_> {
+impl<'a> Flows<'a> {
+    fn of(answer: &'a ProvenanceAnswer) -> Self {
+        let mut by_output: BTreeMap<u64, Vec<&ByteFlow>> = BTreeMap::new();
+        for flow in &answer.flows {
+            by_output.entry(flow.output).or_default().push(flow);
+        }
+        Self { answer, by_output }
+    }
+
     /// Returns the flows to bytes of an output, with the bytes that each has of them.
     fn to(&self, output: u64, bytes: Range<u64>) -> impl Iterator<Item = (&ByteFlow, Range<u64>)> {
         let flows = self.by_output.get(&output).into_iter().flatten();
@@ -126,24 +127,58 @@ impl Flows<'_> {
 
     /// Returns the bytes at which the query of bytes of an output ends.
     fn ends(&self, output: u64, bytes: Range<u64>) -> BytesByItem {
-        let mut reached = BytesByItem::new();
         let mut ends = BytesByItem::new();
-        let source = |(flow, common): (&ByteFlow, _)| (flow.source, source_of(flow, &common));
-        let mut waiting: Vec<_> = self.to(output, bytes).map(source).collect();
-        while let Some((id, bytes)) = waiting.pop() {
-            let known = reached.entry(id).or_default();
-            let mut new: ByteRanges = std::iter::once(bytes.clone()).collect();
-            for bytes in known.within(bytes.clone()) {
-                new.remove(bytes);
-            }
-            known.insert(bytes);
-            for bytes in new.iter() {
-                for end in self.ends_within(id, bytes.clone()) {
-                    ends.entry(id).or_default().insert(end);
-                }
-                waiting.extend(self.to(id, bytes).map(source));
+        for (id, bytes) in self.reached(output, bytes) {
+            for end in bytes.iter().flat_map(|bytes| self.ends_within(id, bytes)) {
+                ends.entry(id).or_default().insert(end);
             }
         }
         ends
+    }
+
+    /// Returns the bytes of items on which bytes of an output depend.
+    fn reached(&self, output: u64, bytes: Range<u64>) -> BytesByItem {
+        let mut reached = BytesByItem::new();
+        let mut waiting = BytesByItem::from([(output, ByteRanges::from_iter([bytes]))]);
+        while let Some((id, bytes)) = waiting.pop_first() {
+            for flow in self.by_output.get(&id).into_iter().flatten() {
+                let (start, end) = flow.output_bytes;
+                for common in bytes.within(start..end) {
+                    let source = source_of(flow, &common);
+                    let known = reached.entry(flow.source).or_default();
+                    let mut new = ByteRanges::from_iter([source.clone()]);
+                    known.within(source.clone()).for_each(|old| new.remove(old));
+                    known.insert(source);
+                    for new in new.iter() {
+                        waiting.entry(flow.source).or_default().insert(new);
+                    }
+                }
+            }
+        }
+        reached
+    }
+}
+
+impl ProvenanceAnswer {
+    /// Returns the bytes of items on which an output depends: those that `is_source` accepts, or
+    /// those at which the query ended. The answer is of a query of this output and others.
+    pub(super) fn sources_of(
+        &self,
+        outputs: impl IntoIterator<Item = u64>,
+        is_source: Option<&dyn Fn(u64) -> bool>,
+    ) -> Vec<(u64, BytesByItem)> {
+        let flows = Flows::of(self);
+        let outputs = outputs.into_iter().map(|output| {
+            let sources = match is_source {
+                None => flows.ends(output, 0..u64::MAX),
+                Some(is_source) => {
+                    let mut sources = flows.reached(output, 0..u64::MAX);
+                    sources.retain(|id, _| is_source(*id));
+                    sources
+                }
+            };
+            (output, sources)
+        });
+        outputs.collect()
     }
 }

@@ -234,6 +234,58 @@ proptest! {
     }
 }
 
+proptest! {
+    /// Compares the sources of all outputs with walks from byte to byte.
+    #[test]
+    fn a_map_has_the_sources_of_each_output(
+        programs in prop::collection::vec(prop::collection::vec(step(), 0..14), 3),
+        chosen in prop::collection::btree_set(0..6_u64, 0..6),
+        (are_outputs_chosen, are_sources_chosen) in any::<(bool, bool)>(),
+    ) {
+        let (mut depends, mut outputs, mut sources) = Default::default();
+        let files: Vec<Vec<u8>> = programs
+            .iter()
+            .map(|steps| run(steps, &mut depends, &mut outputs, &mut sources))
+            .collect();
+        let logs: Vec<ProvenanceLog<'_>> =
+            files.iter().map(|file| ProvenanceLog::parse(String::new(), file).unwrap()).collect();
+        let logs = ProvenanceLogs::from(logs);
+        let is_chosen = |id: u64| chosen.contains(&id);
+        let of = |is_given: bool| -> Option<&dyn Fn(u64) -> bool> {
+            if is_given { Some(&is_chosen) } else { None }
+        };
+        let map = logs.map(of(are_outputs_chosen), of(are_sources_chosen));
+        prop_assert_eq!((map.left_out, map.unknown), (0, 0));
+        let mut found = BTreeSet::new();
+        for (output, items) in &map.outputs {
+            let bytes = items.iter().flat_map(|(id, ranges)| {
+                ranges.iter().flatten().map(|byte| (*output, (*id, byte))).collect::<Vec<_>>()
+            });
+            found.extend(bytes);
+        }
+        let reads: BTreeSet<u64> = sources.iter().map(|byte| byte.0).collect();
+        let mut expected = BTreeSet::new();
+        for from in &outputs {
+            let is_asked = if are_outputs_chosen { is_chosen(from.0) } else { !reads.contains(&from.0) };
+            if !is_asked {
+                continue;
+            }
+            let next = |byte: Byte| -> BTreeSet<Byte> {
+                let pairs = depends.iter().filter(|pair| pair.0 == byte);
+                pairs.map(|pair| pair.1).collect()
+            };
+            // The output's own bytes count only if it depends on them.
+            let all = reached(&next(*from), next);
+            let ends = all.into_iter().filter(|byte| match are_sources_chosen {
+                true => is_chosen(byte.0),
+                false => !outputs.contains(byte),
+            });
+            expected.extend(ends.map(|byte| (from.0, byte)));
+        }
+        prop_assert_eq!(found, expected);
+    }
+}
+
 #[test]
 fn an_answer_lists_flows_and_ends() {
     let mut edge = MergeLog::default();
