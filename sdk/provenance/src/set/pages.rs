@@ -1,9 +1,10 @@
-//! Sets of many ranges: bitmaps of 4,096 inputs, shared between sets until one changes.
+//! Sets of many ranges: bitmaps of 4,096 inputs, shared between sets until one changes. Under Miri,
+//! pages are small.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-const PAGE_BITS: u32 = 12;
+const PAGE_BITS: u32 = if cfg!(miri) { 7 } else { 12 };
 const WORDS: usize = 1 << (PAGE_BITS - u64::BITS.ilog2());
 const LAST: u32 = (1 << PAGE_BITS) - 1;
 
