@@ -223,7 +223,7 @@ impl LinkedRequests for StoredRequests<'_> {
     fn enter(&mut self, producer: &StoredSpanId) -> Result<Option<Entry>, QueryError> {
         let keys = AttributeKeys::of([LINKS]).with_elements();
         let mut found = None;
-        let damage = self
+        let unread = self
             .reader
             .source
             .for_each_of(vec![producer.trace], &keys, |request| {
@@ -235,7 +235,7 @@ impl LinkedRequests for StoredRequests<'_> {
                     found.get_or_insert_with(|| request.clone());
                 }
             })?;
-        self.damage.extend(damage);
+        self.damage.extend(unread.damage);
         let Some(mut records) = found else {
             return Ok(None);
         };

@@ -37,6 +37,16 @@ pub enum QueryError {
         }
     )]
     NoProvenance { data: String, unflushed_bytes: u64 },
+    /// A query of provenance lacks memory.
+    #[error("{what}: {lack}{}", match lack {
+        QueryLack::Query(..) => "; --trace reads the logs of one request",
+        QueryLack::All => "",
+    })]
+    Provenance {
+        /// Part of the query that lacked memory.
+        what: &'static str,
+        lack: QueryLack,
+    },
     /// The query lacks memory.
     #[error("{what}: {lack}{}", advice(*lack))]
     Memory {
@@ -192,7 +202,9 @@ impl QueryError {
     #[must_use]
     pub fn lack(&self) -> Option<QueryLack> {
         match self {
-            Self::Memory { lack, .. } | Self::LargeTrace { lack, .. } => Some(*lack),
+            Self::Memory { lack, .. }
+            | Self::Provenance { lack, .. }
+            | Self::LargeTrace { lack, .. } => Some(*lack),
             _ => None,
         }
     }

@@ -239,7 +239,7 @@ impl LinkReader<'_> {
         let mut producers: HashMap<StoredSpanId, LinkedSpan> = HashMap::new();
         let traces = links.iter().map(|link| link.producer.trace).collect();
         let keys = AttributeKeys::none();
-        follows.damage = self.source.for_each_of(traces, &keys, |request| {
+        let unread = self.source.for_each_of(traces, &keys, |request| {
             self.align(request);
             let trace = request.stored_id().0;
             for span in &request.spans {
@@ -260,6 +260,7 @@ impl LinkReader<'_> {
                 }
             }
         })?;
+        follows.damage = unread.damage;
         let consumers = spans_by_id(records);
         for link in links {
             let consumer = consumers.get(&link.consumer);
@@ -289,7 +290,7 @@ impl LinkReader<'_> {
         }
         let producers = spans_by_id(records);
         let keys = AttributeKeys::of([LINKS]);
-        let damage = self.source.for_each_of(traces, &keys, |request| {
+        let unread = self.source.for_each_of(traces, &keys, |request| {
             self.align(request);
             let links = links_of(request);
             let to_own = links.iter().filter(|link| link.producer.trace == own);
@@ -307,7 +308,7 @@ impl LinkReader<'_> {
             }
         })?;
         follows.links += follows.unread;
-        follows.damage.extend(damage);
+        follows.damage.extend(unread.damage);
         follows.list();
         Ok(follows)
     }

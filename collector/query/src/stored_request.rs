@@ -76,7 +76,7 @@ impl Source {
 
     /// Passes the requests of these traces to `visit`, complete or not, whatever the root
     /// operation and the filter of the source. Skips traces that are too large for the memory.
-    /// Returns the damage found.
+    /// Returns the damage found and the number of skipped traces.
     ///
     /// # Errors
     /// Fails if the store cannot be listed, or if there is too little memory.
@@ -85,7 +85,7 @@ impl Source {
         mut traces: Vec<u128>,
         keys: &AttributeKeys,
         mut visit: impl FnMut(&mut TraceRecords),
-    ) -> Result<Vec<Damage>, QueryError> {
+    ) -> Result<Notes, QueryError> {
         traces.sort_unstable();
         let ends = traces.first().zip(traces.last());
         let range = ends.map_or(IdRange::ALL, |(first, last)| {
@@ -107,7 +107,8 @@ impl Source {
         }
         drop(room);
         memory.end()?;
-        Ok(reader.damage())
+        let large = reader.left_out().large_traces;
+        Ok(Notes::of_unread(reader.damage(), large))
     }
 
     /// Returns the ids of other traces whose spans may link to a request, in order, and the damage

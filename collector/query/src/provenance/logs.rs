@@ -5,13 +5,20 @@ use std::ops::Range;
 
 use super::{BytesByItem, Direction, ProvenanceAnswer, ProvenanceError, ProvenanceLog, Query};
 use crate::byte_ranges::ByteRanges;
+use crate::query_error::QueryError;
+use stroboscope_store::query_memory::QueryShare;
+
+/// Memory that a report needs for an output and one of its sources, in bytes.
+const PAIR_BYTES: usize = 1_024;
+/// Memory that it needs for a range of a source's bytes, in bytes.
+const RANGE_BYTES: usize = 48;
 
 /// Bytes of sources on which outputs depend.
 #[derive(Debug, Default)]
 pub struct ProvenanceMap {
     /// Outputs in the order of the logs, each with its sources.
     pub outputs: Vec<(u64, BytesByItem)>,
-    /// Number of flows that were not followed, because one log's outputs have too many.
+    /// Number of flows that were not followed, because an output has too many.
     pub left_out: u64,
     /// Number of ranges of inputs without a source, because a log reached a limit.
     pub unknown: u64,
@@ -46,6 +53,15 @@ impl<'a> std::ops::Deref for ProvenanceLogs<'a> {
 }
 
 impl ProvenanceLogs<'_> {
+    /// Returns the ids of all outputs (backward) or sources (forward).
+    pub fn ids(&self, direction: Direction) -> impl Iterator<Item = u64> {
+        let items = self
+            .with_item
+            .keys()
+            .filter(move |item| item.0 == direction);
+        items.map(|item| item.1)
+    }
+
     /// Returns the logs with an item, and their indexes.
     fn with(
         &self,
@@ -54,6 +70,12 @@ impl ProvenanceLogs<'_> {
     ) -> impl Iterator<Item = (usize, &ProvenanceLog<'_>)> {
         let numbers = self.with_item.get(&(direction, id)).into_iter().flatten();
         numbers.map(|number| (*number, &self.logs[*number]))
+    }
+
+    /// Reports whether a log has an item as an output (backward) or as a source (forward).
+    #[must_use]
+    pub fn has(&self, direction: Direction, id: u64) -> bool {
+        self.with_item.contains_key(&(direction, id))
     }
 
     /// Answers a query about an item, or about some of its bytes.
@@ -70,39 +92,70 @@ impl ProvenanceLogs<'_> {
         Ok(self.follow(direction, BytesByItem::from([(id, asked)])))
     }
 
-    /// Returns the bytes of sources on which outputs depend, for each output.
+    /// Returns the bytes of sources on which outputs depend, for each output that `is_output`
+    /// accepts.
     ///
-    /// Takes the outputs that `is_output` accepts, or those that no log read, and the sources that
-    /// `is_source` accepts, or those that no log wrote. The outputs of one log are one query, whose
-    /// sweep over the log computes each set once.
-    #[must_use]
+    /// Sources are the items at which the query of an output ends or, with `is_source`, those that
+    /// it accepts, wherever they are. The outputs of one log are one query, whose sweep over the
+    /// log computes each set once.
+    ///
+    /// # Errors
+    /// Returns an error if the result needs more memory than `share` allows.
     pub fn map(
         &self,
-        is_output: Option<&dyn Fn(u64) -> bool>,
+        is_output: &dyn Fn(u64) -> bool,
         is_source: Option<&dyn Fn(u64) -> bool>,
-    ) -> ProvenanceMap {
-        let is_unread = |id| !self.with_item.contains_key(&(Direction::Forward, id));
-        let is_output = is_output.unwrap_or(&is_unread);
+        share: &mut QueryShare,
+    ) -> Result<ProvenanceMap, QueryError> {
         let mut map = ProvenanceMap::default();
         let mut known = HashSet::new();
         for log in &self.logs {
-            let items = log.items().into_keys();
-            let outputs = items.filter(|(direction, id)| {
-                *direction == Direction::Backward && is_output(*id) && known.insert(*id)
-            });
-            let asked: BytesByItem = outputs
-                .filter_map(|(_, id)| Some((id, self.asked(Direction::Backward, id, None).ok()?)))
-                .collect();
-            if asked.is_empty() {
-                continue;
+            let ids = log.parts(Direction::Backward).map(|(id, _)| id);
+            let ids: HashSet<u64> = ids.filter(|id| is_output(*id)).collect();
+            let ids: HashSet<u64> = ids.into_iter().filter(|id| known.insert(*id)).collect();
+            let logs = ids
+                .iter()
+                .flat_map(|id| self.with(Direction::Backward, *id));
+            let mut asked = BytesByItem::new();
+            for (_, log) in logs.collect::<BTreeMap<_, _>>() {
+                let parts = log.parts(Direction::Backward);
+                for (id, bytes) in parts.filter(|(id, _)| ids.contains(id)) {
+                    asked.entry(id).or_default().insert(bytes);
+                }
             }
-            let ids: Vec<u64> = asked.keys().copied().collect();
-            let answer = self.follow(Direction::Backward, asked);
-            map.outputs.extend(answer.sources_of(ids, is_source));
-            map.left_out += answer.left_out;
-            map.unknown += answer.unknown;
+            self.add_outputs(asked, is_source, share, &mut map)?;
         }
-        map
+        Ok(map)
+    }
+
+    /// Adds outputs and their sources to a map.
+    fn add_outputs(
+        &self,
+        mut asked: BytesByItem,
+        is_source: Option<&dyn Fn(u64) -> bool>,
+        share: &mut QueryShare,
+        map: &mut ProvenanceMap,
+    ) -> Result<(), QueryError> {
+        let ids: Vec<u64> = asked.keys().copied().collect();
+        let answer = self.follow(Direction::Backward, asked.clone());
+        if answer.left_out > 0 && ids.len() > 1 {
+            // The flows of half as many outputs may fit.
+            let others = asked.split_off(&ids[ids.len() / 2]);
+            self.add_outputs(asked, is_source, share, map)?;
+            return self.add_outputs(others, is_source, share, map);
+        }
+        map.left_out += answer.left_out;
+        map.unknown += answer.unknown;
+        for (output, sources) in answer.sources_of(ids, is_source) {
+            let ranges = sources.values().map(|of| of.iter().count());
+            let bytes = PAIR_BYTES * sources.len().max(1) + RANGE_BYTES * ranges.sum::<usize>();
+            share.take(bytes).map_err(|lack| QueryError::Provenance {
+                what: "the sources of all outputs",
+                lack,
+            })?;
+            map.outputs.push((output, sources));
+        }
+        Ok(())
     }
 
     /// Follows bytes of items to the ends of the logs.
@@ -144,14 +197,13 @@ impl ProvenanceLogs<'_> {
     ) -> Result<ByteRanges, ProvenanceError> {
         let mut logs = self.with(direction, id).peekable();
         if logs.peek().is_none() {
-            let items = self.with_item.keys().filter(|item| item.0 == direction);
             return Err(ProvenanceError::UnknownId {
                 what: match direction {
                     Direction::Backward => "the output",
                     Direction::Forward => "the source",
                 },
                 id,
-                known: items.map(|item| item.1).collect(),
+                known: self.ids(direction).collect(),
             });
         }
         let parts = logs.flat_map(|(_, log)| log.parts(direction));

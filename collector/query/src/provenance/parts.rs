@@ -166,9 +166,9 @@ impl ProvenanceAnswer {
         &self,
         outputs: impl IntoIterator<Item = u64>,
         is_source: Option<&dyn Fn(u64) -> bool>,
-    ) -> Vec<(u64, BytesByItem)> {
+    ) -> impl Iterator<Item = (u64, BytesByItem)> {
         let flows = Flows::of(self);
-        let outputs = outputs.into_iter().map(|output| {
+        outputs.into_iter().map(move |output| {
             let sources = match is_source {
                 None => flows.ends(output, 0..u64::MAX),
                 Some(is_source) => {
@@ -178,7 +178,6 @@ impl ProvenanceAnswer {
                 }
             };
             (output, sources)
-        });
-        outputs.collect()
+        })
     }
 }

@@ -9,6 +9,7 @@ use stroboscope_store::tables::{Damage, IdRange, Store, StoredProvenance, read_p
 use tokio::runtime::Handle;
 
 use crate::query_error::QueryError;
+use crate::source::Source;
 use crate::write_ahead_log::put_log_into_store;
 
 /// Provenance logs that were read from a data directory, in order of trace and time.
@@ -38,10 +39,29 @@ impl StoredLogs {
         let data = DataDir::existing(root)?;
         let store = Store::local(root, runtime)?;
         let unflushed_bytes = put_log_into_store(&data, &store);
-        let mut share = memory.share();
+        let name = root.display().to_string();
+        Self::of_store(&store, (name, unflushed_bytes), trace, memory.share())
+    }
+
+    /// Reads all logs of a source's data directory.
+    ///
+    /// # Errors
+    /// Fails like [`read`](Self::read).
+    pub fn of_source(source: &Source) -> Result<Self, QueryError> {
+        let unflushed_bytes = source.first_notes().unflushed_bytes;
+        let of = (source.name(), unflushed_bytes);
+        Self::of_store(source.store(), of, None, source.share())
+    }
+
+    fn of_store(
+        store: &Store,
+        (data, unflushed_bytes): (String, u64),
+        trace: Option<u128>,
+        mut share: QueryShare,
+    ) -> Result<Self, QueryError> {
         let (mut logs, mut lack) = (Vec::new(), None);
         let range = trace.map_or(IdRange::ALL, IdRange::only);
-        let damage = read_provenance(&store, &range, &mut |log| {
+        let damage = read_provenance(store, &range, &mut |log| {
             // Parsing copies sources, outputs and items.
             match share.take(size_of::<StoredProvenance>() + 2 * log.log.len()) {
                 Ok(()) => {
@@ -55,14 +75,14 @@ impl StoredLogs {
             }
         })?;
         if let Some(lack) = lack {
-            return Err(QueryError::Memory {
-                what: "the provenance logs (--trace reads those of one request)",
+            return Err(QueryError::Provenance {
+                what: "the provenance logs",
                 lack,
             });
         }
         if logs.is_empty() {
             let none = QueryError::NoProvenance {
-                data: root.display().to_string(),
+                data,
                 unflushed_bytes,
             };
             return Err(none.with_damage(&damage));

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use stroboscope_provenance::{LogWriter, MergeLog};
+use stroboscope_store::query_memory::QueryMemory;
 
 use super::*;
 
@@ -251,10 +252,14 @@ proptest! {
             files.iter().map(|file| ProvenanceLog::parse(String::new(), file).unwrap()).collect();
         let logs = ProvenanceLogs::from(logs);
         let is_chosen = |id: u64| chosen.contains(&id);
-        let of = |is_given: bool| -> Option<&dyn Fn(u64) -> bool> {
-            if is_given { Some(&is_chosen) } else { None }
+        let is_output = |id: u64| match are_outputs_chosen {
+            true => is_chosen(id),
+            false => !logs.has(Direction::Forward, id),
         };
-        let map = logs.map(of(are_outputs_chosen), of(are_sources_chosen));
+        let is_source: &dyn Fn(u64) -> bool = &is_chosen;
+        let mut share = QueryMemory::unbounded().share();
+        let map = logs.map(&is_output, are_sources_chosen.then_some(is_source), &mut share);
+        let map = map.unwrap();
         prop_assert_eq!((map.left_out, map.unknown), (0, 0));
         let mut found = BTreeSet::new();
         for (output, items) in &map.outputs {
@@ -284,6 +289,41 @@ proptest! {
         }
         prop_assert_eq!(found, expected);
     }
+}
+
+/// Maps outputs that together have more flows than one query lists, each of one byte that depends
+/// on every second byte of a source.
+#[test]
+fn a_map_of_many_flows_is_complete() {
+    const RANGES: u64 = 1_024;
+    let outputs = FLOWS_MAX as u64 / RANGES + 1;
+    let mut log = MergeLog::default();
+    let labels = log.source(1, 0, 2 * RANGES as usize);
+    let of_source = (0..RANGES).map(|byte| labels.at(2 * byte as usize));
+    let all = of_source
+        .reduce(|sum, label| log.merge(sum, label))
+        .unwrap();
+    for output in 0..outputs {
+        log.output(2 + output, 0, 1, Labels::Shared(all));
+    }
+    let file = LogWriter::new(Vec::new())
+        .and_then(|writer| writer.finish(&log))
+        .unwrap();
+    let logs = ProvenanceLogs::from(vec![ProvenanceLog::parse(String::new(), &file).unwrap()]);
+    let mut share = QueryMemory::unbounded().share();
+    let map = logs.map(&|_| true, None, &mut share).unwrap();
+    assert_eq!((map.left_out, map.outputs.len() as u64), (0, outputs));
+    assert!(
+        map.outputs
+            .iter()
+            .all(|(_, sources)| sources[&1].bytes() == RANGES)
+    );
+    let mut share = QueryMemory::of_one_query(1 << 17).share();
+    let error = logs
+        .map(&|_| true, None, &mut share)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("--trace"), "{error}");
 }
 
 #[test]
