@@ -29,6 +29,7 @@ pub mod failure;
 pub mod failures;
 pub mod flows;
 pub mod form;
+mod graphviz;
 pub mod infer;
 pub mod latency;
 pub mod machine_memory;

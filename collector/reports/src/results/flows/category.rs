@@ -18,6 +18,7 @@ use stroboscope_analysis::task_path::{JOINT, escape as escape_component};
 use super::super::flow_graph::DrawnFlow;
 use super::CategoryRow;
 use super::density::LatencyDensity;
+use crate::graphviz::{beginning, escape};
 use stroboscope_query::Notes;
 use stroboscope_render::humanise::{counted, duration};
 use stroboscope_render::rows;
@@ -203,10 +204,7 @@ impl CategorySays {
     /// Formats the graph in Graphviz's language: nodes are boundaries, edges are the times between
     /// them. Edges where an operation hands over to another, and where that one ends, have no time.
     pub fn dot(&self) -> String {
-        let mut dot = format!(
-            "digraph \"{}\" {{\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];\n",
-            escape(&self.row.category)
-        );
+        let mut dot = beginning(&self.row.category);
         let mut numbers: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for edge in &self.edges {
             for boundary in [&edge.start, &edge.end] {
@@ -261,10 +259,6 @@ impl CategorySays {
 
 /// Maximum number of edges in the table, for readability.
 const EDGES_SHOWN: usize = 25;
-
-fn escape(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"")
-}
 
 fn describe(
     shape: &Shape,
