@@ -1,6 +1,10 @@
 //! The `provenance` subcommand.
 
+mod filter;
 mod items;
+mod known;
+mod map;
+mod reading;
 mod report;
 
 use std::ops::Range;
@@ -9,20 +13,19 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use schemars::JsonSchema;
 use serde::Serialize;
-use stroboscope_otlp::trace_id;
-use stroboscope_query::{
-    Direction, Notes, ProvenanceError, ProvenanceLog, ProvenanceLogs, StoredLogs,
-};
-use stroboscope_render::show::Doc;
-use stroboscope_store::query_memory::QueryMemory;
-use tokio::runtime::{Handle, Runtime};
+use stroboscope_query::{Direction, Notes, StoredLogs};
+use stroboscope_render::show::{Doc, Row as _};
+use tokio::runtime::Runtime;
 
+use self::filter::ItemFilter;
 pub use self::items::ProvenanceItems;
+use self::map::ItemPair;
+pub use self::map::ProvenanceMapReport;
+use self::reading::{LogArguments, QueriedLogs};
 pub use self::report::{ItemProvenance, ProvenanceReport};
-use crate::arguments::{DataArguments, ShowArguments};
-use crate::memory_limit::{of_verb, parse_reading_limit};
-use crate::study::Reader;
-use crate::verb::{Form, PageVerb, Report, TakeReport, give_as};
+use crate::arguments::ShowArguments;
+use crate::study::{NamedStudy, Reader};
+use crate::verb::{PageVerb, Report, Tables, TakeReport, write_file};
 use crate::{Failure, Status};
 
 /// Trace bytes through services: the inputs of an output, or the outputs of an input
@@ -36,6 +39,7 @@ use crate::{Failure, Status};
 ///   stroboscope provenance why 7 --data DIR                which bytes made output 7
 ///   stroboscope provenance why 7:0..20 web.log store.log   which bytes made its first 20, by files
 ///   stroboscope provenance of 1:5 --data DIR               which outputs byte 5 of 1 reached
+///   stroboscope provenance map --source 'row of *'         which outputs depend on which rows
 ///
 /// An id is a decimal number, or 16 hexadecimal digits as in the output and in ids of spans.
 #[derive(Debug, Args)]
@@ -57,6 +61,49 @@ enum Provenance {
     Of(QueryArguments),
     /// List outputs and sources, or show both directions of one
     Show(ItemsVerb),
+    /// Show the bytes of each source on which each output depends
+    ///
+    /// Outputs are items that no log read, and sources are bytes that no log wrote; --between adds the
+    /// items between them. A filter is a name, or a condition on the span in which the item was written
+    /// (or read, if no log wrote it), in the language of `search`:
+    ///
+    ///   --source 'row of *'                                    * stands for any text
+    ///   --output '{ service = "web" && .tenant = "t1" }'       by service and attribute
+    ///   --source '{ name = "checkout" }'                       by operation
+    ///
+    /// The table `provenance_map` of `sql` has all pairs, and --parquet writes them to a file.
+    #[command(verbatim_doc_comment)]
+    Map(MapArguments),
+}
+
+#[derive(Debug, Args)]
+struct MapArguments {
+    #[command(flatten)]
+    logs: LogArguments,
+    #[command(flatten)]
+    choice: MapChoice,
+    /// Maximum number of pairs to show; 0 shows all
+    #[arg(long, value_name = "COUNT", default_value_t = 50)]
+    top: usize,
+    /// Also write all pairs as a graph for Graphviz to this file
+    #[arg(long, value_name = "FILE")]
+    dot: Option<PathBuf>,
+    #[command(flatten)]
+    show: ShowArguments,
+}
+
+/// Outputs and sources of a map.
+#[derive(Debug, Default, Args)]
+struct MapChoice {
+    /// Only outputs that match this filter; repeatable, all must match
+    #[arg(long, value_name = "FILTER")]
+    output: Vec<ItemFilter>,
+    /// Only sources that match this filter; repeatable, all must match
+    #[arg(long, value_name = "FILTER")]
+    source: Vec<ItemFilter>,
+    /// Also choose items that one log wrote and another read, as outputs and as sources
+    #[arg(long)]
+    between: bool,
 }
 
 #[derive(Debug, Args)]
@@ -66,6 +113,9 @@ struct QueryArguments {
     item: Item,
     #[command(flatten)]
     logs: LogArguments,
+    /// Only items that match this filter of `provenance map`; repeatable, all must match
+    #[arg(long, value_name = "FILTER")]
+    only: Vec<ItemFilter>,
     /// Maximum number of flows to show; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 50)]
     top: usize,
@@ -87,31 +137,14 @@ pub struct ItemsVerb {
     /// Only items whose names contain this text
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
+    /// Only items that match this filter of `provenance map`; repeatable, all must match
+    #[arg(long, value_name = "FILTER")]
+    only: Vec<ItemFilter>,
     /// Maximum number of items or flows to show; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 50)]
     top: usize,
     #[command(flatten)]
     show: ShowArguments,
-}
-
-/// Arguments for the logs to read.
-#[derive(Debug, Args)]
-struct LogArguments {
-    /// Files of logs, in place of those in the data directory
-    #[arg(value_name = "LOG")]
-    files: Vec<PathBuf>,
-    #[command(flatten)]
-    data: DataArguments,
-    /// Only logs of this request
-    #[arg(long, value_name = "TRACE", conflicts_with = "files")]
-    trace: Option<String>,
-    /// Memory for the logs of the data directory [default: 60 % of the control group's limit, or of
-    /// the machine's memory]
-    #[arg(long, value_name = "SIZE", value_parser = parse_reading_limit)]
-    memory_limit: Option<u64>,
-    /// Print JSON instead of text
-    #[arg(long)]
-    json: bool,
 }
 
 /// Item of which a query is, or some of its bytes.
@@ -155,12 +188,19 @@ impl ProvenanceVerb {
             Provenance::Of(query) => (query, Direction::Forward),
             Provenance::Show(items) => {
                 let (logs, show) = (&items.logs, &items.show);
-                return logs.give(runtime, show, |logs, notes| items.answer(logs, notes));
+                return logs.give(runtime, show, |logs| items.answer(logs));
+            }
+            Provenance::Map(map) => {
+                let (logs, show) = (&map.logs, &map.show);
+                return logs.give(runtime, show, |logs| map.answer(logs));
             }
         };
-        let QueryArguments { item, top, .. } = &query;
-        query.logs.give(runtime, &query.show, |logs, notes| {
-            let report = item.query(direction, logs, notes, *top)?;
+        query.logs.give(runtime, &query.show, |mut logs| {
+            let QueryArguments {
+                item, only, top, ..
+            } = &query;
+            let mut report = item.query(direction, &mut logs, only, *top)?;
+            report.notes = logs.notes;
             Ok(ProvenanceSays::Answer(Box::new(report)))
         })
     }
@@ -170,51 +210,85 @@ impl Item {
     fn query(
         &self,
         direction: Direction,
-        logs: &ProvenanceLogs<'_>,
-        notes: Notes,
+        queried: &mut QueriedLogs<'_>,
+        only: &[ItemFilter],
         top: usize,
     ) -> Result<ProvenanceReport, Failure> {
+        let only = queried.filters(only)?;
+        let logs = &queried.logs;
         let answer = logs.query(direction, self.id, self.bytes.clone());
         let answer = answer.map_err(Failure::of)?;
         let asked = (direction, self.id);
-        Ok(ProvenanceReport::of(answer, logs, notes, asked, top))
+        Ok(ProvenanceReport::of(answer, logs, asked, &only, top))
     }
 }
 
 impl ItemsVerb {
-    fn answer(&self, logs: &ProvenanceLogs<'_>, notes: Notes) -> Result<ProvenanceSays, Failure> {
+    fn answer(&self, mut logs: QueriedLogs<'_>) -> Result<ProvenanceSays, Failure> {
+        let (only, top) = (&self.only, self.top);
         let Some(item) = &self.item else {
-            let items = ProvenanceItems::of(logs, notes, self.name.as_deref(), self.top);
+            let items = ProvenanceItems::of(logs, self.name.as_deref(), only, top)?;
             return Ok(ProvenanceSays::Items(Box::new(items)));
         };
-        let query = |direction| item.query(direction, logs, Notes::default(), self.top);
-        let (why, of) = (query(Direction::Backward), query(Direction::Forward));
-        let (why, of) = match (why, of) {
+        let mut query = |direction| item.query(direction, &mut logs, only, top);
+        let (why, of) = match (query(Direction::Backward), query(Direction::Forward)) {
             (Err(error), Err(_)) => return Err(error),
             (why, of) => (why.ok(), of.ok()),
         };
+        let notes = logs.notes;
         let item = ItemProvenance { why, of, notes };
         Ok(ProvenanceSays::Item(Box::new(item)))
     }
 }
+
+impl MapArguments {
+    fn answer(&self, logs: QueriedLogs<'_>) -> Result<ProvenanceSays, Failure> {
+        let map = ProvenanceMapReport::of(logs, &self.choice, self.top)?;
+        if let Some(path) = &self.dot {
+            write_file(path, map.dot().as_bytes())?;
+        }
+        Ok(ProvenanceSays::Map(Box::new(map)))
+    }
+}
+
+/// SQL table of `provenance map`.
+pub(crate) const TABLES: Tables = Tables {
+    specs: &[ItemPair::TABLE],
+    document: |_: &Path, study: &NamedStudy| {
+        let source = study.source();
+        let stored = StoredLogs::of_source(source).map_err(Failure::of)?;
+        let logs = QueriedLogs::of(&stored, source.share());
+        let map = ProvenanceMapReport::of(logs, &MapChoice::default(), 0)?;
+        let mut doc = Doc::new();
+        map.show(&mut doc);
+        match map.flows_left_out {
+            0 => Ok(doc),
+            left_out => Err(Failure::new(format!(
+                "an output has {left_out} more flows than a query follows, so pairs may be missing; `provenance map` \
+                 shows those that are known"
+            ))),
+        }
+    },
+};
 
 impl PageVerb for ItemsVerb {
     fn serve(&self, reader: &Reader, take: TakeReport<'_>) -> Result<(), Failure> {
         let own = self.logs.memory();
         let memory = reader.memory.as_ref().unwrap_or(&own);
         let read = self.logs.of_data(&self.logs.data, &reader.runtime, memory);
-        take(&read?.answer(|logs, notes| self.answer(logs, notes))?)
+        take(&read?.answer(|logs| self.answer(logs))?)
     }
 }
 
-/// Answer of a query across provenance logs, of the queries of an item in both directions, or the
-/// list of items.
+/// Answer of a query across provenance logs, of the queries of an item in both directions, the list
+/// of items, or the sources of all outputs.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ProvenanceSays {
     Answer(Box<ProvenanceReport>),
     Item(Box<ItemProvenance>),
     Items(Box<ProvenanceItems>),
+    Map(Box<ProvenanceMapReport>),
 }
 
 impl Report for ProvenanceSays {
@@ -223,6 +297,7 @@ impl Report for ProvenanceSays {
             Self::Answer(report) => &report.notes,
             Self::Item(item) => &item.notes,
             Self::Items(items) => &items.notes,
+            Self::Map(map) => &map.notes,
         }
     }
 
@@ -231,6 +306,7 @@ impl Report for ProvenanceSays {
             Self::Answer(report) => report.show(doc),
             Self::Item(item) => item.show(doc),
             Self::Items(items) => items.show(doc),
+            Self::Map(map) => map.show(doc),
         }
     }
 
@@ -239,98 +315,7 @@ impl Report for ProvenanceSays {
             Self::Answer(report) => report.status(read),
             Self::Item(item) => item.status(read),
             Self::Items(_) => read,
+            Self::Map(map) => map.status(read),
         }
-    }
-}
-
-impl LogArguments {
-    /// Reads the logs, and gives the report that `answer` makes of them.
-    fn give(
-        &self,
-        runtime: &Runtime,
-        show: &ShowArguments,
-        answer: impl FnOnce(&ProvenanceLogs<'_>, Notes) -> Result<ProvenanceSays, Failure>,
-    ) -> Result<Status, Failure> {
-        if !self.files.is_empty() {
-            let mut files = Vec::new();
-            for path in &self.files {
-                files.push(std::fs::read(path).map_err(|error| {
-                    let path = path.clone();
-                    Failure::of(ProvenanceError::Unreadable { path, error })
-                })?);
-            }
-            let logs = self.files.iter().zip(&files);
-            let logs = logs.map(|(path, file)| {
-                ProvenanceLog::parse(path.display().to_string(), file).map_err(Failure::of)
-            });
-            let report = answer(
-                &logs.collect::<Result<Vec<_>, _>>()?.into(),
-                Notes::default(),
-            )?;
-            return give_as(&report, &self.form(&self.files[0]), show);
-        }
-        let data = self.data.clone().or_newest_demo();
-        let read = self.of_data(&data, runtime.handle(), &self.memory())?;
-        give_as(&read.answer(answer)?, &self.form(&data.data), show)
-    }
-
-    fn memory(&self) -> QueryMemory {
-        of_verb(self.memory_limit)
-    }
-
-    /// Reads the logs of a data directory.
-    fn of_data(
-        &self,
-        data: &DataArguments,
-        runtime: &Handle,
-        memory: &QueryMemory,
-    ) -> Result<LogsOfData, Failure> {
-        let readable = data.to_read(runtime)?;
-        let trace = self.trace.as_deref().map(trace_id);
-        let stored = StoredLogs::read(readable.directory(), runtime.clone(), trace, memory);
-        Ok(LogsOfData(stored.map_err(Failure::of)?))
-    }
-
-    fn form<'a>(&self, data: &'a Path) -> Form<'a> {
-        Form {
-            data,
-            is_json: self.json,
-            out: None,
-        }
-    }
-}
-
-/// Logs that were read from a data directory.
-struct LogsOfData(StoredLogs);
-
-impl LogsOfData {
-    /// Returns the report that `answer` makes of the logs. Logs that cannot be parsed are left out,
-    /// which its notes count.
-    fn answer(
-        &self,
-        answer: impl FnOnce(&ProvenanceLogs<'_>, Notes) -> Result<ProvenanceSays, Failure>,
-    ) -> Result<ProvenanceSays, Failure> {
-        let Self(stored) = self;
-        let mut notes = Notes {
-            damage: stored.damage.clone(),
-            unflushed_bytes: stored.unflushed_bytes,
-            ..Notes::default()
-        };
-        let (mut logs, mut unreadable) = (Vec::new(), 0);
-        for log in &stored.logs {
-            let name = format!("{} {:032x}", log.service, log.trace_id);
-            match ProvenanceLog::parse(name, &log.log) {
-                Ok(mut parsed) => {
-                    parsed.trace = Some(log.trace_id);
-                    logs.push(parsed);
-                }
-                Err(_) => unreadable += 1,
-            }
-        }
-        if unreadable > 0 {
-            let notes = &mut notes.diagnostics;
-            notes.insert("unreadable_provenance_log".into(), unreadable);
-        }
-        answer(&logs.into(), notes)
     }
 }

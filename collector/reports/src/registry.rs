@@ -65,6 +65,15 @@ impl Entry {
         self
     }
 
+    /// Adds SQL tables.
+    #[must_use]
+    pub fn with_tables(self, tables: Tables) -> Self {
+        Self {
+            tables: Some(tables),
+            ..self
+        }
+    }
+
     /// Makes the subcommand a tool for agents.
     #[must_use]
     pub fn tool(self) -> Self {
@@ -165,6 +174,7 @@ pub fn reports() -> Vec<Entry> {
             .paged_as::<tradeoffs::LogVerb>("tradeoffs log", &[]),
         other("provenance", provenance::ProvenanceVerb::run)
             .saying::<provenance::ProvenanceSays>()
+            .with_tables(provenance::TABLES)
             .paged_as::<provenance::ItemsVerb>("provenance show", &[]),
     ]
 }

@@ -59,11 +59,34 @@ fn bytes_are_followed_from_service_to_service() {
     let ends = [pair("1", "[[102,104]]"), pair("3", "[[6,8]]")];
     assert_eq!(ranges(&why["ends"]), ends);
     assert_eq!(ranges(&why["through"]), [pair("2", "[[0,2]]")]);
-    let why = json(&["why", "0000000000000007:1"]);
-    assert_eq!(ranges(&why["ends"]), [pair("1", "[[103,104]]")]);
+    let of_one = json(&["why", "0000000000000007:1"]);
+    assert_eq!(ranges(&of_one["ends"]), [pair("1", "[[103,104]]")]);
     let of = json(&["of", "1:102..103"]);
     assert_eq!(ranges(&of["ends"]), [pair("7", "[[0,1]]")]);
     assert_eq!(ranges(&json(&["of", "1:100"])["ends"]), []);
+    let map = json(&["map"]);
+    let pairs = map["pairs"].as_array().unwrap();
+    let sources: Vec<_> = pairs.iter().map(|pair| pair["source"].clone()).collect();
+    assert!(
+        pairs
+            .iter()
+            .all(|pair| pair["output"]["id"] == why["item"]["id"])
+    );
+    assert_eq!(ranges(&sources.into()), ends);
+    let map = json(&["map", "--between", "--dot", "map.dot"]);
+    assert_eq!(
+        map["pairs"].as_array().unwrap().len(),
+        4,
+        "1 to 2, and 1, 2 and 3 to 7: {map}"
+    );
+    let dot = fs::read_to_string(at.join("map.dot")).unwrap();
+    let edge = r#""0000000000000001" -> "0000000000000002" [label="2 B"];"#;
+    assert!(
+        dot.starts_with("digraph \"provenance\"") && dot.contains(edge),
+        "{dot}"
+    );
+    said(&["map", "--parquet", "tables"], 0);
+    assert!(at.join("tables/provenance_map.parquet").exists());
     let text = said(&["why", "7:2..4"], 0);
     assert!(
         text.contains("6..8") && text.contains("0000000000000003"),
@@ -88,6 +111,23 @@ fn bad_questions_and_files_are_rejected() {
     fails(&["why", "7:4..4", "web.log"], "bytes must be");
     fails(&["why", "seven", "web.log"], "16 hexadecimal digits");
     fails(&["why", "7", "missing.log"], "cannot read missing.log");
+    fails(
+        &["map", "--source", "row of *", "web.log"],
+        "no source matches row of *; none has a name",
+    );
+    fails(
+        &["map", "--output", "page", "web.log"],
+        "no output that no log read (--between adds others) matches page; none has a name",
+    );
+    let of_span = "{ service = \"web\" }";
+    fails(
+        &["map", "--output", of_span, "web.log"],
+        "files of logs have no spans",
+    );
+    fails(
+        &["map", "--output", "{ .a = 1 } then { .b = 2 }", "web.log"],
+        "only braces about spans",
+    );
     fs::write(
         at.join("text"),
         "no log, although it is long enough for a header",

@@ -58,6 +58,7 @@ const SUBCOMMANDS: &[(&str, &str)] = &[
     ("provenance why", "1 DATA/../policy.json"),
     ("provenance of", "1 DATA/../policy.json"),
     ("provenance show", "DATA/../policy.json"),
+    ("provenance map", "DATA/../policy.json"),
     ("sql", "--data DATA SELECT(1)"),
 ];
 

@@ -104,6 +104,85 @@ async fn read(store: &mut StoreClient<Channel>, key: &str) -> Vec<u8> {
         .value
 }
 
+/// Compares the sources of all outputs of a request with the answers about each of them. Returns
+/// the number of outputs.
+fn check_map(program: &Program, trace: &str) -> usize {
+    let of_trace = |arguments: &[&str]| ask(program, &[arguments, &["--trace", trace]].concat());
+    let map = of_trace(&["map"]);
+    let mut sources: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+    for output in list(&map, "without_sources") {
+        sources.insert(text(&output["id"]), Vec::new());
+    }
+    for pair in list(&map, "pairs") {
+        let of_output = sources.entry(text(&pair["output"]["id"])).or_default();
+        of_output.push(&pair["source"]);
+    }
+    let shown = of_trace(&["show"]);
+    let items = list(&shown, "items").iter();
+    let outputs = items.filter(|item| item["kind"] == "output");
+    let mut count = 0;
+    for id in outputs.map(|item| text(&item["id"])) {
+        let why = of_trace(&["why", id]);
+        let expected: Vec<&Value> = list(&why, "ends").iter().collect();
+        assert_eq!(sources.remove(id), Some(expected), "{id}");
+        count += 1;
+    }
+    assert!(sources.is_empty(), "{sources:?} are no outputs");
+
+    // Filters choose among the same pairs.
+    let chosen = |map: &Value, is_it: &dyn Fn(&Value, &str) -> bool| -> Vec<Value> {
+        let pairs = list(map, "pairs").iter();
+        let pairs = pairs.filter(|pair| is_it(&pair["output"], text(&pair["source"]["name"])));
+        pairs.cloned().collect()
+    };
+    let all = of_trace(&["map", "--between"]);
+    let of_store = r#"{ service = "store" && name = "newsfeed.v1.Store/Read" }"#;
+    type IsChosen = fn(&Value, &str) -> bool;
+    let cases: [(&[&str], &Value, IsChosen); 3] = [
+        (&["--source", "story/ads/*"], &map, |_, source| {
+            source.starts_with("story/ads/")
+        }),
+        (
+            &["--output", "page: s*s", "--source", "user/*"],
+            &map,
+            |output, source| output["name"] == "page: stories" && source.starts_with("user/"),
+        ),
+        (&["--output", of_store, "--between"], &all, |output, _| {
+            output["service"] == "store"
+        }),
+    ];
+    for (filters, map, is_it) in cases {
+        let expected = chosen(map, &is_it);
+        assert!(!expected.is_empty(), "{filters:?}: {map}");
+        let found = of_trace(&[&["map"][..], filters].concat());
+        assert_eq!(*list(&found, "pairs"), expected, "{filters:?}");
+    }
+    let unknown = ["provenance", "map", "--trace", trace, "--source", "stroy/*"];
+    let problem = "no source matches stroy/*; there are: ";
+    program.run(&unknown).fails_with(2, &[problem]);
+    if cfg!(feature = "sql") {
+        let query = format!(
+            "SELECT output, source, bytes FROM provenance_map WHERE output_trace = '{trace}' AND source_service = 'store'"
+        );
+        let rows = program.run(&["sql", "--json", &query]).succeeds().stdout;
+        let row = |line| {
+            serde_json::from_str::<Value>(line)
+                .expect("JSON")
+                .to_string()
+        };
+        let rows: BTreeSet<String> = rows.lines().map(row).collect();
+        let expected = chosen(&map, &|_, _| true).into_iter();
+        let expected = expected.filter(|pair| pair["source"]["service"] == "store");
+        let row = |pair: Value| {
+            let (output, source) = (&pair["output"]["id"], &pair["source"]["id"]);
+            let bytes = &pair["source"]["bytes"];
+            serde_json::json!({ "output": output, "source": source, "bytes": bytes }).to_string()
+        };
+        assert_eq!(rows, expected.map(row).collect());
+    }
+    count
+}
+
 /// Four processes: a story on a browser's page leads through the web server and the ranker to eight
 /// bytes of the store, which are its id.
 #[test]
@@ -161,6 +240,8 @@ fn a_story_leads_to_its_bytes_in_the_store() {
             assert_eq!(id, hex, "{key} {range:?}");
         }
     });
+    let outputs = check_map(&program, text(&page["trace"]));
+    assert!(outputs >= 4, "{outputs}");
     let services: BTreeSet<&str> = ["through", "ends"]
         .iter()
         .flat_map(|name| list(&why, name))

@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use stroboscope_query::{Direction, Notes, ProvenanceLog, infos, item_id};
+use stroboscope_query::{Direction, Notes, item_id};
 use stroboscope_render::rows;
 use stroboscope_render::show::{Cell, Doc};
 
+use super::filter::ItemFilter;
+use super::known::{KnownItems, trace_of};
+use super::reading::QueriedLogs;
+use crate::Failure;
 use crate::verb::Top;
 
 /// Outputs and sources of provenance logs.
@@ -86,19 +90,17 @@ pub(super) fn linked_log(name: &str, trace: Option<&str>) -> Cell {
     }
 }
 
-pub(super) fn trace_of(log: &ProvenanceLog<'_>) -> Option<String> {
-    log.trace.map(|trace| format!("{trace:032x}"))
-}
-
 impl ProvenanceItems {
-    /// Lists the items whose names contain `name`.
+    /// Lists the items whose names contain `name`, and that the filters accept.
     pub(super) fn of(
-        logs: &[ProvenanceLog<'_>],
-        notes: Notes,
+        mut queried: QueriedLogs<'_>,
         name: Option<&str>,
+        only: &[ItemFilter],
         top: usize,
-    ) -> Self {
-        let infos = infos(logs, |_| true);
+    ) -> Result<Self, Failure> {
+        let only = queried.filters(only)?;
+        let logs = &queried.logs;
+        let items = KnownItems::of(logs, |_| true);
         // By id: the place of the first log, and the bytes written and read.
         let mut bytes: BTreeMap<u64, (usize, u64, u64)> = BTreeMap::new();
         for (place, log) in logs.iter().enumerate() {
@@ -112,9 +114,10 @@ impl ProvenanceItems {
         }
         let mut rows: Vec<(ItemKind, usize, ListedItem)> = Vec::new();
         for (id, (place, written, read)) in bytes {
-            let info = infos.get(&id);
+            let info = items.get(id);
             let known = info.map_or("", |info| info.name);
-            if name.is_some_and(|name| !known.contains(name)) {
+            let has_name = name.is_none_or(|name| known.contains(name));
+            if !has_name || !items.are_accepted(&only, id) {
                 continue;
             }
             let kind = match (written, read) {
@@ -135,11 +138,11 @@ impl ProvenanceItems {
         }
         rows.sort_by_key(|(kind, place, _)| (*kind, *place));
         let rows = rows.into_iter().map(|(_, _, item)| item).collect();
-        Self {
+        Ok(Self {
             items: Top { rows, top },
             logs_read: logs.len() as u64,
-            notes,
-        }
+            notes: queried.notes,
+        })
     }
 }
 

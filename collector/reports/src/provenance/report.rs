@@ -5,14 +5,16 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_query::{
-    ByteFlow, ByteRanges, BytesByItem, Direction, ItemInfo, Notes, ProvenanceAnswer, ProvenanceLog,
-    ProvenanceLogs, infos, item_id,
+    ByteFlow, BytesByItem, Direction, Notes, ProvenanceAnswer, ProvenanceLog, ProvenanceLogs,
+    item_id,
 };
 use stroboscope_render::humanise::counted;
 use stroboscope_render::rows;
 use stroboscope_render::show::{Doc, Origin, Passage, Stretch};
 
-use super::items::{item_path, linked_item, linked_log, trace_of};
+use super::filter::ItemFilters;
+use super::items::{item_path, linked_item, linked_log};
+use super::known::{ItemBytes, KnownItems};
 use crate::Status;
 use crate::verb::Top;
 
@@ -31,6 +33,8 @@ pub struct ProvenanceReport {
     ends: Vec<ItemBytes>,
     /// Items between the queried one and the ends.
     through: Vec<ItemBytes>,
+    /// Number of ends and items between that the filters left out.
+    items_left_out: u64,
     /// Flows in order of log and output.
     flows: Top<Flow>,
     /// Number of flows that are not listed, because there are too many.
@@ -40,7 +44,7 @@ pub struct ProvenanceReport {
     /// Number of logs that were read.
     logs_read: u64,
     /// Logs with gaps.
-    logs: Vec<Log>,
+    logs: Vec<LogGaps>,
     /// Notes about the data.
     pub(super) notes: Notes,
 }
@@ -83,24 +87,6 @@ struct ContentPart {
     source_ids: Vec<String>,
 }
 
-/// Bytes of an item.
-#[derive(Debug, Serialize, JsonSchema)]
-struct ItemBytes {
-    /// Id, as 16 hexadecimal digits.
-    id: String,
-    /// Name that the service gave; empty if none is known.
-    name: String,
-    /// Log that made or read the item: a service and its request, or a file.
-    log: String,
-    /// Request that wrote the log; null if it is unknown.
-    trace: Option<String>,
-    /// Span in which the item was read or written, as 16 hexadecimal digits; null if unknown.
-    span: Option<String>,
-    bytes: u64,
-    /// Ranges of offsets: the first one, and the one after the last one.
-    ranges: ByteRanges,
-}
-
 /// Bytes of an output that depend on bytes of a source.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Flow {
@@ -118,7 +104,7 @@ struct Flow {
 
 /// A log, and its gaps.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Log {
+pub(super) struct LogGaps {
     log: String,
     /// Number of merges whose result names more inputs than were merged; null if the log is
     /// unfinished.
@@ -135,9 +121,9 @@ struct Log {
 
 rows! {
     ItemBytes as row, "provenance_items": "Items that a query across merge logs reached.";
-    item: Text, "item" = linked_item(&row.id);
-    name: Text, "name" = row.name.as_str();
-    log: Text, "log" = linked_log(&row.log, row.trace.as_deref());
+    item: Text, "item" = linked_item(&row.item.id);
+    name: Text, "name" = row.item.name.as_str();
+    log: Text, "log" = linked_log(&row.item.log, row.item.trace.as_deref());
     bytes: Count, "bytes" = row.bytes;
     ranges: Text, "ranges" = row.ranges.to_string().as_str();
 }
@@ -161,34 +147,11 @@ rows! {
     copy: Flag, "copy" = row.copy;
 }
 
-impl ItemBytes {
-    fn of(id: u64, ranges: ByteRanges, known: &KnownItems<'_, '_>) -> Self {
-        let info = known.infos.get(&id);
-        Self {
-            id: item_id(id),
-            name: info.map_or_else(String::new, |info| info.name.to_owned()),
-            log: info.map_or_else(String::new, |info| known.logs[info.log].name.clone()),
-            trace: info.and_then(|info| trace_of(&known.logs[info.log])),
-            span: info
-                .filter(|info| info.span != 0)
-                .map(|info| item_id(info.span)),
-            bytes: ranges.bytes(),
-            ranges,
-        }
-    }
-}
-
-/// Logs, and their descriptions of items.
-struct KnownItems<'a, 'b> {
-    logs: &'a ProvenanceLogs<'b>,
-    infos: HashMap<u64, ItemInfo<'a>>,
-}
-
-impl KnownItems<'_, '_> {
+impl KnownItems<'_> {
     /// Returns the parts of an output's content, with the items that made each. The answer is of
     /// the output.
     fn content(&self, id: u64, answer: &ProvenanceAnswer) -> Vec<ContentPart> {
-        let content = self.infos.get(&id).map_or(&[][..], |info| info.content);
+        let content = self.get(id).map_or(&[][..], |info| info.content);
         let parts = answer.parts(id, content.len() as u64).into_iter();
         parts
             .map(|part| {
@@ -207,7 +170,7 @@ impl KnownItems<'_, '_> {
     /// Returns the names and bytes of items, in order of their names.
     fn names(&self, items: &BytesByItem) -> Vec<String> {
         let names = items.iter().map(|(id, bytes)| {
-            let name = self.infos.get(id).map_or("", |info| info.name);
+            let name = self.get(*id).map_or("", |info| info.name);
             match name {
                 "" => format!("{} {bytes}", item_id(*id)),
                 name => format!("{name} {bytes}"),
@@ -219,7 +182,7 @@ impl KnownItems<'_, '_> {
     }
 }
 
-impl Log {
+impl LogGaps {
     fn of(log: &ProvenanceLog<'_>) -> Self {
         let losses = log.losses();
         Self {
@@ -230,6 +193,24 @@ impl Log {
             dropped_items: losses.map(|losses| losses.dropped_items),
             problem: log.problem.map(|problem| problem.to_string()),
         }
+    }
+
+    /// Returns the logs with gaps.
+    pub(super) fn of_all(logs: &[ProvenanceLog<'_>]) -> Vec<Self> {
+        let logs = logs.iter().map(Self::of);
+        logs.filter(|log| log.gaps().is_some()).collect()
+    }
+
+    pub(super) fn show_all(logs: &[Self], doc: &mut Doc) {
+        for gaps in logs.iter().filter_map(Self::gaps) {
+            doc.sentence(gaps);
+        }
+    }
+
+    /// Returns the outcome of the subcommand, which is partial if a log could not be read whole.
+    pub(super) fn status(logs: &[Self], read: Status) -> Status {
+        let is_whole = logs.iter().all(|log| log.problem.is_none());
+        if is_whole { read } else { Status::Partly }
     }
 
     /// Describes the gaps of the log; `None` if it has none.
@@ -250,27 +231,35 @@ impl Log {
 }
 
 impl ProvenanceReport {
+    /// Creates the report of an answer. Leaves out items that `only` does not accept, and flows to
+    /// or from them.
     pub(super) fn of(
         mut answer: ProvenanceAnswer,
         logs: &ProvenanceLogs<'_>,
-        notes: Notes,
         (direction, id): (Direction, u64),
+        only: &ItemFilters<'_>,
         top: usize,
     ) -> Self {
-        let known = KnownItems {
-            logs,
-            infos: infos(logs, |id| answer.items.contains_key(&id)),
-        };
+        let known = KnownItems::of(logs, |id| answer.items.contains_key(&id));
         let content = match direction {
             Direction::Backward => known.content(id, &answer),
             Direction::Forward => Vec::new(),
         };
         let item = answer.items.remove(&id).unwrap_or_default();
+        let items = answer.items.len();
+        answer.items.retain(|id, _| known.are_accepted(only, *id));
+        let items_left_out = (items - answer.items.len()) as u64;
+        if items_left_out > 0 {
+            answer.flows.retain(|flow| match direction {
+                Direction::Backward => answer.items.contains_key(&flow.source),
+                Direction::Forward => answer.items.contains_key(&flow.output),
+            });
+        }
         let (mut ends, mut through) = (Vec::new(), Vec::new());
         for (id, item) in answer.items {
             match item.ends.bytes() {
-                0 => through.push(ItemBytes::of(id, item.bytes, &known)),
-                _ => ends.push(ItemBytes::of(id, item.ends, &known)),
+                0 => through.push(known.with_bytes(id, item.bytes)),
+                _ => ends.push(known.with_bytes(id, item.ends)),
             }
         }
         let flow = |flow: ByteFlow| Flow {
@@ -288,10 +277,11 @@ impl ProvenanceReport {
                 Direction::Backward => "backward",
                 Direction::Forward => "forward",
             },
-            item: ItemBytes::of(id, item.bytes, &known),
+            item: known.with_bytes(id, item.bytes),
             content,
             ends,
             through,
+            items_left_out,
             flows: Top {
                 rows: answer.flows.into_iter().map(flow).collect(),
                 top,
@@ -299,12 +289,8 @@ impl ProvenanceReport {
             flows_left_out: answer.left_out,
             unknown_inputs: answer.unknown,
             logs_read: logs.len() as u64,
-            logs: logs
-                .iter()
-                .map(Log::of)
-                .filter(|log| log.gaps().is_some())
-                .collect(),
-            notes,
+            logs: LogGaps::of_all(logs),
+            notes: Notes::default(),
         }
     }
 }
@@ -316,14 +302,17 @@ impl ProvenanceReport {
             "backward" => ("made by", "It depends on no input."),
             _ => ("reached", "They reached no output."),
         };
-        let item = &self.item;
+        let ItemBytes { item, ranges, .. } = &self.item;
         let name = match &*item.name {
             "" => String::new(),
             name => format!(" {name} of {}", item.log),
         };
-        doc.heading(format!("{}{name}, bytes {}", item.id, item.ranges));
+        doc.heading(format!("{}{name}, bytes {ranges}", item.id));
         let all = self.ends.len() + self.through.len();
-        if all == 0 {
+        if self.items_left_out > 0 {
+            let items = counted(self.items_left_out, "item");
+            doc.sentence(format!("--only leaves out {items}."));
+        } else if all == 0 {
             doc.sentence(none);
         }
         if !self.content.is_empty() {
@@ -346,9 +335,7 @@ impl ProvenanceReport {
         if self.unknown_inputs > 0 {
             doc.sentence("Some inputs have no known source, because a log reached a limit.");
         }
-        for gaps in self.logs.iter().filter_map(Log::gaps) {
-            doc.sentence(gaps);
-        }
+        LogGaps::show_all(&self.logs, doc);
     }
 
     /// Returns the content as a text whose stretches have the items that made them.
@@ -366,8 +353,8 @@ impl ProvenanceReport {
             }
             let number = *numbers.entry(&part.source_ids).or_insert_with(|| {
                 let things = part.source_ids.iter().map(|id| {
-                    let end = self.ends.iter().find(|end| end.id == *id);
-                    let name = end.map_or("", |end| &*end.name);
+                    let end = self.ends.iter().find(|end| end.item.id == *id);
+                    let name = end.map_or("", |end| &*end.item.name);
                     let name = if name.is_empty() { id } else { name };
                     (name.to_owned(), item_path(id, ""))
                 });
@@ -388,7 +375,6 @@ impl ProvenanceReport {
 
     /// Returns the outcome of the subcommand, which is partial if a log could not be read whole.
     pub(super) fn status(&self, read: Status) -> Status {
-        let is_whole = self.logs.iter().all(|log| log.problem.is_none());
-        if is_whole { read } else { Status::Partly }
+        LogGaps::status(&self.logs, read)
     }
 }
