@@ -116,7 +116,9 @@ pub(super) struct Collect {
     no_live_model: bool,
     /// Redact attributes by key, and tracked items by name, before they are written: `drop:PATTERN`
     /// removes them, `hash:PATTERN` replaces their value by a keyed hash, `keep:PATTERN` keeps
-    /// them; `*` matches any text. Repeatable; the first matching rule applies
+    /// them; `*` matches any text. Repeatable; the first matching rule applies. `mask:REGEX`
+    /// replaces matches in all texts and whole numbers by `****`, except in attributes that an
+    /// earlier rule keeps; `mask:{NAME}` has the named pattern `bearer`, `card`, `email` or `jwt`
     #[arg(long, value_name = "RULE")]
     redact: Vec<Rule>,
     /// Key for hashing values, 16 bytes or more. By default, one is generated in the data directory

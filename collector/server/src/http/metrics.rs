@@ -221,10 +221,12 @@ fn door_metrics(pages: &Pages, text: &mut Text) {
     let reloads = doors.reloads.iter().map(|count| count.load(Relaxed));
     let reloads = ["used", "failed"].into_iter().zip(reloads);
     text.labelled("secrets_reloads_total", help, "outcome", reloads);
-    let help = "Redacted values of attributes, and names and contents of tracked items, by action.";
+    let help = "Redacted texts and numbers, by action.";
     let counts = redaction.as_ref().map(|redaction| &redaction.counts);
     let redacted = |at: usize| counts.map_or(0, |counts| counts[at].load(Relaxed));
-    let redacted = [("drop", redacted(0)), ("hash", redacted(1))];
+    let redacted = ["drop", "hash", "mask"]
+        .into_iter()
+        .zip((0..3).map(redacted));
     text.labelled("redacted_values_total", help, "action", redacted);
     let help = "Provenance logs dropped because they could not be redacted, by cause.";
     let counts = redaction.as_ref().map(|redaction| &redaction.logs_dropped);

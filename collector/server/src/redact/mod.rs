@@ -1,14 +1,18 @@
 //! Redaction: drops or hashes attributes by their keys, and descriptions of tracked items by their
-//! names, before they are written to the log or the store.
+//! names, before they are written to the log or the store. Masks matches of patterns in all texts
+//! and whole numbers.
 //!
-//! `rules` contains the rules. `native` applies them to batches of our protocol, `protobuf` and
-//! `json` to OTLP requests. Without rules, requests are not parsed for redaction. A rule matches an
-//! attribute if it matches one form of its key: the key as it was sent, the path `KEY.INNER` inside
-//! a map, or the key in the store (`resource.KEY`, `scope.KEY`).
+//! `rules` contains the rules, and `pattern` the patterns of values. `native` applies them to
+//! batches of our protocol, `protobuf` and `json` to OTLP requests. Without rules, requests are not
+//! parsed for redaction. A rule by key matches an attribute if it matches one form of its key: the
+//! key as it was sent, the path `KEY.INNER` inside a map, or the key in the store (`resource.KEY`,
+//! `scope.KEY`). Masks apply to all that remains, except to attributes that an earlier rule keeps,
+//! and to hashes.
 
 mod json;
 mod key;
 mod native;
+mod pattern;
 mod protobuf;
 mod rules;
 
@@ -18,19 +22,25 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 pub use key::KeyError;
 use key::key;
+pub use pattern::BadPattern;
+use pattern::ValuePattern;
 pub use rules::{Action, BadRule, Rule};
+use rules::{KeyRule, RuleKind};
 
 use ring::hmac;
+use stroboscope_otlp::{hex, standard_base64};
 use stroboscope_proto::v1::Batch;
 use stroboscope_store::decode::Refusal;
 use stroboscope_store::limits::Limits;
 
 /// Rules of redaction, with the key for hashing values.
 pub struct Redaction {
-    rules: Vec<Rule>,
+    /// Rules by key, each with the number of masks before it.
+    rules: Vec<(KeyRule, usize)>,
+    masks: Vec<ValuePattern>,
     key: hmac::Key,
-    /// Number of values dropped, and number hashed.
-    pub(crate) counts: [AtomicU64; 2],
+    /// Number of values dropped, number hashed, and number of texts and numbers with masks.
+    pub(crate) counts: [AtomicU64; 3],
     /// Number of provenance logs dropped because they cannot be parsed, and because their hashes
     /// made them too long.
     pub(crate) logs_dropped: [AtomicU64; 2],
@@ -49,14 +59,25 @@ pub struct RedactSettings {
 impl RedactSettings {
     /// Reads or creates the key if a rule hashes. Returns `None` if there are no rules.
     pub(crate) fn open(self, data: &Path) -> Result<Option<Arc<Redaction>>, KeyError> {
-        let is_hashing = self.rules.iter().any(|rule| rule.action == Action::Hash);
-        let key = if is_hashing {
+        let is_hashing = |rule: &Rule| match &rule.0 {
+            RuleKind::Key(rule) => rule.action == Action::Hash,
+            RuleKind::Mask(_) => false,
+        };
+        let key = if self.rules.iter().any(is_hashing) {
             key(self.key.as_deref(), data)?
         } else {
             Vec::new()
         };
         Ok(Redaction::new(self.rules, &key))
     }
+}
+
+/// Returns a whole number as decimal text. Masks do not apply to fractions, as their digits are a
+/// card number by chance.
+fn whole(double: f64) -> Option<String> {
+    /// The first number above all integers.
+    const END: f64 = 18_446_744_073_709_551_616.0;
+    (double.fract() == 0.0 && double.abs() < END).then(|| double.to_string())
 }
 
 /// Error: the request cannot be parsed for redaction. The collector rejects it, as it might contain
@@ -67,7 +88,7 @@ pub struct NotWalked;
 
 impl std::fmt::Debug for Redaction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} rules", self.rules.len())
+        write!(f, "{} rules", self.rules.len() + self.masks.len())
     }
 }
 
@@ -78,20 +99,51 @@ struct Place<'a> {
     of: &'static str,
     /// Keys of the enclosing maps, each followed by a dot.
     inside: &'a str,
+    /// Number of masks that apply unless a rule by key matches.
+    masks: usize,
 }
 
 impl Place<'_> {
     /// Position of an attribute of a span or event.
-    const PLAIN: Self = Self { of: "", inside: "" };
+    const PLAIN: Self = Self::of("");
+
+    /// Position of an attribute that is inside no other.
+    const fn of(of: &'static str) -> Self {
+        Self {
+            of,
+            inside: "",
+            masks: ALL_MASKS,
+        }
+    }
+}
+
+/// Number of masks for texts that no rule by key matches.
+const ALL_MASKS: usize = usize::MAX;
+
+/// Decision on an attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Verdict {
+    action: Action,
+    /// Number of masks that apply to its key, and to a value that is kept: those before the rule
+    /// that keeps it.
+    masks: usize,
 }
 
 impl Redaction {
     /// Creates a redaction; `key` is for hashing. Returns `None` if there are no rules.
     #[must_use]
     pub fn new(rules: Vec<Rule>, key: &[u8]) -> Option<Arc<Self>> {
-        (!rules.is_empty()).then(|| {
+        let (mut by_key, mut masks) = (Vec::new(), Vec::new());
+        for rule in rules {
+            match rule.0 {
+                RuleKind::Key(rule) => by_key.push((rule, masks.len())),
+                RuleKind::Mask(mask) => masks.push(mask),
+            }
+        }
+        (!by_key.is_empty() || !masks.is_empty()).then(|| {
             Arc::new(Self {
-                rules,
+                rules: by_key,
+                masks,
                 key: hmac::Key::new(hmac::HMAC_SHA256, key),
                 counts: Default::default(),
                 logs_dropped: Default::default(),
@@ -99,12 +151,13 @@ impl Redaction {
         })
     }
 
-    /// Returns and counts the action for an attribute. The first rule applies that matches its key
-    /// as it was sent, with the enclosing maps' keys, or with the prefix in the store.
-    fn action(&self, place: Place<'_>, key: &str) -> Action {
-        let action = self.look_up(place, key);
-        self.count(action);
-        action
+    /// Returns the decision on an attribute, and counts its action. The first rule applies that
+    /// matches its key as it was sent, with the enclosing maps' keys, or with the prefix in the
+    /// store.
+    fn verdict(&self, place: Place<'_>, key: &str) -> Verdict {
+        let verdict = self.look_up(place, key);
+        self.count(verdict.action);
+        verdict
     }
 
     fn count(&self, action: Action) {
@@ -115,13 +168,57 @@ impl Redaction {
         }
     }
 
-    fn look_up(&self, place: Place<'_>, key: &str) -> Action {
-        let Place { of, inside } = place;
+    fn count_masked(&self) {
+        self.counts[2].fetch_add(1, Relaxed);
+    }
+
+    fn look_up(&self, place: Place<'_>, key: &str) -> Verdict {
+        let Place { of, inside, masks } = place;
+        let none = Verdict {
+            action: Action::Keep,
+            masks,
+        };
+        if self.rules.is_empty() {
+            return none;
+        }
         let path = format!("{inside}{key}");
         let stored = format!("{of}{path}");
-        let fits = |rule: &&Rule| rule.fits(key) || rule.fits(&path) || rule.fits(&stored);
-        let rule = self.rules.iter().find(fits);
-        rule.map_or(Action::Keep, |rule| rule.action)
+        let fits = |rule: &KeyRule| rule.fits(key) || rule.fits(&path) || rule.fits(&stored);
+        self.first_rule(fits).unwrap_or(none)
+    }
+
+    fn first_rule(&self, fits: impl Fn(&KeyRule) -> bool) -> Option<Verdict> {
+        let (rule, masks) = self.rules.iter().find(|(rule, _)| fits(rule))?;
+        let action = rule.action;
+        let masks = match action {
+            Action::Keep => *masks,
+            // The key is left.
+            Action::Drop | Action::Hash => ALL_MASKS,
+        };
+        Some(Verdict { action, masks })
+    }
+
+    /// Returns the first masks, those of a [`Verdict`].
+    fn masks(&self, count: usize) -> &[ValuePattern] {
+        &self.masks[..count.min(self.masks.len())]
+    }
+
+    /// Returns and counts the replacement of a text in which one of the masks matches.
+    fn masked(&self, text: &str, masks: usize) -> Option<String> {
+        let masked = pattern::masked(self.masks(masks), text)?;
+        self.count_masked();
+        Some(masked)
+    }
+
+    /// Returns the text that replaces a value of bytes. Masks apply to the bytes as text, and to
+    /// the two forms in which the store has them.
+    fn masked_bytes(&self, bytes: &[u8], masks: usize) -> Option<String> {
+        if self.masks(masks).is_empty() {
+            return None;
+        }
+        let masked = self.masked(&String::from_utf8_lossy(bytes), masks);
+        let masked = masked.or_else(|| self.masked(&hex(bytes), masks));
+        masked.or_else(|| self.masked(&standard_base64(bytes), masks))
     }
 
     /// Returns the replacement of a value: `hmac:` and 32 hexadecimal digits. Equal values have
@@ -240,7 +337,7 @@ mod tests {
             assert_eq!(items, expected);
             assert_eq!(file.outputs().len(), 3);
             let counted = redaction.counts.each_ref().map(|count| count.load(Relaxed));
-            assert_eq!(counted, counts);
+            assert_eq!(counted[..2], counts);
         };
         let names = ["user alice", "Invoice", ""];
         let [alice, invoice, none] = names;
@@ -258,6 +355,55 @@ mod tests {
         check(&mixed, [("#", b""), sent[1], dropped[2]], [2, 1]);
         check(&["drop:provenance.name"], [("", b""); 3], [5, 0]);
         check(&["keep:*"], sent, [0, 0]);
+    }
+
+    #[test]
+    fn masks_apply_to_all_but_kept_attributes() {
+        let rules = [
+            "mask:{card}",
+            "keep:order.*",
+            "mask:[a-z]+@x",
+            "hash:user.*",
+        ];
+        let rules = rules.map(|rule| rule.parse().unwrap()).to_vec();
+        let redaction = Redaction::new(rules, b"key").unwrap();
+        let text = "a@x 4111111111111111";
+        let check = |key: &str, expected_key: &str, expected: &str| {
+            let inner = format!(r#"[{{"key":"in","value":{{"stringValue":"{text}"}}}}]"#);
+            for (value, expected) in [
+                (
+                    format!(r#"{{"stringValue":"{text}"}}"#),
+                    format!(r#"{{"stringValue":"{expected}"}}"#),
+                ),
+                (
+                    format!(r#"{{"kvlistValue":{{"values":{inner}}}}}"#),
+                    format!(
+                        r#"{{"kvlistValue":{{"values":{}}}}}"#,
+                        inner.replace(text, expected)
+                    ),
+                ),
+            ] {
+                let json = |key: &str, value: &str| {
+                    format!(r#"{{"attributes":[{{"key":"{key}","value":{value}}}]}}"#)
+                };
+                let redacted = redaction.json(json(key, &value).as_bytes()).unwrap();
+                assert_eq!(
+                    String::from_utf8(redacted).unwrap(),
+                    json(expected_key, &expected)
+                );
+            }
+        };
+        check("k", "k", "**** ****");
+        check("a@x", "****", "**** ****");
+        check("order.a@x", "order.a@x", "a@x ****");
+        let counted = redaction.counts.each_ref().map(|count| count.load(Relaxed));
+        assert_eq!(counted, [0, 0, 8]);
+        let hashed = redaction.json(br#"{"attributes":[{"key":"user.a@x","value":{}}]}"#);
+        let hashed = String::from_utf8(hashed.unwrap()).unwrap();
+        assert!(
+            hashed.contains(r#"{"key":"user.****","value":{"stringValue":"hmac:"#),
+            "{hashed}"
+        );
     }
 
     #[test]
@@ -302,10 +448,11 @@ mod tests {
             let (inside, key) = path.split_at(path.find(' ').map_or(0, |at| at + 1));
             let inside = inside.replace(' ', ".");
             let place = Place {
-                of,
                 inside: &inside,
+                ..Place::of(of)
             };
-            assert_eq!(redaction.action(place, key), expected, "{place:?} {key}");
+            let action = redaction.verdict(place, key).action;
+            assert_eq!(action, expected, "{place:?} {key}");
         };
         check("", "user.tier", Action::Keep);
         check("", "user.id", Action::Hash);

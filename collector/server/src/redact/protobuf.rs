@@ -1,7 +1,7 @@
 //! Redacts OTLP requests in protobuf: copies a request field by field, and replaces or omits the
-//! values to redact. Unknown fields are copied unchanged.
+//! values to redact. Unknown fields are copied unchanged, but omitted if a mask matches.
 
-use super::{Action, NotWalked, Place, Redaction};
+use super::{ALL_MASKS, Action, NotWalked, Place, Redaction, Verdict, whole};
 
 /// Kind of a field's content, which decides how the field is redacted.
 #[derive(Clone, Copy)]
@@ -13,33 +13,54 @@ pub(super) enum Inside {
     Text(&'static str),
     /// An `AnyValue` that is stored as this attribute.
     Any(&'static str),
+    /// A text to which no rule by key applies.
+    Name,
+    /// Bytes that are no text.
+    Id,
 }
 
-use Inside::{Any, Attribute, Message, Text};
+use Inside::{Any, Attribute, Id, Message, Name, Text};
 
 const RESOURCE: Inside = Message(&[(1, Attribute("resource."))]);
-const SCOPE: Inside = Message(&[(3, Attribute("scope."))]);
-const EVENT: Inside = Message(&[(3, Attribute(""))]);
-const LINK: Inside = Message(&[(4, Attribute("")), (3, Text("w3c.tracestate"))]);
+const SCOPE: Inside = Message(&[(1, Name), (2, Name), (3, Attribute("scope."))]);
+const EVENT: Inside = Message(&[(2, Name), (3, Attribute(""))]);
+const LINK: Inside = Message(&[
+    (1, Id),
+    (2, Id),
+    (3, Text("w3c.tracestate")),
+    (4, Attribute("")),
+]);
 const STATUS: Inside = Message(&[(2, Text("otel.status_description"))]);
 const SPAN: Inside = Message(&[
+    (1, Id),
+    (2, Id),
     (3, Text("w3c.tracestate")),
+    (4, Id),
+    (5, Name),
     (9, Attribute("")),
     (11, EVENT),
     (13, LINK),
     (15, STATUS),
 ]);
-const SCOPE_SPANS: Inside = Message(&[(1, SCOPE), (2, SPAN)]);
+const SCOPE_SPANS: Inside = Message(&[(1, SCOPE), (2, SPAN), (3, Name)]);
 /// Field 1000 is the older form of field 2, used until version 0.18.
-const RESOURCE_SPANS: Inside = Message(&[(1, RESOURCE), (2, SCOPE_SPANS), (1_000, SCOPE_SPANS)]);
+const RESOURCE_SPANS: Inside = Message(&[
+    (1, RESOURCE),
+    (2, SCOPE_SPANS),
+    (3, Name),
+    (1_000, SCOPE_SPANS),
+]);
 
 const LOG_RECORD: Inside = Message(&[
     (3, Text("log.severity_text")),
     (5, Any("log.body")),
     (6, Attribute("")),
+    (9, Id),
+    (10, Id),
+    (12, Name),
 ]);
-const SCOPE_LOGS: Inside = Message(&[(1, SCOPE), (2, LOG_RECORD)]);
-const RESOURCE_LOGS: Inside = Message(&[(1, RESOURCE), (2, SCOPE_LOGS)]);
+const SCOPE_LOGS: Inside = Message(&[(1, SCOPE), (2, LOG_RECORD), (3, Name)]);
+const RESOURCE_LOGS: Inside = Message(&[(1, RESOURCE), (2, SCOPE_LOGS), (3, Name)]);
 
 /// Fields of an `ExportTraceServiceRequest` that contain values to redact.
 pub(super) const TRACES: &[(u64, Inside)] = &[(1, RESOURCE_SPANS)];
@@ -147,44 +168,75 @@ fn message(
     fields: &[(u64, Inside)],
     out: &mut Vec<u8>,
 ) -> Result<(), NotWalked> {
-    while let Some(Field { number, raw, value }) = next(&mut rest)? {
-        let inside = fields.iter().find(|field| field.0 == number);
-        let (Some((_, inside)), Some(bytes)) = (inside, value.bytes()) else {
-            out.extend_from_slice(raw);
+    while let Some(field) = next(&mut rest)? {
+        let inside = fields.iter().find(|known| known.0 == field.number);
+        let (Some((number, inside)), Some(bytes)) = (inside, field.value.bytes()) else {
+            copy_unknown(redaction, &field, out);
             continue;
         };
         let mut written = Vec::new();
         match inside {
             Message(fields) => message(redaction, bytes, fields, &mut written)?,
             Attribute(of) => {
-                if !attribute(redaction, bytes, Place { of, inside: "" }, 0, &mut written)? {
+                if !attribute(redaction, bytes, Place::of(of), 0, &mut written)? {
                     continue;
                 }
             }
-            Text(key) => match redaction.action(Place::PLAIN, key) {
-                Action::Keep => written.extend_from_slice(bytes),
-                Action::Drop => continue,
-                Action::Hash => written.extend(redaction.hash(bytes).bytes()),
-            },
-            Any(key) => match redaction.action(Place::PLAIN, key) {
-                Action::Keep => {
-                    let inside = format!("{key}.");
-                    let place = Place {
-                        of: "",
-                        inside: &inside,
-                    };
-                    any(redaction, bytes, place, 0, &mut written)?;
+            Text(key) => {
+                let Verdict { action, masks } = redaction.verdict(Place::PLAIN, key);
+                match action {
+                    Action::Keep => written = text(redaction, bytes, masks),
+                    Action::Drop => continue,
+                    Action::Hash => written.extend(redaction.hash(bytes).bytes()),
                 }
-                Action::Drop => continue,
-                Action::Hash => {
-                    let hash = redaction.hash(&text_of_any(bytes)?);
-                    put_bytes(STRING, hash.as_bytes(), &mut written);
+            }
+            Name => written = text(redaction, bytes, ALL_MASKS),
+            Id => written.extend_from_slice(bytes),
+            Any(key) => {
+                let Verdict { action, masks } = redaction.verdict(Place::PLAIN, key);
+                match action {
+                    Action::Keep => {
+                        let inside = format!("{key}.");
+                        let place = Place {
+                            of: "",
+                            inside: &inside,
+                            masks,
+                        };
+                        any(redaction, bytes, place, 0, &mut written)?;
+                    }
+                    Action::Drop => continue,
+                    Action::Hash => {
+                        let hash = redaction.hash(&text_of_any(bytes)?);
+                        put_bytes(STRING, hash.as_bytes(), &mut written);
+                    }
                 }
-            },
+            }
         }
-        put_bytes(number, &written, out);
+        put_bytes(*number, &written, out);
     }
     Ok(())
+}
+
+/// Returns a text with masks.
+fn text(redaction: &Redaction, text: &[u8], masks: usize) -> Vec<u8> {
+    masked_text(redaction, text, masks).map_or_else(|| text.to_vec(), String::into_bytes)
+}
+
+/// Returns the replacement of a text in which a mask matches. Readers replace bytes that are not
+/// UTF-8, and so does this function before it looks for matches.
+fn masked_text(redaction: &Redaction, text: &[u8], masks: usize) -> Option<String> {
+    match redaction.masks(masks) {
+        [] => None,
+        _ => redaction.masked(&String::from_utf8_lossy(text), masks),
+    }
+}
+
+/// Copies a field, except one that is unknown and contains a match of a mask.
+fn copy_unknown(redaction: &Redaction, field: &Field<'_>, out: &mut Vec<u8>) {
+    let bytes = field.value.bytes();
+    if bytes.is_none_or(|bytes| masked_text(redaction, bytes, ALL_MASKS).is_none()) {
+        out.extend_from_slice(field.raw);
+    }
 }
 
 /// Redacts a `KeyValue` into `out`. Returns false if the attribute is dropped.
@@ -197,20 +249,23 @@ fn attribute(
 ) -> Result<bool, NotWalked> {
     // If a field is repeated, readers use the last one. Here, the attribute is redacted if any of
     // its keys is, unless the last key is empty.
-    let mut action = Action::Keep;
+    let mut verdict = Verdict {
+        action: Action::Keep,
+        masks: place.masks,
+    };
     let (mut rest, mut key) = (pair, String::new());
     while let Some(field) = next(&mut rest)? {
         if let (KEY, Some(bytes)) = (field.number, field.value.bytes()) {
             key = String::from_utf8_lossy(bytes).into_owned();
-            if action == Action::Keep {
-                action = redaction.action(place, &key);
+            if verdict.action == Action::Keep {
+                verdict = redaction.verdict(place, &key);
             }
         }
     }
     if key.is_empty() {
-        action = redaction.action(place, "");
+        verdict = redaction.verdict(place, "");
     }
-    match action {
+    match verdict.action {
         Action::Drop => return Ok(false),
         Action::Hash => {
             let mut hashed = Vec::new();
@@ -219,7 +274,7 @@ fn attribute(
                 redaction.hash(&text_of(pair)?).as_bytes(),
                 &mut hashed,
             );
-            put_bytes(KEY, key.as_bytes(), out);
+            put_bytes(KEY, &text(redaction, key.as_bytes(), verdict.masks), out);
             put_bytes(VALUE, &hashed, out);
             return Ok(true);
         }
@@ -228,22 +283,24 @@ fn attribute(
     let (mut rest, inside) = (pair, format!("{}{key}.", place.inside));
     let inside = Place {
         inside: &inside,
+        masks: verdict.masks,
         ..place
     };
-    while let Some(Field { number, raw, value }) = next(&mut rest)? {
-        match value.bytes() {
-            Some(bytes) if number == VALUE => {
+    while let Some(field) = next(&mut rest)? {
+        match (field.number, field.value.bytes()) {
+            (KEY, Some(bytes)) => put_bytes(KEY, &text(redaction, bytes, verdict.masks), out),
+            (VALUE, Some(bytes)) => {
                 let mut written = Vec::new();
                 any(redaction, bytes, inside, depth + 1, &mut written)?;
-                put_bytes(number, &written, out);
+                put_bytes(VALUE, &written, out);
             }
-            _ => out.extend_from_slice(raw),
+            _ => copy_unknown(redaction, &field, out),
         }
     }
     Ok(true)
 }
 
-/// Redacts the lists and maps inside an `AnyValue` that is itself kept.
+/// Masks an `AnyValue` that is kept, and redacts the lists and maps inside it.
 fn any(
     redaction: &Redaction,
     mut rest: &[u8],
@@ -254,15 +311,16 @@ fn any(
     if depth > DEPTH_MAX {
         return Err(NotWalked);
     }
-    while let Some(Field { number, raw, value }) = next(&mut rest)? {
-        let (ARRAY | KVLIST, Some(mut elements)) = (number, value.bytes()) else {
-            out.extend_from_slice(raw);
+    while let Some(field) = next(&mut rest)? {
+        let number = field.number;
+        let (ARRAY | KVLIST, Some(mut elements)) = (number, field.value.bytes()) else {
+            scalar(redaction, &field, place.masks, out)?;
             continue;
         };
         let mut list = Vec::new();
         while let Some(element) = next(&mut elements)? {
             let (1, Some(bytes)) = (element.number, element.value.bytes()) else {
-                list.extend_from_slice(element.raw);
+                copy_unknown(redaction, &element, &mut list);
                 continue;
             };
             let mut written = Vec::new();
@@ -274,6 +332,36 @@ fn any(
             put_bytes(1, &written, &mut list);
         }
         put_bytes(number, &list, out);
+    }
+    Ok(())
+}
+
+/// Copies a field of an `AnyValue` that is no list and no map. A value in which a mask matches
+/// becomes a text.
+fn scalar(
+    redaction: &Redaction,
+    field: &Field<'_>,
+    masks: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), NotWalked> {
+    let masked = match (field.number, field.value) {
+        (STRING, Value::Bytes(bytes)) => masked_text(redaction, bytes, masks),
+        (BYTES, Value::Bytes(bytes)) => redaction.masked_bytes(bytes, masks),
+        (_, Value::Bytes(_)) => {
+            copy_unknown(redaction, field, out);
+            return Ok(());
+        }
+        _ if redaction.masks(masks).is_empty() => None,
+        (INT, Value::Varint(int)) => redaction.masked(&int.cast_signed().to_string(), masks),
+        (DOUBLE, Value::Fixed(bytes)) => {
+            let bytes = bytes.try_into().map_err(|_| NotWalked)?;
+            whole(f64::from_le_bytes(bytes)).and_then(|text| redaction.masked(&text, masks))
+        }
+        _ => None,
+    };
+    match masked {
+        Some(masked) => put_bytes(STRING, masked.as_bytes(), out),
+        None => out.extend_from_slice(field.raw),
     }
     Ok(())
 }

@@ -1,6 +1,8 @@
-//! Rules of redaction: actions for attributes by their keys.
+//! Rules of redaction: actions for attributes by their keys, and patterns of values to mask.
 
 use std::str::FromStr;
+
+use super::pattern::{BadPattern, ValuePattern};
 
 /// Action on an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,8 +15,18 @@ pub enum Action {
 }
 
 /// A rule, written as `ACTION:PATTERN`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+#[derive(Clone, Debug)]
+pub struct Rule(pub(super) RuleKind);
+
+#[derive(Clone, Debug)]
+pub(super) enum RuleKind {
+    Key(KeyRule),
+    Mask(ValuePattern),
+}
+
+/// Action for attributes whose keys match a pattern.
+#[derive(Clone, Debug)]
+pub(super) struct KeyRule {
     pub(super) action: Action,
     /// Pattern of keys, in lower case; `*` matches any text.
     pattern: String,
@@ -22,29 +34,37 @@ pub struct Rule {
 
 /// Error: the text is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("write drop:PATTERN, hash:PATTERN or keep:PATTERN, such as drop:http.request.header.*")]
-pub struct BadRule;
+pub enum BadRule {
+    #[error(
+        "write drop:PATTERN, hash:PATTERN or keep:PATTERN, such as drop:http.request.header.*, \
+         or mask:REGEX, such as mask:{{card}}"
+    )]
+    Form,
+    #[error(transparent)]
+    Pattern(#[from] BadPattern),
+}
 
 impl FromStr for Rule {
     type Err = BadRule;
 
     fn from_str(text: &str) -> Result<Self, BadRule> {
-        let (action, pattern) = text.split_once(':').ok_or(BadRule)?;
+        let (action, pattern) = text.split_once(':').ok_or(BadRule::Form)?;
+        if pattern.trim().is_empty() {
+            return Err(BadRule::Form);
+        }
         let action = match action {
             "keep" => Action::Keep,
             "drop" => Action::Drop,
             "hash" => Action::Hash,
-            _ => return Err(BadRule),
+            "mask" => return Ok(Self(RuleKind::Mask(ValuePattern::new(pattern)?))),
+            _ => return Err(BadRule::Form),
         };
         let pattern = pattern.trim().to_ascii_lowercase();
-        if pattern.is_empty() {
-            return Err(BadRule);
-        }
-        Ok(Self { action, pattern })
+        Ok(Self(RuleKind::Key(KeyRule { action, pattern })))
     }
 }
 
-impl Rule {
+impl KeyRule {
     /// Reports whether the rule matches a key. It ignores case, as header names occur in upper and
     /// lower case.
     pub(super) fn fits(&self, key: &str) -> bool {
@@ -111,6 +131,9 @@ mod tests {
         {
             let pattern = String::from_utf8(pattern).unwrap();
             let rule: Rule = format!("drop:{pattern}").parse().unwrap();
+            let RuleKind::Key(rule) = rule.0 else {
+                panic!("{rule:?}")
+            };
             for key in &keys {
                 let fits = fits_slowly(pattern.as_bytes(), key);
                 assert_eq!(
@@ -125,9 +148,31 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_said() {
-        for bad in ["", "drop", "drop:", "drop: ", "erase:x", "x.*", ":x"] {
-            assert_eq!(bad.parse::<Rule>(), Err(BadRule), "{bad:?}");
+    fn texts_that_are_no_rules_are_rejected() {
+        for bad in [
+            "", "drop", "drop:", "drop: ", "erase:x", "x.*", ":x", "mask:",
+        ] {
+            assert_eq!(bad.parse::<Rule>().unwrap_err(), BadRule::Form, "{bad:?}");
         }
+        for wide in ["mask:[0-9]*", "mask:.+", "mask:|a", r"mask:\*", "mask:a|^"] {
+            let error = wide.parse::<Rule>().unwrap_err();
+            assert_eq!(error, BadRule::Pattern(BadPattern::TooWide), "{wide}");
+        }
+        let check = |bad: &str, reason: &str| {
+            let error = bad.parse::<Rule>().unwrap_err().to_string();
+            assert!(error.contains(reason), "{bad}: {error}");
+        };
+        check(
+            "mask:{cards}",
+            "no pattern is named {cards}: write {bearer}, {card}",
+        );
+        check(
+            "mask:ab(c",
+            "\n    ab(c\n      ^\nerror: unclosed group\ncorrect or shorten",
+        );
+        check("mask:(?-u:\\xff)", "invalid UTF-8");
+        check("mask:{3}", "no pattern is named {3}");
+        check("mask:{3}a", "repetition operator missing expression");
+        check("mask:a{9999}{99}", "exceeds size limit of 1048576 bytes");
     }
 }
