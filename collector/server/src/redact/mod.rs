@@ -15,6 +15,8 @@ mod native;
 mod pattern;
 mod protobuf;
 mod rules;
+#[cfg(test)]
+mod twin;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
