@@ -249,15 +249,14 @@ impl ShipStream {
         is_traced: bool,
         submitted: oneshot::Sender<()>,
     ) -> Result<ShipReply, StreamEnd> {
-        if let Ok(batch) = &batch {
-            self.sender().learn(batch);
-        }
         let redacted = batch.and_then(|mut batch| {
-            if let Some(redaction) = &self.redaction {
+            let redacted = self.redaction.as_ref().map_or(Ok(()), |redaction| {
                 let redacting = span_if(is_traced, || span!("redact"));
-                redacting.scope(|| redaction.batch(&mut batch, &self.limits))?;
-            }
-            Ok(batch)
+                redacting.scope(|| redaction.batch(&mut batch, &self.limits))
+            });
+            // Log lines name the sender, so its names are redacted, too.
+            self.sender().learn(&batch);
+            redacted.map(|()| batch)
         });
         let checked = redacted.and_then(|batch| {
             let checking = span_if(is_traced, || span!("check"));
