@@ -1,5 +1,5 @@
-//! Targets that check that redacted attributes are in no row, for every protocol, that redacted items
-//! are in no provenance log, and that nothing else is lost.
+//! Targets that check that redacted attributes and masked texts are in no row, for every protocol,
+//! that redacted items are in no provenance log, and that nothing else is lost.
 
 use std::sync::{Arc, LazyLock};
 
@@ -15,7 +15,7 @@ use stroboscope_store::limits::Limits;
 use stroboscope_store::record::Rows;
 
 static REDACTION: LazyLock<Arc<Redaction>> = LazyLock::new(|| {
-    let rules = ["drop:*secret*", "hash:*token*"];
+    let rules = ["drop:*secret*", "hash:*token*", "mask:maskme"];
     let rules = rules.map(|rule| rule.parse().expect("a rule")).into();
     Redaction::new(rules, b"a key").expect("there are rules")
 });
@@ -90,10 +90,27 @@ pub(crate) fn batch(bytes: &[u8]) {
     }
 }
 
+/// Text that is masked.
+const MASKED: &str = "maskme";
+
 fn check(rows: &Rows) {
+    let names = rows
+        .spans
+        .iter()
+        .map(|row| [row.name, row.service, row.host]);
+    let names = names.chain(
+        rows.events
+            .iter()
+            .map(|row| [row.name, row.service, row.host]),
+    );
+    for name in names.flatten() {
+        let name = rows.strings.text(name);
+        assert!(!name.contains(MASKED), "{name}");
+    }
     let spans = rows.spans.iter().map(|row| row.attributes.as_deref());
     let events = rows.events.iter().map(|row| row.attributes.as_deref());
     for attributes in spans.chain(events).flatten() {
+        assert!(!attributes.contains(MASKED), "{attributes}");
         let value = serde_json::from_str(attributes).expect("JSON");
         assert!(is_redacted(&value), "{attributes}");
     }

@@ -116,6 +116,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
                 // The key of its attributes, two of their values, and the name of an item.
                 let key = ["secret", "my.Token", "k"][spans % 3];
                 batch.strings[3] = key.into();
+                batch.strings[5] = "maskme".into();
                 let items: [(&str, &[u8]); 2] = [(key, b"content"), ("", b"")];
                 batch.provenance[0].log = stroboscope_fixtures::batches::provenance_log(&items);
                 batch.encode_to_vec()
@@ -259,6 +260,8 @@ fn with_secrets() -> ResourceSpans {
         vec![
             pair("secret", AnyKind::Int(7)),
             pair("a.token", AnyKind::Bytes(vec![7])),
+            pair("maskme", AnyKind::Text("not maskme".to_owned())),
+            pair("bytes", AnyKind::Bytes(b"maskme".to_vec())),
         ]
     };
     for span in all
