@@ -6,6 +6,7 @@ mod bombs;
 mod certificates;
 mod client;
 mod cors;
+mod masks;
 mod redaction;
 mod tls_clients;
 mod withdrawn;

@@ -340,7 +340,7 @@ fn files(directory: &Path, found: &mut Vec<PathBuf>) {
 }
 
 /// Returns all bytes of a data directory, and the decompressed content of its tables.
-fn everything(data: &Path) -> Vec<u8> {
+pub(crate) fn everything(data: &Path) -> Vec<u8> {
     let mut paths = Vec::new();
     files(data, &mut paths);
     let mut all = Vec::new();
@@ -366,7 +366,7 @@ fn everything(data: &Path) -> Vec<u8> {
 }
 
 /// Returns the values that occur in these bytes: texts, and integers as texts and as varints.
-fn found<'a>(all: &[u8], values: &'a [String]) -> Vec<&'a String> {
+pub(crate) fn found<'a>(all: &[u8], values: &'a [String]) -> Vec<&'a String> {
     // Values are looked up by their first eight bytes, which are random.
     let mut places: HashMap<&[u8], Vec<usize>> = HashMap::new();
     for (at, window) in all.windows(8).enumerate() {
