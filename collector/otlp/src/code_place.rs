@@ -3,12 +3,7 @@
 //!
 //! Two functions of a service may have the same name: `get::apply` and `set::apply`. If a span is
 //! named like its function, this module puts the last part of the function's module or class before
-//! its name. The SDK does the same for spans of `tracing`. [`SPAN_NAME`] keeps the original name.
-
-use super::message::{AnyKind, KeyValue};
-
-/// Attribute that contains the original name of the span.
-pub(super) const SPAN_NAME: &str = "otel.span_name";
+//! its name. The SDK does the same for spans of `tracing`.
 
 /// Maximum length of a function's name, and of the part before it. With the default limits, no
 /// qualified name is too long.
@@ -27,18 +22,6 @@ pub(super) struct CodePlace<'a> {
 }
 
 impl<'a> CodePlace<'a> {
-    pub(super) fn of(attributes: &'a [KeyValue]) -> Self {
-        let mut place = Self::default();
-        for pair in attributes {
-            if let Some(AnyKind::Text(text)) =
-                pair.value.as_ref().and_then(|value| value.kind.as_ref())
-            {
-                place.see(&pair.key, text);
-            }
-        }
-        place
-    }
-
     /// Stores the text of an attribute whose key names a function or its module; ignores other
     /// keys.
     pub(super) fn see(&mut self, key: &str, text: &'a str) {

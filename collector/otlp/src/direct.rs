@@ -12,8 +12,8 @@ use serde_json::Value;
 use stroboscope_proto::v1::SpanFlag;
 
 use super::OfResource;
-use super::code_place::{CodePlace, SPAN_NAME};
 use super::message::{Resource, Scope, Span};
+use super::operation_name::{NameSources, SPAN_NAME};
 use super::own_names::{is_made_of_event, is_made_of_span};
 use super::plain::{Wire, each_field};
 use crate::{Attributes, TakeSpans};
@@ -163,7 +163,7 @@ fn direct(
     let (mut state, mut status, mut flags) = ("", None, 0);
     let (mut attributes_dropped, mut events_dropped, mut links_dropped) = (0, 0, 0);
     let mut events = Vec::new();
-    let mut place = CodePlace::default();
+    let mut name_sources = NameSources::default();
     let mut json = JsonObject::begin(&mut buffers.json, &scope.text);
     each_field(bytes, |field, value| {
         match field {
@@ -177,10 +177,10 @@ fn direct(
             8 => end_ns = value.fixed64()?,
             9 => {
                 let (key, value) = json.pair(value.bytes()?, is_made_of_span)?;
-                if key.starts_with("code.")
+                if NameSources::may_use(key)
                     && let Some(text) = text_of(value)
                 {
-                    place.see(key, text);
+                    name_sources.see(key, text);
                 }
             }
             10 => attributes_dropped = value.varint()? as u32,
@@ -225,8 +225,8 @@ fn direct(
             json.raw(key, &count.to_string());
         }
     }
-    let qualified = place.qualified(name);
-    if qualified.is_some() {
+    let better = name_sources.name(name);
+    if better.is_some() {
         json.text(SPAN_NAME, name);
     }
     if end_ns == 0 {
@@ -238,7 +238,7 @@ fn direct(
         span_id: u64::from_be_bytes(span_id.try_into().ok()?),
         parent_id: parent_id.try_into().map_or(0, u64::from_be_bytes),
         service: &of_resource.service,
-        name: qualified.as_deref().unwrap_or(name),
+        name: better.as_deref().unwrap_or(name),
         host: &of_resource.host,
         start_ns: i64::try_from(start_ns).ok()?,
         end_ns: i64::try_from(end_ns).ok()?,

@@ -18,7 +18,7 @@
 //! | values that JSON cannot express, such as bytes and infinity | bytes as hex digits, infinity as its name; and in `otel.exact` as in OTLP's JSON |
 //! | a span's attributes with the name of one in this table | unchanged, with their names in `otel.own_names`; if both exist, in `otel.shadowed` |
 //! | events without a name | `event`, with `otel.event_name: ""` |
-//! | original name of a span whose name gets its module as a prefix, such as `get::apply` (see `code_place`) | `otel.span_name` |
+//! | original name of a span that is named by its statement (see `query`) or gets its module as a prefix, such as `get::apply` (see `code_place`) | `otel.span_name` |
 //! | a resource's service name that is not a text | `resource.service.name` |
 //!
 //! [`StoredSpan::parts`] is the inverse, with the exceptions that its module names.
@@ -41,9 +41,12 @@ mod lines_before;
 mod logs;
 pub mod message;
 mod message_json;
+mod operation_name;
 mod own_names;
 mod plain;
+mod query;
 mod span;
+mod statement;
 mod stored;
 mod texts;
 mod to_json;
@@ -55,13 +58,14 @@ pub mod wire;
 use serde_json::{Map, Value};
 use stroboscope_proto::v1::SpanFlag;
 
-use code_place::{CodePlace, SPAN_NAME};
 use exact::note_inexact;
+use json_error::reason_of;
 use message::{
     AnyKind, AnyValue, Event, KeyValue, Link, Resource, ResourceSpans, STATUS_ERROR, STATUS_OK,
     Scope, Span, Status,
 };
 use message_json::{ResourceSpansText, ScopeSpansText};
+use operation_name::NameSources;
 use own_names::{is_made_of_event, is_made_of_span, put_own};
 use typed::parse;
 
@@ -73,7 +77,9 @@ pub use id_text::{base64_of, bytes_of, hex, hex_bytes, standard_base64, standard
 pub use json_error::without_line_number;
 pub use lines_before::LinesBefore;
 pub use logs::{ForeignLog, LogRecord, ResourceLogs, ScopeLogs, logs_of, logs_of_json};
+pub use operation_name::SPAN_NAME;
 pub use plain::{is_plain, plain_records};
+pub use query::Query;
 pub use span::{
     Attributes, ForeignEvent, ForeignSpan, SpanLimits, TakeSpans, check_count, check_text, hashed,
     own_span_id, span_number,
@@ -88,14 +94,6 @@ pub use trace_name::{trace_id, trace_label};
 const DROPPED_ATTRIBUTES: &str = "otel.dropped_attributes_count";
 /// Attribute of an event that its source gave no name.
 const EVENT_NAME: &str = "otel.event_name";
-
-/// Returns the line of the error within the text, from 0, and the reason.
-fn reason_of(error: &serde_json::Error) -> (u64, BadSpan) {
-    (
-        error.line().saturating_sub(1) as u64,
-        BadSpan::Json(without_line_number(error)),
-    )
-}
 
 /// Passes the spans of a JSON element of `resourceSpans`, which begins on line `line`, to `take`.
 ///
@@ -392,7 +390,7 @@ impl OfResource {
         ] {
             say_count(&mut foreign.attributes, key, count);
         }
-        if let Some(name) = CodePlace::of(&span.attributes).qualified(&span.name) {
+        if let Some(name) = NameSources::of(&span.attributes).name(&span.name) {
             foreign.name = name;
             say_text(&mut foreign.attributes, SPAN_NAME, &span.name);
         }

@@ -12,12 +12,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use stroboscope_proto::v1::SpanFlag;
 
-use super::code_place::SPAN_NAME;
 use super::exact::EXACT;
 use super::message::{
     AnyKind, AnyValue, ArrayValue, Event, KeyValue, KeyValueList, Link, Resource, ResourceSpans,
     Scope, ScopeSpans, Span, Status,
 };
+use super::operation_name::SPAN_NAME;
 use super::own_names::{OWN_NAMES, SHADOWED, is_made_of_event, is_made_of_span};
 use super::{DROPPED_ATTRIBUTES, EVENT_NAME};
 use crate::hex_bytes;

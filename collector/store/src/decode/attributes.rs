@@ -22,7 +22,7 @@ pub(super) struct AttributeColumns<'a> {
     pub(super) counts_name: &'static str,
 }
 
-impl AttributeColumns<'_> {
+impl<'a> AttributeColumns<'a> {
     /// Checks all attributes of `records` records. Adds to `spent_bytes` the bytes of their keys
     /// and texts, and [`SCALAR_BYTES`] for each attribute. `spent_bytes` counts spans and events of
     /// a batch together.
@@ -115,7 +115,7 @@ impl AttributeColumns<'_> {
     }
 
     /// Returns a reader that starts at the first record of the checked columns.
-    pub(super) fn reader(&self) -> AttributeReader<'_> {
+    pub(super) fn reader(&'a self) -> AttributeReader<'a> {
         AttributeReader {
             columns: self,
             record: 0,
@@ -127,7 +127,7 @@ impl AttributeColumns<'_> {
         }
     }
 
-    fn text(&self, index: Option<&u32>) -> &str {
+    fn text(&self, index: Option<&u32>) -> &'a str {
         index
             .and_then(|&index| self.strings.get(index as usize))
             .map_or("", |text| text)
@@ -186,9 +186,17 @@ fn take<T: Copy + Default>(column: &[T], cursor: &mut usize) -> T {
     value
 }
 
-impl AttributeReader<'_> {
+impl<'a> AttributeReader<'a> {
     /// Returns the next record's attributes as a JSON object; `None` if it has no attributes.
     pub(super) fn next_json(&mut self) -> Option<Box<str>> {
+        self.next_json_seen(|_, _| {}).map(Into::into)
+    }
+
+    /// Like [`next_json`](Self::next_json). Passes each key with its text to `see`.
+    pub(super) fn next_json_seen(
+        &mut self,
+        mut see: impl FnMut(&'a str, &'a str),
+    ) -> Option<String> {
         let count = take(self.columns.counts, &mut self.record) as usize;
         let attributes = self.columns.attributes?;
         if count == 0 {
@@ -202,14 +210,23 @@ impl AttributeReader<'_> {
             let key = self.columns.text(attributes.key_string.get(at));
             push_json_text(&mut json, key);
             json.push(':');
-            self.push_value(attributes, at, key, &mut json);
+            if let Some(text) = self.push_value(attributes, at, key, &mut json) {
+                see(key, text);
+            }
         }
         self.attribute += count;
         json.push('}');
-        Some(json.into())
+        Some(json)
     }
 
-    fn push_value(&mut self, attributes: &Attributes, at: usize, key: &str, json: &mut String) {
+    /// Appends a value. Returns it if it is a text.
+    fn push_value(
+        &mut self,
+        attributes: &Attributes,
+        at: usize,
+        key: &str,
+        json: &mut String,
+    ) -> Option<&'a str> {
         let kind = attributes.kind.get(at).copied().unwrap_or_default();
         // Writing to a String cannot fail.
         let _ = match AttributeKind::try_from(kind).unwrap_or_default() {
@@ -232,13 +249,14 @@ impl AttributeReader<'_> {
                     Some(links) => json.push_str(&links),
                     None => push_json_text(json, text),
                 }
-                Ok(())
+                return Some(text);
             }
         };
+        None
     }
 }
 
-fn push_json_text(json: &mut String, text: &str) {
+pub(super) fn push_json_text(json: &mut String, text: &str) {
     json.push_str(&serde_json::Value::from(text).to_string());
 }
 

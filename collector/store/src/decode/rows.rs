@@ -1,6 +1,11 @@
 //! Converts a checked batch to rows.
 
+use std::fmt::Write as _;
+
+use stroboscope_otlp::{Query, SPAN_NAME};
+
 use super::CheckedBatch;
+use super::attributes::push_json_text;
 use super::checked::{counts, event_attributes, span_attributes};
 use super::loss::loss_cause_name;
 use crate::record::{
@@ -114,19 +119,27 @@ impl CheckedBatch {
         for (i, trace_id) in trace_ids.iter().enumerate() {
             // The check has ensured that columns have equal lengths and that times fit.
             start_ns = start_ns.saturating_add(spans.start_ns[i]);
+            let mut query = Query::default();
+            let mut json = attributes.next_json_seen(|key, text| query.see(key, text));
+            let index = spans.name_string[i] as usize;
+            let better = json.as_mut().and_then(|json| {
+                let better = query.name(&self.batch.strings[index])?;
+                keep_name(&self.batch.strings[index], json);
+                Some(rows.strings.intern(&better))
+            });
             rows.spans.push(SpanRow {
                 trace_id: u128::from_be_bytes(*trace_id),
                 trace_name: None,
                 span_id: spans.span_ids[i],
                 parent_id: spans.parent_ids[i],
                 service,
-                name: names[spans.name_string[i] as usize],
+                name: better.unwrap_or(names[index]),
                 host,
                 process: self.incarnation,
                 start_ns,
                 end_ns: start_ns.saturating_add(time(spans.duration_ns[i])),
                 flags: spans.flags[i],
-                attributes: attributes.next_json(),
+                attributes: json.map(Into::into),
             });
         }
     }
@@ -161,6 +174,14 @@ impl CheckedBatch {
             });
         }
     }
+}
+
+/// Adds the original name of a span to its attributes, an object in JSON.
+fn keep_name(name: &str, json: &mut String) {
+    json.pop();
+    let _ = write!(json, ",\"{SPAN_NAME}\":");
+    push_json_text(json, name);
+    json.push('}');
 }
 
 /// Converts a time or duration in ns. A value above `i64::MAX` becomes `i64::MAX`, but checked

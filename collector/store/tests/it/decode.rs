@@ -29,6 +29,26 @@ fn rows(batch: Batch) -> Rows {
 }
 
 #[test]
+fn statements_name_their_spans() {
+    let mut batch = batch(9, 2, 4);
+    let first = batch.strings.len() as u32;
+    batch
+        .strings
+        .extend(["db.query.text", "SELECT 'a'", "query"].map(str::to_owned));
+    let spans = batch.spans.as_mut().unwrap();
+    spans.name_string[0] = first + 2;
+    let attributes = spans.attributes.as_mut().unwrap();
+    *attributes.key_string.last_mut().unwrap() = first;
+    attributes.string_values = vec![first + 1];
+    let rows = rows(batch);
+    let names = rows.spans.iter().map(|span| rows.strings.text(span.name));
+    assert_eq!(names.take(2).collect::<Vec<_>>(), ["SELECT ?", "put"]);
+    let attributes = rows.spans[0].attributes.as_deref().unwrap();
+    let expected = r#","db.query.text":"SELECT 'a'","otel.span_name":"query"}"#;
+    assert!(attributes.ends_with(expected), "{attributes}");
+}
+
+#[test]
 fn a_good_batch_becomes_rows() {
     let rows = rows(batch(9, 2, 4));
     assert_eq!(

@@ -276,9 +276,9 @@ fn one_bad_text_loses_no_span() {
     assert_eq!(names.collect::<Vec<_>>(), ["bad\u{fffd}", "good"]);
 }
 
-/// Both paths put a function's module before its name.
+/// Both paths put a function's module before its name, and name statements of databases.
 #[test]
-fn both_paths_name_functions_alike() {
+fn both_paths_name_functions_and_statements_alike() {
     let pair = |key: &str, text: &str| KeyValue {
         key: key.to_owned(),
         value: Some(AnyValue {
@@ -307,19 +307,26 @@ fn both_paths_name_functions_alike() {
                     &[("a", "b"), ("code.function.name", "redis::cmd::set::apply")],
                 ),
                 span(3, &[("code.module.name", "redis")]),
+                span(
+                    4,
+                    &[
+                        ("db.operation.name", "apply"),
+                        ("db.query.text", "SELECT\t'a\u{1}\"'"),
+                    ],
+                ),
             ],
             ..ScopeSpans::default()
         }],
         ..ResourceSpans::default()
     };
     let bytes = request_of(&[of_resource]);
-    assert_eq!(check(&bytes), Some(3));
+    assert_eq!(check(&bytes), Some(4));
     let mut rows = Rows::default();
     otlp_protobuf(&bytes, &limits(), &mut rows).unwrap();
     let names = rows.spans.iter().map(|span| rows.strings.text(span.name));
     assert_eq!(
         names.collect::<Vec<_>>(),
-        ["get::apply", "set::apply", "apply"]
+        ["get::apply", "set::apply", "apply", "SELECT ?"]
     );
     let attributes = rows.spans[0].attributes.as_deref().unwrap();
     assert!(
