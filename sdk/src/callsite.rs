@@ -33,6 +33,8 @@ pub(crate) enum Role {
     Failure,
     /// An event has the status of its span's response.
     Response,
+    /// An event describes work that has ended, which becomes a span.
+    Elapsed,
 }
 
 impl Callsite {

@@ -8,6 +8,8 @@
 //! - A sampled span open longer than [`Limits::span_ns_max`] is closed with flag `UNFINISHED`.
 
 #[cfg(feature = "tracing")]
+mod elapsed;
+#[cfg(feature = "tracing")]
 mod event_names;
 mod open_spans;
 pub(crate) mod rings;
@@ -316,7 +318,7 @@ impl Drain {
             return;
         }
         #[cfg(feature = "tracing")]
-        if self.describe_span(head, &fields) {
+        if self.describe_span(head, &fields) || self.elapsed(head, &fields, time_ns, windows) {
             return;
         }
         #[cfg(feature = "tracing")]

@@ -56,6 +56,10 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 /// It becomes a server span unless it is inside another span or a client span. tower-http's event
 /// "finished processing request" becomes the status of its span.
 ///
+/// sqlx logs an event after each statement, and after the wait for a connection of its pool if
+/// `PoolOptions::acquire_time_level` is `debug` or above. They become spans that end at the event.
+/// A statement is in `db.query.text`; the collector names its span by it, without values.
+///
 /// # Costs by stack
 ///
 /// | stack | gate closed | gate open |

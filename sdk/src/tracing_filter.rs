@@ -46,10 +46,13 @@ const TRANSPORTS: [&str; 22] = [
     "want",
 ];
 
-/// Targets of the spans and events that web frameworks create for whole requests.
-const REQUESTS: [&str; 2] = [
+/// Targets of the spans and events that web frameworks create for whole requests, and of sqlx's
+/// events. They are recorded at `debug`.
+const DESCRIBED: [&str; 4] = [
     conventions::TOWER_HTTP_SPAN,
     conventions::TOWER_HTTP_RESPONSE,
+    conventions::SQLX[0],
+    conventions::SQLX[1],
 ];
 
 /// Filter for spans and events of `tracing`.
@@ -64,9 +67,11 @@ const REQUESTS: [&str; 2] = [
 /// them: `debug,h2=debug`. With them, a gRPC service at `trace` would make hundreds of records per
 /// request, and only a few would be its own.
 ///
-/// tower-http's request span and the event with its status have the level `debug`. They are
-/// recorded at any level, unless a directive names them or all other targets are `off`: without
-/// them, a service with `TraceLayer` would show no requests.
+/// tower-http's request span and the event with its status have the level `debug`, and so have
+/// sqlx's statements (`sqlx::query`). They are recorded at any level, unless a directive names them
+/// or all other targets are `off`: without them, a service with `TraceLayer` would show no
+/// requests, and one with sqlx no statements. The same applies to sqlx's waits for connections
+/// (`sqlx::pool::acquire`). `info,sqlx=info` leaves out all of sqlx's but the slow ones.
 ///
 /// ```
 /// let filter: stroboscope::TracingFilter = "info,shop::cart=debug".parse()?;
@@ -107,7 +112,7 @@ impl TracingFilter {
             .iter()
             .map(|(target, _)| target.as_str())
             .chain(transports)
-            .chain(REQUESTS)
+            .chain(DESCRIBED)
         {
             first_bytes.add(name.as_bytes());
         }
@@ -119,8 +124,8 @@ impl TracingFilter {
             max_level: others,
         };
         let named = filter.targets.iter().map(|(_, level)| *level);
-        let of_requests = REQUESTS.map(|target| filter.level_of_request(target));
-        filter.max_level = named.chain(of_requests).fold(others, LevelFilter::max);
+        let described = DESCRIBED.map(|target| filter.level_of_described(target));
+        filter.max_level = named.chain(described).fold(others, LevelFilter::max);
         filter
     }
 
@@ -151,7 +156,7 @@ impl TracingFilter {
     #[inline(never)]
     fn records_by_name(&self, target: &str, level: Level) -> bool {
         level <= self.max_level
-            && (level <= self.level_of(target) || level <= self.level_of_request(target))
+            && (level <= self.level_of(target) || level <= self.level_of_described(target))
     }
 
     fn level_of(&self, target: &str) -> LevelFilter {
@@ -166,17 +171,17 @@ impl TracingFilter {
         }
     }
 
-    /// Returns `debug` for [`REQUESTS`], and `off` for other targets. Also returns `off` if a
+    /// Returns `debug` for [`DESCRIBED`], and `off` for other targets. Also returns `off` if a
     /// directive names the target, or if all targets that no directive names are off.
     #[cold]
     #[inline(never)]
-    fn level_of_request(&self, target: &str) -> LevelFilter {
+    fn level_of_described(&self, target: &str) -> LevelFilter {
         let is_named = || {
             self.targets
                 .iter()
                 .any(|(start, _)| target.starts_with(start.as_str()))
         };
-        match REQUESTS.contains(&target) && self.others != LevelFilter::OFF && !is_named() {
+        match DESCRIBED.contains(&target) && self.others != LevelFilter::OFF && !is_named() {
             true => LevelFilter::DEBUG,
             false => LevelFilter::OFF,
         }

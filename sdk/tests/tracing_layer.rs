@@ -6,6 +6,7 @@
 mod collector;
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use collector::{Collector, wait_for};
 use stroboscope::{BurstConfig, LossCause};
@@ -56,6 +57,40 @@ fn both_kinds_of_annotation_nest_in_one_tree() {
     assert_eq!(events.len(), 1, "{events:?}");
     assert_eq!((events[0].0.as_str(), events[0].1), ("found", theirs.id));
     assert!(!stroboscope::current().is_valid());
+}
+
+/// sqlx logs a statement after its end, by default at `debug`.
+#[test]
+fn statements_of_sqlx_become_spans() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let collector = Collector::default();
+    let guard = start(&collector);
+    let subscriber = tracing_subscriber::registry().with(stroboscope::layer());
+    tracing::subscriber::with_default(subscriber, || {
+        let _root = stroboscope::span!("root").entered();
+        std::thread::sleep(Duration::from_millis(3));
+        let elapsed = Duration::from_millis(2);
+        tracing::debug!(
+            target: "sqlx::query",
+            summary = "SELECT 1",
+            db.statement = "",
+            rows_returned = 1_u64,
+            ?elapsed,
+            elapsed_secs = elapsed.as_secs_f64(),
+        );
+    });
+    drop(guard);
+    let [root, statement] = ["root", "sqlx::query"].map(|name| collector.span(name));
+    assert_eq!((statement.parent, &statement.trace), (root.id, &root.trace));
+    assert_eq!(statement.end_ns - statement.start_ns, 2_000_000);
+    assert!(root.start_ns < statement.start_ns && statement.end_ns <= root.end_ns);
+    let attributes: Vec<_> = statement.attributes.into_iter().collect();
+    let expected = [("db.query.text", "SELECT 1"), ("rows_returned", "1")];
+    assert_eq!(
+        attributes,
+        expected.map(|(key, text)| (key.to_owned(), text.to_owned()))
+    );
+    assert_eq!(collector.events(), []);
 }
 
 /// A layer without a filter that keeps the names of all spans and events, as a debug log does.

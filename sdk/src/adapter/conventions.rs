@@ -19,6 +19,8 @@ use crate::request;
 pub(crate) const TOWER_HTTP_SPAN: &str = "tower_http::trace::make_span";
 /// Target of tower-http's event with the status of the response.
 pub(crate) const TOWER_HTTP_RESPONSE: &str = "tower_http::trace::on_response";
+/// Targets of sqlx's events after each statement, and after the wait for a connection of a pool.
+pub(crate) const SQLX: [&str; 2] = ["sqlx::query", "sqlx::pool::acquire"];
 
 const METHODS: [&str; 3] = ["http.request.method", "http.method", "method"];
 const ROUTES: [&str; 4] = ["http.route", "url.template", "matched_path", "route"];
@@ -53,6 +55,7 @@ pub(super) fn role_of(metadata: &Metadata<'_>) -> Role {
     };
     match metadata.is_event() {
         true if metadata.target() == TOWER_HTTP_RESPONSE => Role::Response,
+        true if SQLX.contains(&metadata.target()) => Role::Elapsed,
         true if *metadata.level() == Level::ERROR => Role::Failure,
         false if fields.any(described) => Role::Described,
         _ => Role::Plain,
@@ -66,7 +69,7 @@ pub(crate) fn fields_of_span<'a>(
     mut fields: impl Iterator<Item = (&'static str, FieldValue<'a>)> + Clone,
 ) -> Option<Fields> {
     match role {
-        Role::Plain | Role::Described => None,
+        Role::Plain | Role::Described | Role::Elapsed => None,
         Role::Response => {
             let status = fields.find(|(name, _)| *name == "status");
             let status = status.and_then(|(_, value)| OwnedValue::from(value).number());

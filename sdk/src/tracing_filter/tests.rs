@@ -47,6 +47,9 @@ fn directives() {
             ("h2o", "info"),
             (request, "debug"),
             (response, "debug"),
+            ("sqlx::query", "debug"),
+            ("sqlx::pool::acquire", "debug"),
+            ("sqlx::pool", "info"),
             ("tower_http::trace::on_failure", "info"),
         ],
     );
@@ -60,7 +63,14 @@ fn directives() {
     );
     check("off", &[(request, "off")]);
     check("shop=info", &[("shop", "info"), (request, "off")]);
-    check("info,tower_http=off", &[("shop", "info"), (request, "off")]);
+    check(
+        "info,tower_http=off",
+        &[(request, "off"), ("sqlx::query", "debug")],
+    );
+    check(
+        "info,tower_http=off,sqlx=info",
+        &[("shop", "info"), ("sqlx::query", "info")],
+    );
     check(
         "trace",
         &[
@@ -204,12 +214,16 @@ fn agrees_with_the_definition() {
         "tower_http::trace::make_span",
         "tower_http::trace::make_spanner",
         "tower_http::trace::on_response",
+        "sqlx::query",
+        "sqlx::pool::acquire",
         "z",
     ];
     for filter in texts.map(|text| text.parse::<TracingFilter>().unwrap()) {
         for target in targets {
             for level in LEVELS {
-                let least = filter.level_of(target).max(filter.level_of_request(target));
+                let least = filter
+                    .level_of(target)
+                    .max(filter.level_of_described(target));
                 let expected = level <= least;
                 assert_eq!(
                     filter.records(target, level),

@@ -404,6 +404,7 @@ fn code_in_the_documents_is_that_of_the_examples() {
     };
     let mut examples = sources(&root().join("examples/examples"));
     examples.extend(sources(&root().join("collector/testkit/examples")));
+    examples.extend(sources(&root().join("examples/sqlx/src")));
     let compiled: BTreeSet<String> = examples
         .iter()
         .flat_map(|path| read(path).lines().map(code_of).collect::<Vec<_>>())
