@@ -37,6 +37,7 @@ fn check_whole(report: &Value) {
         .iter()
         .max_by_key(|operation| operation.mean_ns)
         .expect("operations");
+    assert_eq!(operations[0].name, largest.name, "{report:#}");
     assert_eq!(
         report["bottleneck"], largest.name,
         "the most time: {report:#}"
@@ -60,7 +61,7 @@ struct Operation {
 fn operations(report: &Value) -> Vec<Operation> {
     let operation = |part: &Value| Operation {
         name: part["operation"].as_str().expect("a name").to_owned(),
-        share: part["mean_share"].as_f64().expect("a share"),
+        share: part["share_of_time"].as_f64().expect("a share"),
         mean_ns: part["mean_ns"].as_u64().expect("a time"),
     };
     report["operations"]

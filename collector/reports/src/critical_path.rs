@@ -26,10 +26,12 @@ use stroboscope_render::show::{Doc, Row as _, TableSpec};
 
 /// Show what makes up the latency of requests
 ///
-/// Without --trace, shows for each segment in how many requests it is critical, its mean share of
-/// the critical path, and how long it takes. Also shows these figures by category. A client span's
-/// own time is network, and time below a server's span is server. All else is client, or server if
-/// no span is a server's. Summed delay adds up all segments, including concurrent ones.
+/// Without --trace, shows for each segment its time on critical paths as a share of the time of all
+/// requests, in how many requests it is critical, and how long it takes. Long requests count more
+/// than short ones; the mean share of a request counts all alike. Also shows these figures by
+/// category. A client span's own time is network, and time below a server's span is server. All
+/// else is client, or server if no span is a server's. Summed delay adds up all segments, including
+/// concurrent ones.
 ///
 /// With --by, groups requests into strata by the value of an attribute, or by quantiles of a
 /// numeric attribute.

@@ -195,6 +195,8 @@ pub(super) struct DemoReport {
 #[derive(Debug, Serialize, JsonSchema)]
 struct OperationPart {
     operation: String,
+    /// Time on critical paths as a share of the time of all requests, 0 to 1.
+    share_of_time: f64,
     mean_share: f64,
     mean_ns: u64,
 }
@@ -204,7 +206,8 @@ impl DemoReport {
         let (found, recorded) = (&report.findings, &report.findings.recorded);
         let part = |part: Part| OperationPart {
             operation: part.operation,
-            mean_share: part.share,
+            share_of_time: part.share_of_time,
+            mean_share: part.mean_share,
             mean_ns: part.mean_ns,
         };
         Self {

@@ -37,9 +37,11 @@ pub struct Report {
 pub struct Part {
     /// Name of the operation, as `service:name`.
     pub operation: String,
-    /// Mean share of a request's critical path, 0 to 1: its own time, and the unrecorded time
-    /// before it.
-    pub share: f64,
+    /// Time on critical paths as a share of the time of all requests, 0 to 1: its own time, and the
+    /// unrecorded time before it.
+    pub share_of_time: f64,
+    /// Mean of this share over requests, 0 to 1.
+    pub mean_share: f64,
     /// Mean time on the critical path per request, ns.
     pub mean_ns: u64,
 }
@@ -48,23 +50,24 @@ impl Report {
     /// Returns the operations by their share of the critical path, largest first.
     #[must_use]
     pub fn parts(&self) -> Vec<Part> {
-        let traces = self.findings.paths.traces();
-        let mut parts: Vec<Part> = self
-            .findings
-            .paths
+        let paths = &self.findings.paths;
+        let (traces, all_ns) = (paths.traces(), paths.latency().sum_ns().max(1) as f64);
+        let mut parts: Vec<Part> = paths
             .by_operation(&self.findings.labels)
             .into_iter()
-            .map(|operation| Part {
-                share: (operation.duration_shares + operation.wait_shares).mean(traces),
-                mean_ns: traces
-                    .mean((operation.critical_duration_ns + operation.critical_wait_ns) as f64)
-                    as u64,
-                operation: operation.operation,
+            .map(|operation| {
+                let sum_ns = (operation.critical_duration_ns + operation.critical_wait_ns) as f64;
+                Part {
+                    share_of_time: sum_ns / all_ns,
+                    mean_share: (operation.duration_shares + operation.wait_shares).mean(traces),
+                    mean_ns: traces.mean(sum_ns) as u64,
+                    operation: operation.operation,
+                }
             })
             .collect();
         parts.sort_by(|a, b| {
-            b.share
-                .total_cmp(&a.share)
+            b.share_of_time
+                .total_cmp(&a.share_of_time)
                 .then_with(|| a.operation.cmp(&b.operation))
         });
         parts
@@ -200,14 +203,14 @@ impl Report {
     fn write_critical_path(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "The critical path of requests by operation (mean of each request's share; mean time per request)"
+            "The critical path by operation (share of the time of all requests; mean time per request)"
         )?;
         writeln!(f, "  {:>5}  {:>10}  operation", "share", "mean")?;
         for part in self.parts().into_iter().take(ROWS) {
             writeln!(
                 f,
                 "  {:>4.0} %  {:>10}  {}",
-                part.share * 100.0,
+                part.share_of_time * 100.0,
                 duration(part.mean_ns as f64),
                 part.operation
             )?;

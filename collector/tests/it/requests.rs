@@ -360,7 +360,7 @@ fn shares_are_of_one_kind_of_requests() {
     )
     .0;
     assert!(
-        text.contains("Share of the critical path, by operation") && !text.contains("--root"),
+        text.contains("Critical path, by operation") && !text.contains("--root"),
         "{text}"
     );
 

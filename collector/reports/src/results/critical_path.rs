@@ -66,6 +66,12 @@ pub struct SegmentShare {
     occurrences: u64,
     critical_traces: u64,
     after_answer_occurrences: u64,
+    /// Time of the segment and of the wait for it on critical paths, as a share of the time of all
+    /// requests, 0 to 1.
+    share_of_time: f64,
+    /// Part of `share_of_time` that is waiting.
+    wait_share_of_time: f64,
+    /// Mean of the segment's shares of each request: short requests count as much as long ones.
     mean_share: f64,
     mean_duration_share: f64,
     mean_wait_share: f64,
@@ -82,6 +88,8 @@ pub struct SegmentShare {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CategoryShare {
     category: String,
+    /// Time of the category on critical paths, as a share of the time of all requests, 0 to 1.
+    share_of_time: f64,
     mean_share: f64,
     critical_ns: u64,
     critical_duration_ns: u64,
@@ -95,6 +103,8 @@ pub struct CategoryShare {
 #[derive(Debug, Serialize, JsonSchema)]
 struct OperationShare {
     operation: String,
+    /// Time of the operation on critical paths, as a share of the time of all requests, 0 to 1.
+    share_of_time: f64,
     mean_share: f64,
     occurrences: u64,
     /// Mean time on the critical path per request, in ns.
@@ -114,6 +124,7 @@ impl Aggregate {
     pub fn of(paths: Paths, known: NamedInference<'_>, top: usize) -> Self {
         let (labels, roots) = (known.inference.model.labels(), &known.inference.roots);
         let traces = paths.aggregate.traces();
+        let all_ns = time_ns(&paths.aggregate);
         let of_root = |(root, of): &(String, PathAggregate)| RootOperations {
             root: root.clone(),
             used_traces: of.traces().rounded(),
@@ -137,13 +148,14 @@ impl Aggregate {
             mean_tail_share: paths.aggregate.tail_wait().1.mean(traces),
             segments: segments
                 .map(|(id, of)| {
-                    SegmentShare::of(known.name(id), of, traces, paths.examples.get(&id))
+                    let example = paths.examples.get(&id);
+                    SegmentShare::of(known.name(id), of, (traces, all_ns), example)
                 })
                 .collect(),
             categories: paths
                 .categories
                 .iter()
-                .map(|totals| CategoryShare::of(totals, traces))
+                .map(|totals| CategoryShare::of(totals, (traces, all_ns)))
                 .collect(),
             operations: operations(&paths.aggregate, labels),
             bottlenecks: bottlenecks(&paths, labels),
@@ -170,10 +182,13 @@ impl SegmentShare {
     fn of(
         segment: SegmentName,
         of: &PathStatistics,
-        traces: WeightedCount,
+        (traces, all_ns): (WeightedCount, f64),
         example: Option<&TraceId>,
     ) -> Self {
+        let (duration_ns, wait_ns) = (of.critical_duration_ns as f64, of.critical_wait_ns as f64);
         Self {
+            share_of_time: (duration_ns + wait_ns) / all_ns,
+            wait_share_of_time: wait_ns / all_ns,
             segment,
             traces: of.traces.rounded(),
             occurrences: of.occurrences.rounded(),
@@ -190,15 +205,21 @@ impl SegmentShare {
     }
 }
 
+/// Returns the time of all requests together, in ns; 1 if it is 0.
+fn time_ns(paths: &PathAggregate) -> f64 {
+    paths.latency().sum_ns().max(1) as f64
+}
+
 /// Converts a sum in ns to an integer for JSON; saturates above 584 years.
 fn to_json_ns(sum_ns: u128) -> u64 {
     u64::try_from(sum_ns).unwrap_or(u64::MAX)
 }
 
 impl CategoryShare {
-    fn of(totals: &CategoryTotals, traces: WeightedCount) -> Self {
+    fn of(totals: &CategoryTotals, (traces, all_ns): (WeightedCount, f64)) -> Self {
         Self {
             category: totals.category.clone(),
+            share_of_time: totals.critical_ns() as f64 / all_ns,
             mean_share: totals.shares.mean(traces),
             critical_ns: to_json_ns(totals.critical_ns()),
             critical_duration_ns: to_json_ns(totals.critical_duration_ns),
@@ -210,20 +231,21 @@ impl CategoryShare {
     }
 }
 
-/// Returns the operations with their mean share of the critical path, largest first.
+/// Returns the operations with their shares of critical paths; requests wait most for the first.
 fn operations(paths: &PathAggregate, labels: &Labels) -> Vec<OperationShare> {
-    let mean = |sum_ns: u128| paths.traces().mean(sum_ns as f64);
-    let of = paths
-        .by_operation(labels)
-        .into_iter()
-        .map(|operation| OperationShare {
-            mean_ns: mean(operation.critical_duration_ns + operation.critical_wait_ns),
+    let all_ns = time_ns(paths);
+    let of = paths.by_operation(labels).into_iter().map(|operation| {
+        let sum_ns = (operation.critical_duration_ns + operation.critical_wait_ns) as f64;
+        OperationShare {
+            mean_ns: paths.traces().mean(sum_ns),
+            share_of_time: sum_ns / all_ns,
             mean_share: (operation.duration_shares + operation.wait_shares).mean(paths.traces()),
             occurrences: operation.occurrences.rounded(),
             operation: operation.operation,
-        });
+        }
+    });
     let mut operations: Vec<OperationShare> = of.collect();
-    operations.sort_by(|a, b| b.mean_share.total_cmp(&a.mean_share));
+    operations.sort_by(|a, b| b.share_of_time.total_cmp(&a.share_of_time));
     operations
 }
 
@@ -234,26 +256,29 @@ rows! {
         let has_slack = row.occurrences > row.after_answer_occurrences;
     }
     segment: Segment, "segment" = &row.segment;
-    mean_share: Share, "share" = row.mean_share;
-    mean_wait_share: Share, "of it waiting" = row.mean_wait_share;
+    share_of_time: Share, "of all time" = row.share_of_time;
+    wait_share_of_time: Share, "of it waiting" = row.wait_share_of_time;
     critical_share: Share, "critical in" = row.critical_share;
     duration_p50_ns: DurationNs, "p50" = row.duration.p50_ns as f64;
     duration_p99_ns: DurationNs, "p99" = row.duration.p99_ns as f64;
     slack_p50_ns: DurationNs, "" = has_slack.then_some(row.slack.p50_ns as f64);
     example: Request, "longest in" = row.example.as_deref();
+    mean_share: Share, "" = row.mean_share;
+    mean_wait_share: Share, "" = row.mean_wait_share;
 }
 
 rows! {
     CategoryShare as row, "categories":
-        "A category of segments: its part of a mean request's critical path, and what its segments sum up to.";
+        "A category of segments: its part of the critical paths of all requests, and what its segments sum up to.";
     {
         let per_request = |sum_ns: u64| Cell::from(row.requests.mean(sum_ns as f64));
     }
     category: Text, "category" = &*row.category;
-    mean_share: Share, "share" = row.mean_share;
+    share_of_time: Share, "of all time" = row.share_of_time;
     critical_ns: DurationNs, "critical" = per_request(row.critical_ns);
     critical_wait_ns: DurationNs, "of it waiting" = per_request(row.critical_wait_ns);
     summed_delay_ns: DurationNs, "summed delay" = per_request(row.summed_delay_ns);
+    mean_share: Share, "" = row.mean_share;
 }
 
 /// An operation in requests of one root operation.
@@ -264,7 +289,8 @@ rows! {
         "An operation's part in the critical paths of the requests of one root operation.";
     operation: Text, "operation" =
         Cell::Linked(row.1.operation.clone(), format!("/what-if?operation={}&scale=0.5", path_segment(&row.1.operation)));
-    mean_share: Share, "share" = row.1.mean_share;
+    share_of_time: Share, "of all time" = row.1.share_of_time;
+    mean_share: Share, "mean share of a request" = row.1.mean_share;
     root: Text, "" = row.0;
 }
 
@@ -311,7 +337,7 @@ impl Aggregate {
     pub fn show_figures(&self, doc: &mut Doc) {
         let bar = |operation: &OperationShare| Bar {
             name: operation.operation.clone(),
-            share: operation.mean_share,
+            share: operation.share_of_time,
             beside: format!("({})", duration(operation.mean_ns)),
         };
         let bars: Vec<Bar> = self
@@ -327,8 +353,8 @@ impl Aggregate {
             .iter()
             .map(|bar| format!("{} {}", bar.name, percent(bar.share)))
             .collect();
-        let title = "Operations by their mean share of a request's critical path (mean time per request); on the overview, long requests \
-                     count more";
+        let title =
+            "Critical path, as part of the time of all requests together (mean time per request)";
         doc.figure(Figure::new(title, list.join(", "), Chart::Bars(bars)).on_pages_only());
         let stacks = vec![
             self.stack("Critical path", |category| category.critical_ns),
@@ -372,7 +398,7 @@ impl Aggregate {
     pub fn show_shares(&self, doc: &mut Doc) {
         let of_all = if self.is_mixed() { " of all kinds" } else { "" };
         doc.table(
-            format!("By category, for a mean request{of_all}"),
+            format!("By category, for all requests{of_all}"),
             &self.categories,
             usize::MAX,
         );
@@ -383,7 +409,7 @@ impl Aggregate {
             } else {
                 String::new()
             };
-            let title = format!("Share of the critical path{of_which}, by operation");
+            let title = format!("Critical path{of_which}, by operation");
             let rows: Vec<OperationOf<'_>> = of
                 .operations
                 .iter()
@@ -397,17 +423,15 @@ impl Aggregate {
         }
     }
 
-    /// Shows the segments, largest share first.
+    /// Shows the segments; requests wait most for the first.
     pub fn show_segments(&self, doc: &mut Doc) {
-        let is_mixed = self.is_mixed();
-        let alike = if is_mixed {
-            ", by its mean share: requests of all kinds count alike, whereas in the overview long ones count more; \
-             --root NAME selects one"
+        let of_all = if self.is_mixed() {
+            ", of requests of all kinds; --root NAME selects one"
         } else {
             ""
         };
         let mut segments: Vec<&SegmentShare> = self.segments.iter().collect();
-        segments.sort_by(|a, b| b.mean_share.total_cmp(&a.mean_share));
-        doc.table(format!("By segment{alike}"), segments, self.top);
+        segments.sort_by(|a, b| b.share_of_time.total_cmp(&a.share_of_time));
+        doc.table(format!("By segment{of_all}"), segments, self.top);
     }
 }
