@@ -218,7 +218,8 @@ fn write_cell(
     html.markup("</td>");
 }
 
-/// Writes a name that may continue on the next line after `:` and `/`, and within long words.
+/// Writes a name that may continue on the next line after `:`, `/`, `.`, `_` and `-`, between the
+/// words of `camelCase`, and within long words.
 fn write_breakable(html: &mut Html, text: &str) {
     /// Maximum number of characters without a possible line break.
     const WORD: usize = 14;
@@ -230,7 +231,12 @@ fn write_breakable(html: &mut Html, text: &str) {
         let Some((next_at, next)) = characters.peek().copied() else {
             break;
         };
-        let is_end = matches!(character, ':' | '/') && next != character && next != ' ';
+        let is_end = match character {
+            ':' | '/' => next != character && next != ' ',
+            // Numbers and dates stay whole.
+            '.' | '_' | '-' => next.is_alphabetic(),
+            _ => character.is_lowercase() && next.is_uppercase(),
+        };
         if is_end || word >= WORD {
             html.text(&text[from..next_at]).markup("<wbr/>");
             (from, word) = (next_at, 0);
@@ -363,6 +369,27 @@ mod tests {
             "{page}"
         );
         assert!(!write(Reader::OfFile).contains("<a "));
+    }
+
+    #[test]
+    fn names_break_between_words() {
+        for (name, breaks) in [
+            (
+                "web:newsfeed.v1.Store/Read",
+                "web:|newsfeed.|v1.|Store/|Read",
+            ),
+            (
+                "/oteldemo.CartService/GetCart",
+                "/|oteldemo.|Cart|Service/|Get|Cart",
+            ),
+            ("get_item-of list", "get_|item-|of list"),
+            ("2026-11-29 at 1.25 s", "2026-11-29 at 1.25 s"),
+            ("0123456789abcdefghijklmnop", "0123456789abcd|efghijklmnop"),
+        ] {
+            let mut html = Html::new();
+            write_breakable(&mut html, name);
+            assert_eq!(html.into_string().replace("<wbr/>", "|"), breaks);
+        }
     }
 
     #[test]
