@@ -8,7 +8,7 @@ use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use stroboscope_query::{Selection, TimeRange};
-use stroboscope_render::page::{CarriedParameters, Html};
+use stroboscope_render::page::{CarriedParameters, Html, PagedRows};
 use stroboscope_reports::arguments::parse_duration;
 use stroboscope_reports::time::{parse_moment_before, written};
 use tokio::runtime::Handle;
@@ -20,7 +20,7 @@ use crate::site::Site;
 const PERIODS: [&str; 2] = ["before", "after"];
 
 /// Parameter for the number of rows in tables.
-const ROWS: &str = "rows";
+const ROWS: &str = PagedRows::PARAMETER;
 
 /// Time range and root operation of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,11 +50,6 @@ impl Scope {
     /// too long.
     pub(crate) fn of(query: &str) -> Result<Self, String> {
         let carried = CarriedParameters::of(query)?;
-        let mut rows = parse(query.as_bytes()).filter(|(name, _)| name == ROWS);
-        let rows = rows.find_map(|(_, value)| match &*value {
-            "all" => Some(usize::MAX),
-            count => count.parse().ok(),
-        });
         let others = parse(query.as_bytes()).map(|(name, value)| {
             let value = value.trim().to_owned();
             (name.into_owned(), value)
@@ -66,7 +61,7 @@ impl Scope {
             others: others
                 .filter(|(name, value)| !value.is_empty() && !is_of_scope(name))
                 .collect(),
-            rows,
+            rows: PagedRows::of(query, "").rows,
             carried,
         })
     }

@@ -4,6 +4,7 @@
 use super::html::Html;
 use crate::humanise::{count_spaced, duration_spaced, instant};
 use crate::show::{Cell, Column, Kind, Table, indentation, real};
+use url::form_urlencoded;
 
 /// Maximum number of rows that a page shows at first, and number that a link adds.
 const ROWS_PER_PAGE: usize = 50;
@@ -20,7 +21,22 @@ pub struct PagedRows<'a> {
     pub address: &'a str,
 }
 
-impl PagedRows<'_> {
+impl<'a> PagedRows<'a> {
+    /// Parameter of an address for the number of rows.
+    pub const PARAMETER: &'static str = "rows";
+
+    /// Reads the number of rows from the query of an address: `usize::MAX` for all rows.
+    #[must_use]
+    pub fn of(query: &str, address: &'a str) -> Self {
+        let mut values =
+            form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == Self::PARAMETER);
+        let rows = values.find_map(|(_, value)| match &*value {
+            "all" => Some(usize::MAX),
+            count => count.parse().ok(),
+        });
+        Self { rows, address }
+    }
+
     fn shown(&self, table: &Table) -> usize {
         let rows = self.rows.unwrap_or(table.shown.min(ROWS_PER_PAGE));
         rows.clamp(1, ROWS_MAX).min(table.rows.len())

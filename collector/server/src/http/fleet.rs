@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use stroboscope_render::humanise::{are, counted, duration};
-use stroboscope_render::page::{CarriedParameters, Html, NavLink, PageHead, body, policy};
+use stroboscope_render::page::{
+    CarriedParameters, Html, NavLink, PageHead, PagedRows, body, paged_body, policy,
+};
 use stroboscope_render::rows;
 use stroboscope_render::show::Doc;
 
@@ -17,18 +19,17 @@ use crate::live::RECENT;
 use stroboscope_analysis::by_root::{ByRoot, RootStatistics};
 use stroboscope_burst::BurstConfig;
 
-/// Maximum number of root operations shown.
+/// Number of root operations that the page shows at first.
 const ROOTS_SHOWN: usize = 20;
-/// Maximum number of processes shown; `/api/processes` lists more.
-const PROCESSES_SHOWN: usize = 50;
 /// Path of the page.
 const PATH: &str = "/fleet";
 
-/// Renders the page. Its links contain the parameters `carried`. `set` is the result of changing
-/// the burst-config, if the request asked for a change.
+/// Renders the page. Its links contain the parameters `carried`, and its tables have the number of
+/// rows of `query`. `set` is the result of changing the burst-config, if the request asked for a
+/// change.
 pub(super) fn answer(
     pages: &Pages,
-    carried: &CarriedParameters,
+    (carried, query): (&CarriedParameters, &str),
     set: Option<&Result<String, String>>,
 ) -> Response {
     let own = [NavLink {
@@ -72,7 +73,7 @@ pub(super) fn answer(
     processes(&Processes::of(pages), &mut doc);
     live(pages, &mut doc);
     doors(pages, &mut doc);
-    html.html(&body(&doc))
+    html.html(&paged_body(&doc, PagedRows::of(query, "/fleet?")))
         .markup(
             "<p class=\"about\">For programs: <a href=\"/metrics\">metrics</a>, <a href=\"/api/model\">the live model</a>, \
              <a href=\"/api/critical-path\">its critical path</a>, <a href=\"/api/processes\">processes</a>, \
@@ -344,13 +345,14 @@ fn processes(processes: &Processes, doc: &mut Doc) {
         return;
     }
     doc.heading("Processes");
-    if processes.known > PROCESSES_SHOWN {
+    let shown = processes.shown.len();
+    if processes.known > shown {
         doc.sentence(format!(
-            "The most recently seen of {} processes.",
+            "The {shown} most recently seen of {} processes.",
             processes.known
         ));
     }
-    doc.table("", &processes.shown, PROCESSES_SHOWN);
+    doc.table("", &processes.shown, usize::MAX);
     let silent = processes.shown.iter().map(Process::quiet).min();
     if let Some(silent) = silent {
         doc.sentence(format!(

@@ -150,8 +150,11 @@ fn to_login(parts: &Parts, denied: &Rejection) -> Response {
 }
 
 async fn fleet_page(State(shared): State<Pages>, RawQuery(query): RawQuery) -> Response {
-    match CarriedParameters::of(query.as_deref().unwrap_or_default()) {
-        Ok(carried) => in_the_background(move || fleet::answer(&shared, &carried, None)).await,
+    let query = query.unwrap_or_default();
+    match CarriedParameters::of(&query) {
+        Ok(carried) => {
+            in_the_background(move || fleet::answer(&shared, (&carried, &query), None)).await
+        }
         Err(wrong) => (StatusCode::BAD_REQUEST, wrong + "\n").into_response(),
     }
 }
@@ -162,7 +165,8 @@ async fn set_from_form(
     RawQuery(query): RawQuery,
     body: String,
 ) -> Response {
-    let carried = match CarriedParameters::of(query.as_deref().unwrap_or_default()) {
+    let query = query.unwrap_or_default();
+    let carried = match CarriedParameters::of(&query) {
         Ok(carried) => carried,
         Err(wrong) => return (StatusCode::BAD_REQUEST, wrong + "\n").into_response(),
     };
@@ -170,7 +174,7 @@ async fn set_from_form(
         .find(|(name, _)| name == "config")
         .map(|(_, text)| text.into_owned());
     let set = set_config(&shared, asked.as_deref().unwrap_or_default());
-    in_the_background(move || fleet::answer(&shared, &carried, Some(&set))).await
+    in_the_background(move || fleet::answer(&shared, (&carried, &query), Some(&set))).await
 }
 
 async fn recent_path(State(shared): State<Pages>) -> Response {

@@ -390,6 +390,29 @@ async fn pages_say_what_is_there_and_escape_it() {
     collector.stop(Stop::Now).await.unwrap();
 }
 
+/// The page of the fleet starts with 50 processes, and links lead to the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_fleet_is_paged() {
+    let directory = tempfile::tempdir().unwrap();
+    let collector = Collector::start(settings(directory.path())).await.unwrap();
+    for number in 1..=60 {
+        let mut of_process = batch(number, 0, 1);
+        of_process.process.as_mut().unwrap().pid = 1_000 + number as u32;
+        ship(&collector, vec![Some(of_process)]).await;
+    }
+    let processes = |page: &str| page.matches("data-label=\"process\"").count();
+    let first = get(&collector, "/fleet?since=1h").await;
+    assert_eq!(processes(&first), 50);
+    let all = "<a href=\"/fleet?rows=all&amp;since=1h#row-";
+    assert!(
+        first.contains(all) && first.contains(">show all 60</a>"),
+        "{first}"
+    );
+    let all = get(&collector, "/fleet?rows=all").await;
+    assert_eq!(processes(&all), 60);
+    collector.stop(Stop::Now).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_unix_socket_is_taken_over_only_when_it_is_dead() {
     let directory = tempfile::tempdir().unwrap();
