@@ -204,17 +204,24 @@ fn services(pages: &Pages, doc: &mut Doc) {
         }
     });
     doc.heading("Services");
+    let totals = pages.intake.counters().totals();
     if services.is_empty() {
-        doc.sentence(
-            "Nothing has arrived yet. Point a service here with STROBOSCOPE_COLLECTOR and let it do some work.",
-        );
+        doc.sentence(match totals.records {
+            0 => {
+                "Nothing has arrived yet. Point a service here with STROBOSCOPE_COLLECTOR and let it do some work."
+            }
+            _ => {
+                "No service with Stroboscope's SDK has shipped here. The live model below has the root operations of \
+                 services that use OpenTelemetry."
+            }
+        });
     }
     let rows = services
         .into_iter()
         .map(|(name, of)| Service { name, ..of });
     doc.table("", &rows.collect::<Vec<_>>(), usize::MAX);
-    let refused = &pages.intake.counters().totals().refused;
-    let refused: Vec<RejectionRow> = refused
+    let refused: Vec<RejectionRow> = totals
+        .refused
         .iter()
         .map(|(cause, count)| RejectionRow((*cause).to_owned(), count.to_string()))
         .collect();

@@ -157,7 +157,9 @@ fn head(state: &TopState, columns: usize, now: Duration) -> Vec<ScreenLine> {
 fn senders_text(snapshot: &Snapshot) -> String {
     let senders = &snapshot.senders;
     let Some(last_ns) = senders.last_ns else {
+        let has_records = snapshot.totals.records > 0 || snapshot.totals.requests > 0;
         return match senders.processes {
+            0 if has_records => "processes: none with Stroboscope's SDK; OpenTelemetry's exporters name services, not processes".to_owned(),
             0 => "processes: nothing has arrived yet; point a service here with STROBOSCOPE_COLLECTOR".to_owned(),
             known => format!("processes: {known} recorded"),
         };

@@ -95,6 +95,21 @@ fn a_picture_says_all_of_it() {
     assert_eq!(lines[4].look, Look::Bad);
 }
 
+/// OpenTelemetry's exporters are not processes that the collector knows.
+#[test]
+fn data_without_processes_is_no_empty_store() {
+    let mut state = state();
+    let mut snapshot = state.snapshot.clone().unwrap();
+    snapshot.senders = Senders::default();
+    state.take(Ok(snapshot.clone()), Duration::from_secs(3));
+    let senders =
+        |state: &mut TopState| picture(state, WIDE, Duration::from_secs(3))[1].text.clone();
+    assert!(senders(&mut state).starts_with("processes: none with Stroboscope's SDK"));
+    snapshot.totals = Totals::default();
+    state.take(Ok(snapshot), Duration::from_secs(4));
+    assert!(senders(&mut state).starts_with("processes: nothing has arrived yet"));
+}
+
 #[test]
 fn every_picture_fits_its_screen() {
     let mut state = state();
