@@ -51,7 +51,7 @@ pub struct WhatIfVerb {
     #[arg(long, value_name = "REGEX")]
     segment: Option<Regex>,
     /// Change all segments of an operation, by its name in `critical-path`
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "OPERATION")]
     operation: Option<String>,
     /// Change all segments of a category, by its name in `critical-path`
     #[arg(long, value_name = "NAME")]

@@ -5,12 +5,12 @@ use stroboscope_render::page::Html;
 use crate::scope::{Scope, is_of_scope};
 use stroboscope_reports::form::{Field, FieldKind, VerbPage};
 
-/// Value name of an option that takes an attribute.
-const ATTRIBUTE: &str = "ATTRIBUTE";
+/// Value names of options that take a name of the store, each with the id of its suggestions.
+const SUGGESTED: [(&str, &str); 2] = [("ATTRIBUTE", "attributes"), ("OPERATION", "operations")];
 /// Value name of an option that takes two times.
 const PERIOD: &str = "PERIOD";
-/// Maximum number of attributes that a form offers.
-const ATTRIBUTES_OFFERED_MAX: usize = 500;
+/// Maximum number of names that a form suggests for a field.
+const SUGGESTIONS_MAX: usize = 500;
 
 /// Builds the form, filled in with the current options. Sends time range and root operation along
 /// as hidden fields, because the strip above the page has their form.
@@ -210,30 +210,34 @@ fn write_input(html: &mut Html, field: &Field, value: Option<&str>) {
             .text(shown)
             .markup("\"");
             named(html);
-            html.markup(match called.as_str() {
-                ATTRIBUTE => " list=\"attributes\"/>",
-                _ => "/>",
-            });
+            if let Some((_, list)) = SUGGESTED.iter().find(|(value, _)| value == called) {
+                html.markup(" list=\"").markup(list).markup("\"");
+            }
+            html.markup("/>");
         }
     }
 }
 
-/// Reports whether the form has a field that takes the name of an attribute.
-pub(crate) fn asks_for_attributes(page: &VerbPage) -> bool {
-    let is_one = |field: &Field| field.kind == FieldKind::Text(ATTRIBUTE.to_owned());
-    page.fields.iter().any(is_one)
+/// Returns the suggestions for the fields of a form, for which `names` lists the names of an id
+/// such as `attributes`. The answer contains them, so that the form need not wait for the store.
+pub(crate) fn suggestions(page: &VerbPage, names: impl Fn(&str) -> Vec<String>) -> Html {
+    let fields = page.fields.iter().filter(|field| !is_of_scope(&field.name));
+    let kinds: Vec<&FieldKind> = fields.map(|field| &field.kind).collect();
+    let mut html = Html::new();
+    for (value, id) in SUGGESTED {
+        if kinds.contains(&&FieldKind::Text(value.to_owned())) {
+            write_suggestions(&mut html, id, &names(id));
+        }
+    }
+    html
 }
 
-/// Returns the suggestions for fields that take an attribute. The answer contains them, so that the
-/// form need not wait for the store.
-pub(crate) fn attribute_list(names: &[String]) -> Html {
-    let mut html = Html::new();
-    html.markup("<datalist id=\"attributes\">");
-    for name in names.iter().take(ATTRIBUTES_OFFERED_MAX) {
+fn write_suggestions(html: &mut Html, id: &'static str, names: &[String]) {
+    html.markup("<datalist id=\"").markup(id).markup("\">");
+    for name in names.iter().take(SUGGESTIONS_MAX) {
         html.markup("<option value=\"")
             .text(name)
             .markup("\"></option>");
     }
     html.markup("</datalist>\n");
-    html
 }

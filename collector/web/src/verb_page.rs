@@ -1,5 +1,6 @@
 //! Page of a subcommand: a form of its options, its answer, and the equivalent command line.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use axum::extract::{RawQuery, State};
@@ -20,7 +21,7 @@ use crate::range_strip::RangeUse;
 use crate::respond::{Head, NoPage, page, page_now};
 use crate::scope::{Scope, is_of_scope};
 use crate::site::Site;
-use crate::verb_form::{asks_for_attributes, attribute_list, form};
+use crate::verb_form::{form, suggestions};
 use stroboscope_reports::form::{FieldKind, VerbPage};
 
 /// Groups of the header, with the pages in each and their titles; other pages are under "More".
@@ -279,7 +280,7 @@ pub(crate) async fn verb_page(
         html.markup("<p class=\"command\"><span>On the command line</span><code tabindex=\"0\">")
             .text(&command_line(&about, site.name(), &asked))
             .markup("</code></p>\n")
-            .html(&choices(site, runtime, &about));
+            .html(&choices(site, runtime, &about, telling));
         Ok(html)
     })
     .await
@@ -299,7 +300,7 @@ fn invitation(
         html.markup("<p>Without two periods: <a href=\"/failures\">attributes that distinguish failed requests</a>.</p>\n");
     }
     html.html(&introduction(about))
-        .html(&choices(site, runtime, about));
+        .html(&choices(site, runtime, about, telling));
     html
 }
 
@@ -353,14 +354,23 @@ fn folded(summary: &'static str, content: &Html) -> Html {
     html
 }
 
-/// Returns the attributes that a page's form suggests; nothing if no field takes one, or the store
-/// cannot be opened.
-fn choices(site: &Site, runtime: &Handle, about: &VerbPage) -> Html {
-    let source = asks_for_attributes(about).then(|| site.opened(runtime));
-    match source {
-        Some(Ok(source)) => attribute_list(&attribute_choices(&source)),
-        _ => Html::new(),
-    }
+/// Returns the attributes and operations that a page's form suggests; none if the store cannot be
+/// read.
+fn choices(site: &Site, runtime: &Handle, about: &VerbPage, telling: &ProgressSender) -> Html {
+    suggestions(about, |list| match list {
+        "attributes" => site
+            .opened(runtime)
+            .map(|source| attribute_choices(&source))
+            .unwrap_or_default(),
+        _ => {
+            let model = site.model(runtime, telling.observer());
+            let names: Option<BTreeSet<String>> = model.ok().map(|model| {
+                let segments = model.segments();
+                segments.map(|(_, label)| label.operation()).collect()
+            });
+            names.into_iter().flatten().collect()
+        }
+    })
 }
 
 /// Describes a subcommand, for a page without options.

@@ -175,6 +175,31 @@ async fn fields_for_attributes_offer_those_that_there_are() {
     }
 }
 
+/// Pages suggest the store's operations where a form takes one.
+#[tokio::test(flavor = "multi_thread")]
+async fn fields_for_operations_offer_those_that_there_are() {
+    let fixture = Fixture::of_reports(|_| {}).await;
+    let listed = fixture.get("/operations").await.text;
+    let operation = listed
+        .split("data-label=\"operation\" data-value=\"")
+        .nth(1);
+    let operation = operation.and_then(|rest| rest.split('"').next()).unwrap();
+    for path in [
+        "/what-if".to_owned(),
+        format!("/what-if?operation={operation}&scale=0.5"),
+    ] {
+        let got = fixture.get(&path).await;
+        check_page(&path, &got);
+        for part in [
+            "list=\"operations\"",
+            "<datalist id=\"operations\">",
+            &format!("<option value=\"{operation}\"></option>"),
+        ] {
+            assert!(got.text.contains(part), "{path}: {part}: {}", got.text);
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn operations_lead_to_requests_and_on() {
     let fixture = Fixture::of_reports(|_| {}).await;
