@@ -25,6 +25,8 @@ pub struct SlackHistory {
 /// Numbers of right and wrong predictions. A request has slack if its slack exceeds the threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct PredictionQuality {
+    /// Number of different keys.
+    pub keys: u64,
     /// Number of predictions: requests whose key had a previous request.
     pub predicted: u64,
     /// Number of requests with slack that was predicted.
@@ -117,6 +119,7 @@ impl SlackHistory {
             same_key.map(|pair| (pair[0].2, pair[1].2))
         };
         let mut quality = PredictionQuality {
+            keys: requests.chunk_by(|a, b| a.0 == b.0).count() as u64,
             correlation: correlation(pairs().map(|(before, now)| (before as f64, now as f64))),
             ..PredictionQuality::default()
         };

@@ -1,5 +1,6 @@
 //! The `predict` subcommand.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Args;
@@ -59,13 +60,17 @@ impl ReadingVerb for PredictVerb {
             server: self.server.rule(),
         };
         let found = study.ask(&settings)?;
+        let mut attributes: Vec<PredictionRow> =
+            found.ranked.iter().map(PredictionRow::of).collect();
+        // Attributes that predict nothing come last; the order stays otherwise.
+        attributes.sort_by_key(|row| row.why_useless().is_some());
         Ok(Prediction {
             used_traces: found.slack.count(),
             threshold_ns: found.threshold_ns,
             is_median: self.threshold.is_none(),
             why_no_slack: no_slack(&found.slack),
             slack: Latency::of(&found.slack),
-            attributes: found.ranked.iter().map(PredictionRow::of).collect(),
+            attributes,
             not_tried: found.not_tried,
             notes: found.notes,
         })
@@ -90,6 +95,8 @@ pub struct Prediction {
 #[derive(Debug, Serialize, JsonSchema)]
 struct PredictionRow {
     attribute: String,
+    /// Number of different values.
+    values: u64,
     informedness: f64,
     accuracy: f64,
     type_i: f64,
@@ -107,6 +114,7 @@ impl PredictionRow {
     fn of((attribute, quality, left_out): &(String, PredictionQuality, u64)) -> Self {
         Self {
             attribute: attribute.clone(),
+            values: quality.keys,
             informedness: quality.informedness(),
             accuracy: quality.accuracy(),
             type_i: quality.type_i(),
@@ -118,6 +126,17 @@ impl PredictionRow {
             false_positives: quality.false_positives,
             false_negatives: quality.false_negatives,
             left_out: *left_out,
+        }
+    }
+
+    /// Returns the reason why the attribute predicts nothing; `None` if it predicts slack.
+    fn why_useless(&self) -> Option<&'static str> {
+        match self {
+            _ if self.predicted == 0 => Some("no value came twice"),
+            _ if self.values == 1 => Some("all requests have the same value"),
+            _ if self.is_one_sided() => Some("all requests are on one side of the threshold"),
+            _ if self.informedness <= 0.0 => Some("right no more often than by chance"),
+            _ => None,
         }
     }
 
@@ -143,6 +162,24 @@ rows! {
     predicted: Count, "forecast" = row.predicted;
 }
 
+impl Prediction {
+    /// Lists the attributes that predict nothing, by reason.
+    fn show_useless(&self, doc: &mut Doc) {
+        let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for row in &self.attributes {
+            if let Some(reason) = row.why_useless() {
+                by_reason.entry(reason).or_default().push(&row.attribute);
+            }
+        }
+        for (reason, names) in by_reason {
+            doc.sentence(format!(
+                "Predict nothing, as {reason}: {}.",
+                names.join(", ")
+            ));
+        }
+    }
+}
+
 impl Report for Prediction {
     fn notes(&self) -> &Notes {
         &self.notes
@@ -157,9 +194,9 @@ impl Report for Prediction {
             counted(self.used_traces, "request")
         ));
         let is_untold = self.attributes.iter().all(|of| of.predicted == 0);
-        // Show no rows if no request could be predicted by any attribute.
-        let shown = if is_untold { 0 } else { usize::MAX };
-        doc.table("", &self.attributes, shown);
+        let predicting = self.attributes.iter().map(PredictionRow::why_useless);
+        let predicting = predicting.take_while(Option::is_none).count();
+        doc.table("", &self.attributes, predicting);
         if self.not_tried > 0 {
             doc.sentence(format!(
                 "{} more not tried: only the {ATTRIBUTES_MAX} that most requests have were. Name others with --key.",
@@ -183,6 +220,8 @@ impl Report for Prediction {
                 "All predictable requests are on one side of the threshold, so there was nothing to predict. Choose \
                  another one with --threshold, or another part of the time with --server.",
             );
+        } else {
+            self.show_useless(doc);
         }
     }
 }
