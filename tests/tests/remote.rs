@@ -256,6 +256,17 @@ fn one_collector(target: &Target) {
     target.assert_same(&data);
     assert_eq!(target.says("critical-path", &target.url), requests);
 
+    // The declared requests are published, too.
+    let declared = target
+        .command()
+        .args(["store", "set-requests", "back:back works", "--data"])
+        .arg(&data)
+        .output();
+    assert!(declared.expect("it runs").status.success());
+    target.collect(&data).stop();
+    target.assert_same(&data);
+    assert_ne!(target.says("critical-path", &target.url), requests);
+
     // A copy takes its place.
     let first = target.collect(&data);
     wait_for("its first round", || {

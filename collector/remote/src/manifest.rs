@@ -7,6 +7,7 @@ use object_store::{
     Error, ObjectStore as _, ObjectStoreExt as _, PutMode, PutPayload, UpdateVersion,
 };
 use serde::{Deserialize, Serialize};
+use stroboscope_store::data_dir::{DataDir, DataDirError};
 use stroboscope_store::tables::{Hour, StoreTable};
 
 use crate::address::{Remote, RemoteError};
@@ -52,6 +53,10 @@ pub(crate) struct Manifest {
     pub nonce: String,
     pub files: Vec<PublishedFile>,
     pub unnamed: Vec<UnnamedObject>,
+    /// Operations (`service:name`) whose spans the data directory declares to be requests. Older
+    /// manifests lack it.
+    #[serde(default)]
+    pub requests: Vec<String>,
 }
 
 impl Manifest {
@@ -62,8 +67,22 @@ impl Manifest {
             nonce: String::new(),
             files: Vec::new(),
             unnamed: Vec::new(),
+            requests: Vec::new(),
         }
     }
+}
+
+/// Reads the operations that a data directory declares to be requests.
+pub(crate) fn requests_of(data: &std::path::Path) -> Result<Vec<String>, RemoteError> {
+    let requests = match DataDir::existing(data) {
+        // Nothing has been declared in a directory that has no data yet.
+        Err(DataDirError::Missing(_) | DataDirError::NotOurs(_)) => Ok(Vec::new()),
+        found => found.and_then(|data| data.requests()),
+    };
+    requests.map_err(|error| RemoteError::Local {
+        path: data.to_owned(),
+        source: std::io::Error::other(error),
+    })
 }
 
 /// Returns a collector's directory.

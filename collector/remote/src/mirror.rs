@@ -1,17 +1,18 @@
 //! Local directory with the published files, for readers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::{Error, ObjectStoreExt as _};
+use stroboscope_store::data_dir::DataDir;
 use tokio::io::AsyncWriteExt as _;
 use twox_hash::XxHash3_128;
 
 use crate::address::{Remote, RemoteError};
-use crate::manifest::{self, PublishedFile, directory_of};
+use crate::manifest::{self, Manifest, PublishedFile, directory_of};
 
 /// Age at which the next reader deletes an unused mirror.
 const UNUSED_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
@@ -163,17 +164,19 @@ fn local_name(id: &str, file: &PublishedFile) -> String {
 /// out.
 async fn fill(remote: &Remote, directory: &Path) -> Result<Vec<RemoteError>, RemoteError> {
     let mut wanted: BTreeMap<String, (String, PublishedFile)> = BTreeMap::new();
+    let mut requests: BTreeSet<String> = BTreeSet::new();
     let mut left_out = Vec::new();
     for id in manifest::collectors(remote).await? {
-        let files = match manifest::read(remote, &id).await {
-            Ok(read) => read.map_or_else(Vec::new, |read| read.manifest.files),
+        let manifest = match manifest::read(remote, &id).await {
+            Ok(read) => read.map_or_else(Manifest::empty, |read| read.manifest),
             Err(error @ RemoteError::Damaged { .. }) => {
                 left_out.push(error);
                 continue;
             }
             Err(error) => return Err(error),
         };
-        for file in files {
+        requests.extend(manifest.requests);
+        for file in manifest.files {
             wanted.insert(local_name(&id, &file), (id.clone(), file));
         }
     }
@@ -195,6 +198,13 @@ async fn fill(remote: &Remote, directory: &Path) -> Result<Vec<RemoteError>, Rem
         .buffer_unordered(FETCHES)
         .try_collect::<()>()
         .await?;
+    // The operations of one collector hold for all, and override `none` of another.
+    if requests.len() > 1 {
+        requests.remove("none");
+    }
+    let requests: Vec<String> = requests.into_iter().collect();
+    let declared = DataDir::existing(directory).and_then(|data| data.set_requests(&requests));
+    declared.map_err(|error| at(directory)(std::io::Error::other(error)))?;
     Ok(left_out)
 }
 

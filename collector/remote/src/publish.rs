@@ -215,10 +215,7 @@ impl Rounds {
             self.note_behind(&files);
         }
         let mut is_complete = true;
-        let there = self.there();
-        let waiting = files.iter().filter(|file| !there.contains(&file.what()));
-        let waiting: Vec<&PublishedFile> = waiting.collect();
-        for chunk in waiting.chunks(FILES_PER_MANIFEST) {
+        for chunk in self.unpublished(&files).chunks(FILES_PER_MANIFEST) {
             for file in chunk {
                 if !goes_on() {
                     is_complete = false;
@@ -270,16 +267,16 @@ impl Rounds {
         now_ns().saturating_sub(hour.end_ns()) > keep_ns
     }
 
-    /// Returns the published files by path and size.
-    fn there(&self) -> BTreeSet<(&str, u64)> {
-        let files = self.owned.iter().flat_map(|read| &read.manifest.files);
-        files.map(PublishedFile::what).collect()
+    /// Returns the files that no manifest of this process lists with their path and size.
+    fn unpublished<'a>(&self, files: &'a [PublishedFile]) -> Vec<&'a PublishedFile> {
+        let published = self.owned.iter().flat_map(|read| &read.manifest.files);
+        let there: BTreeSet<(&str, u64)> = published.map(PublishedFile::what).collect();
+        let missing = files.iter().filter(|file| !there.contains(&file.what()));
+        missing.collect()
     }
 
     fn note_behind(&mut self, files: &[PublishedFile]) {
-        let there = self.there();
-        let behind = files.iter().filter(|file| !there.contains(&file.what()));
-        let behind: Vec<&PublishedFile> = behind.collect();
+        let behind = self.unpublished(files);
         let counters = &self.counters;
         counters.files_behind.store(behind.len() as u64, Relaxed);
         let bytes = behind.iter().map(|file| file.bytes).sum();
@@ -367,7 +364,7 @@ impl Rounds {
         Ok(true)
     }
 
-    /// Writes a manifest if the list of files has changed and the published manifest is known.
+    /// Writes a manifest if its content has changed and the published manifest is known.
     fn write(&mut self, files: &[PublishedFile]) -> Result<(), RemoteError> {
         let Some(owned) = self.owned.clone() else {
             return Ok(());
@@ -399,6 +396,7 @@ impl Rounds {
                 .map(|object| UnnamedObject { object, since_ns }),
         );
         manifest.files = named;
+        manifest.requests = manifest::requests_of(&self.data)?;
         if manifest == *before {
             return Ok(());
         }
