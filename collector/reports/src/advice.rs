@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::Path;
 
 use stroboscope_query::QueryError;
-use stroboscope_store::data_dir::DataDirError;
+use stroboscope_store::data_dir::{DataDir, DataDirError};
 
 use crate::suggest::command_on;
 
@@ -49,6 +49,10 @@ fn of_query(error: &QueryError) -> Option<String> {
 
 fn of_directory(error: &DataDirError) -> Option<String> {
     match error {
+        // `collect` and `import` reject a directory with files of other programs.
+        DataDirError::NotOurs(data) if DataDir::refuse_foreign(data).is_err() => {
+            Some("it has files of other programs; name a data directory by --data".to_owned())
+        }
         DataDirError::Missing(data) | DataDirError::NotOurs(data) => Some(format!(
             "`{}` or `{}` makes a data directory, --data names another",
             command_on("collect", data),

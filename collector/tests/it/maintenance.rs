@@ -190,7 +190,11 @@ fn directories_of_others_are_refused_and_left_alone() {
         &["report", "--html", "page.html"],
         &["critical-path"],
     ] {
-        refused(verb, "foreign", "holds no data of Stroboscope");
+        refused(
+            verb,
+            "foreign",
+            "it has files of other programs; name a data directory by --data",
+        );
         refused(verb, "empty", "holds no data of Stroboscope");
         refused(verb, "missing", "there is no data directory");
         refused(verb, "file", "not a directory");
