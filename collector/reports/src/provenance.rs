@@ -63,9 +63,9 @@ enum Provenance {
     Show(ItemsVerb),
     /// Show the bytes of each source on which each output depends
     ///
-    /// Outputs are items that no log read, and sources are bytes that no log wrote; --between adds the
-    /// items between them. A filter is a name, or a condition on the span in which the item was written
-    /// (or read, if no log wrote it), in the language of `search`:
+    /// Outputs are items that no log read, and sources are bytes that no log wrote; --between adds
+    /// the items between them. A filter is a name, or a condition on the span in which the item was
+    /// written (or read, if no log wrote it), in the language of `search`:
     ///
     ///   --source 'row of *'                                    * stands for any text
     ///   --output '{ service = "web" && .tenant = "t1" }'       by service and attribute
