@@ -207,7 +207,7 @@ fn the_page_stands_alone_and_has_every_picture() {
     for picture in [
         "Latency of requests",
         "Slack of a request's last server segment",
-        "Operations by their mean share",
+        "Critical path, as part of the time of all requests together",
         "Critical path and summed delay",
         "Categories' shares of the critical path",
         "Mean critical path by recorded:kind",
