@@ -263,6 +263,12 @@ impl PathAggregate {
         (self.tail_wait_ns, self.tail_shares)
     }
 
+    /// Returns a sum of times on critical paths, in ns, as a share of the time of all requests, 0
+    /// to 1.
+    pub fn share_of_time(&self, sum_ns: u128) -> f64 {
+        sum_ns as f64 / self.latency.sum_ns().max(1) as f64
+    }
+
     /// Iterates over the segments that occurred, in order of their numbers.
     pub fn segments(&self) -> impl Iterator<Item = (SegmentId, &PathStatistics)> {
         let numbered = self.segments.iter().enumerate();

@@ -46,14 +46,13 @@ pub struct OperationTime {
 /// for them.
 #[must_use]
 pub fn by_time(paths: &PathAggregate, labels: &Labels) -> Vec<OperationTime> {
-    let all_ns = paths.latency().sum_ns().max(1) as f64;
     let requests = paths.traces();
     let of = paths.by_operation(labels).into_iter().map(|of| {
-        let sum_ns = (of.critical_duration_ns + of.critical_wait_ns) as f64;
+        let sum_ns = of.critical_duration_ns + of.critical_wait_ns;
         OperationTime {
             operation: of.operation,
-            share_of_time: sum_ns / all_ns,
-            mean_ns: requests.mean(sum_ns),
+            share_of_time: paths.share_of_time(sum_ns),
+            mean_ns: requests.mean(sum_ns as f64),
         }
     });
     let mut operations: Vec<OperationTime> = of.collect();

@@ -51,16 +51,16 @@ impl Report {
     #[must_use]
     pub fn parts(&self) -> Vec<Part> {
         let paths = &self.findings.paths;
-        let (traces, all_ns) = (paths.traces(), paths.latency().sum_ns().max(1) as f64);
+        let traces = paths.traces();
         let mut parts: Vec<Part> = paths
             .by_operation(&self.findings.labels)
             .into_iter()
             .map(|operation| {
-                let sum_ns = (operation.critical_duration_ns + operation.critical_wait_ns) as f64;
+                let sum_ns = operation.critical_duration_ns + operation.critical_wait_ns;
                 Part {
-                    share_of_time: sum_ns / all_ns,
+                    share_of_time: paths.share_of_time(sum_ns),
                     mean_share: (operation.duration_shares + operation.wait_shares).mean(traces),
-                    mean_ns: traces.mean(sum_ns) as u64,
+                    mean_ns: traces.mean(sum_ns as f64) as u64,
                     operation: operation.operation,
                 }
             })

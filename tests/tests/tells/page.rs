@@ -60,16 +60,29 @@ async fn it_shows_what_requests_wait_for_and_who_ships() {
     };
     assert!((of(":put [start … end]") - 0.3).abs() < 1e-6, "{path:#}");
     assert!((of(":key [start … end]") - 0.4).abs() < 1e-6, "{path:#}");
-    let all: f64 = segments.iter().map(|one| share(&one["mean_share"])).sum();
-    let all = all + share(&path["others_mean_share"]) + share(&path["mean_tail_share"]);
-    assert!((all - 1.0).abs() < 1e-6, "shares of all: {all} in {path:#}");
+    let operations = path["operations"].as_array().expect("operations");
+    // The requests are alike, so shares of their time equal means of shares.
+    for [key, of_others, of_tail] in [
+        ["mean_share", "others_mean_share", "mean_tail_share"],
+        [
+            "share_of_time",
+            "others_share_of_time",
+            "tail_share_of_time",
+        ],
+    ] {
+        let sum = |rows: &[Value]| -> f64 { rows.iter().map(|one| share(&one[key])).sum() };
+        let tail = share(&path[of_tail]);
+        for all in [
+            sum(segments) + share(&path[of_others]) + tail,
+            sum(operations) + tail,
+        ] {
+            assert!((all - 1.0).abs() < 1e-6, "{key}: {all} in {path:#}");
+        }
+        assert!((share(&segments[0][key]) - 0.4).abs() < 1e-6, "{path:#}");
+    }
 
     // The same by operation, with how long its own work takes.
-    let operations = path["operations"].as_array().expect("operations");
     assert_eq!(path["operations_known"], operations.len());
-    let shares = operations.iter().map(|one| share(&one["mean_share"]));
-    let all = shares.sum::<f64>() + share(&path["mean_tail_share"]);
-    assert!((all - 1.0).abs() < 1e-6, "operations: {all} in {path:#}");
     let put = operations.iter().find(|one| {
         one["operation"]
             .as_str()

@@ -124,7 +124,6 @@ impl Aggregate {
     pub fn of(paths: Paths, known: NamedInference<'_>, top: usize) -> Self {
         let (labels, roots) = (known.inference.model.labels(), &known.inference.roots);
         let traces = paths.aggregate.traces();
-        let all_ns = time_ns(&paths.aggregate);
         let of_root = |(root, of): &(String, PathAggregate)| RootOperations {
             root: root.clone(),
             used_traces: of.traces().rounded(),
@@ -149,13 +148,13 @@ impl Aggregate {
             segments: segments
                 .map(|(id, of)| {
                     let example = paths.examples.get(&id);
-                    SegmentShare::of(known.name(id), of, (traces, all_ns), example)
+                    SegmentShare::of(known.name(id), of, &paths.aggregate, example)
                 })
                 .collect(),
             categories: paths
                 .categories
                 .iter()
-                .map(|totals| CategoryShare::of(totals, (traces, all_ns)))
+                .map(|totals| CategoryShare::of(totals, &paths.aggregate))
                 .collect(),
             operations: operations(&paths.aggregate, labels),
             bottlenecks: bottlenecks(&paths, labels),
@@ -182,13 +181,14 @@ impl SegmentShare {
     fn of(
         segment: SegmentName,
         of: &PathStatistics,
-        (traces, all_ns): (WeightedCount, f64),
+        paths: &PathAggregate,
         example: Option<&TraceId>,
     ) -> Self {
-        let (duration_ns, wait_ns) = (of.critical_duration_ns as f64, of.critical_wait_ns as f64);
+        let traces = paths.traces();
+        let wait_ns = of.critical_wait_ns;
         Self {
-            share_of_time: (duration_ns + wait_ns) / all_ns,
-            wait_share_of_time: wait_ns / all_ns,
+            share_of_time: paths.share_of_time(of.critical_duration_ns + wait_ns),
+            wait_share_of_time: paths.share_of_time(wait_ns),
             segment,
             traces: of.traces.rounded(),
             occurrences: of.occurrences.rounded(),
@@ -205,21 +205,17 @@ impl SegmentShare {
     }
 }
 
-/// Returns the time of all requests together, in ns; 1 if it is 0.
-fn time_ns(paths: &PathAggregate) -> f64 {
-    paths.latency().sum_ns().max(1) as f64
-}
-
 /// Converts a sum in ns to an integer for JSON; saturates above 584 years.
 fn to_json_ns(sum_ns: u128) -> u64 {
     u64::try_from(sum_ns).unwrap_or(u64::MAX)
 }
 
 impl CategoryShare {
-    fn of(totals: &CategoryTotals, (traces, all_ns): (WeightedCount, f64)) -> Self {
+    fn of(totals: &CategoryTotals, paths: &PathAggregate) -> Self {
+        let traces = paths.traces();
         Self {
             category: totals.category.clone(),
-            share_of_time: totals.critical_ns() as f64 / all_ns,
+            share_of_time: paths.share_of_time(totals.critical_ns()),
             mean_share: totals.shares.mean(traces),
             critical_ns: to_json_ns(totals.critical_ns()),
             critical_duration_ns: to_json_ns(totals.critical_duration_ns),
@@ -233,12 +229,11 @@ impl CategoryShare {
 
 /// Returns the operations with their shares of critical paths; requests wait most for the first.
 fn operations(paths: &PathAggregate, labels: &Labels) -> Vec<OperationShare> {
-    let all_ns = time_ns(paths);
     let of = paths.by_operation(labels).into_iter().map(|operation| {
-        let sum_ns = (operation.critical_duration_ns + operation.critical_wait_ns) as f64;
+        let sum_ns = operation.critical_duration_ns + operation.critical_wait_ns;
         OperationShare {
-            mean_ns: paths.traces().mean(sum_ns),
-            share_of_time: sum_ns / all_ns,
+            mean_ns: paths.traces().mean(sum_ns as f64),
+            share_of_time: paths.share_of_time(sum_ns),
             mean_share: (operation.duration_shares + operation.wait_shares).mean(paths.traces()),
             occurrences: operation.occurrences.rounded(),
             operation: operation.operation,

@@ -279,14 +279,14 @@ fn live(pages: &Pages, doc: &mut Doc) {
         return;
     }
     doc.sentence(format!(
-        "The critical path of {} of the last {minutes} minutes: the mean share of each segment in a request, and \
-         of that, the wait before it.",
+        "The critical path of {} of the last {minutes} minutes: the share of each segment in their time, and of \
+         that, the wait before it.",
         counted(path.requests, "request")
     ));
     doc.table("", &path.segments, usize::MAX);
     for (share, what) in [
-        (path.others_mean_share, "other segments"),
-        (path.mean_tail_share, "the time after the last segment"),
+        (path.others_share_of_time, "other segments"),
+        (path.tail_share_of_time, "the time after the last segment"),
     ] {
         if share > 0.0 {
             let share = stroboscope_render::humanise::percent(share);
@@ -298,8 +298,8 @@ fn live(pages: &Pages, doc: &mut Doc) {
 rows! {
     PathShare as row, "recent_path": "A segment, and its part in the critical paths of the last minutes.";
     segment: Segment, "segment" = &row.segment;
-    mean_share: Share, "share" = row.mean_share;
-    mean_wait_share: Share, "of it waiting" = row.mean_wait_share;
+    share_of_time: Share, "share" = row.share_of_time;
+    wait_share_of_time: Share, "of it waiting" = row.wait_share_of_time;
     mean_ns: DurationNs, "mean" = row.mean_ns;
 }
 

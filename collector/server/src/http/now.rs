@@ -5,17 +5,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use stroboscope_analysis::aggregate::OperationStatistics;
+use stroboscope_analysis::aggregate::{OperationStatistics, PathAggregate};
 use stroboscope_analysis::clock::Resolution;
 use stroboscope_analysis::distribution::Percentiles;
-use stroboscope_analysis::sampling::WeightedCount;
 use stroboscope_render::show::{Names, SegmentName};
 use stroboscope_store::ledger::ReportedConfig;
 
 use super::pages::Pages;
 use crate::live::{LiveModel, Outcomes, ProcessWindows, RECENT};
 
-/// Maximum segments listed; `others_mean_share` is the sum of the rest.
+/// Maximum segments listed; `others_share_of_time` is the sum of the rest.
 const SEGMENTS_SHOWN: usize = 30;
 /// Maximum operations listed, those with the largest shares first; the total is given as well.
 const OPERATIONS_SHOWN: usize = 500;
@@ -26,9 +25,12 @@ const PROCESSES_SHOWN: usize = 1_000;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PathShare {
     pub(super) segment: SegmentName,
-    pub(super) mean_share: f64,
-    /// Mean share of the waits before the segment, which no segment explains; part of `mean_share`.
-    pub(super) mean_wait_share: f64,
+    /// Time on critical paths as a share of the time of all requests, 0 to 1.
+    pub(super) share_of_time: f64,
+    /// Part of `share_of_time` before the segment, which no segment explains.
+    pub(super) wait_share_of_time: f64,
+    mean_share: f64,
+    mean_wait_share: f64,
     pub(super) mean_ns: f64,
 }
 
@@ -39,6 +41,9 @@ pub(super) struct OperationNow {
     operation: String,
     /// Number of instances of the operation's segments in complete requests.
     occurrences: u64,
+    /// Shares as in [`PathShare`].
+    share_of_time: f64,
+    wait_share_of_time: f64,
     mean_share: f64,
     mean_wait_share: f64,
     /// Durations of the operation's segment instances, in ns.
@@ -50,10 +55,13 @@ pub(super) struct OperationNow {
 }
 
 impl OperationNow {
-    fn of(operation: OperationStatistics, requests: WeightedCount, spans: Outcomes) -> Self {
-        let slack = &operation.slack;
+    fn of(operation: OperationStatistics, paths: &PathAggregate, spans: Outcomes) -> Self {
+        let (slack, requests) = (&operation.slack, paths.traces());
+        let wait_ns = operation.critical_wait_ns;
         Self {
             occurrences: operation.occurrences.rounded(),
+            share_of_time: paths.share_of_time(operation.critical_duration_ns + wait_ns),
+            wait_share_of_time: paths.share_of_time(wait_ns),
             mean_share: (operation.duration_shares + operation.wait_shares).mean(requests),
             mean_wait_share: operation.wait_shares.mean(requests),
             duration: operation.duration.percentiles(),
@@ -68,6 +76,8 @@ impl OperationNow {
         Self {
             operation,
             occurrences: 0,
+            share_of_time: 0.0,
+            wait_share_of_time: 0.0,
             mean_share: 0.0,
             mean_wait_share: 0.0,
             duration: Percentiles::default(),
@@ -81,6 +91,8 @@ impl OperationNow {
         json!({
             "operation": self.operation,
             "occurrences": self.occurrences,
+            "share_of_time": self.share_of_time,
+            "wait_share_of_time": self.wait_share_of_time,
             "mean_share": self.mean_share,
             "mean_wait_share": self.mean_wait_share,
             "duration": percentiles(self.duration),
@@ -97,8 +109,11 @@ pub(super) struct RecentPath {
     pub(super) requests: u64,
     /// Segments, the largest share first.
     pub(super) segments: Vec<PathShare>,
-    pub(super) others_mean_share: f64,
-    pub(super) mean_tail_share: f64,
+    pub(super) others_share_of_time: f64,
+    /// Share of the time between the last segment and the answer.
+    pub(super) tail_share_of_time: f64,
+    others_mean_share: f64,
+    mean_tail_share: f64,
     /// Shares of the path by operation, the largest first.
     operations: Vec<OperationNow>,
     operations_known: usize,
@@ -123,6 +138,8 @@ impl RecentPath {
                 let critical_ns = statistics.critical_duration_ns + statistics.critical_wait_ns;
                 PathShare {
                     segment: names.get(id),
+                    share_of_time: aggregate.share_of_time(critical_ns),
+                    wait_share_of_time: aggregate.share_of_time(statistics.critical_wait_ns),
                     mean_share: statistics.shares().mean(requests),
                     mean_wait_share: statistics.wait_shares.mean(requests),
                     mean_ns: requests.mean(critical_ns as f64),
@@ -130,8 +147,8 @@ impl RecentPath {
             })
             .collect();
         segments.sort_by(|a, b| {
-            b.mean_share
-                .total_cmp(&a.mean_share)
+            b.share_of_time
+                .total_cmp(&a.share_of_time)
                 .then_with(|| a.segment.full().cmp(&b.segment.full()))
         });
         let mut outcomes = recent.outcomes().operations.clone();
@@ -140,20 +157,25 @@ impl RecentPath {
             .into_iter()
             .map(|operation| {
                 let spans = outcomes.remove(&operation.operation);
-                OperationNow::of(operation, requests, spans.unwrap_or_default())
+                OperationNow::of(operation, &aggregate, spans.unwrap_or_default())
             })
             .collect();
         let failed_only = outcomes.into_iter().filter(|(_, of)| !of.failed.is_zero());
         operations.extend(failed_only.map(|(name, of)| OperationNow::of_incomplete(name, of)));
         let operations_known = operations.len();
-        operations.sort_by(|a, b| b.mean_share.total_cmp(&a.mean_share));
+        operations.sort_by(|a, b| b.share_of_time.total_cmp(&a.share_of_time));
         operations.truncate(OPERATIONS_SHOWN);
         let others = segments.split_off(segments.len().min(SEGMENTS_SHOWN));
+        let (tail_ns, tail_shares) = aggregate.tail_wait();
         Self {
             requests: requests.rounded(),
             segments,
+            others_share_of_time: others
+                .iter()
+                .fold(0.0, |sum, share| sum + share.share_of_time),
+            tail_share_of_time: aggregate.share_of_time(tail_ns),
             others_mean_share: others.iter().fold(0.0, |sum, share| sum + share.mean_share),
-            mean_tail_share: aggregate.tail_wait().1.mean(requests),
+            mean_tail_share: tail_shares.mean(requests),
             operations,
             operations_known,
             outcomes: recent.outcomes().requests,
@@ -165,6 +187,8 @@ impl RecentPath {
         let segments = self.segments.iter().map(|share| {
             json!({
                 "segment": share.segment.full(),
+                "share_of_time": share.share_of_time,
+                "wait_share_of_time": share.wait_share_of_time,
                 "mean_share": share.mean_share,
                 "mean_wait_share": share.mean_wait_share,
                 "mean_ns": share.mean_ns,
@@ -176,6 +200,8 @@ impl RecentPath {
             "all_requests": self.outcomes.all.rounded(),
             "failed_requests": self.outcomes.failed.rounded(),
             "segments": segments.collect::<Vec<_>>(),
+            "others_share_of_time": self.others_share_of_time,
+            "tail_share_of_time": self.tail_share_of_time,
             "others_mean_share": self.others_mean_share,
             "mean_tail_share": self.mean_tail_share,
             "operations_known": self.operations_known,

@@ -50,7 +50,7 @@ const HELP: [&str; 11] = [
     "j k     down and up, as arrows, PgDn, PgUp, g and G for the ends",
     "q Esc   quit, as Ctrl-C; Ctrl-Z suspends",
     "",
-    "SHARE   the mean share of a request's critical path; WAIT: of that, before the operation began or went on",
+    "SHARE   the share of the time of all requests, on critical paths; WAIT: of that, before the operation began or went on",
     "P50 P99 of the operation's own work at a time: between two events of it, without what it waits for in others",
     "SLACK   how much longer that could take, at the median, and delay no request; COUNT: how often it was seen",
     "FAILED  the part of its spans that failed; of a collector also in incomplete requests",
@@ -236,7 +236,7 @@ fn path_text(snapshot: &Snapshot) -> String {
         "{of} by the critical path of {} of the last {}; {} of it is after the last of them{lacking}",
         counted(path.requests, "complete request"),
         seconds(Duration::from_secs(path.last_seconds)),
-        percent(path.mean_tail_share)
+        percent(path.tail_share_of_time)
     )
 }
 
@@ -363,8 +363,8 @@ fn numbers(of: &Operation) -> String {
     let slack = of.slack.map(|slack| duration(slack.p50_ns as f64));
     let failed = (of.failed > 0).then(|| percent(of.failed_share()));
     let numbers = [
-        percent(of.mean_share),
-        percent(of.mean_wait_share),
+        percent(of.share_of_time),
+        percent(of.wait_share_of_time),
         duration(of.duration.p50_ns as f64),
         duration(of.duration.p99_ns as f64),
         slack.unwrap_or_else(|| "-".to_owned()),

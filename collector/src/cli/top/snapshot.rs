@@ -15,14 +15,15 @@ pub(super) struct Spread {
     pub p99_ns: u64,
 }
 
-/// Statistics of one operation in the latest requests. Shares are of the critical path, 0 to 1.
+/// Statistics of one operation in the latest requests. Shares are of the time of all requests, 0 to
+/// 1.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub(super) struct Operation {
     pub operation: String,
     /// Number of times that the operation's own work began or continued.
     pub occurrences: u64,
-    pub mean_share: f64,
-    pub mean_wait_share: f64,
+    pub share_of_time: f64,
+    pub wait_share_of_time: f64,
     /// Durations of the operation's own work between two of its events.
     pub duration: Spread,
     /// Slack of the operation's own work; `None` if all of it runs after the response.
@@ -48,7 +49,7 @@ pub(super) struct LatestPath {
     /// also counts incomplete requests.
     pub all_requests: u64,
     pub failed_requests: u64,
-    pub mean_tail_share: f64,
+    pub tail_share_of_time: f64,
     pub operations_known: usize,
     /// Number of times that the model left out a segment because it was full.
     #[serde(default)]

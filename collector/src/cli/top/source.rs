@@ -161,8 +161,8 @@ fn of_store(data: &DataArguments, last: Duration, runtime: &Handle) -> Result<Sn
         .into_iter()
         .map(|of| Operation {
             occurrences: of.occurrences.rounded(),
-            mean_share: (of.duration_shares + of.wait_shares).mean(traces),
-            mean_wait_share: of.wait_shares.mean(traces),
+            share_of_time: aggregate.share_of_time(of.critical_duration_ns + of.critical_wait_ns),
+            wait_share_of_time: aggregate.share_of_time(of.critical_wait_ns),
             duration: spread(&of.duration),
             slack: (of.slack.count() > 0).then(|| spread(&of.slack)),
             spans: outcomes.get(&of.operation).map_or(0, |(spans, _)| *spans),
@@ -200,7 +200,7 @@ fn of_store(data: &DataArguments, last: Duration, runtime: &Handle) -> Result<Sn
             requests: traces.rounded(),
             all_requests: traces.rounded(),
             failed_requests: paths.failed_requests().rounded(),
-            mean_tail_share: aggregate.tail_wait().1.mean(traces),
+            tail_share_of_time: aggregate.share_of_time(aggregate.tail_wait().0),
             operations_known: operations.len(),
             refused_segments: known.inference.model.labels().refused(),
             operations,

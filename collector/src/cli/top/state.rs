@@ -172,8 +172,8 @@ impl TopState {
         let slack = |of: &Operation| of.slack.map(|slack| slack.p50_ns);
         rows.sort_by(|a, b| {
             let largest_first = match self.sort {
-                SortKey::Share => b.mean_share.total_cmp(&a.mean_share),
-                SortKey::Wait => b.mean_wait_share.total_cmp(&a.mean_wait_share),
+                SortKey::Share => b.share_of_time.total_cmp(&a.share_of_time),
+                SortKey::Wait => b.wait_share_of_time.total_cmp(&a.wait_share_of_time),
                 SortKey::P50 => b.duration.p50_ns.cmp(&a.duration.p50_ns),
                 SortKey::P99 => b.duration.p99_ns.cmp(&a.duration.p99_ns),
                 SortKey::Slack => slack(b).cmp(&slack(a)),
@@ -268,7 +268,7 @@ mod tests {
         Operation {
             operation: name.to_owned(),
             occurrences: count,
-            mean_share: share,
+            share_of_time: share,
             duration: Spread { p50_ns: 1, p99_ns },
             ..Operation::default()
         }

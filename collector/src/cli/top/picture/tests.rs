@@ -9,8 +9,8 @@ fn operation(name: &str, share: f64, slack_ns: Option<u64>) -> Operation {
     Operation {
         operation: name.to_owned(),
         occurrences: 40,
-        mean_share: share,
-        mean_wait_share: 0.01,
+        share_of_time: share,
+        wait_share_of_time: 0.01,
         duration: Spread {
             p50_ns: 1_500_000,
             p99_ns: 20_000_000,
