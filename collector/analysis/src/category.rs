@@ -11,6 +11,7 @@ use crate::attribute::Attribute;
 use crate::label::SegmentLabel;
 use crate::record::{RecordOwner, SEVERAL_VALUES, SpanFlags, TraceRecords};
 use crate::task_path;
+use crate::text_map::AddressCache;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -40,9 +41,6 @@ impl fmt::Display for Category {
     }
 }
 
-/// Maximum number of recorded span names in the cache.
-const NAMES_MAX: usize = 1 << 14;
-
 /// Kinds of the operations (`service:name`) seen so far. Merging is commutative and associative
 /// while all operations fit [`OPERATIONS_MAX`].
 #[derive(Clone, Debug, Default)]
@@ -52,9 +50,7 @@ pub struct SpanKinds {
     flags: FxHashMap<String, u32>,
     /// Cache of known kinds by service and recorded span name. Most spans add nothing new.
     #[cfg_attr(feature = "serde", serde(skip))]
-    known: FxHashMap<Arc<str>, FxHashMap<Arc<str>, u32>>,
-    #[cfg_attr(feature = "serde", serde(skip))]
-    names: usize,
+    known: AddressCache<2, u32>,
 }
 
 /// Serializes a table in order of its keys, so that equal tables have equal bytes.
@@ -84,20 +80,12 @@ impl SpanKinds {
             .filter(|span| span.flags.0 & kinds != 0)
         {
             let flags = span.flags.0 & kinds;
-            let known = self
-                .known
-                .get(&span.service)
-                .and_then(|names| names.get(&span.name));
-            if known.is_some_and(|known| known & flags == flags) {
+            let texts = [&span.service, &span.name];
+            let known = self.known.get(texts).copied().unwrap_or(0);
+            if known & flags == flags {
                 continue;
             }
-            if self.names >= NAMES_MAX {
-                self.known.clear();
-                self.names = 0;
-            }
-            self.names += 1;
-            let names = self.known.entry(span.service.clone()).or_default();
-            *names.entry(span.name.clone()).or_default() |= flags;
+            self.known.insert(texts, known | flags);
             self.take(span.operation(), flags);
         }
     }

@@ -123,5 +123,6 @@ pub mod structural_change;
 pub mod task_path;
 #[cfg(test)]
 mod test_noise;
+mod text_map;
 pub mod tradeoff;
 pub mod what_if;

@@ -49,7 +49,7 @@ pub use report::{MergedReport, ShardQuestion, merge_report, shard_report};
 use settings::ShardSettings;
 
 /// Version of the file format. It increases with every change, also of types that a part contains.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Version of this program.
 const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 /// Maximum number of shards.

@@ -5,7 +5,7 @@ use super::evidence::{ClockEvidence, HOSTS_MAX};
 use super::island::{Neighbours, Step, Way, components, tie_by_kernels, ways};
 use super::kernel_clock::KernelClock;
 use super::pair::{PairReport, lines, pair_reports, verdict};
-use super::pair_evidence::Verdict;
+use super::pair_evidence::{PairEvidence, Verdict};
 use super::resolution::Resolution;
 use super::round_trip::round_trips;
 use crate::record::{HostClock, TraceRecords};
@@ -48,11 +48,10 @@ impl Alignment {
             .by_pair
             .iter()
             .filter_map(|(pair, of_pair)| {
+                let pair = <(Arc<str>, Arc<str>)>::from(pair.clone());
                 let slop_ns = evidence.slop_ns(&pair.0, &pair.1);
-                Some((
-                    pair.clone(),
-                    verdict(pair, of_pair, lines.get(pair), slop_ns)?,
-                ))
+                let judged = verdict(&pair, of_pair, lines.get(&pair), slop_ns)?;
+                Some((pair, judged))
             })
             .collect();
         let mut neighbours = neighbours(evidence, &verdicts, &lines);
@@ -86,8 +85,8 @@ impl Alignment {
         unaligned.sort_unstable();
         let disbelieved = evidence
             .by_pair
-            .values()
-            .filter(|of_pair| !of_pair.lines_are_in_order());
+            .iter()
+            .filter(|(_, of_pair)| !of_pair.lines_are_in_order());
         Alignment {
             reference,
             ways: all_ways,
@@ -100,7 +99,7 @@ impl Alignment {
             pairs: pair_reports(evidence, &verdicts),
             verdicts,
             kernel_clocks: evidence.kernel_clocks.clone(),
-            disbelieved_lines: disbelieved.map(|of_pair| of_pair.for_clocks).sum(),
+            disbelieved_lines: disbelieved.map(|(_, of_pair)| of_pair.for_clocks).sum(),
         }
     }
 
@@ -253,8 +252,24 @@ impl Alignment {
         };
         let hosts = (0_u32..).zip(records.hosts());
         let mut clocks: Vec<HostClock> = hosts.map(of_host).collect();
+        self.correct(records, &mut clocks);
+        if clocks.iter().all(HostClock::is_exact) {
+            clocks.clear();
+        }
+        records.clocks = clocks;
+    }
+
+    /// Corrects the timestamps of the hosts whose clocks are not taken as recorded. `clocks` are
+    /// those of the trace's hosts, in order of name; their error bounds become those of the
+    /// corrections.
+    fn correct(&self, records: &mut TraceRecords, clocks: &mut [HostClock]) {
+        let is_corrected = |way: &&Way| way.agreed_ns().is_none();
+        let of_host = |host: &Arc<str>| self.ways.get(host).filter(is_corrected);
+        if !clocks.iter().any(|clock| of_host(&clock.host).is_some()) {
+            return;
+        }
         let mut correct = |host: &Arc<str>, times_ns: &mut dyn Iterator<Item = &mut i64>| {
-            let Some(way) = self.ways.get(host).filter(|way| way.agreed_ns().is_none()) else {
+            let Some(way) = of_host(host) else {
                 return;
             };
             let mut error_ns = 0;
@@ -263,7 +278,6 @@ impl Alignment {
                 *time_ns = corrected_ns;
                 error_ns = error_ns.max(its_error_ns);
             }
-            // `hosts` returns the clocks in order of name.
             if let Ok(at) = clocks.binary_search_by(|clock| clock.host.cmp(host)) {
                 clocks[at].error_ns = clocks[at].error_ns.max(error_ns);
             }
@@ -278,10 +292,6 @@ impl Alignment {
         for event in &mut records.events {
             correct(&event.host, &mut [&mut event.ts_ns].into_iter());
         }
-        if clocks.iter().all(HostClock::is_exact) {
-            clocks.clear();
-        }
-        records.clocks = clocks;
     }
 
     /// Counts the round trips of a trace, given as recorded, that contradict the alignment. A round
@@ -315,7 +325,7 @@ fn busiest<'a>(
     hosts: impl Iterator<Item = &'a Arc<str>>,
 ) -> Option<Arc<str>> {
     let mut round_trips: BTreeMap<&Arc<str>, u64> = hosts.map(|host| (host, 0)).collect();
-    for ((client, server), windows) in &evidence.pairs {
+    for ([client, server], windows) in evidence.pairs.iter() {
         for host in [client, server] {
             if let Some(count) = round_trips.get_mut(host) {
                 *count += windows.round_trips;
@@ -355,7 +365,8 @@ fn neighbours(
             .filter(move |(_, verdict)| **verdict == wanted)
     };
     for (pair, _) in of(Verdict::Agree) {
-        let is_crossed = evidence.by_pair[pair].are_lines_compared();
+        let known = evidence.by_pair.get(&pair.clone().into());
+        let is_crossed = known.is_some_and(PairEvidence::are_lines_compared);
         let line = lines.get(pair).filter(|_| is_crossed);
         let same = Step::Same(line.map_or(0, Anchors::agreed_ns));
         tie(pair, same.clone(), same);

@@ -6,6 +6,7 @@ use super::pair_evidence::{PairEvidence, RoundTripSample};
 use super::resolution::{Resolution, Resolutions};
 use super::round_trip::{Crossings, RoundTrip, in_order};
 use crate::record::{HostClock, TraceRecords};
+use crate::text_map::{AddressCache, TextMap};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -28,15 +29,17 @@ pub(super) struct Windows {
     pub(super) round_trips: u64,
 }
 
-impl Windows {
-    fn new() -> Windows {
+impl Default for Windows {
+    fn default() -> Windows {
         Windows {
             shift: WINDOW_SHIFT_MIN,
             best: BTreeMap::new(),
             round_trips: 0,
         }
     }
+}
 
+impl Windows {
     fn take(&mut self, round_trip: &RoundTrip) {
         let window = round_trip.client_ns >> self.shift;
         // Timestamps break ties, so that the order of traces does not matter.
@@ -76,10 +79,13 @@ impl Windows {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ClockEvidence {
-    pub(super) pairs: BTreeMap<(Arc<str>, Arc<str>), Windows>,
+    pub(super) pairs: TextMap<2, Windows>,
     pub(super) hosts: BTreeSet<Arc<str>>,
+    /// Cache of texts that `hosts` contains.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    known_hosts: KnownHosts,
     /// Evidence by pair of hosts. The hosts of each pair are in order of name.
-    pub(super) by_pair: BTreeMap<(Arc<str>, Arc<str>), PairEvidence>,
+    pub(super) by_pair: TextMap<2, PairEvidence>,
     resolutions: Resolutions,
     pub(super) kernel_clocks: BTreeMap<Arc<str>, KernelClock>,
     disordered: u64,
@@ -94,9 +100,7 @@ impl ClockEvidence {
 
     /// Adds the evidence of one trace, whose timestamps must be as recorded, before any alignment.
     pub fn observe(&mut self, records: &TraceRecords) {
-        for host in records.hosts() {
-            self.take_host(host);
-        }
+        self.take_hosts(records);
         self.resolutions.observe(records);
         let Crossings {
             mut round_trips,
@@ -111,7 +115,7 @@ impl ClockEvidence {
         round_trips.sort_unstable_by_key(pair);
         for of_pair in round_trips.chunk_by(|a, b| pair(a) == pair(b)) {
             let (client, server) = (of_pair[0].client.clone(), of_pair[0].server.clone());
-            if let Some(windows) = self.windows((client.clone(), server.clone())) {
+            if let Some(windows) = self.windows(&client, &server) {
                 windows.round_trips += of_pair.len() as u64;
                 of_pair
                     .iter()
@@ -131,7 +135,7 @@ impl ClockEvidence {
             }
         }
         for nested in nested {
-            if let Some(evidence) = self.evidence(&nested.parent, &nested.child) {
+            if let Some(evidence) = self.evidence(nested.parent, nested.child) {
                 evidence.sticking_out.take(nested.sticks_out_ns);
                 evidence.early.take(nested.early_ns);
             }
@@ -167,12 +171,12 @@ impl ClockEvidence {
             .kernel_clocks
             .iter()
             .for_each(|(host, said)| self.note_kernel(host, *said));
-        for (pair, windows) in &other.pairs {
-            if let Some(own) = self.windows(pair.clone()) {
+        for ([client, server], windows) in other.pairs.iter() {
+            if let Some(own) = self.windows(client, server) {
                 own.merge(windows);
             }
         }
-        for ((a, b), evidence) in &other.by_pair {
+        for ([a, b], evidence) in other.by_pair.iter() {
             if let Some(own) = self.evidence(a, b) {
                 own.merge(evidence);
             }
@@ -186,7 +190,7 @@ impl ClockEvidence {
     /// [`round_trips`](super::round_trips)) nor the resolutions of the clocks explain. Includes the
     /// tasks of [`disordered`](Self::disordered).
     pub fn impossible(&self) -> u64 {
-        let beyond = |((a, b), evidence): (&(Arc<str>, Arc<str>), &PairEvidence)| {
+        let beyond = |([a, b], evidence): (&[Arc<str>; 2], &PairEvidence)| {
             let slop_ns = self.slop_ns(a, b);
             let explained = if slop_ns == 0 {
                 0
@@ -248,29 +252,57 @@ impl ClockEvidence {
         }
     }
 
-    /// Reports whether a limit forbids a new pair, where `known` pairs exist.
-    fn is_beyond(&self, (a, b): &(Arc<str>, Arc<str>), known: usize) -> bool {
-        known >= PAIRS_MAX || !self.hosts.contains(a) || !self.hosts.contains(b)
+    /// Adds the hosts of a trace.
+    fn take_hosts(&mut self, records: &TraceRecords) {
+        let of_spans = records.spans.iter().map(|span| &span.host);
+        let mut hosts = of_spans.chain(records.events.iter().map(|event| &event.host));
+        let known = &self.known_hosts.0;
+        if hosts.all(|host| known.get([host]).is_some()) {
+            return;
+        }
+        for host in records.hosts() {
+            self.take_host(host);
+            if self.hosts.contains(host) {
+                self.known_hosts.0.insert([host], ());
+            }
+        }
     }
 
     fn evidence(&mut self, a: &Arc<str>, b: &Arc<str>) -> Option<&mut PairEvidence> {
-        let pair = in_order(a, b);
-        let known = self.by_pair.len();
-        if !self.by_pair.contains_key(&pair) && self.is_beyond(&pair, known) {
-            self.refused += 1;
-            return None;
-        }
-        Some(self.by_pair.entry(pair).or_default())
+        let Self { hosts, .. } = self;
+        let in_order = |[a, b]: [&Arc<str>; 2]| <[Arc<str>; 2]>::from(in_order(a, b));
+        let fits = |pair: &[Arc<str>; 2], pairs| fits(hosts, pair, pairs);
+        let found = self.by_pair.value_of([a, b], in_order, fits);
+        self.refused += u64::from(found.is_none());
+        found
     }
 
-    fn windows(&mut self, pair: (Arc<str>, Arc<str>)) -> Option<&mut Windows> {
-        if !self.pairs.contains_key(&pair) && self.is_beyond(&pair, self.pairs.len()) {
-            self.refused += 1;
-            return None;
-        }
-        Some(self.pairs.entry(pair).or_insert_with(Windows::new))
+    fn windows(&mut self, client: &Arc<str>, server: &Arc<str>) -> Option<&mut Windows> {
+        let Self { hosts, .. } = self;
+        let as_given = |pair: [&Arc<str>; 2]| pair.map(Arc::clone);
+        let fits = |pair: &[Arc<str>; 2], pairs| fits(hosts, pair, pairs);
+        let found = self.pairs.value_of([client, server], as_given, fits);
+        self.refused += u64::from(found.is_none());
+        found
     }
 }
+
+/// Reports whether the limits allow one more pair, in addition to this number of pairs.
+fn fits(hosts: &BTreeSet<Arc<str>>, pair: &[Arc<str>; 2], pairs: usize) -> bool {
+    pairs < PAIRS_MAX && pair.iter().all(|host| hosts.contains(host))
+}
+
+/// Cache of hosts by their addresses. Caches do not differ.
+#[derive(Clone, Debug, Default)]
+struct KnownHosts(AddressCache<1, ()>);
+
+impl PartialEq for KnownHosts {
+    fn eq(&self, _: &KnownHosts) -> bool {
+        true
+    }
+}
+
+impl Eq for KnownHosts {}
 
 /// Converts a round trip to a sample, in which the first host by name is the client.
 fn seen(round_trip: &RoundTrip, rtt_ns: i128) -> RoundTripSample {

@@ -48,7 +48,7 @@ fn nearly_all(count: usize, of: usize) -> bool {
 /// both.
 pub(super) fn lines(evidence: &ClockEvidence) -> BTreeMap<(Arc<str>, Arc<str>), Anchors> {
     let mut found: BTreeMap<(Arc<str>, Arc<str>), Vec<Anchor>> = BTreeMap::new();
-    for ((client, server), windows) in &evidence.pairs {
+    for ([client, server], windows) in evidence.pairs.iter() {
         let slop_ns = evidence.slop_ns(client, server);
         let to_client = windows.best.values().map(|r| Anchor::to_client(r, slop_ns));
         let anchors = found.entry(in_order(client, server)).or_default();
@@ -140,7 +140,7 @@ pub(super) fn pair_reports(
     verdicts: &BTreeMap<(Arc<str>, Arc<str>), Verdict>,
 ) -> Vec<PairReport> {
     let mut reports = Vec::with_capacity(evidence.pairs.len());
-    for ((client, server), windows) in &evidence.pairs {
+    for ([client, server], windows) in evidence.pairs.iter() {
         let slop_ns = evidence.slop_ns(client, server);
         let best = windows
             .best

@@ -18,8 +18,10 @@
 //! timestamps has. A service that occurs once therefore does not coarsen the others.
 
 use crate::record::{SpanRecord, TraceRecords};
+use crate::text_map::TextMap;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// Minimum number of timestamps for which nearly all instead of all must be multiples, and for
@@ -157,7 +159,7 @@ type ByProcess = FxHashMap<u128, Grains>;
 pub(super) struct Resolutions {
     /// Histograms by host, service, and incarnation of the process. Event logs have an empty
     /// service and incarnation 0.
-    of: FxHashMap<Arc<str>, FxHashMap<Arc<str>, ByProcess>>,
+    of: TextMap<2, ByProcess>,
     programs: usize,
 }
 
@@ -196,12 +198,10 @@ impl Resolutions {
     }
 
     pub(super) fn merge(&mut self, other: &Resolutions) {
-        for (host, services) in &other.of {
-            for (service, processes) in services {
-                for (process, seen) in processes {
-                    if let Some(grains) = self.grains(host, service, *process) {
-                        grains.merge(seen);
-                    }
+        for ([host, service], processes) in other.of.iter() {
+            for (process, seen) in processes {
+                if let Some(grains) = self.grains(host, service, *process) {
+                    grains.merge(seen);
                 }
             }
         }
@@ -230,7 +230,8 @@ impl Resolutions {
     /// the remaining processes of each service together.
     fn programs(&self, host: &str) -> Vec<Resolution> {
         let mut found = Vec::new();
-        for processes in self.of.get(host).into_iter().flat_map(FxHashMap::values) {
+        let of_host = self.of.iter_from([host.into(), "".into()]);
+        for (_, processes) in of_host.take_while(|([of, _], _)| **of == *host) {
             let mut together = Grains::default();
             for grains in processes.values() {
                 match grains.timestamps() {
@@ -249,19 +250,16 @@ impl Resolutions {
         service: &Arc<str>,
         process: u128,
     ) -> Option<&mut Grains> {
-        let services = self.of.get(host);
-        let is_known = services
-            .and_then(|services| services.get(service))
-            .is_some_and(|processes| processes.contains_key(&process));
-        if !is_known {
-            if self.programs >= PROGRAMS_MAX {
-                return None;
+        let as_given = |program: [&Arc<str>; 2]| program.map(Arc::clone);
+        let fits = self.programs < PROGRAMS_MAX;
+        let processes = self.of.value_of([host, service], as_given, |_, _| fits)?;
+        match processes.entry(process) {
+            Entry::Occupied(known) => Some(known.into_mut()),
+            Entry::Vacant(_) if !fits => None,
+            Entry::Vacant(new) => {
+                self.programs += 1;
+                Some(new.insert(Grains::default()))
             }
-            self.programs += 1;
-            let services = self.of.entry(host.clone()).or_default();
-            let processes = services.entry(service.clone()).or_default();
-            processes.insert(process, Grains::default());
         }
-        self.of.get_mut(host)?.get_mut(service)?.get_mut(&process)
     }
 }

@@ -68,24 +68,24 @@ pub(super) struct Impossible {
 /// A span whose parent is on another host and is not known to wait for it, or whose host or
 /// parent's host is unknown.
 #[derive(Clone, Debug)]
-pub(super) struct NestedSpan {
-    pub(super) parent: Arc<str>,
-    pub(super) child: Arc<str>,
+pub(super) struct NestedSpan<'a> {
+    pub(super) parent: &'a Arc<str>,
+    pub(super) child: &'a Arc<str>,
     pub(super) sticks_out_ns: u64,
     pub(super) early_ns: u64,
 }
 
 /// Evidence from one trace about its hosts' clocks.
 #[derive(Default)]
-pub(super) struct Crossings {
+pub(super) struct Crossings<'a> {
     pub(super) round_trips: Vec<RoundTrip>,
     pub(super) impossible: Vec<Impossible>,
-    pub(super) nested: Vec<NestedSpan>,
+    pub(super) nested: Vec<NestedSpan<'a>>,
     /// Event-log tasks on several hosts.
     pub(super) tasks: Vec<TaskOrders>,
 }
 
-impl Crossings {
+impl<'a> Crossings<'a> {
     fn add(&mut self, found: Result<RoundTrip, Impossible>) {
         match found {
             Ok(round_trip) => self.round_trips.push(round_trip),
@@ -93,7 +93,7 @@ impl Crossings {
         }
     }
 
-    pub(super) fn of(records: &TraceRecords) -> Crossings {
+    pub(super) fn of(records: &'a TraceRecords) -> Crossings<'a> {
         let mut crossings = Crossings::default();
         of_spans(&records.spans, &mut crossings);
         of_events(&records.events, &mut crossings);
@@ -127,7 +127,7 @@ pub fn round_trips(records: &TraceRecords) -> (Vec<RoundTrip>, u64) {
     )
 }
 
-fn of_spans(spans: &[SpanRecord], crossings: &mut Crossings) {
+fn of_spans<'a>(spans: &'a [SpanRecord], crossings: &mut Crossings<'a>) {
     // A trace on one host has no round trips.
     if spans.windows(2).all(|pair| pair[0].host == pair[1].host) {
         return;
@@ -155,8 +155,8 @@ fn of_spans(spans: &[SpanRecord], crossings: &mut Crossings) {
         } else if parent.host != child.host {
             let early_ns = interval(child.start_ns, parent.start_ns);
             crossings.nested.push(NestedSpan {
-                parent: parent.host.clone(),
-                child: child.host.clone(),
+                parent: &parent.host,
+                child: &child.host,
                 sticks_out_ns: early_ns.max(interval(parent.end_ns, child.end_ns)),
                 early_ns,
             });
@@ -233,7 +233,7 @@ fn stays_of<'a>(events: &[&'a EventRecord]) -> Vec<Stay<'a>> {
     stays
 }
 
-fn of_events(events: &[EventRecord], crossings: &mut Crossings) {
+fn of_events(events: &[EventRecord], crossings: &mut Crossings<'_>) {
     if events.windows(2).all(|pair| pair[0].host == pair[1].host) {
         return;
     }
@@ -292,7 +292,7 @@ pub(super) fn in_order(a: &Arc<str>, b: &Arc<str>) -> (Arc<str>, Arc<str>) {
     }
 }
 
-fn of_stays(stays: &[Stay<'_>], crossings: &mut Crossings) {
+fn of_stays(stays: &[Stay<'_>], crossings: &mut Crossings<'_>) {
     let mut next_stay: FxHashMap<&str, usize> = FxHashMap::default();
     for (at, client) in stays.iter().enumerate().rev() {
         if let Some(back) = next_stay
@@ -307,7 +307,12 @@ fn of_stays(stays: &[Stay<'_>], crossings: &mut Crossings) {
 /// Adds the round trips from a host, via the stays in between, back to it. A visited host gets
 /// control back from the hosts that it calls, before it passes control on to the next. So its visit
 /// lasts from its first stay to its last, by its own clock, and visits do not overlap.
-fn of_ring(client: &Stay<'_>, between: &[Stay<'_>], back: &Stay<'_>, crossings: &mut Crossings) {
+fn of_ring(
+    client: &Stay<'_>,
+    between: &[Stay<'_>],
+    back: &Stay<'_>,
+    crossings: &mut Crossings<'_>,
+) {
     let mut visits: Vec<Stay<'_>> = Vec::new();
     let mut at = 0;
     while let Some(first) = between.get(at) {

@@ -9,6 +9,7 @@ use crate::label::{Labels, SegmentId, SegmentLabel};
 use crate::name_rule::normalise;
 use crate::record::SpanRecord;
 use crate::task_path::{JOINT, escape};
+use crate::text_map::AddressCache;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -67,15 +68,11 @@ struct Task {
     trunk: TaskId,
 }
 
-/// Service and name as recorded, and the component that they map to.
-type NamedComponent = (Arc<str>, Arc<str>, ComponentId);
-
 /// Interned names of spans. See the [module](self).
 #[derive(Clone, Debug)]
 pub(super) struct NameCache {
-    /// Components by the addresses of the texts of service and name, which is cheaper than hashing
-    /// the texts. Both `Arc`s are kept, so that no other text gets the same address.
-    of_texts: FxHashMap<(usize, usize), NamedComponent>,
+    /// Components by service and name as recorded.
+    of_texts: AddressCache<2, ComponentId>,
     /// Components by service, then by name as recorded.
     of_span: FxHashMap<Arc<str>, FxHashMap<Arc<str>, ComponentId>>,
     of_text: FxHashMap<Arc<str>, ComponentId>,
@@ -95,7 +92,7 @@ pub(super) struct NameCache {
 impl Default for NameCache {
     fn default() -> NameCache {
         NameCache {
-            of_texts: FxHashMap::default(),
+            of_texts: AddressCache::default(),
             of_span: FxHashMap::default(),
             of_text: FxHashMap::default(),
             components: Vec::new(),
@@ -127,16 +124,13 @@ impl NameCache {
 
     /// Returns a span's component, before it is numbered among its siblings.
     pub(super) fn component(&mut self, span: &SpanRecord) -> ComponentId {
-        // Readers of many spans share the allocations of equal texts.
-        let address = |text: &Arc<str>| text.as_ptr() as usize;
-        let texts = (address(&span.service), address(&span.name));
-        if let Some((_, _, id)) = self.of_texts.get(&texts) {
+        let texts = [&span.service, &span.name];
+        if let Some(id) = self.of_texts.get(texts) {
             return *id;
         }
         let id = self.component_of_texts(span);
         self.bytes += span.service.len() + span.name.len() + ENTRY_BYTES;
-        self.of_texts
-            .insert(texts, (span.service.clone(), span.name.clone(), id));
+        self.of_texts.insert(texts, id);
         id
     }
 
