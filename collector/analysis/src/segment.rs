@@ -305,10 +305,12 @@ impl SegmentedTrace {
     }
 }
 
-fn sort(segments: &mut [Segment]) {
-    segments.sort_unstable_by_key(|s| {
+/// Number of bits for the index of a segment in the keys by which [`sort`] sorts.
+const INDEX_BITS: u32 = 20;
+
+fn sort(segments: &mut Vec<Segment>) {
+    let of_equal_start = |s: &Segment| {
         (
-            s.start_ns,
             s.end_ns,
             s.id,
             s.element,
@@ -316,7 +318,27 @@ fn sort(segments: &mut [Segment]) {
             s.end_clock,
             s.step,
         )
-    });
+    };
+    let starts = || segments.iter().map(|s| s.start_ns);
+    let (first_ns, last_ns) = (starts().min().unwrap_or(0), starts().max().unwrap_or(0));
+    let fits = last_ns.abs_diff(first_ns) >> (u64::BITS - INDEX_BITS) == 0
+        && segments.len() >> INDEX_BITS == 0;
+    if !fits {
+        segments.sort_unstable_by_key(|s| (s.start_ns, of_equal_start(s)));
+        return;
+    }
+    // Sorting numbers and moving each segment once takes less than half the time of sorting the
+    // segments.
+    let key =
+        |(at, s): (usize, &Segment)| (s.start_ns.abs_diff(first_ns) << INDEX_BITS) | at as u64;
+    let mut keys: Vec<u64> = segments.iter().enumerate().map(key).collect();
+    keys.sort_unstable();
+    let index = |key: &u64| (key & ((1 << INDEX_BITS) - 1)) as usize;
+    let mut sorted: Vec<Segment> = keys.iter().map(|key| segments[index(key)]).collect();
+    for alike in sorted.chunk_by_mut(|a, b| a.start_ns == b.start_ns) {
+        alike.sort_unstable_by_key(of_equal_start);
+    }
+    *segments = sorted;
 }
 
 /// Cuts one trace into segments, and interns their labels. Returns diagnostics for flaws of the
@@ -450,5 +472,28 @@ pub(crate) fn interval_ns(from_ns: i64, to_ns: i64) -> u64 {
         to_ns.wrapping_sub(from_ns) as u64
     } else {
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn segments_sort_as_by_all_fields(
+            times in proptest::collection::vec((0i64..9, 0i64..3, 0u32..3), 0..60),
+            step_ns in prop_oneof![1i64..1 << 40, Just(i64::MAX / 9)],
+        ) {
+            let segment = |(start, end, id): &(i64, i64, u32)| {
+                Segment::new(SegmentId(*id), (start - 4) * step_ns, *end)
+            };
+            let mut sorted: Vec<Segment> = times.iter().map(segment).collect();
+            let mut expected = sorted.clone();
+            expected.sort_by_key(|s| (s.start_ns, s.end_ns, s.id));
+            sort(&mut sorted);
+            prop_assert_eq!(sorted, expected);
+        }
     }
 }
