@@ -39,6 +39,11 @@ impl InnerOperations {
         }
     }
 
+    /// Iterates over the service and name of each operation, in any order.
+    pub fn iter(&self) -> impl Iterator<Item = &(Arc<str>, Arc<str>)> {
+        self.0.iter()
+    }
+
     /// Adds the operations of `other`.
     pub fn merge(&mut self, other: &InnerOperations) {
         other

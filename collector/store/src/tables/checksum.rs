@@ -9,6 +9,7 @@ use parquet::errors::Result as ParquetResult;
 use parquet::file::metadata::{KeyValue, ParquetMetaData};
 
 use super::objects::Store;
+use super::stored_operations::FactsWriter;
 
 /// Reason of damage for a file whose pages do not match the checksum.
 pub(super) const BROKEN: &str = "its checksum does not match";
@@ -57,14 +58,19 @@ impl<W: Write> Write for ChecksumWriter<W> {
     }
 }
 
-/// Flushes the rows, and adds the checksum to the file's metadata. The caller must have written all
-/// rows.
+/// Flushes the rows, and adds the checksum and the operation facts to the file's metadata. The
+/// caller must have written all rows.
 pub(super) fn seal<W: Write + Send>(
     writer: &mut ArrowWriter<ChecksumWriter<W>>,
+    facts: Option<FactsWriter>,
 ) -> ParquetResult<()> {
     writer.flush()?;
     writer.sync()?;
     writer.append_key_value_metadata(writer.inner().said());
+    let facts = facts.and_then(FactsWriter::finish);
+    facts
+        .into_iter()
+        .for_each(|entry| writer.append_key_value_metadata(entry));
     Ok(())
 }
 

@@ -15,6 +15,7 @@ use super::reader::Damage;
 use super::row_merge::{RetriedSpans, RowMerge};
 use super::sorted_file::{SortedFile, union};
 use super::staged::StagedObject;
+use super::stored_operations::FactsWriter;
 use super::write::properties;
 
 /// Maximum number of rows of up to 1,024 inputs in memory together. It is low, because rows may be
@@ -119,6 +120,7 @@ pub fn merge_files(
         let batches = batches.map_err(|reason| damaged(at, reason))?;
         merge.add(batches).map_err(|reason| damaged(at, reason))?;
     }
+    let expected: u64 = opened.iter().map(SortedFile::rows).sum();
     let mut staged = StagedObject::begin(store, path)?;
     let write = || -> Result<(u64, u64), MergeError> {
         let mut writer = ArrowWriter::try_new(
@@ -126,6 +128,7 @@ pub fn merge_files(
             schema,
             Some(properties(table)?),
         )?;
+        let mut facts = FactsWriter::of(table, expected);
         let mut rows = 0;
         while let Some(chunk) = merge
             .next_chunk()
@@ -135,13 +138,13 @@ pub fn merge_files(
                 return Err(MergeError::Stopped);
             }
             rows += chunk.num_rows() as u64;
+            facts.iter_mut().for_each(|facts| facts.observe(&chunk));
             writer.write(&chunk)?;
         }
-        seal(&mut writer)?;
+        seal(&mut writer, facts)?;
         writer.finish()?;
         Ok((rows, writer.bytes_written() as u64))
     };
-    let expected: u64 = opened.iter().map(SortedFile::rows).sum();
     match write() {
         Ok((rows, bytes)) => {
             let retries = merge.retries();

@@ -1,8 +1,7 @@
-//! Scans some columns of all spans without building rows, to find inner operations, root operations
-//! and long traces.
+//! Finds inner operations, root operations and long traces in some columns of spans, without
+//! building rows.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::types::Int32Type;
 use arrow_array::{
@@ -16,12 +15,9 @@ use stroboscope_analysis::record::SpanFlags;
 
 use super::batch_column::column;
 use super::kinds::{id, ids};
-use super::objects::{Store, StoreError};
-use super::partition::StoreTable;
-use super::read_budget::ReadBudget;
-use super::reader::TableReader;
 
-const COLUMNS: [&str; 8] = [
+/// Columns that a scan needs.
+pub(super) const COLUMNS: [&str; 8] = [
     "trace_id",
     "parent_id",
     "service",
@@ -37,12 +33,12 @@ const LONG_TRACES_PER_OPERATION_MAX: usize = 4;
 /// Maximum number of operations for which long traces are kept.
 const LONG_OPERATIONS_MAX: usize = 256;
 
-/// Maximum number of distinct operations that a thread keeps in each set of root operations.
+/// Maximum number of distinct operations in each set of root operations.
 const ROOT_OPERATIONS_MAX: usize = 4_096;
 /// Flags by which root spans are classified.
 const OF_KIND: u32 = SpanFlags::SERVER.0 | SpanFlags::CLIENT.0 | SpanFlags::CONNECTION.0;
 
-/// Result of [`operation_facts`].
+/// Facts about the operations of all spans.
 #[derive(Clone, Debug, Default)]
 pub struct OperationFacts {
     /// Operations of spans with a parent. Only spans that the SDK recorded count.
@@ -65,10 +61,15 @@ impl OperationFacts {
         self.long.values().flatten().map(|(_, id)| *id).collect()
     }
 
-    fn merge(&mut self, other: Self) {
+    pub(super) fn merge(&mut self, other: Self) {
         self.inner.merge(&other.inner);
-        self.roots.extend(other.roots);
-        self.marked.extend(other.marked);
+        for (own, more) in [
+            (&mut self.roots, other.roots),
+            (&mut self.marked, other.marked),
+        ] {
+            let room = ROOT_OPERATIONS_MAX.saturating_sub(own.len());
+            own.extend(more.into_iter().take(room));
+        }
         for (operation, traces) in other.long {
             for (length_ns, id) in traces {
                 self.note_long(&operation.0, &operation.1, length_ns, id);
@@ -76,7 +77,16 @@ impl OperationFacts {
         }
     }
 
-    fn note_long(&mut self, service: &str, name: &str, length_ns: i64, id: u128) {
+    /// Iterates over the service, name, length in ns and id of the longest traces.
+    pub(super) fn long(&self) -> impl Iterator<Item = (&str, &str, i64, u128)> {
+        self.long.iter().flat_map(|((service, name), traces)| {
+            let of =
+                |(length_ns, id): &(i64, u128)| (service.as_str(), name.as_str(), *length_ns, *id);
+            traces.iter().map(of)
+        })
+    }
+
+    pub(super) fn note_long(&mut self, service: &str, name: &str, length_ns: i64, id: u128) {
         let operation = (service.to_owned(), name.to_owned());
         if self.long.len() >= LONG_OPERATIONS_MAX && !self.long.contains_key(&operation) {
             return;
@@ -89,41 +99,25 @@ impl OperationFacts {
     }
 }
 
-/// Scans all spans, with files distributed over `threads` threads. Skips the rest of a damaged file
-/// without an error, because readers of traces report the damage.
-///
-/// # Errors
-/// Returns an error if the store cannot be listed.
-pub fn operation_facts(store: &Store, threads: usize) -> Result<OperationFacts, StoreError> {
-    let files = store.list(StoreTable::Spans)?;
-    let budget = ReadBudget::of(threads.max(1));
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut found = OperationFacts::default();
-        while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let mut reader = TableReader::open(store, StoreTable::Spans, file, &COLUMNS, budget);
-            let mut trace = TraceExtent::default();
-            while let Some(batch) = reader.next_batch() {
-                // Readers of traces report invalid columns.
-                let _ = add_operations(&batch, &mut found);
-                let _ = add_long(&batch, &mut trace, &mut found);
-            }
-            trace.end(&mut found);
-        }
-        found
-    };
-    let others = threads.min(files.len()).saturating_sub(1);
-    Ok(std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..others).map(|_| scope.spawn(work)).collect();
-        let mut found = work();
-        for worker in workers {
-            match worker.join() {
-                Ok(more) => found.merge(more),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        found
-    }))
+/// Scan of the rows of a file, in their order.
+#[derive(Debug, Default)]
+pub(super) struct OperationScan {
+    found: OperationFacts,
+    trace: TraceExtent,
+}
+
+impl OperationScan {
+    /// Adds rows. Ignores rows with invalid columns, which readers of traces report.
+    pub(super) fn observe(&mut self, batch: &RecordBatch) {
+        let _ = add_operations(batch, &mut self.found);
+        let _ = add_long(batch, &mut self.trace, &mut self.found);
+    }
+
+    /// Returns the facts of the rows.
+    pub(super) fn finish(mut self) -> OperationFacts {
+        self.trace.end(&mut self.found);
+        self.found
+    }
 }
 
 /// Extent of a trace in one file, in which its rows are adjacent.

@@ -18,6 +18,7 @@ use super::objects::{Store, StoreError};
 use super::partition::{Hour, PartitionRule, StoreTable};
 use super::schema::{Batches, Events, Provenance, Spans, schema};
 use super::shredding::{AttributeColumn, HasAttributes, Shredder};
+use super::stored_operations::FactsWriter;
 use super::texts::TextColumns;
 use crate::record::Rows;
 
@@ -125,6 +126,7 @@ pub(super) fn put_rows<T: DeclaredTable<Row: HasAttributes>>(
     let properties = properties(table)?;
     let to = ChecksumWriter::new(Vec::new());
     let mut writer = ArrowWriter::try_new(to, schema.clone(), Some(properties))?;
+    let mut facts = FactsWriter::of(table, rows.len() as u64);
     for chunk in rows.chunks(CHUNK_ROWS) {
         let mut columns = write_columns::<T>(chunk, texts)?;
         if let Some(json) = json {
@@ -132,9 +134,11 @@ pub(super) fn put_rows<T: DeclaredTable<Row: HasAttributes>>(
             columns[json] = rest;
             columns.extend(shredded);
         }
-        writer.write(&RecordBatch::try_new(schema.clone(), columns)?)?;
+        let batch = RecordBatch::try_new(schema.clone(), columns)?;
+        facts.iter_mut().for_each(|facts| facts.observe(&batch));
+        writer.write(&batch)?;
     }
-    seal(&mut writer)?;
+    seal(&mut writer, facts)?;
     let bytes = writer.into_inner()?.into_inner();
     let size = bytes.len() as u64;
     store.put(path, bytes)?;

@@ -9,6 +9,7 @@ mod kernel_table;
 mod ledger;
 mod maintenance;
 mod merging;
+mod operations;
 mod otlp;
 mod provenance;
 mod records;
