@@ -6,9 +6,19 @@ use std::time::{Duration, Instant};
 
 use super::Failure;
 
+/// Content of the cache in the data directory before a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cache {
+    /// Nothing.
+    Cold,
+    /// The results of an earlier run.
+    Kept,
+}
+
 /// Measurements of one run of a subcommand.
 pub(crate) struct Run {
-    pub(crate) verb: &'static str,
+    verb: &'static str,
+    cache: Cache,
     requests: u64,
     seconds: f64,
     cpu_s: f64,
@@ -16,6 +26,11 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// Reports whether both runs are of one subcommand with the same kind of cache.
+    pub(crate) fn is_as(&self, other: &Run) -> bool {
+        (self.verb, self.cache) == (other.verb, other.cache)
+    }
+
     /// Describes the growth of time and memory, compared with the growth of the number of requests.
     pub(crate) fn growth_since(&self, small: &Run) -> String {
         let times = self.requests as f64 / small.requests as f64;
@@ -32,20 +47,29 @@ impl Run {
 
 /// Runs a subcommand `times` times. Returns the run with the median time.
 pub(crate) fn median(
-    verb: &'static str,
+    what: (&'static str, Cache),
     directory: &Path,
     requests: u64,
     times: usize,
 ) -> Result<Run, Failure> {
     let mut runs = (0..times.max(1))
-        .map(|_| run(verb, directory, requests))
+        .map(|_| run(what, directory, requests))
         .collect::<Result<Vec<_>, _>>()?;
     runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     Ok(runs.swap_remove(runs.len() / 2))
 }
 
-/// Runs a subcommand over the store, and prints its time and memory.
-pub(crate) fn run(verb: &'static str, directory: &Path, requests: u64) -> Result<Run, Failure> {
+/// Runs a subcommand over the store, and prints its time and memory. For a run with a kept cache,
+/// the caller must have made a cold run before.
+fn run(
+    (verb, cache): (&'static str, Cache),
+    directory: &Path,
+    requests: u64,
+) -> Result<Run, Failure> {
+    let kept = directory.join("cache");
+    if cache == Cache::Cold && kept.exists() {
+        std::fs::remove_dir_all(kept)?;
+    }
     let started = Instant::now();
     let mut child = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
         .args([verb, "--json", "--data"])
@@ -74,7 +98,7 @@ pub(crate) fn run(verb: &'static str, directory: &Path, requests: u64) -> Result
     let found: serde_json::Value = serde_json::from_str(&text)?;
     let count = |key: &str| found[key].as_array().map_or(0, Vec::len);
     println!(
-        "{verb} of {requests} requests: {seconds:.1} s ({cpu_s:.1} s of CPU), {:.0} requests/s, peak memory {} MiB; {} of \
+        "{verb} of {requests} requests, {cache:?}: {seconds:.1} s ({cpu_s:.1} s of CPU), {:.0} requests/s, peak memory {} MiB; {} of \
          {} traces complete, {} segments, {} happens-before, {} mutual exclusions",
         requests as f64 / seconds,
         peak_bytes >> 20,
@@ -86,6 +110,7 @@ pub(crate) fn run(verb: &'static str, directory: &Path, requests: u64) -> Result
     );
     Ok(Run {
         verb,
+        cache,
         requests,
         seconds,
         cpu_s,
