@@ -1,7 +1,7 @@
 //! Attributes that distinguish requests and segments: recorded attributes, and properties that
 //! every span has.
 //!
-//! Four names always refer to a property that every span has, whatever attributes it carries:
+//! Five names always refer to a property that every span has, whatever attributes it carries:
 //!
 //! | name | of a request | of a segment |
 //! |---|---|---|
@@ -9,6 +9,7 @@
 //! | `host` (or `host.name`) | its root span's host; of an event log, the first event's | the host that most spans (or events) of its operation are on |
 //! | `operation` | its root span's `service:name` | its own operation, as `service:name` |
 //! | `kind` (or `span.kind`) | its root span's: `server`, `client`, another recorded kind, or `internal` | the kind of most spans of its operation |
+//! | `status` | `error` if it [failed](crate::failure), otherwise `ok` | that of most spans of its operation |
 //!
 //! A request's value of a recorded attribute is its root span's value. If the root has none, the
 //! value is that of the other records, if they all agree. If they disagree, the value is
@@ -18,12 +19,14 @@
 //! not in the table refers to a recorded attribute. The prefix `recorded:`, as in
 //! `recorded:service`, refers to a recorded attribute with a name from the table.
 
+use crate::failure::FailureFinder;
+use crate::flow::{ERROR, failed_spans};
 use crate::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 /// Names of the properties that every span has.
-pub const KNOWN_OF_ALL: [&str; 4] = ["service", "host", "operation", "kind"];
+pub const KNOWN_OF_ALL: [&str; 5] = ["service", "host", "operation", "kind", "status"];
 /// Prefix that addresses a recorded attribute with one of the names in [`KNOWN_OF_ALL`].
 const RECORDED: &str = "recorded:";
 /// Recorded attribute that holds the kinds without a span flag.
@@ -41,6 +44,8 @@ pub enum Attribute {
     Operation,
     /// The kind of span: `server`, `client`, another recorded kind, or `internal`.
     Kind,
+    /// The outcome: `error` or `ok`.
+    Status,
     /// The recorded attribute of this name.
     Recorded(String),
 }
@@ -52,6 +57,7 @@ impl std::fmt::Display for Attribute {
             Attribute::Host => "host",
             Attribute::Operation => "operation",
             Attribute::Kind => "kind",
+            Attribute::Status => "status",
             Attribute::Recorded(name) => name,
         })
     }
@@ -65,6 +71,7 @@ impl Attribute {
             "host" | "host.name" => Attribute::Host,
             "operation" => Attribute::Operation,
             "kind" | KIND_RECORDED => Attribute::Kind,
+            "status" => Attribute::Status,
             _ => Attribute::Recorded(name.strip_prefix(RECORDED).unwrap_or(name).to_owned()),
         }
     }
@@ -75,6 +82,7 @@ impl Attribute {
         match self {
             Attribute::Recorded(key) => Some(key),
             Attribute::Kind => Some(KIND_RECORDED),
+            Attribute::Status => Some(ERROR),
             Attribute::Service | Attribute::Host | Attribute::Operation => None,
         }
     }
@@ -87,6 +95,10 @@ impl Attribute {
             Attribute::Service => root().map(|root| root.service.clone()),
             Attribute::Operation => records.root_operation().map(Into::into),
             Attribute::Kind => root().map(|root| kind(root, &recorded_kinds(records))),
+            Attribute::Status => root().map(|_| {
+                let trail = FailureFinder::default().trail(records);
+                status(trail.is_some_and(|trail| trail.has_reached_root))
+            }),
             Attribute::Host => {
                 let first = || {
                     records
@@ -119,10 +131,15 @@ impl Attribute {
         } else {
             FxHashMap::default()
         };
+        let failed: FxHashSet<u64> = match self {
+            Attribute::Status => failed_spans(records).collect(),
+            _ => FxHashSet::default(),
+        };
         let of_span = |span: &'a SpanRecord| match self {
             Attribute::Service => Some(span.service.clone()),
             Attribute::Host => Some(span.host.clone()).filter(|host| !host.is_empty()),
             Attribute::Kind => Some(kind(span, &kinds)),
+            Attribute::Status => Some(status(failed.contains(&span.span_id))),
             Attribute::Operation => Some(span.operation().into()),
             Attribute::Recorded(_) => None,
         };
@@ -132,6 +149,10 @@ impl Attribute {
             .filter_map(|span| Some((span, of_span(span)?)))
             .collect()
     }
+}
+
+fn status(has_failed: bool) -> Arc<str> {
+    if has_failed { "error" } else { "ok" }.into()
 }
 
 fn kind(span: &SpanRecord, recorded: &FxHashMap<u64, &Arc<str>>) -> Arc<str> {
@@ -223,6 +244,16 @@ mod tests {
             .attributes
             .push(said(RecordOwner::Span(1), "span.kind", "consumer"));
         check(&records, "span.kind", Some("consumer"));
+        // A request that recovered from a failure has not failed.
+        check(&records, "status", Some("ok"));
+        records
+            .attributes
+            .push(said(RecordOwner::Span(2), "error", "true"));
+        check(&records, "status", Some("ok"));
+        records
+            .attributes
+            .push(said(RecordOwner::Span(1), "error", "true"));
+        check(&records, "status", Some("error"));
         // A fragment's root was not recorded.
         records.spans.pop();
         for name in KNOWN_OF_ALL {

@@ -175,7 +175,7 @@ impl OperationValues {
         match &self.attribute {
             // A label contains its operation, so nothing needs to be counted.
             Attribute::Operation => {}
-            Attribute::Service | Attribute::Host | Attribute::Kind => {
+            Attribute::Service | Attribute::Host | Attribute::Kind | Attribute::Status => {
                 let of_spans = self.attribute.of_spans(records);
                 for (span, value) in of_spans {
                     self.take(&span.operation(), &value, 1);

@@ -232,8 +232,8 @@ pub struct ShowArguments {
 pub struct CategoryArguments {
     /// Categorise an operation's segments by the value of this attribute, instead of server,
     /// network or client by the kind of span. An operation without the attribute gets the category
-    /// of its enclosing operation. Every span has `service`, `host`, `operation` and `kind`;
-    /// `recorded:service` is a recorded attribute named service
+    /// of its enclosing operation. Every span has `service`, `host`, `operation`, `kind` and
+    /// `status`; `recorded:service` is a recorded attribute named service
     #[arg(long, value_name = "ATTRIBUTE")]
     pub category_by: Option<String>,
 }

@@ -61,7 +61,8 @@ pub struct CriticalPath {
     each: bool,
     /// Show latency and categories for each value of this attribute of requests; for each fifth of
     /// a numeric attribute with many values. `service`, `host`, `operation` and `kind` are those of
-    /// the request's root span; `recorded:service` is a recorded attribute named service
+    /// the request's root span, and `status` is `error` or `ok`; `recorded:service` is a recorded
+    /// attribute named service
     #[arg(long, value_name = "ATTRIBUTE", conflicts_with_all = ["trace", "each", "shard"])]
     by: Option<String>,
     /// Number of quantiles of the attribute of --by

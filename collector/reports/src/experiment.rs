@@ -50,7 +50,7 @@ pub struct ExperimentVerb {
     #[command(flatten)]
     show: ShowArguments,
     /// Attribute that tells which side a request belongs to. `service`, `host`, `process`,
-    /// `operation` and `kind` are those of the request's root span
+    /// `operation` and `kind` are those of the request's root span, and `status` is `error` or `ok`
     #[arg(long, value_name = "ATTRIBUTE")]
     by: String,
     /// With --by process or host, use the process or host of this service's spans, instead of the

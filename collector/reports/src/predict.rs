@@ -34,8 +34,8 @@ pub struct PredictVerb {
     #[command(flatten)]
     show: ShowArguments,
     /// Try this attribute only; repeatable. `service`, `host`, `operation` and `kind` are those of
-    /// the request's root span. By default, tries the 16 recorded attributes that most requests
-    /// have
+    /// the request's root span, and `status` is `error` or `ok`. By default, tries the 16 recorded
+    /// attributes that most requests have
     #[arg(long, value_name = "ATTRIBUTE")]
     key: Vec<String>,
     /// Threshold that slack must exceed to count; by default the median

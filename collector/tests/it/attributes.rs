@@ -497,7 +497,7 @@ fn an_attribute_that_nothing_has_is_an_error_at_every_door() {
             "{door:?}: {error}"
         );
         assert!(
-            error.contains("there are: service, host, operation, kind, recorded:service"),
+            error.contains("there are: service, host, operation, kind, status, recorded:service"),
             "{door:?}: {error}"
         );
     }

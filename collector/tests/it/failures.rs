@@ -299,3 +299,28 @@ fn where_nothing_fails_little_is_said() {
         assert!(!text.contains(heading), "{text}");
     }
 }
+
+#[test]
+fn critical_path_tells_failed_requests_from_others() {
+    let directory = imported();
+    let found = json_of(
+        directory.path(),
+        &["critical-path", "--json", "--by", "status"],
+    );
+    let strata = found["by"]["strata"].as_array().unwrap();
+    let of = |stratum: &Value| {
+        (
+            stratum["stratum"].clone(),
+            stratum["requests"].as_u64().unwrap(),
+        )
+    };
+    // The failed request without a root is incomplete.
+    let failed = (0..CHECKOUTS).filter(|request| is_bad(*request)).count() as u64 - 1;
+    let strata: Vec<_> = strata.iter().map(of).collect();
+    assert_eq!(strata[0], (json!("error"), failed), "{strata:?}");
+    assert_eq!(
+        (&strata[1].0, strata.len()),
+        (&json!("ok"), 2),
+        "{strata:?}"
+    );
+}
