@@ -7,8 +7,8 @@
 //!   and `cache`.
 //! - Inference: `infer` with `rounds` (a model that converges), `inference` (its result),
 //!   `saved_inference` and `kept_inference` (its encoding and its cache).
-//! - Questions: `study` (questions that share readings), and `shard` (inference and questions by
-//!   several processes).
+//! - Questions: `study` (questions that share readings), `shard` (inference and questions by
+//!   several processes), and `task_run` (shards of workers).
 //! - Answers to one question each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`,
 //!   `predict`, `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`) and
 //!   `burst_search`, `slowest` (a list of requests), `circumstances` and `joining` (reasons why
@@ -95,6 +95,7 @@ mod span_links;
 mod step;
 mod stored_request;
 mod study;
+mod task_run;
 #[cfg(test)]
 mod test_noise;
 mod time_blocks;
@@ -142,7 +143,7 @@ pub use kernel::KernelPart;
 pub use kernel_clocks::KernelClocks;
 pub use losses::{losses, may_lack_records};
 pub use notes::Notes;
-pub use operations::{OperationTimes, Operations, OperationsQuestion};
+pub use operations::{OPERATIONS, OperationTimes, Operations, OperationsQuestion};
 pub use overview::{Example, Overview, OverviewQuestion};
 pub use parts::Parts;
 pub use parts_wanted::PartsWanted;
@@ -176,8 +177,9 @@ pub use search::{
 pub use service_map::{ServiceCounts, ServiceMap, ServiceMapQuestion};
 pub use shard::{
     MergedInference, MergedReport, PartSet, Shard, ShardClocks, ShardError, ShardInference,
-    ShardQuestion, ShardReport, ShardSummary, infer_shard, load_clocks, load_inference,
-    merge_clocks, merge_parts, merge_report, save_inference, shard_report,
+    ShardQuestion, ShardReport, ShardSummary, ShardTask, TaskStore, infer_shard, load_clocks,
+    load_inference, merge_clocks, merge_parts, merge_report, save_first_clocks, save_inference,
+    save_kept_inference, shard_report, task_version,
 };
 pub use slack_by_key::{SlackModelReport, SlackModelSettings};
 pub use slack_check::{SlackCheck, check_slack};
@@ -186,6 +188,7 @@ pub use source::{Selection, Source};
 pub use span_links::{Follow, Follows, LinkOrder, LinkedSpan, StoredSpanId};
 pub use step::{LatencyStep, StepQuestion};
 pub use study::{Question, Study, StudyInput};
+pub use task_run::run_task;
 pub use time_range::TimeRange;
 pub use tradeoffs::tradeoffs;
 pub use what_if::{WhatIfReport, what_if};

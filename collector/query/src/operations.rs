@@ -11,11 +11,17 @@ use stroboscope_analysis::record::TraceId;
 use stroboscope_analysis::sampling::{Weight, WeightedCount};
 use stroboscope_store::tables::{AttributeKeys, IdRange};
 
+use super::categories::CategoryRule;
 use super::inference::Inference;
 use super::notes::Notes;
+use super::paths::PathsQuestion;
 use super::query_error::QueryError;
 use super::shard::ShardQuestion;
 use super::study::{Question, StudyInput};
+
+/// Question of the report on operations, with their share of critical paths.
+pub const OPERATIONS: (OperationsQuestion, PathsQuestion) =
+    (OperationsQuestion, PathsQuestion(CategoryRule::Kinds));
 
 /// Maximum number of operations that are distinguished. Spans of further operations are only
 /// counted.

@@ -24,6 +24,7 @@ mod merge;
 mod reading;
 mod report;
 mod settings;
+mod task;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -42,11 +43,12 @@ pub use error::ShardError;
 use file::read_part;
 pub use inference::{
     MergedInference, ShardInference, infer_shard, load_inference, merge_clocks, merge_parts,
-    save_inference,
+    save_first_clocks, save_inference, save_kept_inference,
 };
 pub use merge::PartSet;
 pub use report::{MergedReport, ShardQuestion, merge_report, shard_report};
 use settings::ShardSettings;
+pub use task::{ShardTask, TaskStore, task_version};
 
 /// Version of the file format. It increases with every change, also of types that a part contains.
 const VERSION: u32 = 3;

@@ -314,6 +314,15 @@ impl Study {
         self.inferred_with(&()).map(|(inference, _)| inference)
     }
 
+    /// Returns the model if it is known or cached.
+    pub(super) fn kept_inference(&self) -> Option<&Inference> {
+        if self.inference.get().is_none() {
+            let inference = self.kept()?.find(&self.settings)?;
+            return Some(self.inference.get_or_init(|| inference));
+        }
+        self.inference.get()
+    }
+
     /// Converts the study into its model, for callers that need nothing else.
     ///
     /// # Errors

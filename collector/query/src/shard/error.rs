@@ -15,6 +15,26 @@ pub enum ShardError {
     Read { path: PathBuf, error: io::Error },
     #[error("cannot write to {}: {error}", path.display())]
     Write { path: PathBuf, error: io::Error },
+    #[error("cannot encode the results of a shard: {0}")]
+    Encode(io::Error),
+    /// The store of a worker has other files than that of the driver.
+    #[error(
+        "its store {directory} is at snapshot {own:08x} ({own_files} files), and the driver's at {asked:08x} \
+         ({asked_files} files): workers and driver must read the same store, which no collector writes to meanwhile"
+    )]
+    Stale {
+        directory: String,
+        own: u32,
+        own_files: u64,
+        asked: u32,
+        asked_files: u64,
+    },
+    /// The request for a shard has another format.
+    #[error("the request for a shard cannot be decoded")]
+    Task,
+    /// The formula of `--where` cannot be parsed, although the driver has parsed it.
+    #[error("cannot parse the formula of --where: {0}")]
+    Formula(String),
     /// The store got or lost files while the shard was read.
     #[error(
         "the files of {0} changed while the shard was read, so it may not fit the others; read a copy of the store, or \

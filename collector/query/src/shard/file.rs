@@ -52,15 +52,22 @@ impl PartFile {
 
 /// Reads a file, and verifies its checksum. Reads no more of it than its first bytes declare.
 pub(super) fn read_part(path: &Path) -> Result<PartFile, ShardError> {
-    let fail = |error| ShardError::Read {
+    let file = File::open(path).map_err(|error| ShardError::Read {
         path: path.to_owned(),
         error,
-    };
-    let mut file = File::open(path).map_err(fail)?;
+    })?;
+    parse_part(path, file)
+}
+
+/// Reads the contents of a file like [`read_part`]. `path` is its name in errors.
+pub(super) fn parse_part(path: &Path, mut file: impl io::Read) -> Result<PartFile, ShardError> {
     let mut bytes = Vec::with_capacity(PREFIX_BYTES);
     let mut read = |bytes: &mut Vec<u8>, most: u64| {
         let read = (&mut file).take(most).read_to_end(bytes);
-        read.map_err(fail)
+        read.map_err(|error| ShardError::Read {
+            path: path.to_owned(),
+            error,
+        })
     };
     read(&mut bytes, PREFIX_BYTES as u64)?;
     if !bytes.starts_with(MAGIC) {
@@ -144,26 +151,25 @@ impl Prefix {
     }
 }
 
-/// Writes a file atomically, and replaces a file of the same name.
-pub(super) fn write_part(
-    path: &Path,
-    head: &Head,
-    contents: &impl Serialize,
-) -> Result<(), ShardError> {
-    let written = encoded(head, contents).and_then(|bytes| {
-        let mut new = path.as_os_str().to_owned();
-        new.push(format!(".{}.new", std::process::id()));
-        let new = PathBuf::from(new);
-        let written = write_durably(&new, &bytes).and_then(|()| std::fs::rename(&new, path));
-        written.inspect_err(|_| {
-            // A partly written file is useless. It is no error if there is none.
-            let _ = std::fs::remove_file(&new);
-        })
+/// Writes an encoded file atomically, and replaces a file of the same name.
+pub(super) fn write_part(path: &Path, bytes: &[u8]) -> Result<(), ShardError> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(format!(".{}.new", std::process::id()));
+    let new = PathBuf::from(new);
+    let written = write_durably(&new, bytes).and_then(|()| std::fs::rename(&new, path));
+    let written = written.inspect_err(|_| {
+        // A partly written file is useless. It is no error if there is none.
+        let _ = std::fs::remove_file(&new);
     });
     written.map_err(|error| ShardError::Write {
         path: path.to_owned(),
         error,
     })
+}
+
+/// Encodes a file.
+pub(super) fn encode_part(head: &Head, contents: &impl Serialize) -> Result<Vec<u8>, ShardError> {
+    encoded(head, contents).map_err(ShardError::Encode)
 }
 
 fn encoded(head: &Head, contents: &impl Serialize) -> io::Result<Vec<u8>> {

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use stroboscope_analysis::by_root::ByRoot;
 use stroboscope_analysis::category::SpanKinds;
-use stroboscope_analysis::clock::ClockEvidence;
+use stroboscope_analysis::clock::{Alignment, ClockEvidence};
 use stroboscope_analysis::convergence::Convergence;
 use stroboscope_analysis::model::Model;
 use stroboscope_store::query_memory::QueryShare;
 use stroboscope_store::tables::AttributeKeys;
 
 use super::error::ShardError;
-use super::file::{read_part, write_part};
+use super::file::{PartFile, encode_part, read_part, write_part};
 use super::merge::PartSet;
 use super::reading::ShardReading;
 use super::{Head, Kind, PROGRAM, PartNotes, Shard, ShardClocks, ShardSummary, StoreFacts};
@@ -77,6 +77,20 @@ pub fn infer_shard(
             head.alignment.clone()
         }
     };
+    let read = (source, selection, settings);
+    let known = (alignment, source.recorded()?);
+    let (bytes, summary) = infer_part(reading, read, known, location)?;
+    write_part(part, &bytes)?;
+    Ok(summary)
+}
+
+/// Reads a shard, with timestamps corrected by `alignment`, and encodes its part.
+pub(super) fn infer_part(
+    reading: ShardReading<'_>,
+    (source, selection, settings): (&Source, Selection, &InferSettings),
+    (alignment, recorded): (Alignment, RecordedSummary),
+    location: &Path,
+) -> Result<(Vec<u8>, ShardSummary), ShardError> {
     let (observed, ()) = observe(
         source,
         selection,
@@ -92,13 +106,14 @@ pub fn infer_shard(
         kinds: observed.kinds,
         notes: PartNotes::of(&observed.notes, &store),
         store,
-        recorded: source.recorded()?,
+        recorded,
     };
-    reading.save(part, Kind::Inference, (alignment, None), &contents)?;
-    Ok(ShardSummary {
+    let bytes = reading.encode(Kind::Inference, (alignment, None), &contents)?;
+    let summary = ShardSummary {
         model_traces: observed.model.traces(),
         notes: observed.notes,
-    })
+    };
+    Ok((bytes, summary))
 }
 
 /// Result of merged parts: equal to that of one run.
@@ -187,7 +202,42 @@ pub fn merge_clocks(parts: &PartSet, to: &Path, share: &mut QueryShare) -> Resul
         alignment: as_selected(&evidence, first.settings.selection()),
         ..first
     };
-    write_part(to, &head, &())
+    write_part(to, &encode_part(&head, &())?)
+}
+
+/// Saves an estimate of the clocks' alignment by the first traces of a store, for the shards of an
+/// inference. [`merge_parts`] rejects it if the evidence of all traces contradicts it.
+///
+/// # Errors
+/// Fails if the store cannot be read, or if the file cannot be written.
+pub fn save_first_clocks(study: &Study, to: &Path) -> Result<(), ShardError> {
+    let alignment = sampled(study.source(), study.selection())?;
+    let bytes = whole(study)?.encode(Kind::Clocks, (alignment, None), &())?;
+    write_part(to, &bytes)
+}
+
+/// Saves the cached inference of a study to `to`, like [`save_inference`]. Returns false if there
+/// is none.
+///
+/// # Errors
+/// Fails if the store cannot be read, or if the file cannot be written.
+pub fn save_kept_inference(study: &Study, to: &Path) -> Result<bool, ShardError> {
+    let Some(inference) = study.kept_inference() else {
+        return Ok(false);
+    };
+    let saved = SavedInference::of(inference);
+    let known = (inference.clocks.clone(), Some(saved.identity()));
+    let bytes = whole(study)?.encode(Kind::MergedInference, known, &saved)?;
+    write_part(to, &bytes)?;
+    Ok(true)
+}
+
+fn whole(study: &Study) -> Result<ShardReading<'_>, ShardError> {
+    let one = Shard {
+        number: 1,
+        count: 1,
+    };
+    ShardReading::begin(study.source(), study.selection(), study.settings(), one)
 }
 
 /// Saves a merged inference to `to`, for [`shard_report`](super::shard_report).
@@ -204,7 +254,7 @@ pub fn save_inference(merged: &MergedInference, to: &Path) -> Result<(), ShardEr
         inference: Some(saved.identity()),
         ..merged.head.clone()
     };
-    write_part(to, &head, &saved)
+    write_part(to, &encode_part(&head, &saved)?)
 }
 
 /// Inference by all shards of one snapshot and settings, by [`save_inference`].
@@ -220,18 +270,22 @@ pub struct ShardInference {
 /// # Errors
 /// Fails if the file cannot be read or is no such file.
 pub fn load_inference(path: &Path) -> Result<ShardInference, ShardError> {
-    let file = read_part(path)?;
-    if file.head.kind != Kind::MergedInference {
-        return Err(ShardError::NotAnInference(path.to_owned()));
-    }
-    Ok(ShardInference {
-        path: path.to_owned(),
-        saved: file.contents()?,
-        head: file.head,
-    })
+    ShardInference::of(path, read_part(path)?)
 }
 
 impl ShardInference {
+    /// Decodes a file that was read.
+    pub(super) fn of(path: &Path, file: PartFile) -> Result<Self, ShardError> {
+        if file.head.kind != Kind::MergedInference {
+            return Err(ShardError::NotAnInference(path.to_owned()));
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            saved: file.contents()?,
+            head: file.head,
+        })
+    }
+
     /// Returns a study of the same data as `study`, with this inference.
     pub(super) fn into_study(self, study: &Study) -> Result<Study, ShardError> {
         let (source, settings) = (study.shared_source(), study.settings().clone());

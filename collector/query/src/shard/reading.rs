@@ -1,13 +1,14 @@
-//! Reads one shard of a snapshot, and saves its part.
+//! Reads one shard of a snapshot, and encodes its part.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::Serialize;
 use stroboscope_analysis::clock::Alignment;
 use stroboscope_store::tables::{IdRange, ShardPlan};
 
 use super::error::ShardError;
-use super::file::write_part;
+use super::file::encode_part;
 use super::merge::check_alike;
 use super::settings::ShardSettings;
 use super::{Head, Kind, PROGRAM, Shard, Snapshot};
@@ -18,7 +19,7 @@ use crate::source::{Selection, Source};
 /// Shard of a snapshot that is being read.
 pub(super) struct ShardReading<'a> {
     source: &'a Source,
-    plan: ShardPlan,
+    plan: Arc<ShardPlan>,
     settings: ShardSettings,
     shard: Shard,
     /// Trace ids of the shard; `None` if it is empty.
@@ -34,14 +35,24 @@ impl<'a> ShardReading<'a> {
     ) -> Result<Self, ShardError> {
         let times_ns = selection.range.records_ns();
         let plan = ShardPlan::of(source.store(), &times_ns).map_err(QueryError::from)?;
+        let settings = ShardSettings::of(source, selection, settings);
+        Ok(Self::of_plan(source, Arc::new(plan), settings, shard))
+    }
+
+    pub(super) fn of_plan(
+        source: &'a Source,
+        plan: Arc<ShardPlan>,
+        settings: ShardSettings,
+        shard: Shard,
+    ) -> Self {
         let shards = plan.shards(shard.count as usize);
-        Ok(Self {
+        Self {
             source,
-            settings: ShardSettings::of(source, selection, settings),
+            settings,
             shard,
             ids: shards.get(shard.number as usize - 1).copied(),
             plan,
-        })
+        }
     }
 
     /// Checks that the file `path` is of the same snapshot and settings. `part` is the part that
@@ -51,14 +62,13 @@ impl<'a> ShardReading<'a> {
         check_alike((path, head), part, snapshot, &self.settings)
     }
 
-    /// Checks that the snapshot is still that of the store, and saves the part.
-    pub(super) fn save(
+    /// Checks that the snapshot is still that of the store, and encodes the part.
+    pub(super) fn encode(
         self,
-        part: &Path,
         kind: Kind,
         (alignment, inference): (Alignment, Option<u128>),
         contents: &impl Serialize,
-    ) -> Result<(), ShardError> {
+    ) -> Result<Vec<u8>, ShardError> {
         let store = self.source.store();
         let is_unchanged = self.plan.is_of(store).map_err(QueryError::from)?
             && self.source.cache().is_none_or(|cache| cache.is_of(store));
@@ -75,6 +85,6 @@ impl<'a> ShardReading<'a> {
             alignment,
             inference,
         };
-        write_part(part, &head, contents)
+        encode_part(&head, contents)
     }
 }

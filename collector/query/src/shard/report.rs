@@ -8,6 +8,7 @@ use stroboscope_store::query_memory::QueryShare;
 use stroboscope_store::tables::IdRange;
 
 use super::error::ShardError;
+use super::file::write_part;
 use super::inference::ShardInference;
 use super::merge::PartSet;
 use super::reading::ShardReading;
@@ -127,6 +128,19 @@ pub fn shard_report<Q: ShardQuestion>(
             &of_file
         }
     };
+    let (bytes, summary) = report_part(reading, study, (question, report), location)?;
+    write_part(part, &bytes)?;
+    Ok(summary)
+}
+
+/// Reads a shard for a report, and encodes its part.
+pub(super) fn report_part<Q: ShardQuestion>(
+    reading: ShardReading<'_>,
+    study: &Study,
+    (question, report): (&Q, ShardReport),
+    location: &Path,
+) -> Result<(Vec<u8>, ShardSummary), ShardError> {
+    let (source, selection) = (study.source(), study.selection());
     let inference = study.inference()?;
     let saved = SavedInference::of(inference);
     let identity = saved.identity();
@@ -148,11 +162,12 @@ pub fn shard_report<Q: ShardQuestion>(
         store,
     };
     let used = (inference.clocks.clone(), Some(identity));
-    reading.save(part, Kind::Report(report), used, &contents)?;
-    Ok(ShardSummary {
+    let bytes = reading.encode(Kind::Report(report), used, &contents)?;
+    let summary = ShardSummary {
         model_traces: inference.model.traces(),
         notes,
-    })
+    };
+    Ok((bytes, summary))
 }
 
 /// Answer of merged parts: equal to that of one run.
@@ -163,6 +178,8 @@ pub struct MergedReport<A> {
     pub inference: Inference,
     /// Location of the data, as the user gave it to the first shard.
     pub location: PathBuf,
+    /// Number of traces that all shards read.
+    pub traces: u64,
 }
 
 /// Merges the parts of all shards of a report. `question` must be the one of
@@ -194,7 +211,9 @@ pub fn merge_report<Q: ShardQuestion>(
         notes.merge(contents.notes.into_notes(&store));
         question.merge_states(&mut whole, contents.state);
     }
+    let traces = notes.traces;
     Ok(MergedReport {
+        traces,
         answer: question.conclude(&inference, whole, notes)?,
         inference,
         location: store.location.into(),

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::infer_settings::InferSettings;
 use crate::source::{Selection, Source};
+use crate::time_range::TimeRange;
 
 /// Settings that influence the result, with the names of the flags that set them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,6 +45,27 @@ impl ShardSettings {
 
     pub(super) fn root(&self) -> Option<&str> {
         self.root.as_deref()
+    }
+
+    pub(super) fn requests(&self) -> &[String] {
+        &self.requests
+    }
+
+    /// Returns the text of the filter's formula; empty without a filter.
+    pub(super) fn filter(&self) -> &str {
+        &self.filter
+    }
+
+    /// Returns the selection of the run.
+    pub(super) fn whole_selection(&self) -> Selection {
+        let range = TimeRange {
+            since_ns: self.since_ns,
+            until_ns: self.until_ns,
+        };
+        Selection {
+            range,
+            ..self.selection()
+        }
     }
 
     /// Returns the selection; without its time range, which no longer matters.

@@ -1,0 +1,34 @@
+//! Runs the task of a worker with the question of its report.
+
+use std::path::Path;
+
+use super::operations::OPERATIONS;
+use super::paths::PathsQuestion;
+use super::shard::{ShardError, ShardReport, ShardTask, TaskStore};
+
+/// Reads the shard of a task, and returns its part. `store` must be open for the task, and
+/// `location` is the location of the data as the user gave it.
+///
+/// # Errors
+/// Fails if the store cannot be read or changes meanwhile, or if there is too little memory.
+pub fn run_task(
+    store: &TaskStore,
+    task: ShardTask<'_>,
+    location: &Path,
+) -> Result<Vec<u8>, ShardError> {
+    let shard = task.shard;
+    let Some(report) = task.report else {
+        return store.infer(shard, location);
+    };
+    match &report {
+        ShardReport::CriticalPath(rule) => {
+            let question = PathsQuestion(rule.clone());
+            store.report((&question, report), shard, location)
+        }
+        ShardReport::Slack => {
+            let question = PathsQuestion::default();
+            store.report((&question, report), shard, location)
+        }
+        ShardReport::Operations => store.report((&OPERATIONS, report), shard, location),
+    }
+}
