@@ -15,6 +15,7 @@
 //! - [`grpc`]: the gRPC server, and the control of burst-config and policy.
 //! - [`forward`]: forwards the log of an agent to a gateway.
 //! - [`http`]: the HTTP server of pages and metrics.
+//! - [`worker`]: the gRPC server of a worker, which runs shards of reports.
 //! - [`collect`]: all of the above in one running collector.
 #![allow(
     missing_docs,
@@ -35,3 +36,4 @@ pub mod otlp;
 pub mod pool;
 pub mod redact;
 pub mod self_tracing;
+pub mod worker;

@@ -282,7 +282,7 @@ fn is_open(path: &str, is_change: bool) -> bool {
 
 fn role(door: PortName, is_change: bool) -> Role {
     match (door, is_change) {
-        (PortName::Pages, false) => Role::Read,
+        (PortName::Pages, false) | (PortName::Worker, _) => Role::Read,
         (PortName::Pages, true) => Role::Control,
         _ => Role::Write,
     }

@@ -166,7 +166,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ActivityStream<S> {
 
 impl Visits {
     fn is_grpc(&self) -> bool {
-        matches!(self.way.door, PortName::Grpc | PortName::Unix)
+        matches!(
+            self.way.door,
+            PortName::Grpc | PortName::Unix | PortName::Worker
+        )
     }
 
     pub(super) fn refuse(&self, cause: RejectionCause, visitor: &Visitor) {
@@ -295,7 +298,10 @@ impl Visits {
         });
         let share = self.doors.reading.share(visitor.peer);
         let reading = BodyShare::new(self.doors.clone(), self.way.door, share);
-        let counting = if self.is_grpc() && [SHIP, FORWARD].contains(&parts.uri.path()) {
+        let is_stream = [SHIP, FORWARD].contains(&parts.uri.path());
+        // A driver keeps a stream to a worker open while a shard is read.
+        let is_stream = is_stream || self.way.door == PortName::Worker;
+        let counting = if self.is_grpc() && is_stream {
             BodyAccounting::Messages(Messages::default())
         } else {
             BodyAccounting::Whole

@@ -206,7 +206,7 @@ impl Visits {
     fn tls(&self) -> Option<Arc<ServerConfig>> {
         let secrets = self.doors.secrets();
         secrets.tls.as_ref().map(|configs| match self.way.door {
-            PortName::Grpc | PortName::Unix => configs.http2.clone(),
+            PortName::Grpc | PortName::Unix | PortName::Worker => configs.http2.clone(),
             PortName::OtlpHttp | PortName::Pages => configs.http.clone(),
         })
     }

@@ -10,9 +10,12 @@ pub enum PortName {
     Unix,
     OtlpHttp,
     Pages,
+    /// Port of a worker, which runs shards of reports.
+    Worker,
 }
 
 impl PortName {
+    /// List of a collector's ports.
     const ALL: [Self; 4] = [Self::Grpc, Self::Unix, Self::OtlpHttp, Self::Pages];
 
     #[must_use]
@@ -22,6 +25,7 @@ impl PortName {
             Self::Unix => "unix",
             Self::OtlpHttp => "otlp_http",
             Self::Pages => "pages",
+            Self::Worker => "worker",
         }
     }
 }
@@ -121,9 +125,12 @@ impl RejectionCause {
     }
 }
 
+/// Number of all ports.
+const PORTS: usize = PortName::Worker as usize + 1;
+
 /// Counters of rejections. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct RejectionCounters(Arc<[[AtomicU64; RejectionCause::ALL.len()]; PortName::ALL.len()]>);
+pub struct RejectionCounters(Arc<[[AtomicU64; RejectionCause::ALL.len()]; PORTS]>);
 
 impl RejectionCounters {
     /// Counts a rejection. Logs the first, second, fourth, eighth, … rejection of each cause at
@@ -136,7 +143,7 @@ impl RejectionCounters {
         }
     }
 
-    /// Returns all counters, as port, cause and count.
+    /// Returns all counters of a collector's ports, as port, cause and count.
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
         let of_door = move |door: PortName| {
             let of_cause = move |cause: RejectionCause| {
