@@ -33,6 +33,7 @@ fn crates_know_only_whom_they_may() {
                 "stroboscope-burst",
                 "stroboscope-tradeoff",
                 "stroboscope-analysis",
+                "stroboscope-cluster",
                 "stroboscope-import",
                 "stroboscope-kernel-model",
                 "stroboscope-mcp",
@@ -94,11 +95,13 @@ fn crates_know_only_whom_they_may() {
                 "stroboscope-store",
             ],
         ),
+        ("collector/cluster", &[]),
         (
             "collector/reports",
             &[
                 "stroboscope-analysis",
                 "stroboscope-burst",
+                "stroboscope-cluster",
                 "stroboscope-otlp",
                 "stroboscope-kernel-model",
                 "stroboscope-render",

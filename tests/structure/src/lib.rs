@@ -63,6 +63,7 @@ fn published() -> impl Iterator<Item = &'static str> {
         "sdk/tradeoff",
         "collector",
         "collector/analysis",
+        "collector/cluster",
         "collector/otlp",
         "collector/import",
         "collector/kernel",

@@ -145,6 +145,7 @@ type Seen<T> = Option<T>;
 const REMAINING: &[(&str, [usize; 4])] = &[
     ("collector", [0, 12, 0, 1]),
     ("collector/analysis", [0, 10, 0, 5]),
+    ("collector/cluster", [0, 0, 0, 0]),
     ("collector/import", [0, 3, 0, 8]),
     ("collector/kernel", [0, 1, 0, 0]),
     ("collector/kernel/model", [0, 0, 0, 1]),

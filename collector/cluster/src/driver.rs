@@ -1,0 +1,301 @@
+//! Distributes tasks over workers.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use http::HeaderValue;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+use tonic::transport::Endpoint;
+
+use crate::connection::{Access, Connection, endpoint};
+use crate::error::{ClusterError, WorkerFailure};
+use crate::resolution::{WorkerAddress, resolve};
+
+/// Pause before a worker whose connection was lost is called again. It may be restarting.
+const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
+/// Number of failures in a row after which a worker is given up, if it could recover.
+const STRIKES_MAX: u32 = 3;
+/// Number of times that a worker gets the same task.
+const TRIES_MAX: u32 = 2;
+
+/// Workers, and how to call them.
+#[derive(Clone, Debug)]
+pub struct ClusterSettings {
+    /// Addresses, `HOST:PORT` or `https://HOST:PORT` each. A single name may have several.
+    pub workers: Vec<String>,
+    pub access: Access,
+    /// Maximum time for one task on one worker.
+    pub deadline: Duration,
+    /// Version of this program, which workers must have.
+    pub build: String,
+}
+
+/// Event of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskEvent {
+    /// A worker has run a task.
+    Done,
+    /// A worker is given up. Others run its tasks.
+    LeftOut {
+        worker: String,
+        failure: WorkerFailure,
+    },
+}
+
+/// Workers that run tasks.
+#[derive(Debug)]
+pub struct Cluster {
+    workers: Vec<ClusterWorker>,
+    deadline: Duration,
+    authorization: Option<HeaderValue>,
+    build: String,
+}
+
+#[derive(Debug)]
+struct ClusterWorker {
+    address: WorkerAddress,
+    endpoint: Endpoint,
+    /// Reason why the worker is given up.
+    failure: Option<WorkerFailure>,
+}
+
+impl Cluster {
+    /// Resolves the addresses of the workers. Calls none yet.
+    ///
+    /// # Errors
+    /// Fails if an address or the credentials cannot be used.
+    pub async fn of(settings: ClusterSettings) -> Result<Self, ClusterError> {
+        let authorization = settings.access.authorization()?;
+        let addresses = resolve(&settings.workers).await?.into_iter();
+        let worker = |address: WorkerAddress| {
+            Ok(ClusterWorker {
+                endpoint: endpoint(&address, &settings.access)?,
+                address,
+                failure: None,
+            })
+        };
+        Ok(Self {
+            workers: addresses.map(worker).collect::<Result<_, ClusterError>>()?,
+            deadline: settings.deadline,
+            authorization,
+            build: settings.build,
+        })
+    }
+
+    /// Returns the number of workers.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Reports whether there are no workers.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.workers.is_empty()
+    }
+
+    /// Runs `count` tasks, which `task` encodes by their numbers, and passes the result of each
+    /// with its number to `save`. A task whose worker fails goes to another one. A worker that
+    /// fails is left out, also of later runs, unless its connection was lost.
+    ///
+    /// # Errors
+    /// Fails if `save` fails, or if all workers failed before all tasks have results.
+    pub async fn run(
+        &mut self,
+        (count, task): (usize, impl Fn(usize) -> Arc<[u8]>),
+        save: impl FnMut(usize, Vec<u8>) -> io::Result<()>,
+        tell: impl FnMut(TaskEvent),
+    ) -> Result<(), ClusterError> {
+        let failures = self.workers.iter().map(|worker| worker.failure.clone());
+        let run = Run {
+            cluster: self,
+            count,
+            task,
+            state: RefCell::new(RunState {
+                queue: (0..count).collect(),
+                running: 0,
+                done: 0,
+                tries: BTreeMap::new(),
+                failures: failures.collect(),
+                unsaved: None,
+                save,
+                tell,
+            }),
+            changed: Notify::new(),
+        };
+        let working = (0..self.workers.len()).map(|worker| run.serve(worker));
+        // A worker that hangs must not delay the end.
+        tokio::select! {
+            () = run.ended() => {}
+            _ = join_all(working) => {}
+        }
+        let state = run.state.into_inner();
+        if let Some(error) = state.unsaved {
+            return Err(error.into());
+        }
+        let (done, failures) = (state.done, state.failures);
+        for (worker, failure) in self.workers.iter_mut().zip(&failures) {
+            let failure = failure.as_ref().filter(|failure| !failure.may_pass());
+            worker.failure = failure.cloned();
+        }
+        if done == count {
+            return Ok(());
+        }
+        let failed = self.workers.iter().zip(failures);
+        let failed =
+            failed.filter_map(|(worker, failure)| Some((worker.address.name.clone(), failure?)));
+        Err(ClusterError::NoResult {
+            tasks: count,
+            missing: count - done,
+            failures: failed.collect(),
+        })
+    }
+}
+
+/// Tasks of a run, and the workers that run them. One thread polls all workers.
+struct Run<'a, F, S, T> {
+    cluster: &'a Cluster,
+    count: usize,
+    task: F,
+    state: RefCell<RunState<S, T>>,
+    /// Notifies waiting workers that a task is in the queue, or that all tasks are done.
+    changed: Notify,
+}
+
+struct RunState<S, T> {
+    /// Tasks that no worker runs.
+    queue: VecDeque<usize>,
+    running: usize,
+    done: usize,
+    /// Number of failures of a task, the first number, on a worker, the second.
+    tries: BTreeMap<(usize, usize), u32>,
+    /// Last failure of each worker.
+    failures: Vec<Option<WorkerFailure>>,
+    unsaved: Option<io::Error>,
+    save: S,
+    tell: T,
+}
+
+impl<F, S, T> Run<'_, F, S, T>
+where
+    F: Fn(usize) -> Arc<[u8]>,
+    S: FnMut(usize, Vec<u8>) -> io::Result<()>,
+    T: FnMut(TaskEvent),
+{
+    /// Resolves when all tasks are done, or a result cannot be saved.
+    async fn ended(&self) {
+        self.until(|state| {
+            let is_ended = state.done == self.count || state.unsaved.is_some();
+            is_ended.then_some(())
+        })
+        .await;
+    }
+
+    /// Resolves when the state satisfies a condition.
+    async fn until<R>(&self, mut condition: impl FnMut(&mut RunState<S, T>) -> Option<R>) -> R {
+        loop {
+            let changed = self.changed.notified();
+            if let Some(found) = condition(&mut self.state.borrow_mut()) {
+                return found;
+            }
+            changed.await;
+        }
+    }
+
+    /// Returns a task for a worker; `None` if there will be none.
+    async fn next(&self, worker: usize) -> Option<usize> {
+        self.until(|state| {
+            let has_tries = |task: &usize| {
+                let tries = state.tries.get(&(*task, worker));
+                tries.is_none_or(|&tries| tries < TRIES_MAX)
+            };
+            match state.queue.iter().position(has_tries) {
+                Some(at) => {
+                    state.running += 1;
+                    Some(state.queue.remove(at))
+                }
+                None if state.running == 0 => Some(None),
+                None => None,
+            }
+        })
+        .await
+    }
+
+    /// Runs tasks on a worker until there are none, or until it fails for good.
+    async fn serve(&self, number: usize) {
+        let worker = &self.cluster.workers[number];
+        let (mut strikes, mut has_run) = (0, false);
+        while worker.failure.is_none() {
+            let Err(failure) = self.converse(number, &mut has_run).await else {
+                return;
+            };
+            strikes = if has_run { 1 } else { strikes + 1 };
+            has_run = false;
+            let is_over = strikes >= STRIKES_MAX || !failure.may_pass();
+            self.note(number, failure, is_over);
+            if is_over {
+                return;
+            }
+            sleep(RECONNECT_PAUSE).await;
+        }
+    }
+
+    /// Notes the failure of a worker, which is over if the worker is given up.
+    fn note(&self, number: usize, failure: WorkerFailure, is_over: bool) {
+        let state = &mut *self.state.borrow_mut();
+        if is_over {
+            (state.tell)(TaskEvent::LeftOut {
+                worker: self.cluster.workers[number].address.name.clone(),
+                failure: failure.clone(),
+            });
+        }
+        state.failures[number] = Some(failure);
+    }
+
+    /// Connects to a worker, and runs tasks on it until there are none.
+    async fn converse(&self, number: usize, has_run: &mut bool) -> Result<(), WorkerFailure> {
+        let Cluster {
+            workers,
+            deadline,
+            authorization,
+            build,
+        } = self.cluster;
+        let ClusterWorker {
+            address, endpoint, ..
+        } = &workers[number];
+        let mut connection =
+            Connection::open(address, endpoint, authorization.clone(), build).await?;
+        while let Some(task) = self.next(number).await {
+            let running = connection.run((self.task)(task));
+            let ran = timeout(*deadline, running).await;
+            let ran = ran.unwrap_or(Err(WorkerFailure::Deadline(*deadline)));
+            let state = &mut *self.state.borrow_mut();
+            state.running -= 1;
+            self.changed.notify_waiters();
+            match ran {
+                Ok(result) => match (state.save)(task, result) {
+                    Ok(()) => {
+                        *has_run = true;
+                        state.done += 1;
+                        (state.tell)(TaskEvent::Done);
+                    }
+                    Err(error) => {
+                        state.unsaved = Some(error);
+                        return Ok(());
+                    }
+                },
+                Err(failure) => {
+                    state.queue.push_front(task);
+                    *state.tries.entry((task, number)).or_default() += 1;
+                    return Err(failure);
+                }
+            }
+        }
+        Ok(())
+    }
+}

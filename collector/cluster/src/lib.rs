@@ -1,0 +1,30 @@
+//! Runs tasks on worker processes, by Apache DataFusion Distributed. Empty without the feature
+//! `datafusion`.
+//!
+//! A task and its result are bytes, such as one shard of a report and its part: this crate neither
+//! reads a store nor knows a report. [`worker_routes`] is the gRPC service of a worker, and
+//! [`Cluster`] distributes tasks over workers. A task travels as a plan of one node (`plan`), so
+//! the engine is its transport, registry and session.
+//!
+//! A driver sends each task itself, as a query of one stage: the engine's planner runs a stage with
+//! one task in the driver's own process, and an error of a worker ends a query of several. So the
+//! driver chooses the worker of each task, and retries the task on another one.
+#![cfg(feature = "datafusion")]
+#![allow(
+    missing_docs,
+    reason = "what is known by its name needs no sentence; the users are the crates beside this one"
+)]
+
+mod connection;
+mod driver;
+mod error;
+mod plan;
+mod resolution;
+mod runner;
+mod worker;
+
+pub use connection::{Access, ClientCertificate};
+pub use driver::{Cluster, ClusterSettings, TaskEvent};
+pub use error::{ClusterError, WorkerFailure};
+pub use runner::TaskRunner;
+pub use worker::worker_routes;
