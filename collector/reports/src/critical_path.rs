@@ -50,26 +50,26 @@ pub struct CriticalPath {
     #[command(flatten)]
     show: ShowArguments,
     /// One trace, by its id, the last 16 digits of it, or the name that its source gave it
-    #[arg(long, value_name = "ID", conflicts_with_all = ["each", "shard"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["each", "shard", "cluster"])]
     trace: Option<String>,
     /// Follow links to spans of other traces, such as those of a batch consumer to the producers of
     /// its messages. By default, a link is only a mention
     #[arg(long, requires = "trace")]
     follow_links: bool,
     /// Print every trace as one JSON document per line, with or without --json
-    #[arg(long, conflicts_with = "shard")]
+    #[arg(long, conflicts_with_all = ["shard", "cluster"])]
     each: bool,
     /// Show latency and categories for each value of this attribute of requests; for each fifth of
     /// a numeric attribute with many values. `service`, `host`, `operation` and `kind` are those of
     /// the request's root span, and `status` is `error` or `ok`; `recorded:service` is a recorded
     /// attribute named service
-    #[arg(long, value_name = "ATTRIBUTE", conflicts_with_all = ["trace", "each", "shard"])]
+    #[arg(long, value_name = "ATTRIBUTE", conflicts_with_all = ["trace", "each", "shard", "cluster"])]
     by: Option<String>,
     /// Number of quantiles of the attribute of --by
     #[arg(long, value_name = "COUNT", requires = "by", value_parser = clap::value_parser!(u8).range(2..=50))]
     quantiles: Option<u8>,
     /// Show the distributions of latency and of each category's share of the critical path
-    #[arg(long, conflicts_with_all = ["trace", "each", "shard"])]
+    #[arg(long, conflicts_with_all = ["trace", "each", "shard", "cluster"])]
     cdf: bool,
     #[command(flatten)]
     categories: CategoryArguments,
@@ -112,7 +112,11 @@ impl ReadingVerb for CriticalPath {
     fn run_shard(&self, runtime: &Runtime) -> Option<Result<Status, Failure>> {
         let question = PathsQuestion(self.categories.rule());
         let report = ShardReport::CriticalPath(self.categories.rule());
-        self.shard.run(&self.reading, (&question, report), runtime)
+        let given = (&self.reading, &self.show);
+        self.shard
+            .run(given, (&question, report), runtime, |paths, known| {
+                CriticalPathReport::of(paths, known, self.top)
+            })
     }
 
     fn run(&self, runtime: &Runtime) -> Result<Status, Failure> {

@@ -12,6 +12,7 @@ use tokio::runtime::Runtime;
 
 use crate::arguments::{ReadingArguments, ShowArguments};
 use crate::clock_words::{Timestamps, name, resolutions, signed, warnings};
+use crate::cluster::ClusterArguments;
 use crate::model_json::{
     Pairs, PipelineEntry, SegmentEntry, SegmentRow, pipeline_entries, segment_entries,
 };
@@ -28,7 +29,7 @@ use stroboscope_query::{
 };
 use stroboscope_render::humanise::{counted, duration, percent};
 use stroboscope_render::rows;
-use stroboscope_render::show::{Cell, Doc};
+use stroboscope_render::show::{Cell, Doc, Names};
 
 /// Infer the causal model and show it
 ///
@@ -44,7 +45,7 @@ pub struct Infer {
     show: ShowArguments,
     /// Number of traces between two points of the model's convergence, at most 512 points; 0 shows
     /// none. Default with --json: 10000
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", conflicts_with = "cluster")]
     convergence_every: Option<u64>,
     /// Also save the model, for `model --load`; compressed by zstd if the name ends in .zst. With
     /// --shard, save the part
@@ -62,6 +63,8 @@ pub struct Infer {
     /// Correct timestamps as in this file of `merge --save-clocks`, if `merge` asks for it
     #[arg(long, value_name = "FILE", requires = "shard")]
     clocks: Option<PathBuf>,
+    #[command(flatten)]
+    cluster: ClusterArguments,
 }
 
 /// Number of traces between two points of the convergence with `--json`.
@@ -261,6 +264,9 @@ impl Infer {
         if let (Some(shard), Some(part)) = (self.shard, &self.save) {
             return self.run_shard(shard, part, runtime);
         }
+        if self.cluster.is_asked() {
+            return self.run_cluster(runtime);
+        }
         // Each point costs a pass over all relations.
         let convergence_every = self.convergence_every.unwrap_or(if self.reading.from.json {
             CONVERGENCE_EVERY
@@ -288,6 +294,19 @@ impl Infer {
             (&self.reading.from.data.data, part),
         );
         tell(&summary.map_err(Failure::of)?, shard, part)
+    }
+
+    /// Lets workers read the requests.
+    fn run_cluster(&self, runtime: &Runtime) -> Result<Status, Failure> {
+        let (merged, recorded) = self.cluster.infer(&self.reading, runtime)?;
+        if let Some(path) = &self.save {
+            save_model(&merged.inference.model, path).map_err(Failure::of)?;
+        }
+        let names = Names::of(merged.inference.model.labels());
+        let known = NamedInference::new(&merged.inference, &names);
+        let (from, saved) = (&self.reading.from, self.save.as_deref());
+        let report = InferenceReport::of((known, &recorded), &from.data.data, saved);
+        give(&report, from, &self.show)
     }
 
     fn found<'a>(&'a self, study: &'a NamedStudy) -> Result<InferenceReport<'a>, Failure> {

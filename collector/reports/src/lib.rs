@@ -4,8 +4,8 @@
 //! answer: a type that the command line prints, pages show, and SQL reads. The modules, from the
 //! bottom up: `failure` with `advice` and `suggest`; the console (`output`, `stderr`, `progress`);
 //! `time`, `size`, `arguments`, `memory_limit`; `study` (an opened store, and the names of its
-//! segments); `verb` (the traits of reports); `shard` (reports by several processes); `form`
-//! (arguments as fields, for pages and tools); `verdict_files` (files for CI systems),
+//! segments); `verb` (the traits of reports); `shard` and `cluster` (reports by several
+//! processes); `form` (arguments as fields, for pages and tools); `verdict_files` (files for CI),
 //! `regression` and `assertion` (verdicts on reports); `results` (results shared by several
 //! reports); then a module for each report, and their `registry`.
 #![allow(
@@ -21,6 +21,7 @@ pub mod bad_argument;
 pub mod burst;
 mod clock_words;
 pub mod clocks;
+pub mod cluster;
 pub mod compare;
 pub mod critical_path;
 pub mod experiment;

@@ -6,8 +6,8 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_query::{
-    Notes, PartSet, PathsQuestion, ShardQuestion, ShardReport, merge_clocks, merge_parts,
-    merge_report, save_inference, save_model,
+    Notes, OPERATIONS, PartSet, PathsQuestion, ShardQuestion, ShardReport, merge_clocks,
+    merge_parts, merge_report, save_inference, save_model,
 };
 use stroboscope_render::show::{Doc, Names};
 use stroboscope_store::query_memory::QueryShare;
@@ -101,8 +101,7 @@ impl MergeVerb {
                 })
             }
             ShardReport::Operations => {
-                let question = operations::QUESTION;
-                self.give_report((&parts, &question), &mut share, |found, known| {
+                self.give_report((&parts, &OPERATIONS), &mut share, |found, known| {
                     let top = top(operations::TOP);
                     MergedSays::Operations(Box::new(OperationsReport::of(found, known, top)))
                 })

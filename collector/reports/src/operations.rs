@@ -6,8 +6,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_query::{
-    CategoryRule, Notes, OperationTimes, Operations, OperationsQuestion, Paths, PathsQuestion,
-    ShardReport, by_time,
+    Notes, OPERATIONS, OperationTimes, Operations, Paths, ShardReport, by_time,
 };
 use stroboscope_render::humanise::counted;
 use stroboscope_render::page::path_segment;
@@ -43,10 +42,6 @@ pub struct OperationsVerb {
 
 /// Default of `--top`.
 pub const TOP: usize = 100;
-/// Question of the report.
-pub const QUESTION: (OperationsQuestion, PathsQuestion) =
-    (OperationsQuestion, PathsQuestion(CategoryRule::Kinds));
-
 /// Operations, those that requests wait for most first.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OperationsReport {
@@ -122,18 +117,21 @@ impl ReadingVerb for OperationsVerb {
     }
 
     fn answer(&self, study: &NamedStudy) -> Result<OperationsReport, Failure> {
-        let found = study.ask(&QUESTION)?;
+        let found = study.ask(&OPERATIONS)?;
         Ok(OperationsReport::of(found, study.known()?, self.top))
     }
 
     fn run_shard(&self, runtime: &Runtime) -> Option<Result<Status, Failure>> {
-        let asked = (&QUESTION, ShardReport::Operations);
-        self.shard.run(&self.reading, asked, runtime)
+        let asked = (&OPERATIONS, ShardReport::Operations);
+        let given = (&self.reading, &self.show);
+        self.shard.run(given, asked, runtime, |found, known| {
+            OperationsReport::of(found, known, self.top)
+        })
     }
 }
 
 impl OperationsReport {
-    /// Creates the report from the answer to [`QUESTION`].
+    /// Creates the report from the answer to [`OPERATIONS`].
     pub fn of((found, paths): (Operations, Paths), known: NamedInference<'_>, top: usize) -> Self {
         let labels = known.inference.model.labels();
         let waited: BTreeMap<String, f64> = by_time(&paths.aggregate, labels)

@@ -13,6 +13,8 @@ const QUIET_FOR: Duration = Duration::from_secs(2);
 const LINE_EVERY: Duration = Duration::from_secs(5);
 /// Number of steps between two readings of the clock.
 const STEPS_PER_LOOK: u64 = 64;
+/// Number of steps of a task up to which each reads the clock, such as the shards of workers.
+const FEW_STEPS: u64 = 4_096;
 
 /// Returns an observer that shows tasks on standard error.
 pub fn on_stderr() -> Arc<dyn Observer> {
@@ -78,7 +80,9 @@ impl Task for Progress {
     fn add(&mut self, amount: u64) {
         self.done += amount;
         self.steps += 1;
-        if self.steps.is_multiple_of(STEPS_PER_LOOK) && Instant::now() >= self.next_look {
+        let is_few = self.total.is_some_and(|total| total <= FEW_STEPS);
+        let looks = is_few || self.steps.is_multiple_of(STEPS_PER_LOOK);
+        if looks && Instant::now() >= self.next_look {
             self.show();
         }
     }

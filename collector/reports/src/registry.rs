@@ -132,7 +132,7 @@ pub fn reports() -> Vec<Entry> {
         reading::<failures::FailuresVerb>("failures").tool(),
         other("infer", infer::Infer::run)
             .saying::<infer::InferenceReport<'_>>()
-            .paged::<infer::Infer>(&["shard", "clocks"]),
+            .paged::<infer::Infer>(&["shard", "clocks", "cluster", "cluster_deadline"]),
         other("merge", merge::MergeVerb::run).saying::<merge::MergedSays<'_>>(),
         other("model", model::ModelVerb::run)
             .saying::<model::ModelSays<'_>>()

@@ -9,9 +9,11 @@ use stroboscope_query::{
 use stroboscope_render::humanise::counted;
 use tokio::runtime::Runtime;
 
-use crate::arguments::ReadingArguments;
+use crate::arguments::{ReadingArguments, ShowArguments};
+use crate::cluster::ClusterArguments;
 use crate::output::print;
-use crate::study::NamedStudy;
+use crate::study::{NamedInference, NamedStudy};
+use crate::verb::Report;
 use crate::{Failure, Status, notes};
 
 /// Arguments for one shard of a report.
@@ -33,19 +35,27 @@ pub struct ShardArguments {
     /// infers the model of all requests, unless it is in the cache of the data directory
     #[arg(long, value_name = "FILE", requires = "shard")]
     inference: Option<PathBuf>,
+    #[command(flatten)]
+    cluster: ClusterArguments,
 }
 
 /// Arguments of [`ShardArguments`] that pages do not have. They have no paths either.
-pub const OF_SHARDS: &[&str] = &["shard"];
+pub const OF_SHARDS: &[&str] = &["shard", "cluster", "cluster_deadline"];
 
 impl ShardArguments {
-    /// Reads the requested shard, and saves its part; returns `None` if no shard is requested.
-    pub fn run(
+    /// Reads the requested shard, and saves its part. With `--cluster`, prints the report that
+    /// `show` makes of the answer. Returns `None` if neither is requested.
+    pub fn run<Q: ShardQuestion, R: Report>(
         &self,
-        reading: &ReadingArguments,
-        (question, report): (&impl ShardQuestion, ShardReport),
+        (reading, show): (&ReadingArguments, &ShowArguments),
+        (question, report): (&Q, ShardReport),
         runtime: &Runtime,
+        of: impl FnOnce(Q::Answer, NamedInference<'_>) -> R,
     ) -> Option<Result<Status, Failure>> {
+        if self.cluster.is_asked() {
+            let asked = (question, report);
+            return Some(self.cluster.run(reading, show, asked, runtime, of));
+        }
         let (shard, part) = (self.shard?, self.save.as_deref()?);
         let run = || {
             let inference = self.inference.as_deref().map(load_inference).transpose();

@@ -39,14 +39,14 @@ pub struct Slack {
     #[arg(long, value_name = "COUNT", default_value_t = TOP)]
     top: usize,
     /// Validate slack by the natural variation of requests
-    #[arg(long, conflicts_with = "shard")]
+    #[arg(long, conflicts_with_all = ["shard", "cluster"])]
     validate: bool,
     /// With --validate, number of buckets
     #[arg(long, value_name = "COUNT", default_value_t = 20, requires = "validate", value_parser = clap::value_parser!(u16).range(2..=1000))]
     buckets: u16,
     /// Show the distribution of the slack of requests' last server segment: by how much their
     /// responses could have come later
-    #[arg(long, conflicts_with = "shard")]
+    #[arg(long, conflicts_with_all = ["shard", "cluster"])]
     cdf: bool,
     #[command(flatten)]
     server: ServerArguments,
@@ -79,7 +79,10 @@ impl ReadingVerb for Slack {
 
     fn run_shard(&self, runtime: &Runtime) -> Option<Result<Status, Failure>> {
         let asked = (&PathsQuestion::default(), ShardReport::Slack);
-        self.shard.run(&self.reading, asked, runtime)
+        let given = (&self.reading, &self.show);
+        self.shard.run(given, asked, runtime, |paths, known| {
+            SlackReport::of(&paths, known, self.top)
+        })
     }
 }
 

@@ -30,6 +30,7 @@ mod sql;
 mod top;
 mod verbs;
 mod view;
+mod worker;
 
 pub use run::main;
 pub use stroboscope_reports::{Failure, Status};

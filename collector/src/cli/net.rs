@@ -103,14 +103,8 @@ impl NetArguments {
         has_unix: bool,
     ) -> NetSettings {
         let readers = readers as u64;
-        let tls = self.tls_cert.clone().zip(self.tls_key.clone());
-        let tls = tls.map(|(certificate, key)| TlsFiles {
-            certificate,
-            key,
-            client_ca: self.tls_client_ca.clone(),
-        });
         let mut settings = NetSettings {
-            tls,
+            tls: self.tls(),
             tokens: self.token_file.clone(),
             allowed_hosts: self.allowed_host.clone(),
             connections_max: connections(
@@ -122,6 +116,31 @@ impl NetArguments {
         };
         memory.bound_doors(&mut settings, readers, has_unix);
         settings
+    }
+}
+
+impl NetArguments {
+    /// Returns the settings of a worker's port. Requests that arrive take at most a quarter of
+    /// `memory`, in bytes.
+    #[cfg(feature = "cluster")]
+    pub(super) fn worker_settings(&self, memory: u64) -> NetSettings {
+        NetSettings {
+            tls: self.tls(),
+            tokens: self.token_file.clone(),
+            connections_max: connections(self.max_connections, 1),
+            request_timeout: self.request_timeout,
+            reading_bytes_max: usize::try_from(memory / 4).unwrap_or(usize::MAX),
+            ..NetSettings::default()
+        }
+    }
+
+    fn tls(&self) -> Option<TlsFiles> {
+        let tls = self.tls_cert.clone().zip(self.tls_key.clone());
+        tls.map(|(certificate, key)| TlsFiles {
+            certificate,
+            key,
+            client_ca: self.tls_client_ca.clone(),
+        })
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::runtime::Builder;
 
 use super::{
     burst_set, check, collect, compact, config, import, kernel, mcp, ready, requests, shell, sql,
-    top, view,
+    top, view, worker,
 };
 
 /// Names of the subcommands by topic, in the order of the help. The help lists subcommands without
@@ -34,7 +34,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Compare", &["compare", "explain", "experiment", "flows"]),
     ("Find", &["search", "anomalies", "provenance", "sql"]),
     ("Plan", &["what-if", "slack", "burst", "tradeoffs", "pool"]),
-    ("Run", &["demo", "collect", "kernel", "mcp"]),
+    ("Run", &["demo", "collect", "worker", "kernel", "mcp"]),
     ("Store", &["import", "store"]),
     (
         "Research",
@@ -67,6 +67,7 @@ pub(super) fn verbs() -> Vec<Entry> {
         other("ready", ready::Ready::run),
         other("set", burst_set::BurstSet::run).saying::<stroboscope_server::http::Adoption>(),
         other("view", view::View::run),
+        other("worker", worker::WorkerVerb::run),
         other("top", top::TopVerb::run),
         other("mcp", mcp::Mcp::run),
         other("import", import::Import::run),

@@ -60,6 +60,7 @@ const SUBCOMMANDS: &[(&str, &str)] = &[
     ("provenance show", "DATA/../policy.json"),
     ("provenance map", "DATA/../policy.json"),
     ("sql", "--data DATA SELECT(1)"),
+    ("worker", "--data OUT/none"),
 ];
 
 /// Subcommands that serve until they are stopped, with the text that they print when they are
