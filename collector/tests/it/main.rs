@@ -9,6 +9,10 @@ mod attributes;
 mod bottleneck;
 mod cli;
 mod clocks;
+#[cfg(feature = "cluster")]
+mod cluster;
+#[cfg(feature = "cluster")]
+mod cluster_faults;
 mod config;
 mod distinct_rows;
 mod escapes;
