@@ -35,7 +35,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// is gone is noticed after both.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum size of a result, in bytes.
-const RESULT_BYTES_MAX: usize = 4 << 30;
+const RESULT_BYTES_MAX: usize = 1 << 30;
 
 /// Credentials of a driver.
 #[derive(Clone, Default)]

@@ -14,7 +14,7 @@ use crate::infer_settings::InferSettings;
 use crate::query_error::QueryError;
 
 /// Multiple of the length of a part's contents that decoding them takes.
-const CONTENTS_FORMS: usize = 4;
+pub(super) const CONTENTS_FORMS: usize = 4;
 
 /// Part whose checksum and head were read.
 #[derive(Debug)]

@@ -18,6 +18,7 @@ use twox_hash::XxHash3_128;
 use super::error::ShardError;
 use super::file::parse_part;
 use super::inference::{ShardInference, infer_part};
+use super::merge::CONTENTS_FORMS;
 use super::reading::ShardReading;
 use super::report::{ShardQuestion, report_part};
 use super::settings::ShardSettings;
@@ -146,7 +147,13 @@ impl TaskStore {
                 let recorded = study.source().recorded()?;
                 (study, Some(recorded))
             }
-            _ => (ShardInference::of(path, file)?.into_study(&study)?, None),
+            _ => {
+                // The driver states the size. Decoding must fit before it begins.
+                let bytes = CONTENTS_FORMS.saturating_mul(file.contents_bytes);
+                let mut share = memory.share();
+                share.take(bytes).map_err(QueryError::lack_of_requests)?;
+                (ShardInference::of(path, file)?.into_study(&study)?, None)
+            }
         };
         Ok(Self {
             basis: task.basis_identity(),
