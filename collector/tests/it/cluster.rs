@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::common::{check, others};
 use crate::shards::{self, imported, otlp, simulated, walk};
@@ -273,8 +273,9 @@ fn spent() -> Duration {
     Duration::from_millis(10 * ticks)
 }
 
-/// Compares the processor time and the duration of reports by one run and by workers with a core
-/// each: `STROBOSCOPE_CLUSTER_REQUESTS=5000 cargo test … -- --ignored --nocapture cluster_costs`.
+/// Compares the processor time of reports by one run and by workers, all on one core, so that they
+/// do not slow each other: `STROBOSCOPE_CLUSTER_REQUESTS=120000 cargo test … -- --ignored
+/// --nocapture cluster_costs`.
 #[test]
 #[ignore = "measures; takes minutes"]
 fn cluster_costs() {
@@ -283,49 +284,38 @@ fn cluster_costs() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     simulated(at, 5, requests);
-    let timed = |what: &str, cores: &str, arguments: &[&str]| {
-        let (began, before) = (Instant::now(), spent());
-        let output = Command::new("taskset")
-            .args(["-c", cores, env!("CARGO_BIN_EXE_stroboscope")])
-            .args(arguments)
-            .current_dir(at)
-            .output()
-            .unwrap();
+    let pinned = || {
+        let mut command = Command::new("taskset");
+        command.args(["-c", "0", env!("CARGO_BIN_EXE_stroboscope")]);
+        command.current_dir(at);
+        command
+    };
+    let timed = |arguments: &[&str]| {
+        let before = spent();
+        let output = pinned().args(arguments).output().unwrap();
         assert!(output.status.success());
-        println!(
-            "{what}: {:.2} s, driver {:.2} s of processor",
-            began.elapsed().as_secs_f64(),
-            (spent() - before).as_secs_f64()
-        );
+        (spent() - before).as_secs_f64()
     };
     for report in ["infer", "slack"] {
         let asked = [report, "--data", "data", "--json"];
         forget(at);
-        timed(&format!("{report}, one core"), "0", &asked);
+        println!("{report}: one run {:.2} s", timed(&asked));
         for count in [1, 2] {
             forget(at);
-            let before = spent();
-            let worker = |core: usize| {
-                let mut command = Command::new("taskset");
-                command.args(["-c", &core.to_string(), env!("CARGO_BIN_EXE_stroboscope")]);
-                command.args(["worker", "--data", "data", "--listen", "127.0.0.1:0"]);
-                Worker::of(command.current_dir(at))
+            let worker = |_| {
+                let worker = ["worker", "--data", "data", "--listen", "127.0.0.1:0"];
+                Worker::of(pinned().args(worker))
             };
             let workers: Vec<Worker> = (0..count).map(worker).collect();
             let addresses = cluster(&workers);
-            let what = format!("{report}, {count} workers");
-            timed(
-                &what,
-                "0",
-                &[&asked[..], &["--cluster", &addresses]].concat(),
-            );
-            let of_driver = spent();
-            drop(workers);
-            println!(
-                "  workers {:.2} s, all {:.2} s",
-                (spent() - of_driver).as_secs_f64(),
-                (spent() - before).as_secs_f64()
-            );
+            let driver = timed(&[&asked[..], &["--cluster", &addresses]].concat());
+            let each = workers.into_iter().map(|worker| {
+                let before = spent();
+                drop(worker);
+                format!("{:.2}", (spent() - before).as_secs_f64())
+            });
+            let each = each.collect::<Vec<_>>().join(", ");
+            println!("  {count} workers: driver {driver:.2} s, workers {each} s");
         }
     }
 }
