@@ -43,7 +43,7 @@ impl fmt::Display for Category {
 
 /// Kinds of the operations (`service:name`) seen so far. Merging is commutative and associative
 /// while all operations fit [`OPERATIONS_MAX`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SpanKinds {
     #[cfg_attr(feature = "serde", serde(serialize_with = "in_order"))]
@@ -61,14 +61,6 @@ fn in_order<S: serde::Serializer>(
 ) -> Result<S::Ok, S::Error> {
     to.collect_map(table.iter().collect::<BTreeMap<_, _>>())
 }
-
-impl PartialEq for SpanKinds {
-    fn eq(&self, other: &SpanKinds) -> bool {
-        self.flags == other.flags
-    }
-}
-
-impl Eq for SpanKinds {}
 
 impl SpanKinds {
     /// Records the kinds of a trace's spans.

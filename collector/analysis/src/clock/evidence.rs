@@ -83,7 +83,7 @@ pub struct ClockEvidence {
     pub(super) hosts: BTreeSet<Arc<str>>,
     /// Cache of texts that `hosts` contains.
     #[cfg_attr(feature = "serde", serde(skip))]
-    known_hosts: KnownHosts,
+    known_hosts: AddressCache<1, ()>,
     /// Evidence by pair of hosts. The hosts of each pair are in order of name.
     pub(super) by_pair: TextMap<2, PairEvidence>,
     resolutions: Resolutions,
@@ -256,14 +256,13 @@ impl ClockEvidence {
     fn take_hosts(&mut self, records: &TraceRecords) {
         let of_spans = records.spans.iter().map(|span| &span.host);
         let mut hosts = of_spans.chain(records.events.iter().map(|event| &event.host));
-        let known = &self.known_hosts.0;
-        if hosts.all(|host| known.get([host]).is_some()) {
+        if hosts.all(|host| self.known_hosts.get([host]).is_some()) {
             return;
         }
         for host in records.hosts() {
             self.take_host(host);
             if self.hosts.contains(host) {
-                self.known_hosts.0.insert([host], ());
+                self.known_hosts.insert([host], ());
             }
         }
     }
@@ -291,18 +290,6 @@ impl ClockEvidence {
 fn fits(hosts: &BTreeSet<Arc<str>>, pair: &[Arc<str>; 2], pairs: usize) -> bool {
     pairs < PAIRS_MAX && pair.iter().all(|host| hosts.contains(host))
 }
-
-/// Cache of hosts by their addresses. Caches do not differ.
-#[derive(Clone, Debug, Default)]
-struct KnownHosts(AddressCache<1, ()>);
-
-impl PartialEq for KnownHosts {
-    fn eq(&self, _: &KnownHosts) -> bool {
-        true
-    }
-}
-
-impl Eq for KnownHosts {}
 
 /// Converts a round trip to a sample, in which the first host by name is the client.
 fn seen(round_trip: &RoundTrip, rtt_ns: i128) -> RoundTripSample {
