@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::common::{check, others};
+use crate::report_shards::damage;
 use crate::shards::{self, imported, otlp, simulated, walk};
 
 /// A worker process, killed when dropped.
@@ -207,13 +208,7 @@ fn damage_is_reported_as_by_one_run() {
     for seed in [6, 7] {
         imported(at, &otlp(seed, 40, 0));
     }
-    // A changed byte in the pages of a file.
-    let mut files = walk(&at.join("data/spans"));
-    files.sort();
-    let mut bytes = std::fs::read(&files[0]).unwrap();
-    let middle = bytes.len() / 3;
-    bytes[middle] ^= 0x40;
-    std::fs::write(&files[0], bytes).unwrap();
+    damage(at);
     let workers = started(at, 2);
     for report in ["infer", "slack"] {
         check_same(at, &workers, "data", report, &[]);

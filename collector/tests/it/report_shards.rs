@@ -100,6 +100,16 @@ fn reports_use_the_clocks_of_all_requests() {
     check_merged("critical-path", at, &[3], &[]);
 }
 
+/// Changes a byte in the pages of the first file of spans.
+pub(crate) fn damage(at: &Path) {
+    let mut files = walk(&at.join("data/spans"));
+    files.sort();
+    let mut bytes = std::fs::read(&files[0]).unwrap();
+    let middle = bytes.len() / 3;
+    bytes[middle] ^= 0x40;
+    std::fs::write(&files[0], bytes).unwrap();
+}
+
 #[test]
 fn damage_is_reported_as_by_one_run() {
     let directory = tempfile::tempdir().unwrap();
@@ -107,13 +117,7 @@ fn damage_is_reported_as_by_one_run() {
     for seed in [6, 7] {
         imported(at, &otlp(seed, 40, 0));
     }
-    // A changed byte in the pages of a file.
-    let mut files = walk(&at.join("data/spans"));
-    files.sort();
-    let mut bytes = std::fs::read(&files[0]).unwrap();
-    let middle = bytes.len() / 3;
-    bytes[middle] ^= 0x40;
-    std::fs::write(&files[0], bytes).unwrap();
+    damage(at);
     let expected = run(at, &["critical-path", "--data", "data"]);
     assert_eq!(expected.0, Some(1), "{expected:?}");
     infer(at, &[]);
