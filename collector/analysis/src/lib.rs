@@ -67,7 +67,7 @@
 //! A module depends only on modules of its own group or of earlier groups: [`sampling`],
 //! [`record`], [`name_rule`], [`task_path`], [`diagnostic`], [`distribution`], [`duration`],
 //! [`statistics`], [`edit_distance`], [`burst_plan`]; [`decision_tree`], [`pooling`] and
-//! [`kernel`]; [`label`], [`by_root`] and [`root`]; [`attribute`]; [`completeness`],
+//! [`kernel`]; [`label`], [`by_root`], [`call`] and [`root`]; [`attribute`]; [`completeness`],
 //! [`connection`], [`inner_operations`], [`clock`], [`category`] and [`segment`]; [`exclusion`] and
 //! [`model`]; [`convergence`], [`structural_change`] and [`critical_path`]; [`pass`];
 //! [`aggregate`], [`anomaly`], [`breakdown`], [`what_if`], [`slack_validation`], [`prediction`],
@@ -87,6 +87,7 @@ pub mod attribute;
 pub mod breakdown;
 pub mod burst_plan;
 pub mod by_root;
+pub mod call;
 pub mod category;
 pub mod clock;
 pub mod compare;

@@ -129,6 +129,19 @@ pub struct SpanRecord {
 }
 
 impl SpanRecord {
+    /// Returns the duration; 0 if the span ends before it starts.
+    pub fn duration_ns(&self) -> u64 {
+        u64::try_from(self.end_ns.saturating_sub(self.start_ns)).unwrap_or(0)
+    }
+
+    /// Reports whether start and end were recorded, in this order.
+    pub const fn is_whole(&self) -> bool {
+        let cut = SpanFlags::CUT_OPEN
+            .with(SpanFlags::CUT_CLOSE)
+            .with(SpanFlags::UNFINISHED);
+        self.flags.0 & cut.0 == 0 && self.start_ns <= self.end_ns
+    }
+
     /// Reports whether the span's request was sampled, although a window of the span's process held
     /// the whole span. The span would have been recorded without sampling, too.
     pub const fn was_held(&self) -> bool {

@@ -195,7 +195,7 @@ impl Pass<TraceView<'_>> for OperationsPass {
         let (id, weight) = (seen.trace.id, seen.weight());
         let failed: BTreeSet<u64> = failed_spans(seen.records).collect();
         for span in &seen.records.spans {
-            let took_ns = u64::try_from(span.end_ns.saturating_sub(span.start_ns)).unwrap_or(0);
+            let took_ns = span.duration_ns();
             match self.entry(&span.service, &span.name) {
                 Some(times) => times.see(took_ns, failed.contains(&span.span_id), id, weight),
                 None => self.others += 1,

@@ -1,16 +1,14 @@
-//! Service map: the calls between services, with their numbers, durations and failures.
-//!
-//! A call is a span whose parent belongs to another service. If the parent is a client span, its
-//! duration is that of the call, and all its children in one service are one call. Otherwise the
-//! called span's own duration counts.
+//! Service map: the [calls](stroboscope_analysis::call) between services, with their numbers,
+//! durations and failures.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
+use stroboscope_analysis::call::calls;
 use stroboscope_analysis::flow::{ERROR, failed_spans};
 use stroboscope_analysis::pass::{Pass, TraceView};
-use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceId, TraceRecords};
+use stroboscope_analysis::record::{TraceId, TraceRecords};
 use stroboscope_analysis::sampling::{Weight, WeightedCount};
 use stroboscope_store::tables::AttributeKeys;
 
@@ -109,45 +107,6 @@ impl Question for ServiceMapQuestion {
     }
 }
 
-/// Call from one service to another in a request.
-#[derive(Debug)]
-struct Call {
-    caller: Arc<str>,
-    took_ns: u64,
-    has_failed: bool,
-}
-
-/// Returns the calls of a request. A key is the index of the span that times the call, and the
-/// called service.
-fn calls<'a>(
-    spans: &'a [SpanRecord],
-    failed: &FxHashSet<u64>,
-) -> BTreeMap<(usize, &'a Arc<str>), Call> {
-    let places = spans.iter().enumerate();
-    let places: FxHashMap<u64, usize> = places.map(|(at, span)| (span.span_id, at)).collect();
-    let mut calls: BTreeMap<(usize, &Arc<str>), Call> = BTreeMap::new();
-    for (at, called) in spans.iter().enumerate() {
-        let Some(&parent_at) = places.get(&called.parent_id) else {
-            continue;
-        };
-        let parent = &spans[parent_at];
-        if parent.service == called.service {
-            continue;
-        }
-        let is_client = parent.flags.contains(SpanFlags::CLIENT);
-        let timed_at = if is_client { parent_at } else { at };
-        let timed = &spans[timed_at];
-        let has_failed = |span: &SpanRecord| failed.contains(&span.span_id);
-        let call = calls.entry((timed_at, &called.service)).or_insert(Call {
-            caller: parent.service.clone(),
-            took_ns: u64::try_from(timed.end_ns.saturating_sub(timed.start_ns)).unwrap_or(0),
-            has_failed: has_failed(timed),
-        });
-        call.has_failed |= has_failed(called);
-    }
-    calls
-}
-
 /// Returns the value of a key, and inserts a default for a new key. Returns `None` if the key is
 /// new and there are already `max` keys.
 fn entry<'a, K: Ord + Clone, V: Default>(
@@ -170,10 +129,11 @@ impl ServiceMap {
                 None => self.other_spans += 1,
             }
         }
-        for ((_, service), call) in calls(&records.spans, &failed) {
-            let pair = (call.caller, service.clone());
+        for call in calls(&records.spans, |span| failed.contains(&span.span_id)) {
+            let pair = (call.caller.service.clone(), call.called.service.clone());
+            let took_ns = call.timed().duration_ns();
             match entry(&mut self.calls, &pair, PAIRS_MAX) {
-                Some(times) => times.see(call.took_ns, call.has_failed, id, weight),
+                Some(times) => times.see(took_ns, call.has_failed, id, weight),
                 None => self.other_calls += 1,
             }
         }
@@ -207,6 +167,7 @@ impl Pass<TraceView<'_>> for ServiceMap {
 mod tests {
     use proptest::prelude::*;
     use stroboscope_analysis::distribution::Distribution;
+    use stroboscope_analysis::record::{SpanFlags, SpanRecord};
 
     use super::*;
 

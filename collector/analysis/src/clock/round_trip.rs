@@ -136,11 +136,11 @@ fn of_spans<'a>(spans: &'a [SpanRecord], crossings: &mut Crossings<'a>) {
         spans.iter().map(|span| (span.span_id, span)).collect();
     for child in spans
         .iter()
-        .filter(|span| span.parent_id != 0 && is_whole(span))
+        .filter(|span| span.parent_id != 0 && span.is_whole())
     {
         let Some(parent) = by_id
             .get(&child.parent_id)
-            .filter(|parent| is_whole(parent))
+            .filter(|parent| parent.is_whole())
         else {
             continue;
         };
@@ -171,13 +171,6 @@ fn interval(from_ns: i64, to_ns: i64) -> u64 {
     } else {
         0
     }
-}
-
-fn is_whole(span: &SpanRecord) -> bool {
-    let cut = SpanFlags::CUT_OPEN
-        .with(SpanFlags::CUT_CLOSE)
-        .with(SpanFlags::UNFINISHED);
-    span.flags.0 & cut.0 == 0 && span.start_ns <= span.end_ns
 }
 
 /// Reports whether both names are known and differ. An empty name stands for an unknown host.
