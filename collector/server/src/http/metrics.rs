@@ -15,16 +15,22 @@ use crate::live::LiveModel;
 struct Text(String);
 
 impl Text {
-    /// Writes the help and the type of a metric. Writing to a `String` cannot fail.
+    /// Writes the help and the type of a metric of ours.
     fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = write!(
-            self.0,
-            "# HELP stroboscope_{name} {help}\n# TYPE stroboscope_{name} {kind}\n"
-        );
+        self.named_family(&format!("stroboscope_{name}"), kind, help);
+    }
+
+    /// Writes the help and the type of a metric. Writing to a `String` cannot fail.
+    fn named_family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     }
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        let _ = write!(self.0, "stroboscope_{name}");
+        self.named_sample(&format!("stroboscope_{name}"), labels, value);
+    }
+
+    fn named_sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.0.push_str(name);
         for (i, (label, text)) in labels.iter().enumerate() {
             let text = text
                 .replace('\\', "\\\\")

@@ -230,11 +230,13 @@ async fn request_metrics(State(shared): State<Pages>, headers: HeaderMap) -> Res
     let format = metrics::requests::Format::preferred(accepted);
     let duty = shared.control.current().map(BurstConfig::duty);
     let kind = [(header::CONTENT_TYPE, format.content_type())];
-    (
-        kind,
-        metrics::requests::render(&live.totals(), duty, format),
-    )
-        .into_response()
+    let text = move || {
+        (
+            kind,
+            metrics::requests::render(&live.totals(), duty, format),
+        )
+    };
+    in_the_background(text).await
 }
 
 async fn live_model(State(shared): State<Pages>) -> Response {

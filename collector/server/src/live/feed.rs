@@ -1,6 +1,5 @@
 //! The live model's thread, its feed and its read access.
 
-use std::collections::BTreeMap;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -9,9 +8,8 @@ use std::time::Duration;
 use stroboscope_analysis::by_root::ByRoot;
 use stroboscope_analysis::clock::Resolution;
 
-use super::observer::{Live, LiveCounts, Snapshot};
+use super::observer::{Live, LiveCounts, Snapshot, Totals};
 use super::recent::{ProcessWindows, RecentRequests};
-use super::totals::{RequestTotals, RootOperation};
 use stroboscope_store::flush::Arrivals;
 use stroboscope_store::record::Rows;
 
@@ -76,9 +74,10 @@ impl LiveModel {
         self.live().roots()
     }
 
-    /// Returns the totals of requests since the collector started, by root operation.
+    /// Returns the totals of requests, spans and calls since the collector started. Copies up to a
+    /// few megabytes, so async code must not call it.
     #[must_use]
-    pub fn totals(&self) -> BTreeMap<RootOperation, RequestTotals> {
+    pub fn totals(&self) -> Totals {
         self.live().totals()
     }
 

@@ -18,6 +18,8 @@
 //!   traces concerned. They are compared, and [`Snapshot::clocks_differ`] reports a difference. The
 //!   resolution of timestamps follows from those seen so far.
 //!
+//! Totals since the collector started, for metrics, count all requests, spans and calls.
+//!
 //! The latest requests are kept as segments, at most [`RECENT_TRACES_MAX`]. Their critical paths
 //! are computed on demand. Failed requests and spans of the last minutes are counted over all
 //! requests.
@@ -31,7 +33,9 @@
 //! has data from before the window.
 
 mod assembly;
+mod calls;
 mod feed;
+mod histogram;
 mod observer;
 mod outcomes;
 mod recent;
@@ -39,8 +43,10 @@ mod totals;
 mod window;
 
 pub use assembly::RECORDS_OPEN_MAX;
+pub use calls::{Edge, EdgeTotals, SpanOperation};
 pub use feed::{Feed, LiveModel, start};
-pub use observer::{Live, LiveCounts, Snapshot};
+pub use histogram::{Exemplar, LATENCY_BOUNDS_NS, LatencyBucket, LatencyHistogram};
+pub use observer::{Live, LiveCounts, Snapshot, Totals};
 pub use outcomes::{Outcomes, RECENT, RecentOutcomes};
 pub use recent::{ProcessWindows, RECENT_SEGMENTS_MAX, RECENT_TRACES_MAX, RecentRequests};
-pub use totals::{Exemplar, LATENCY_BOUNDS_NS, LatencyBucket, RequestTotals, RootOperation};
+pub use totals::{OperationTotals, ServiceOperation};

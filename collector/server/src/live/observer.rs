@@ -1,13 +1,13 @@
 //! Turns arriving rows into a model.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use stroboscope_analysis::by_root::ByRoot;
 use stroboscope_analysis::clock::{ClockEvidence, Resolution};
 use stroboscope_analysis::completeness::{ProcessLoss, completeness};
 use stroboscope_analysis::connection::{CHILDREN_MIN, ConnectionLearning, Connections, is_marked};
-use stroboscope_analysis::flow::ERROR;
+use stroboscope_analysis::flow::{ERROR, failed_spans};
 use stroboscope_analysis::inner_operations::{INNER_ROOT, InnerOperations};
 use stroboscope_analysis::label::DEFAULT_MAX_LABELS;
 use stroboscope_analysis::model::Model;
@@ -15,9 +15,10 @@ use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::segment::Segmenter;
 
 use super::assembly::{Assembly, RECORDS_OPEN_MAX};
+use super::calls::{Edge, EdgeTotals, SpanOperation, SpanTotals};
 use super::outcomes::OutcomeSlices;
 use super::recent::{ProcessWindows, Recent, RecentRequests, Windows};
-use super::totals::{RequestTotals, RequestTotalsByRoot, RootOperation};
+use super::totals::{OperationTotals, RootTotals, ServiceOperation};
 use super::window::{ModelWindow, WindowModel};
 use stroboscope_store::decode::loses_records;
 use stroboscope_store::ledger::{BatchLosses, LossWatch};
@@ -74,6 +75,17 @@ pub struct Snapshot {
     pub clocks_differ: bool,
 }
 
+/// Totals since the collector started.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Requests by root operation.
+    pub roots: BTreeMap<ServiceOperation, OperationTotals>,
+    /// Spans by operation.
+    pub spans: BTreeMap<SpanOperation, OperationTotals>,
+    /// Calls between services.
+    pub calls: BTreeMap<Edge, EdgeTotals>,
+}
+
 /// State of the live model: see the [module](super).
 #[derive(Debug)]
 pub struct Live {
@@ -94,7 +106,8 @@ pub struct Live {
     counts: LiveCounts,
     recent: Recent,
     outcomes: OutcomeSlices,
-    totals: RequestTotalsByRoot,
+    roots: RootTotals,
+    spans: SpanTotals,
     windows: Windows,
     /// Time of the latest arrival, in ns since the Unix epoch.
     now_ns: i64,
@@ -127,7 +140,8 @@ impl Live {
             counts: LiveCounts::default(),
             recent: Recent::default(),
             outcomes: OutcomeSlices::default(),
-            totals: RequestTotalsByRoot::default(),
+            roots: RootTotals::default(),
+            spans: SpanTotals::default(),
             windows: Windows::default(),
             now_ns: 0,
         }
@@ -273,10 +287,14 @@ impl Live {
         self.window.roots()
     }
 
-    /// Returns the totals of requests since the collector started, by root operation.
+    /// Returns the totals of requests, spans and calls since the collector started.
     #[must_use]
-    pub fn totals(&self) -> BTreeMap<RootOperation, RequestTotals> {
-        self.totals.all()
+    pub fn totals(&self) -> Totals {
+        Totals {
+            roots: self.roots.all(),
+            spans: self.spans.spans(),
+            calls: self.spans.calls(),
+        }
     }
 
     fn text(&mut self, text: &str) -> Arc<str> {
@@ -361,7 +379,9 @@ impl Live {
     fn observe_request(&mut self, mut records: TraceRecords) {
         self.counts.traces += 1;
         self.window.advance(self.now_ns);
-        let has_failed = self.outcomes.observe(self.now_ns, &records);
+        let failed: BTreeSet<u64> = failed_spans(&records).collect();
+        let has_failed = self.outcomes.observe(self.now_ns, &records, &failed);
+        self.spans.count(&records, &failed, records.weight());
         let completeness = completeness(&records, &self.losses);
         let mut causes: Vec<_> = completeness
             .reasons
@@ -389,7 +409,7 @@ impl Live {
             roots.observe(&root, trace.latency_ns(), trace.after_answer_ns(), weight);
             self.recent.add(self.now_ns, slice, trace, weight);
         }
-        self.totals.count(&records, has_failed, latency_ns, weight);
+        self.roots.count(&records, has_failed, latency_ns, weight);
         causes
             .into_iter()
             .for_each(|cause| *self.counts.incomplete.entry(cause).or_default() += 1);

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stroboscope_analysis::failure::FailureFinder;
-use stroboscope_analysis::flow::failed_spans;
 use stroboscope_analysis::name_rule::normalise;
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::sampling::{Weight, WeightedCount};
@@ -64,12 +63,17 @@ pub(super) struct OutcomeSlices {
 }
 
 impl OutcomeSlices {
-    /// Counts a request that has fully arrived at `now_ns`. Returns true if it failed.
-    pub(super) fn observe(&mut self, now_ns: i64, records: &TraceRecords) -> bool {
+    /// Counts a request that has fully arrived at `now_ns`; `failed` has the ids of its failed
+    /// spans. Returns true if the request failed.
+    pub(super) fn observe(
+        &mut self,
+        now_ns: i64,
+        records: &TraceRecords,
+        failed: &BTreeSet<u64>,
+    ) -> bool {
         let weight = records.weight();
         let trail = self.finder.trail(records);
         let has_failed = trail.is_some_and(|trail| trail.has_reached_root);
-        let failed: BTreeSet<u64> = failed_spans(records).collect();
         let slice = self.slice_at(now_ns);
         slice.requests.count(has_failed, weight);
         for span in &records.spans {
@@ -124,9 +128,14 @@ impl OutcomeSlices {
 
 #[cfg(test)]
 mod tests {
+    use stroboscope_analysis::flow::failed_spans;
     use stroboscope_analysis::record::{SpanFlags, SpanRecord};
 
     use super::*;
+
+    fn observe(slices: &mut OutcomeSlices, at_ns: i64, records: &TraceRecords) {
+        slices.observe(at_ns, records, &failed_spans(records).collect());
+    }
 
     /// Returns a request with one call; either both have panicked, or neither.
     fn request(name: &str, has_failed: bool) -> TraceRecords {
@@ -158,10 +167,10 @@ mod tests {
     fn the_last_minutes_are_counted_by_operation() {
         let recent_ns = RECENT.as_nanos() as i64;
         let mut slices = OutcomeSlices::default();
-        slices.observe(0, &request("old", true));
+        observe(&mut slices, 0, &request("old", true));
         for at_ns in [recent_ns, recent_ns + SLICE_NS] {
-            slices.observe(at_ns, &request("home", at_ns > recent_ns));
-            slices.observe(at_ns, &request("home", false));
+            observe(&mut slices, at_ns, &request("home", at_ns > recent_ns));
+            observe(&mut slices, at_ns, &request("home", false));
         }
         let recent = slices.since(recent_ns);
         let count = |of: Outcomes| (of.all.rounded(), of.failed.rounded());
@@ -183,7 +192,7 @@ mod tests {
                 .chars()
                 .map(|digit| (digit as u8 + 49) as char)
                 .collect();
-            slices.observe(0, &request(&name, false));
+            observe(&mut slices, 0, &request(&name, false));
         }
         let recent = slices.since(0);
         assert_eq!(recent.operations.len(), OPERATIONS_MAX);

@@ -1,4 +1,4 @@
-//! Totals of requests by root operation since the collector started, for counters that never
+//! Totals of requests, spans and calls since the collector started, for counters that never
 //! decrease. Unlike the model, they do not forget.
 
 use std::collections::BTreeMap;
@@ -6,73 +6,41 @@ use std::sync::Arc;
 
 use stroboscope_analysis::by_root::{OTHER_ROOTS, ROOTS_MAX};
 use stroboscope_analysis::name_rule::normalise;
-use stroboscope_analysis::record::{TraceId, TraceRecords};
-use stroboscope_analysis::sampling::{Weight, WeightedCount};
+use stroboscope_analysis::record::TraceRecords;
+use stroboscope_analysis::sampling::Weight;
 
+use super::histogram::{Exemplar, LatencyHistogram};
 use super::outcomes::Outcomes;
 
-/// Upper bounds of the buckets of latencies, in ns. Those from 5 ms are OpenTelemetry's for the
-/// durations of HTTP requests. A last bucket has all longer latencies.
-pub const LATENCY_BOUNDS_NS: [u64; 19] = [
-    100_000,
-    250_000,
-    500_000,
-    1_000_000,
-    2_500_000,
-    5_000_000,
-    10_000_000,
-    25_000_000,
-    50_000_000,
-    75_000_000,
-    100_000_000,
-    250_000_000,
-    500_000_000,
-    750_000_000,
-    1_000_000_000,
-    2_500_000_000,
-    5_000_000_000,
-    7_500_000_000,
-    10_000_000_000,
-];
-
-/// Request that is an example of a bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exemplar {
-    /// Id of its trace in the store.
-    pub trace_id: TraceId,
-    pub latency_ns: u64,
-    /// Start of the request, in ns since the Unix epoch, by its own clock.
-    pub start_ns: i64,
-}
-
-/// Requests with latencies between two bounds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LatencyBucket {
-    pub requests: WeightedCount,
-    /// Latest of the requests.
-    pub exemplar: Option<Exemplar>,
-}
-
-/// Totals of one root operation.
+/// Totals of one root operation's requests, or of one operation's spans.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RequestTotals {
-    /// Outcomes of all requests, also of incomplete ones.
+pub struct OperationTotals {
+    /// Outcomes of all of them, including incomplete ones.
     pub outcomes: Outcomes,
-    /// Complete requests, in the buckets of [`LATENCY_BOUNDS_NS`] and a last one.
-    pub latencies: [LatencyBucket; LATENCY_BOUNDS_NS.len() + 1],
-    /// Sum of the latencies of complete requests, by weight, in ns.
-    pub latency_sum_ns: u128,
+    /// Latencies of complete requests, or of whole spans.
+    pub latency: LatencyHistogram,
 }
 
-/// Service and name of a root operation.
-pub type RootOperation = (Arc<str>, Arc<str>);
+/// Service and name of an operation.
+pub type ServiceOperation = (Arc<str>, Arc<str>);
+
+/// Returns the key, or `other` if the key is new and there are already `max` keys.
+pub(super) fn bounded<K: Ord, V>(
+    totals: &BTreeMap<K, V>,
+    key: K,
+    max: usize,
+    other: impl FnOnce() -> K,
+) -> K {
+    let has_room = totals.len() < max || totals.contains_key(&key);
+    if has_room { key } else { other() }
+}
 
 /// Totals by root operation. Requests beyond the first [`ROOTS_MAX`] operations count as
 /// [`OTHER_ROOTS`], and fragments, which have no root span, not at all.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RequestTotalsByRoot(BTreeMap<RootOperation, RequestTotals>);
+pub(super) struct RootTotals(BTreeMap<ServiceOperation, OperationTotals>);
 
-impl RequestTotalsByRoot {
+impl RootTotals {
     /// Counts a request. `latency_ns` is known if the request is complete.
     pub(super) fn count(
         &mut self,
@@ -84,33 +52,29 @@ impl RequestTotalsByRoot {
         let Some(root) = records.root() else {
             return;
         };
-        let mut key = (root.service.clone(), Arc::from(&*normalise(&root.name)));
-        if self.0.len() >= ROOTS_MAX && !self.0.contains_key(&key) {
-            key = (Arc::from(""), Arc::from(OTHER_ROOTS));
-        }
+        let key = (root.service.clone(), Arc::from(&*normalise(&root.name)));
+        let other = || (Arc::from(""), Arc::from(OTHER_ROOTS));
+        let key = bounded(&self.0, key, ROOTS_MAX, other);
         let totals = self.0.entry(key).or_default();
         totals.outcomes.count(has_failed, weight);
-        let Some(latency_ns) = latency_ns else {
-            return;
-        };
-        let at = LATENCY_BOUNDS_NS.partition_point(|bound_ns| *bound_ns < latency_ns);
-        totals.latencies[at].requests.count(weight);
-        totals.latencies[at].exemplar = Some(Exemplar {
-            trace_id: records.stored_id(),
-            latency_ns,
-            start_ns: root.start_ns,
-        });
-        totals.latency_sum_ns += weight.times(latency_ns);
+        if let Some(latency_ns) = latency_ns {
+            let latest = Exemplar {
+                trace_id: records.stored_id(),
+                latency_ns,
+                start_ns: root.start_ns,
+            };
+            totals.latency.record(latest, weight);
+        }
     }
 
-    pub(super) fn all(&self) -> BTreeMap<RootOperation, RequestTotals> {
+    pub(super) fn all(&self) -> BTreeMap<ServiceOperation, OperationTotals> {
         self.0.clone()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use stroboscope_analysis::record::{SpanFlags, SpanRecord};
+    use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceId};
 
     use super::*;
 
@@ -134,31 +98,24 @@ mod tests {
     }
 
     #[test]
-    fn latencies_are_in_the_first_bucket_that_holds_them() {
-        let mut totals = RequestTotalsByRoot::default();
+    fn only_complete_requests_have_latencies_and_fragments_do_not_count() {
+        let mut totals = RootTotals::default();
         let ten = Weight::of_threshold(9 * ((1 << 56) / 10));
-        for (latency_ns, weight) in [(0, Weight::ONE), (100_000, ten), (100_001, Weight::ONE)] {
-            totals.count(&request("item 7", 0), false, Some(latency_ns), weight);
-        }
+        totals.count(&request("item 7", 0), false, Some(9), ten);
         totals.count(&request("item 8", 0), true, None, Weight::ONE);
-        totals.count(&request("item 9", 0), false, Some(u64::MAX), Weight::ONE);
         totals.count(&request("a fragment", 3), true, Some(1), Weight::ONE);
         let all = totals.all();
         let (key, of) = all.first_key_value().unwrap();
         assert_eq!((all.len(), &*key.0, &*key.1), (1, "web", "item *"));
-        let count = |count: WeightedCount| (count.recorded(), count.rounded());
-        assert_eq!(count(of.outcomes.all), (5, 14));
-        assert_eq!(count(of.outcomes.failed), (1, 1));
-        let buckets = of.latencies.iter().map(|bucket| count(bucket.requests));
-        let buckets: Vec<_> = buckets.enumerate().filter(|(_, of)| of.0 > 0).collect();
-        assert_eq!(buckets, [(0, (2, 11)), (1, (1, 1)), (19, (1, 1))]);
-        let exemplar = of.latencies[0].exemplar.unwrap();
-        assert_eq!((exemplar.trace_id.0, exemplar.latency_ns), (7, 100_000));
+        let Outcomes { all, failed } = of.outcomes;
+        assert_eq!((all.recorded(), all.rounded()), (2, 11));
+        assert_eq!((failed.recorded(), of.latency.sum_ns), (1, ten.times(9)));
+        assert_eq!(of.latency.buckets[0].exemplar.unwrap().trace_id.0, 7);
     }
 
     #[test]
     fn operations_are_bounded() {
-        let mut totals = RequestTotalsByRoot::default();
+        let mut totals = RootTotals::default();
         for number in 0..ROOTS_MAX + 10 {
             // Letters, because numbers would be ids.
             let digits = number.to_string();
