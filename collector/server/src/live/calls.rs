@@ -151,6 +151,11 @@ impl SpanTotals {
         }
     }
 
+    /// Iterates over the services of the counted operations. A service may occur several times.
+    pub(super) fn services(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.spans.numbers.keys().map(|[service, ..]| service)
+    }
+
     pub(super) fn spans(&self) -> BTreeMap<SpanOperation, OperationTotals> {
         self.spans.all()
     }

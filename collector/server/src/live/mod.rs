@@ -18,7 +18,8 @@
 //!   traces concerned. They are compared, and [`Snapshot::clocks_differ`] reports a difference. The
 //!   resolution of timestamps follows from those seen so far.
 //!
-//! Totals since the collector started, for metrics, count all requests, spans and calls.
+//! Totals since the collector started, for metrics, count all requests, spans and calls, and the
+//! critical paths of all complete requests.
 //!
 //! The latest requests are kept as segments, at most [`RECENT_TRACES_MAX`]. Their critical paths
 //! are computed on demand. Failed requests and spans of the last minutes are counted over all
@@ -38,6 +39,7 @@ mod feed;
 mod histogram;
 mod observer;
 mod outcomes;
+mod paths;
 mod recent;
 mod totals;
 mod window;
@@ -48,5 +50,6 @@ pub use feed::{Feed, LiveModel, start};
 pub use histogram::{Exemplar, LATENCY_BOUNDS_NS, LatencyBucket, LatencyHistogram};
 pub use observer::{Live, LiveCounts, Snapshot, Totals};
 pub use outcomes::{Outcomes, RECENT, RecentOutcomes};
+pub use paths::{PathOperation, SlackTotals};
 pub use recent::{ProcessWindows, RECENT_SEGMENTS_MAX, RECENT_TRACES_MAX, RecentRequests};
 pub use totals::{OperationTotals, ServiceOperation};

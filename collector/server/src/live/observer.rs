@@ -17,6 +17,7 @@ use stroboscope_analysis::segment::Segmenter;
 use super::assembly::{Assembly, RECORDS_OPEN_MAX};
 use super::calls::{Edge, EdgeTotals, SpanOperation, SpanTotals};
 use super::outcomes::OutcomeSlices;
+use super::paths::{PathOperation, PathTotals, SlackTotals};
 use super::recent::{ProcessWindows, Recent, RecentRequests, Windows};
 use super::totals::{OperationTotals, RootTotals, ServiceOperation};
 use super::window::{ModelWindow, WindowModel};
@@ -84,6 +85,10 @@ pub struct Totals {
     pub spans: BTreeMap<SpanOperation, OperationTotals>,
     /// Calls between services.
     pub calls: BTreeMap<Edge, EdgeTotals>,
+    /// Time on critical paths, in ns.
+    pub critical_ns: BTreeMap<PathOperation, u128>,
+    /// Slack by operation.
+    pub slack: BTreeMap<ServiceOperation, SlackTotals>,
 }
 
 /// State of the live model: see the [module](super).
@@ -108,6 +113,7 @@ pub struct Live {
     outcomes: OutcomeSlices,
     roots: RootTotals,
     spans: SpanTotals,
+    paths: PathTotals,
     windows: Windows,
     /// Time of the latest arrival, in ns since the Unix epoch.
     now_ns: i64,
@@ -142,6 +148,7 @@ impl Live {
             outcomes: OutcomeSlices::default(),
             roots: RootTotals::default(),
             spans: SpanTotals::default(),
+            paths: PathTotals::default(),
             windows: Windows::default(),
             now_ns: 0,
         }
@@ -216,6 +223,7 @@ impl Live {
         while let Some(records) = self.assembly.next_quiet(until_ns) {
             self.observe(records);
         }
+        self.paths.end_flush(&self.window, &self.spans);
     }
 
     /// Counts records that the feed skipped because its queue was full.
@@ -294,6 +302,8 @@ impl Live {
             roots: self.roots.all(),
             spans: self.spans.spans(),
             calls: self.spans.calls(),
+            critical_ns: self.paths.critical(),
+            slack: self.paths.slack(),
         }
     }
 
@@ -398,18 +408,23 @@ impl Live {
         let (root, weight) = (records.root_name(), records.weight());
         let (slice, model, roots) = self.window.open();
         roots.count(&root, records.has_caller(), causes.is_empty(), weight);
-        let mut latency_ns = None;
+        let mut complete = None;
         if causes.is_empty() {
             self.counts.complete_traces += 1;
             self.clocks.observe(&records);
             records.clocks = self.clocks.resolved(&records);
             let (trace, _) = self.segmenter.segment(&records, model.labels_mut());
             model.observe(&trace);
-            latency_ns = Some(trace.latency_ns());
             roots.observe(&root, trace.latency_ns(), trace.after_answer_ns(), weight);
-            self.recent.add(self.now_ns, slice, trace, weight);
+            let trace = Arc::new(trace);
+            self.recent.add(self.now_ns, slice, trace.clone(), weight);
+            complete = Some((slice, trace));
         }
-        self.roots.count(&records, has_failed, latency_ns, weight);
+        let latency_ns = complete.as_ref().map(|(_, trace)| trace.latency_ns());
+        let root = self.roots.count(&records, has_failed, latency_ns, weight);
+        if let (Some(root), Some((slice, trace))) = (root, complete) {
+            self.paths.add(root, slice, trace, weight);
+        }
         causes
             .into_iter()
             .for_each(|cause| *self.counts.incomplete.entry(cause).or_default() += 1);

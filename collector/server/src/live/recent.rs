@@ -42,13 +42,19 @@ struct RecentTrace {
 }
 
 impl Recent {
-    pub(super) fn add(&mut self, at_ns: i64, slice: u64, trace: SegmentedTrace, weight: Weight) {
+    pub(super) fn add(
+        &mut self,
+        at_ns: i64,
+        slice: u64,
+        trace: Arc<SegmentedTrace>,
+        weight: Weight,
+    ) {
         self.segments += trace.segments.len();
         self.traces.push_back(RecentTrace {
             at_ns,
             slice,
             weight,
-            trace: Arc::new(trace),
+            trace,
         });
         while self.segments > RECENT_SEGMENTS_MAX || self.traces.len() > RECENT_TRACES_MAX {
             let Some(oldest) = self.traces.pop_front() else {
@@ -83,10 +89,11 @@ impl RecentRequests {
     ) -> Self {
         let recent_ns = i64::try_from(RECENT.as_nanos()).unwrap_or(i64::MAX);
         let from_ns = now_ns.saturating_sub(recent_ns);
-        let model = window.merged().model;
+        let model = window.merged_model();
         let labels = model.labels();
+        let mut numbering = window.numbering(labels);
         let traces = recent.since(from_ns).filter_map(|recent| {
-            let trace = window.renumbered(recent.slice, &recent.trace, labels)?;
+            let trace = numbering.renumbered(recent.slice, &recent.trace)?;
             Some((recent.weight, trace))
         });
         Self {
@@ -180,9 +187,9 @@ mod tests {
     use stroboscope_store::limits::Limits;
     use stroboscope_store::record::Rows;
 
-    fn trace(id: u128, segments: usize) -> SegmentedTrace {
+    fn trace(id: u128, segments: usize) -> Arc<SegmentedTrace> {
         let segment = Segment::new(SegmentId(0), 0, 1);
-        SegmentedTrace::new(TraceId(id), None, 0, 1, vec![segment; segments])
+        SegmentedTrace::new(TraceId(id), None, 0, 1, vec![segment; segments]).into()
     }
 
     #[test]

@@ -41,21 +41,20 @@ pub(super) fn bounded<K: Ord, V>(
 pub(super) struct RootTotals(BTreeMap<ServiceOperation, OperationTotals>);
 
 impl RootTotals {
-    /// Counts a request. `latency_ns` is known if the request is complete.
+    /// Counts a request. `latency_ns` is known if the request is complete. Returns the key under
+    /// which the request counts; `None` for a fragment.
     pub(super) fn count(
         &mut self,
         records: &TraceRecords,
         has_failed: bool,
         latency_ns: Option<u64>,
         weight: Weight,
-    ) {
-        let Some(root) = records.root() else {
-            return;
-        };
+    ) -> Option<ServiceOperation> {
+        let root = records.root()?;
         let key = (root.service.clone(), Arc::from(&*normalise(&root.name)));
         let other = || (Arc::from(""), Arc::from(OTHER_ROOTS));
         let key = bounded(&self.0, key, ROOTS_MAX, other);
-        let totals = self.0.entry(key).or_default();
+        let totals = self.0.entry(key.clone()).or_default();
         totals.outcomes.count(has_failed, weight);
         if let Some(latency_ns) = latency_ns {
             let latest = Exemplar {
@@ -65,6 +64,7 @@ impl RootTotals {
             };
             totals.latency.record(latest, weight);
         }
+        Some(key)
     }
 
     pub(super) fn all(&self) -> BTreeMap<ServiceOperation, OperationTotals> {

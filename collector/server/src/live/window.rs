@@ -5,10 +5,11 @@
 //! window as a whole, with all that it refuted and all its labels. So after a deploy that reverses
 //! an order, the model has the new order at the latest when the window has passed.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use stroboscope_analysis::by_root::ByRoot;
-use stroboscope_analysis::label::{Labels, SegmentId};
+use stroboscope_analysis::label::{Labels, SegmentId, SegmentLabel};
 use stroboscope_analysis::model::Model;
 use stroboscope_analysis::segment::SegmentedTrace;
 
@@ -135,37 +136,61 @@ impl ModelWindow {
     /// Merges the slices of the window into one model.
     pub(super) fn merged(&self) -> WindowModel {
         let first = self.closed.front().unwrap_or(&self.open);
-        let model = if self.closed.is_empty() {
-            self.open.model.clone()
-        } else {
-            let mut model = self.past.0.clone();
-            model.merge(&self.open.model);
-            model
-        };
         WindowModel {
-            model,
+            model: self.merged_model().into_owned(),
             roots: self.roots(),
             from_ns: first.from_ns,
         }
     }
 
-    /// Returns a trace that a slice observed with its segments numbered by `labels`. Returns `None`
-    /// if the slice has left the window, or if a label is missing.
+    /// Merges the models of the slices.
+    pub(super) fn merged_model(&self) -> Cow<'_, Model> {
+        if self.closed.is_empty() {
+            return Cow::Borrowed(&self.open.model);
+        }
+        let mut model = self.past.0.clone();
+        model.merge(&self.open.model);
+        Cow::Owned(model)
+    }
+
+    /// Returns the numbering by the labels of the merged model.
+    pub(super) fn numbering<'a>(&'a self, labels: &'a Labels) -> SegmentNumbers<'a> {
+        SegmentNumbers {
+            window: self,
+            labels,
+            of_slice: None,
+        }
+    }
+}
+
+/// Numbering of segments by the labels of a window's merged model.
+#[derive(Debug)]
+pub(super) struct SegmentNumbers<'a> {
+    window: &'a ModelWindow,
+    labels: &'a Labels,
+    /// The latest slice, and the numbers of its labels. Successive traces are of few slices.
+    of_slice: Option<(u64, Vec<Option<SegmentId>>)>,
+}
+
+impl SegmentNumbers<'_> {
+    /// Returns a trace that a slice observed with its segments numbered anew. Returns `None` if the
+    /// slice has left the window, or if a label is missing.
     pub(super) fn renumbered(
-        &self,
+        &mut self,
         slice: u64,
         trace: &SegmentedTrace,
-        labels: &Labels,
     ) -> Option<SegmentedTrace> {
-        let mut slices = self.closed.iter().chain([&self.open]);
-        let of = slices.find(|of| of.number == slice)?.model.labels();
-        let id = |id: SegmentId| {
-            let label = of.get(id)?;
-            labels.id(&label.task, &label.start, &label.end)
-        };
+        if self.of_slice.as_ref().is_none_or(|(of, _)| *of != slice) {
+            let mut slices = self.window.closed.iter().chain([&self.window.open]);
+            let of = slices.find(|of| of.number == slice)?.model.labels();
+            let id = |label: &SegmentLabel| self.labels.id(&label.task, &label.start, &label.end);
+            let numbers = of.iter().map(|(_, label)| id(label)).collect();
+            self.of_slice = Some((slice, numbers));
+        }
+        let (_, numbers) = self.of_slice.as_ref()?;
         let mut trace = trace.clone();
         for segment in &mut trace.segments {
-            segment.id = id(segment.id)?;
+            segment.id = (*numbers.get(segment.id.index())?)?;
         }
         // Segments of one interval are in the order of their numbers.
         trace
@@ -269,15 +294,16 @@ mod tests {
         model.observe(&late);
         assert!(first < second);
         let merged = window.merged().model;
+        let mut numbering = window.numbering(merged.labels());
         for (slice, trace, tasks) in [(first, &early, ["x", "y"]), (second, &late, ["y", "x"])] {
-            let renumbered = window.renumbered(slice, trace, merged.labels()).unwrap();
+            let renumbered = numbering.renumbered(slice, trace).unwrap();
             let names = renumbered.segments.iter().map(|segment| {
                 let label = merged.labels().get(segment.id).unwrap();
                 label.task.to_string()
             });
             assert_eq!(names.collect::<Vec<_>>(), tasks);
         }
-        assert!(window.renumbered(9, &early, merged.labels()).is_none());
+        assert!(numbering.renumbered(9, &early).is_none());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The live model equals the result of `infer` over the store, and counts omitted data.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use std::time::Duration;
 
@@ -24,9 +24,18 @@ fn received_ns(file: u64) -> i64 {
 
 /// Returns a live model that received all files at their times, and then nothing for a long time.
 fn fed(quiet_ns: u64, records_open_max: usize, change: impl Fn(u64, &mut Rows)) -> Live {
+    fed_requests(REQUESTS, quiet_ns, records_open_max, change)
+}
+
+fn fed_requests(
+    requests: u64,
+    quiet_ns: u64,
+    records_open_max: usize,
+    change: impl Fn(u64, &mut Rows),
+) -> Live {
     let mut live = Live::with_room(quiet_ns as i64, records_open_max);
-    for file in 0..workload::files(REQUESTS) {
-        let mut rows = workload::rows(SEED, REQUESTS, file);
+    for file in 0..workload::files(requests) {
+        let mut rows = workload::rows(SEED, requests, file);
         change(file, &mut rows);
         // All files before this one have been handed over.
         live.all_arrived_until(received_ns(file) - 1);
@@ -72,6 +81,71 @@ fn without_late_records_it_equals_the_batch() {
     );
     assert_eq!(counts.left_out, inference.notes.left_out);
     assert!(!snapshot.clocks_differ && inference.alignment.is_none());
+}
+
+/// Checks the totals of critical paths and slack against the aggregate of the same requests, which
+/// all count in one flush, so with the same relations.
+#[test]
+fn times_on_critical_paths_are_those_of_recent_requests() {
+    let live = fed(i64::MAX as u64 / 2, usize::MAX, |_, _| {});
+    let totals = live.totals();
+    let recent = live.recent(i64::MAX);
+    let (aggregate, labels) = recent.paths();
+    assert_eq!(aggregate.traces().recorded(), REQUESTS);
+    let mut expected: BTreeMap<String, (u128, u64, u128)> = BTreeMap::new();
+    for of in aggregate.by_operation(labels) {
+        let critical_ns = of.critical_duration_ns + of.critical_wait_ns;
+        let (count, slack_ns) = (of.slack.count(), of.slack.sum_ns());
+        expected.insert(of.operation, (critical_ns, count, slack_ns));
+    }
+    let tail = (aggregate.tail_wait().0, 0, 0);
+    expected.insert(":(tail)".to_owned(), tail);
+    let mut found: BTreeMap<String, (u128, u64, u128)> = BTreeMap::new();
+    for ((_, (service, name)), time_ns) in &totals.critical_ns {
+        found.entry(format!("{service}:{name}")).or_default().0 += time_ns;
+    }
+    for ((service, name), of) in &totals.slack {
+        let found = found.entry(format!("{service}:{name}")).or_default();
+        (found.1, found.2) = (of.segments.recorded(), of.sum_ns);
+    }
+    expected.retain(|_, of| *of != (0, 0, 0));
+    assert_eq!(found, expected);
+    assert!(found.values().any(|of| of.0 > 0) && found.values().any(|of| of.2 > 0));
+}
+
+/// Of more requests than a flush has paths of, ids choose some. Their times are scaled.
+#[test]
+fn times_on_critical_paths_add_up_to_latencies() {
+    let live = fed_requests(2_500, 2 * workload::FLUSH_NS, usize::MAX, |_, _| {});
+    let totals = live.totals();
+    let (mut by_root, mut by_operation) = (BTreeMap::new(), BTreeMap::new());
+    for ((root, (service, name)), time_ns) in &totals.critical_ns {
+        *by_root.entry(root).or_insert(0.0) += *time_ns as f64;
+        *by_operation
+            .entry(format!("{service}:{name}"))
+            .or_insert(0.0) += *time_ns as f64;
+    }
+    let mut all_ns = 0.0;
+    for (root, of) in &totals.roots {
+        let (sum_ns, latency_ns) = (by_root[root], of.latency.sum_ns as f64);
+        assert!((sum_ns / latency_ns - 1.0).abs() < 1e-9, "{root:?}");
+        all_ns += latency_ns;
+    }
+    assert_eq!(by_root.len(), totals.roots.len());
+    let complete = totals.roots.values().map(|of| of.outcomes.all.recorded());
+    assert_eq!(complete.sum::<u64>(), 2_500);
+    // Another part of the requests has about the same shares.
+    let recent = live.recent(i64::MAX);
+    let (aggregate, labels) = recent.paths();
+    for of in aggregate.by_operation(labels) {
+        let share = aggregate.share_of_time(of.critical_duration_ns + of.critical_wait_ns);
+        let found = by_operation.get(&of.operation).copied().unwrap_or_default() / all_ns;
+        assert!(
+            (found - share).abs() < 0.03,
+            "{}: {found} {share}",
+            of.operation
+        );
+    }
 }
 
 /// The window moves on when no requests arrive any more, and its models are bounded.

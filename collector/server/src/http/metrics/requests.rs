@@ -1,6 +1,6 @@
 //! `/metrics/requests`: rates, failures and latencies of requests by root operation, of spans by
-//! operation, and of calls between services. In Prometheus' text format, or in OpenMetrics, which
-//! also has exemplars.
+//! operation, and of calls between services; time on critical paths, and slack. In Prometheus' text
+//! format, or in OpenMetrics, which also has exemplars.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -11,8 +11,9 @@ use crate::live::{
 };
 
 const NS_PER_S: f64 = 1e9;
-/// Labels of root operations, of spans' operations, and of edges.
+/// Labels of operations, of root operations, of spans' operations, and of edges.
 const OPERATION: [&str; 2] = ["service", "operation"];
+const ROOT: [&str; 2] = ["root_service", "root_operation"];
 const SPAN: [&str; 3] = ["service", "span_kind", "span_name"];
 const EDGE: [&str; 3] = ["client", "server", "span_name"];
 
@@ -113,6 +114,7 @@ pub(crate) fn render(totals: &Totals, duty: Option<f64>, format: Format) -> Stri
         format,
     };
     requests(&mut writer, totals);
+    paths(&mut writer, totals);
     spans(&mut writer, totals);
     calls(&mut writer, totals);
     if let Some(duty) = duty {
@@ -159,6 +161,28 @@ fn requests(writer: &mut Writer, totals: &Totals) {
         "Latencies of the requests that complete ones represent.",
         histograms.map(|(operation, of)| (labels(OPERATION, operation).to_vec(), &of.latency)),
     );
+}
+
+fn paths(writer: &mut Writer, totals: &Totals) {
+    writer.counter(
+        "stroboscope_critical_path_seconds",
+        "Time on the critical paths of complete requests, by root operation and operation.",
+    );
+    for ((root, operation), time_ns) in &totals.critical_ns {
+        let [root, operation] = [labels(ROOT, root), labels(OPERATION, operation)];
+        let name = "stroboscope_critical_path_seconds_total";
+        writer.sample(name, &[root, operation].concat(), seconds(*time_ns));
+    }
+    let help = "Slack of the segments of complete requests, by operation.";
+    let name = "stroboscope_slack_seconds";
+    writer.text.named_family(name, "summary", help);
+    for (operation, of) in &totals.slack {
+        let labels = labels(OPERATION, operation);
+        let sum_s = seconds(of.sum_ns);
+        writer.sample("stroboscope_slack_seconds_sum", &labels, sum_s);
+        let segments = of.segments.estimate();
+        writer.sample("stroboscope_slack_seconds_count", &labels, segments);
+    }
 }
 
 /// Writes the metrics of spans, with the names and labels of Tempo's metrics generator.
@@ -270,7 +294,7 @@ mod tests {
     use stroboscope_analysis::sampling::{Weight, WeightedCount};
 
     use super::*;
-    use crate::live::{EdgeTotals, LatencyBucket, OperationTotals};
+    use crate::live::{EdgeTotals, LatencyBucket, OperationTotals, SlackTotals};
 
     fn histogram() -> LatencyHistogram {
         let mut count = WeightedCount::default();
@@ -305,12 +329,19 @@ mod tests {
             client: histogram(),
             server: histogram(),
         };
+        let slack = SlackTotals {
+            segments: all,
+            sum_ns: 1_500_000,
+        };
         let root: ServiceOperation = ("web".into(), "say \"hi\"".into());
+        let find: ServiceOperation = ("shop".into(), "find".into());
         let span = ["shop", "SPAN_KIND_SERVER", "find"].map(Arc::from);
         Totals {
-            roots: BTreeMap::from([(root, of.clone())]),
+            roots: BTreeMap::from([(root.clone(), of.clone())]),
             spans: BTreeMap::from([(span, of)]),
             calls: BTreeMap::from([(["web", "shop", "find"].map(Arc::from), edge)]),
+            critical_ns: BTreeMap::from([((root, find.clone()), 400_000)]),
+            slack: BTreeMap::from([(find, slack)]),
         }
     }
 
@@ -336,6 +367,13 @@ stroboscope_request_duration_seconds_bucket{service="web",operation="say \"hi\""
 stroboscope_request_duration_seconds_bucket{service="web",operation="say \"hi\"",le="+Inf"} 3
 stroboscope_request_duration_seconds_sum{service="web",operation="say \"hi\""} 0.0009
 stroboscope_request_duration_seconds_count{service="web",operation="say \"hi\""} 3
+# HELP stroboscope_critical_path_seconds_total Time on the critical paths of complete requests, by root operation and operation.
+# TYPE stroboscope_critical_path_seconds_total counter
+stroboscope_critical_path_seconds_total{root_service="web",root_operation="say \"hi\"",service="shop",operation="find"} 0.0004
+# HELP stroboscope_slack_seconds Slack of the segments of complete requests, by operation.
+# TYPE stroboscope_slack_seconds summary
+stroboscope_slack_seconds_sum{service="shop",operation="find"} 0.0015
+stroboscope_slack_seconds_count{service="shop",operation="find"} 3
 # HELP traces_spanmetrics_calls_total Spans that recorded ones represent, by operation and status.
 # TYPE traces_spanmetrics_calls_total counter
 traces_spanmetrics_calls_total{service="shop",span_kind="SPAN_KIND_SERVER",span_name="find",status_code="STATUS_CODE_UNSET"} 2
