@@ -2,6 +2,7 @@
 //! failures that the load generator saw.
 
 mod load;
+mod metrics;
 mod python;
 mod readers;
 mod rust;

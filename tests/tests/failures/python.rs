@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use stroboscope_tests::Server;
 
 use crate::load;
+use crate::metrics::Counted;
 use crate::readers::Collector;
 
 /// The Python that has OpenTelemetry's packages.
@@ -49,5 +50,19 @@ fn a_python_service_fails_in_three_ways() {
             "OutOfStock: nothing is left",
         ),
     ];
-    collector.check(&seen, &starts);
+    let [all, failed] = [seen.requests, seen.all_failed()];
+    let counted = Counted {
+        spans: &[
+            (
+                "front",
+                "CLIENT",
+                "bank.Bank/Pay",
+                all,
+                seen.failed[&Some(502)],
+            ),
+            ("front", "SERVER", "GET /order", all, failed),
+        ],
+        calls: &[],
+    };
+    collector.check(&seen, &starts, &counted);
 }

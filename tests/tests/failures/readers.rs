@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use stroboscope_tests::{Program, Server};
 
 use crate::load::Seen;
+use crate::metrics::{Counted, Metrics};
 
 const ROOT: &str = "front:GET /order";
 
@@ -42,10 +42,17 @@ impl Collector {
     }
 
     /// Compares the output of each reader with the client's counts.
-    pub(crate) fn check(mut self, seen: &Seen, starts: &[Start<'_>]) {
-        self.check_top(seen);
-        self.check_metrics(seen);
+    pub(crate) fn check(mut self, seen: &Seen, starts: &[Start<'_>], counted: &Counted<'_>) {
+        let operations = self.check_top(seen);
+        // The live model has counted all requests by now.
+        let metrics = Metrics(get_text(&self.pages, "/metrics/requests"));
+        metrics.check_requests(seen);
+        metrics.check_counts(counted);
+        metrics.check_shares(&operations);
+        metrics.check_by_prometheus();
         assert!(self.server.stop(libc::SIGTERM).success());
+        metrics.check_shares(&self.json(&["critical-path", "--json"])["operations"]);
+        self.check_map(counted);
         self.check_reports(seen, starts);
         self.check_doors(seen, starts);
     }
@@ -54,8 +61,8 @@ impl Collector {
         self.program.run(args).succeeds().json()
     }
 
-    /// The figures that `top` takes from the live model.
-    fn check_top(&self, seen: &Seen) {
+    /// Checks the figures that `top` takes from the live model. Returns the operations.
+    fn check_top(&self, seen: &Seen) -> Value {
         let deadline = Instant::now() + Duration::from_secs(60);
         let latest = loop {
             let latest = get(&self.pages, "/api/critical-path");
@@ -70,32 +77,22 @@ impl Collector {
         let of_root = named.find(|of| of["operation"] == ROOT).expect("the root");
         assert_eq!(of_root["spans"], seen.requests, "{of_root}");
         assert_eq!(of_root["failed"], seen.all_failed(), "{of_root}");
+        latest["operations"].clone()
     }
 
-    /// The counters and the histogram that Prometheus scrapes. The live model has counted all
-    /// requests by now.
-    fn check_metrics(&self, seen: &Seen) {
-        let text = get_text(&self.pages, "/metrics/requests");
-        let value = |name: &str, more: &str| -> f64 {
-            let start =
-                format!("stroboscope_{name}{{service=\"front\",operation=\"GET /order\"{more}}} ");
-            let mut values = text.lines().filter_map(|line| line.strip_prefix(&start));
-            let value = values.next().and_then(|value| value.parse().ok());
-            value.unwrap_or_else(|| panic!("no {start} in {text}"))
-        };
-        let failed = seen.all_failed() as f64;
-        let all = seen.requests as f64;
-        assert_eq!(value("requests_total", ",outcome=\"failed\""), failed);
-        assert_eq!(value("requests_total", ",outcome=\"ok\""), all - failed);
-        assert_eq!(value("recorded_requests_total", ""), all);
-        let complete = value("request_duration_seconds_count", "");
-        assert_eq!(
-            value("request_duration_seconds_bucket", ",le=\"+Inf\""),
-            complete
-        );
-        assert!(complete >= all - failed && complete <= all, "{complete}");
-        assert!(value("request_duration_seconds_sum", "") > 0.0);
-        check_by_prometheus(&text);
+    fn check_map(&self, counted: &Counted<'_>) {
+        let found = self.json(&["map", "--json"]);
+        let edges = found["edges"].as_array().expect("a list").iter();
+        let edges = edges.map(|edge| {
+            let [caller, callee] = ["caller", "callee"].map(|key| edge[key].as_str());
+            let [calls, failed] = ["calls", "failed"].map(|key| edge[key].as_u64());
+            (caller, callee, calls, failed)
+        });
+        let expected = counted.calls.iter();
+        let expected = expected.map(|&(client, server, _, all, failed)| {
+            (Some(client), Some(server), Some(all), Some(failed))
+        });
+        assert_eq!(edges.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
     }
 
     fn check_reports(&self, seen: &Seen, starts: &[Start<'_>]) {
@@ -196,28 +193,6 @@ impl Collector {
             assert_eq!(has_stack, kind.ends_with("OutOfStock"), "{page}");
         }
     }
-}
-
-/// Requires that Prometheus' own checker accepts the text.
-fn check_by_prometheus(text: &str) {
-    let mut command = Command::new("promtool");
-    command.args(["check", "metrics"]).stdin(Stdio::piped());
-    let checker = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let mut checker = match checker {
-        Ok(checker) => checker,
-        Err(error) => {
-            eprintln!("SKIPPED: the check by promtool: {error}; install Debian's prometheus");
-            return;
-        }
-    };
-    let mut input = checker.stdin.take().expect("a pipe");
-    input.write_all(text.as_bytes()).expect("it reads");
-    drop(input);
-    let output = checker.wait_with_output().expect("it ends");
-    assert!(output.status.success(), "{output:?}\n{text}");
 }
 
 fn get(address: &str, path: &str) -> Value {

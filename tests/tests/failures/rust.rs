@@ -22,6 +22,7 @@ use tonic::{Request, Response, Status};
 use tower::ServiceBuilder;
 
 use crate::load;
+use crate::metrics::Counted;
 use crate::readers::Collector;
 
 const ROLE: &str = "STROBOSCOPE_TEST_ROLE";
@@ -135,5 +136,17 @@ fn a_rust_pair_fails_in_three_ways() {
         (Some(502), &*bank, "gRPC UNAVAILABLE", "no bank answers"),
         (None, "front:GET /order", "panic", ""),
     ];
-    collector.check(&seen, &starts);
+    let [all, failed] = [seen.requests, seen.all_failed()];
+    let [no_stock, no_bank] = [503, 502].map(|status| seen.failed[&Some(status)]);
+    let asked = all - no_stock - seen.failed[&None];
+    let counted = Counted {
+        spans: &[
+            ("back", "SERVER", EXPORT, asked, no_bank),
+            ("front", "CLIENT", EXPORT, asked, no_bank),
+            ("front", "INTERNAL", "rust::reserve", all, no_stock),
+            ("front", "SERVER", "GET /order", all, failed),
+        ],
+        calls: &[("front", "back", EXPORT, asked, no_bank)],
+    };
+    collector.check(&seen, &starts, &counted);
 }
