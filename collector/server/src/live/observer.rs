@@ -223,7 +223,7 @@ impl Live {
         while let Some(records) = self.assembly.next_quiet(until_ns) {
             self.observe(records);
         }
-        self.paths.end_flush(&self.window, &self.spans);
+        self.paths.end_flush(self.now_ns, &self.window, &self.spans);
     }
 
     /// Counts records that the feed skipped because its queue was full.

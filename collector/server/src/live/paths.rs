@@ -8,7 +8,9 @@
 //! to the latencies of all its requests.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use stroboscope_analysis::by_root::OTHER_ROOTS;
 use stroboscope_analysis::critical_path::{analyse, settle};
@@ -27,6 +29,10 @@ use super::window::ModelWindow;
 const PAIRS_MAX: usize = 2_048;
 /// Maximum operations with slack.
 const OPERATIONS_MAX: usize = 512;
+/// Time for counting a flush that never delays the next count. Beyond it, counting takes at most
+/// one part in [`PAUSE_FACTOR`] of the time, and requests of several flushes count together.
+const COUNT_TIME: Duration = Duration::from_millis(100);
+const PAUSE_FACTOR: u32 = 20;
 /// Name of the time between the last segment and the answer, in place of an operation.
 const TAIL: &str = "(tail)";
 
@@ -68,6 +74,8 @@ pub(super) struct PathTotals {
     halvings: u32,
     /// Latencies of all requests of this flush, in ns by weight.
     latencies: BTreeMap<ServiceOperation, u128>,
+    /// Time of the latest count, and the earliest time of the next one, in ns since the Unix epoch.
+    pause: Range<i64>,
     /// Time on critical paths in ns, by weight. The sum of a root operation is that of its
     /// latencies.
     critical: BTreeMap<PathOperation, u128>,
@@ -106,11 +114,20 @@ impl PathTotals {
         }
     }
 
-    /// Counts the requests that were added since the last flush.
-    pub(super) fn end_flush(&mut self, window: &ModelWindow, spans: &SpanTotals) {
-        if self.latencies.is_empty() {
+    /// Counts the requests that were added, if any, unless the last count took too long for one at
+    /// `now_ns`. A clock that was set back ends the pause.
+    pub(super) fn end_flush(&mut self, now_ns: i64, window: &ModelWindow, spans: &SpanTotals) {
+        if self.latencies.is_empty() || self.pause.contains(&now_ns) {
             return;
         }
+        let start = Instant::now();
+        self.count(window, spans);
+        let pause = start.elapsed().saturating_sub(COUNT_TIME) * PAUSE_FACTOR;
+        let pause_ns = i64::try_from(pause.as_nanos()).unwrap_or(i64::MAX);
+        self.pause = now_ns..now_ns.saturating_add(pause_ns);
+    }
+
+    fn count(&mut self, window: &ModelWindow, spans: &SpanTotals) {
         let model = window.merged_model();
         let relations = model.relations(0.0);
         let labels = model.labels();
@@ -245,6 +262,8 @@ fn split(operation: &str, with_colon: &BTreeSet<&str>) -> ServiceOperation {
 
 #[cfg(test)]
 mod tests {
+    use stroboscope_analysis::segment::Segment;
+
     use super::*;
 
     #[test]
@@ -258,6 +277,30 @@ mod tests {
                 let expected = 4_096 >> halvings;
                 assert!(chosen.abs_diff(expected) <= 8, "{halvings}: {chosen}");
             }
+        }
+    }
+
+    #[test]
+    fn requests_wait_during_a_pause() {
+        let mut window = ModelWindow::new(i64::MAX, 10);
+        let (slice, model, _) = window.open();
+        let texts = ["web:home", "start", "end"].map(Arc::from);
+        let id = model.labels_mut().intern(&texts[0], &texts[1], &texts[2]);
+        let segments = vec![Segment::new(id.unwrap(), 0, 60)];
+        let trace = Arc::new(SegmentedTrace::new(TraceId(1), None, 0, 60, segments));
+        model.observe(&trace);
+        let spans = SpanTotals::default();
+        let root: ServiceOperation = ("web".into(), "home".into());
+        let mut totals = PathTotals::default();
+        for (now_ns, expected_ns) in [(7, 0), (10, 120), (4, 180), (4, 240)] {
+            totals.pause = 5..10;
+            totals.add(root.clone(), slice, trace.clone(), Weight::ONE);
+            totals.end_flush(now_ns, &window, &spans);
+            let critical_ns = totals
+                .critical()
+                .get(&(root.clone(), root.clone()))
+                .copied();
+            assert_eq!(critical_ns.unwrap_or_default(), expected_ns, "{now_ns}");
         }
     }
 
