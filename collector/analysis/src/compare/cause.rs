@@ -83,13 +83,27 @@ pub struct Cause {
     pub examples: [Option<Example>; 2],
 }
 
+/// Minimum fraction of the change of the mean latency that a section of the earlier period must
+/// contribute to explain the change.
+const SECTION_MIN: f64 = 0.5;
+
+impl Cause {
+    /// Reports whether only a section of the earlier period differs from the later one, and
+    /// explains less than half of the change of the mean latency. The later requests then do
+    /// nothing new, and the change has another reason.
+    fn is_incidental(&self, change_ns: f64) -> bool {
+        let explains = self.contribution_ns * change_ns.signum() >= SECTION_MIN * change_ns.abs();
+        self.changed_within == Some(Period::Before) && !explains
+    }
+}
+
 /// Finds the causes and their mutations.
 pub(super) fn causes(
     roots: &[OfRoot<'_>],
     structural: &[PathChange],
     edges: &EdgeTable,
     places: &Places,
-    mean_before_ns: f64,
+    (mean_before_ns, change_ns): (f64, f64),
     settings: &CompareSettings,
 ) -> CauseList {
     let ChangedPlaces {
@@ -143,8 +157,10 @@ pub(super) fn causes(
         })
         .collect();
     causes.sort_by(|a, b| {
-        b.1.weight
-            .total_cmp(&a.1.weight)
+        let is_incidental = |cause: &Cause| cause.is_incidental(change_ns);
+        is_incidental(&a.1)
+            .cmp(&is_incidental(&b.1))
+            .then_with(|| b.1.weight.total_cmp(&a.1.weight))
             .then_with(|| a.0.cmp(&b.0))
     });
     let rank: BTreeMap<(Operation, bool), usize> = causes
@@ -170,7 +186,9 @@ pub(super) fn causes(
     }
     let most = causes.first().map_or(0.0, |cause| cause.weight);
     CauseList {
-        principal: causes.partition_point(|cause| cause.weight >= PRINCIPAL_MIN * most),
+        principal: causes.partition_point(|cause| {
+            !cause.is_incidental(change_ns) && cause.weight >= PRINCIPAL_MIN * most
+        }),
         causes,
         mutations,
         environment,

@@ -81,9 +81,16 @@ struct Statistic {
     deviations: f64,
     /// Standard deviations that remain without the slice that contributes most.
     without_one: f64,
-    /// For each period, the ratio of the variation between slices to the variation under
-    /// independence.
-    inflation: [Option<f64>; 2],
+    /// For each period, its variation.
+    inflation: [Option<Inflation>; 2],
+}
+
+/// Ratio of the variation within one period to that of independent requests.
+#[derive(Clone, Copy, Debug)]
+struct Inflation {
+    ratio: f64,
+    /// Degrees of freedom of the estimate.
+    freedom: f64,
 }
 
 /// Result of a test for a change between the periods.
@@ -194,7 +201,11 @@ impl RankEvidence {
         let scores: Vec<f64> = rows.iter().map(|row| row.value).collect();
         let centred = centred(&rows, &scores);
         let exact = normal_deviation(fisher_two_sided(share(0), share(1)));
-        let statistic = Statistic::of(&rows, &centred, slices, Some(exact), 1.0)?;
+        let mut statistic = Statistic::of(&rows, &centred, slices, Some(exact), 1.0)?;
+        let own = [&has[..earlier], &has[earlier..]];
+        for (inflation, own) in statistic.inflation.iter_mut().zip(own) {
+            *inflation = inflation.or_else(|| of_runs(own));
+        }
         Some(RankEvidence {
             rows: counts,
             slices,
@@ -315,6 +326,25 @@ fn without_one(rows: &[AlignedObservation], scores: &[f64], slices: [usize; 2], 
     sum.abs() - most
 }
 
+/// Returns the variance inflation of the share of requests with a property, from the neighbours of
+/// one period that differ in it. With correlation r of neighbours, the share of a chain of two
+/// states varies (1 + r) / (1 - r) times as much as that of independent requests. Counts the last
+/// and the first request as neighbours. Returns `None` if all or none have the property.
+fn of_runs(has: &[(Period, bool)]) -> Option<Inflation> {
+    let (n, with) = (has.len(), has.iter().filter(|(_, has)| *has).count());
+    if with == 0 || with == n {
+        return None;
+    }
+    let next = has.iter().cycle().skip(1);
+    let changes = has.iter().zip(next).filter(|(a, b)| a.1 != b.1).count();
+    let of_independent = 2.0 * (with * (n - with)) as f64 / (n - 1) as f64;
+    let unlike = (changes as f64 / of_independent).min(1.0);
+    Some(Inflation {
+        ratio: (2.0 - unlike) / unlike,
+        freedom: (n - 1) as f64,
+    })
+}
+
 /// Returns the variance inflation: the variance of a period's scores between its slices, divided by
 /// that of independent scores. Takes correlated neighbouring slices into account (Newey and West,
 /// 1987, with one lag). Returns `None` if there are too few slices, or if the scores do not vary.
@@ -323,7 +353,7 @@ fn inflation(
     scores: &[f64],
     period: Period,
     count: usize,
-) -> Option<f64> {
+) -> Option<Inflation> {
     if count < SLICES_KNOWN_MIN {
         return None;
     }
@@ -346,7 +376,10 @@ fn inflation(
     let between: f64 = sums.iter().map(|sum| sum * sum).sum();
     let alike: f64 = sums.windows(2).map(|pair| pair[0] * pair[1]).sum();
     let slices = count as f64;
-    Some(slices / (slices - 1.0) * (between + alike.max(0.0)) / squares)
+    Some(Inflation {
+        ratio: slices / (slices - 1.0) * (between + alike.max(0.0)) / squares,
+        freedom: slices - 1.0,
+    })
 }
 
 /// Returns, for each period, the squared difference of mean ranks between its halves, and its
@@ -375,4 +408,71 @@ fn halves(
         let expected = 1.0 / first.len() as f64 + 1.0 / second.len() as f64;
         (variance > 0.0).then(|| [(of(second) - of(first)).powi(2) / variance, expected])
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts pairs of equal periods whose shares differ at a level of 1 %, by the evidence and by
+    /// Fisher's test, which takes requests as independent. Each period has 24 requests. A request
+    /// has the property of its predecessor with a probability of `stays` %, otherwise a random one.
+    fn false_changes(pairs: u64, stays: u64) -> [usize; 2] {
+        let mut state = 5u64;
+        let mut below = |limit: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % limit
+        };
+        let mut differing = [0; 2];
+        for _ in 0..pairs {
+            let mut has = Vec::new();
+            for period in [Period::Before, Period::After] {
+                let mut own = below(2) == 0;
+                for _ in 0..24 {
+                    if below(100) >= stays {
+                        own = below(2) == 0;
+                    }
+                    has.push((period, own));
+                }
+            }
+            let with = [0, 24].map(|from| {
+                let own = has[from..from + 24].iter();
+                own.filter(|(_, has)| *has).count() as u64
+            });
+            let evidence = RankEvidence::of_shares(&has, with, [24; 2]);
+            let p_value = |of: RankEvidence| of.verdict(&Variability::default()).p_value;
+            differing[0] += usize::from(evidence.map_or(1.0, p_value) <= 0.01);
+            let [before, after] = with.map(|part| Share { part, of: 24 });
+            differing[1] += usize::from(fisher_two_sided(before, after) <= 0.01);
+        }
+        differing
+    }
+
+    #[test]
+    fn properties_that_come_in_runs_are_less_evidence() {
+        let [independent, _] = false_changes(2_000, 0);
+        assert!(independent <= 30, "{independent} of 2000");
+        let [in_runs, by_fisher] = false_changes(2_000, 75);
+        assert!(3 * in_runs < by_fisher, "{in_runs} and {by_fisher} of 2000");
+    }
+
+    #[test]
+    fn runs_leave_a_property_of_one_period_significant() {
+        let has = |at: usize| if at < 24 { false } else { at % 24 >= 8 };
+        let rows: Vec<(Period, bool)> = (0..48)
+            .map(|at| {
+                let period = if at < 24 {
+                    Period::Before
+                } else {
+                    Period::After
+                };
+                (period, has(at))
+            })
+            .collect();
+        let found = SectionEvidence::of_shares(&rows, [0, 16], [24; 2]);
+        let p_value = found.map(|of| of.evidence.verdict(&Variability::default()).p_value);
+        assert!(p_value.is_some_and(|p_value| p_value < 1e-6), "{p_value:?}");
+    }
 }

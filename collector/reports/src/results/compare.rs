@@ -280,7 +280,7 @@ impl ComparisonReport {
                 explained_text(self.causes.len(), share, self.change_ns)
             }
             (Verdict::Changed, None) => counted(self.causes.len() as u64, "cause"),
-            (Verdict::NoChange, _) => no_cause_text(&self.mix),
+            (Verdict::NoChange, _) => no_cause_text(&self.mix, self.also_different.len()),
             (Verdict::TooFew, _) => {
                 "too few requests to tell whether anything changed: compare longer periods, or record more".to_owned()
             }
@@ -303,11 +303,14 @@ fn interval_text((low_ns, high_ns): (f64, f64)) -> String {
 /// same, as when the kinds of its requests come in turns within a period: the test of causes
 /// considers the variation within periods, and the interval of the mean does not. So the interval
 /// also excludes zero for many equal periods, and is no proof of a change.
-fn no_cause_text(mix: &[MixRow]) -> String {
+fn no_cause_text(mix: &[MixRow], also_different: usize) -> String {
     let asked_most = |a: &&MixRow, b: &&MixRow| a.after.total_cmp(&b.after);
     let changed = mix.iter().filter(|row| row.mean_difference().is_some());
     match changed.max_by(asked_most).and_then(MixRow::mean_difference) {
         Some(change) => format!("no single cause was found; {change}"),
+        None if also_different > 0 => {
+            "no cause was found that explains half of it or more".to_owned()
+        }
         None => "nothing in the services changed by more than chance".to_owned(),
     }
 }
@@ -453,7 +456,7 @@ mod tests {
             Some((-2e6, -4e5)),
             Some((0.0, 0.0)),
         ] {
-            assert_eq!(no_cause_text(&[row("a", 1.0, ends_ns)]), nothing);
+            assert_eq!(no_cause_text(&[row("a", 1.0, ends_ns)], 0), nothing);
         }
         let mix = [
             row("a", 0.2, Some((1e6, 2e6))),
@@ -461,7 +464,7 @@ mod tests {
             row("c", 0.5, Some((-1e6, 1e6))),
         ];
         assert_eq!(
-            no_cause_text(&mix),
+            no_cause_text(&mix, 1),
             "no single cause was found; the mean of b differs by −2.00ms to −1.00ms (95 % interval, as if requests were \
              independent), which also happens if kinds of requests come in turns or requests of a burst are alike"
         );

@@ -38,7 +38,7 @@ impl Variability {
         };
         let within = |period: usize| {
             let one = |evidence: &&RankEvidence| {
-                let inflation = evidence.statistics.first()?.inflation[period]?;
+                let inflation = evidence.statistics.first()?.inflation[period]?.ratio;
                 let rows = evidence.rows[period] as f64 / evidence.slices[period] as f64;
                 Some((inflation - 1.0) / (rows - 1.0).max(1.0))
             };
@@ -76,18 +76,18 @@ impl Variability {
     ) -> (f64, Option<f64>) {
         let rows_per_slice = evidence.rows_per_slice();
         let usual = 1.0 + (rows_per_slice - 1.0).max(0.0) * self.within_slices;
-        let own = statistic.inflation.into_iter().flatten().reduce(f64::min);
-        let slices = evidence.slices[0].min(evidence.slices[1]) as f64;
+        let own = statistic.inflation.into_iter().flatten();
+        let own = own.min_by(|a, b| a.ratio.total_cmp(&b.ratio));
         let of_slices = match own {
             Some(own) => {
-                (self.weight * usual + (slices - 1.0) * own) / (self.weight + slices - 1.0)
+                (self.weight * usual + own.freedom * own.ratio) / (self.weight + own.freedom)
             }
             None => usual,
         };
         let [before, after] = evidence.rows.map(|rows| rows as f64);
         let of_windows = 1.0 + self.between_windows * before * after / (before + after);
         let inflation = of_slices.max(of_windows).max(1.0);
-        let freedom = self.places + own.map_or(0.0, |_| slices - 1.0);
+        let freedom = self.places + own.map_or(0.0, |own| own.freedom);
         (
             inflation,
             (inflation > 1.0 && freedom > 0.0).then_some(freedom),

@@ -123,14 +123,16 @@ fn equal_periods_differ_by_their_intervals_if_requests_are_alike() {
 /// Finds a structure of a part of one period, which the other lacks, in both directions.
 #[test]
 fn what_begins_within_a_period_is_found() {
-    let usual = |seed: u64, requests: usize| {
+    let slower = |seed: u64, requests: usize, read_ns: i64| {
         let fault = Fault {
+            read_ns,
             misses: 0,
             orders: 0,
             ..USUAL
         };
         period(seed, requests, fault)
     };
+    let usual = |seed: u64, requests: usize| slower(seed, requests, 0);
     let mixed = || {
         let mut random = Random(9);
         let fault = |at: u64, random: &mut Random| Fault {
@@ -175,6 +177,16 @@ fn what_begins_within_a_period_is_found() {
         assert!((0.8..1.2).contains(&explained), "{explained}");
         assert_eq!(found.causes.len(), 1, "{:#?}", found.causes);
     }
+    // If all later requests are slower, the section does not explain the change.
+    let found = compared_as([&mixed(), &slower(2, 340, 2_000_000)], &settings);
+    let (principal, others) = found.causes.split_at(found.principal);
+    let is_section = |cause: &Cause| cause.changed_within == Some(Period::Before);
+    assert!(
+        !principal.is_empty() && !principal.iter().any(is_section),
+        "{:#?}",
+        found.causes
+    );
+    assert!(others.iter().any(is_section), "{:#?}", found.causes);
 }
 
 /// A fix that replaces all calls by one of another name takes off the time of the requests that had
