@@ -132,3 +132,20 @@ fn facts_about_names_that_do_not_repeat_are_not_stored() {
     let facts = [&store, &small].map(|store| parts(&operation_facts(store, 1).unwrap()));
     assert_eq!(facts[0], facts[1]);
 }
+
+#[test]
+fn facts_that_cannot_be_read_are_found_in_the_rows() {
+    let fixture = Fixture::new();
+    let store = fixture.store();
+    write(&store, "seg-0", spans(0..1_000, 40));
+    let expected = parts(&operation_facts(&store, 1).unwrap());
+    let path = fixture.path("spans", "seg-0");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let entry = b"{\"inner\":";
+    let at = bytes.windows(entry.len()).position(|part| part == entry);
+    bytes[at.expect("an entry")] = b'x';
+    std::fs::write(&path, bytes).unwrap();
+    let damaged = fixture.store();
+    assert_eq!(files_with_facts(&damaged), (1, 1));
+    assert_eq!(parts(&operation_facts(&damaged, 1).unwrap()), expected);
+}
