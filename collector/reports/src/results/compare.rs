@@ -178,7 +178,11 @@ impl ComparisonReport {
             .causes
             .iter()
             .zip(1..)
-            .filter_map(|(cause, rank)| within_period(cause, rank, flows))
+            .filter_map(|(cause, rank)| {
+                let is_principal = rank <= comparison.principal;
+                let kind = if is_principal { "Cause" } else { "Difference" };
+                within_period(cause, &format!("{kind} {rank}"), flows)
+            })
             .collect();
         let also_different = causes.split_off(comparison.principal);
         let too_few: Vec<TooFewRow> = comparison.too_few.iter().map(TooFewRow::of).collect();
@@ -282,7 +286,13 @@ impl ComparisonReport {
             (Verdict::Changed, None) => counted(self.causes.len() as u64, "cause"),
             (Verdict::NoChange, _) => no_cause_text(&self.mix, self.also_different.len()),
             (Verdict::TooFew, _) => {
-                "too few requests to tell whether anything changed: compare longer periods, or record more".to_owned()
+                let unknown = match self.also_different.is_empty() {
+                    true => "whether anything changed",
+                    false => "what explains half of it or more",
+                };
+                format!(
+                    "too few requests to tell {unknown}: compare longer periods, or record more"
+                )
             }
         };
         format!("{change}; {why}.")

@@ -251,10 +251,10 @@ pub fn mutation_in_words(of: &Comparison, rank: usize) -> String {
 }
 
 /// Describes a cause whose structure begins or ends within a period, with the number of requests
-/// that have the structure; `None` for other causes.
+/// that have the structure; `None` for other causes. `name` stands for the cause.
 pub(super) fn within_period(
     cause: &Cause,
-    rank: usize,
+    name: &str,
     periods: [&PeriodFlows; 2],
 ) -> Option<String> {
     let within = cause.changed_within?;
@@ -281,7 +281,7 @@ pub(super) fn within_period(
         Period::After => ("new", "later"),
     };
     Some(format!(
-        "Cause {rank}: {} of {} requests before and {} of {} after have the {structure} structure. It also begins or ends within the \
+        "{name}: {} of {} requests before and {} of {} after have the {structure} structure. It also begins or ends within the \
          {period} period, so what separates the periods need not be the reason.",
         requests[0],
         periods[0].count().rounded(),
