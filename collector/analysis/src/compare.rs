@@ -198,7 +198,7 @@ impl Comparison {
             &structural,
             &before.edges,
             &places,
-            (means[0], change_ns),
+            (means[0], within_roots),
             settings,
         );
         let variation = Variation::of(&roots, settings.false_discoveries);

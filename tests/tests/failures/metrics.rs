@@ -24,7 +24,7 @@ pub(crate) struct Counted<'a> {
 const SHARE_ERROR_MAX: f64 = 1e-3;
 const ROOT: &str = "service=\"front\",operation=\"GET /order\"";
 
-/// What `/metrics/requests` answers.
+/// Answer of `/metrics/requests`.
 #[derive(Debug)]
 pub(crate) struct Metrics(pub(crate) String);
 

@@ -83,27 +83,28 @@ pub struct Cause {
     pub examples: [Option<Example>; 2],
 }
 
-/// Minimum fraction of the change of the mean latency that a section of the earlier period must
-/// contribute to explain the change.
+/// Minimum fraction of the change of the mean latency, without the part of the workload, that a
+/// section of the earlier period must contribute to explain the change.
 const SECTION_MIN: f64 = 0.5;
 
 impl Cause {
     /// Reports whether only a section of the earlier period differs from the later one, and
-    /// explains less than half of the change of the mean latency. The later requests then do
-    /// nothing new, and the change has another reason.
+    /// explains less than half of this change of the mean latency, which excludes the part of
+    /// the workload. The later requests then do nothing new, and the change has another reason.
     fn is_incidental(&self, change_ns: f64) -> bool {
         let explains = self.contribution_ns * change_ns.signum() >= SECTION_MIN * change_ns.abs();
         self.changed_within == Some(Period::Before) && !explains
     }
 }
 
-/// Finds the causes and their mutations.
+/// Finds the causes and their mutations. `within_roots_ns` is the change of the mean latency
+/// without the part of the workload.
 pub(super) fn causes(
     roots: &[OfRoot<'_>],
     structural: &[PathChange],
     edges: &EdgeTable,
     places: &Places,
-    (mean_before_ns, change_ns): (f64, f64),
+    (mean_before_ns, within_roots_ns): (f64, f64),
     settings: &CompareSettings,
 ) -> CauseList {
     let ChangedPlaces {
@@ -157,7 +158,7 @@ pub(super) fn causes(
         })
         .collect();
     causes.sort_by(|a, b| {
-        let is_incidental = |cause: &Cause| cause.is_incidental(change_ns);
+        let is_incidental = |cause: &Cause| cause.is_incidental(within_roots_ns);
         is_incidental(&a.1)
             .cmp(&is_incidental(&b.1))
             .then_with(|| b.1.weight.total_cmp(&a.1.weight))
@@ -187,7 +188,7 @@ pub(super) fn causes(
     let most = causes.first().map_or(0.0, |cause| cause.weight);
     CauseList {
         principal: causes.partition_point(|cause| {
-            !cause.is_incidental(change_ns) && cause.weight >= PRINCIPAL_MIN * most
+            !cause.is_incidental(within_roots_ns) && cause.weight >= PRINCIPAL_MIN * most
         }),
         causes,
         mutations,

@@ -423,7 +423,9 @@ pub(super) fn operation_changes(
             .iter()
             .flat_map(|id| by_id[id].iter().map(move |row| (row, *id)))
             .collect();
-        runs.sort_by_key(|(row, _)| (row.period, row.request.start_ns));
+        // Requests of one instant, as coarse clocks show them, are in the order of their ids, not
+        // in that of their structures.
+        runs.sort_by_key(|(row, _)| (row.period, row.request.start_ns, row.request.id));
         let feature = |feature: Feature| {
             let having: BTreeSet<usize> = (0..productions.len())
                 .filter(|at| feature.holds(*at, &productions[*at].production))

@@ -113,7 +113,7 @@ fn times_on_critical_paths_are_those_of_recent_requests() {
     assert!(found.values().any(|of| of.0 > 0) && found.values().any(|of| of.2 > 0));
 }
 
-/// Of more requests than a flush has paths of, ids choose some. Their times are scaled.
+/// Ids choose requests if a flush has too many, and the times of these are scaled.
 #[test]
 fn times_on_critical_paths_add_up_to_latencies() {
     let live = fed_requests(2_500, 2 * workload::FLUSH_NS, usize::MAX, |_, _| {});

@@ -189,6 +189,30 @@ fn what_begins_within_a_period_is_found() {
     assert!(others.iter().any(is_section), "{:#?}", found.causes);
 }
 
+/// A new structure of two thirds of the later requests is no section of them, also if a coarse
+/// clock shows all starts as equal.
+#[test]
+fn requests_of_one_instant_come_in_no_runs() {
+    let made = |first: u64, is_new: fn(u64) -> bool| {
+        let mut random = Random(first);
+        let one = |at: u64| {
+            let fault = Fault {
+                misses: 0,
+                orders: 0,
+                asks_for_ads: is_new(at),
+                ..USUAL
+            };
+            request(&mut random, u128::from(first + at), 0, fault)
+        };
+        (0..24).map(one).collect::<Vec<_>>()
+    };
+    let periods = [made(100, |_| false), made(200, |at| at % 3 != 0)];
+    let found = compared_as([&periods[0], &periods[1]], &CompareSettings::default());
+    let first = found.causes.first().expect("a cause");
+    assert!(matches!(first.kind, CauseKind::Structure(_)), "{first:?}");
+    assert_eq!(first.changed_within, None, "{first:?}");
+}
+
 /// A fix that replaces all calls by one of another name takes off the time of the requests that had
 /// many.
 #[test]
