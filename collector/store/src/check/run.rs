@@ -10,7 +10,7 @@ use crate::data_dir::{DataDir, DataDirError};
 use crate::ledger::{Checkpoint, CheckpointError};
 use crate::maintenance::{MaintenanceError, hour_of};
 use crate::tables::{
-    Flaw, Recorder, Segments, Store, StoreError, StoreTable, is_part, verify_file,
+    Flaw, Recorder, Segments, Store, StoreError, StoreTable, is_of_delta_log, is_part, verify_file,
 };
 use crate::wal::{list_segments_on, read_segment_on, segment_path};
 
@@ -254,6 +254,8 @@ impl Check {
                     at,
                     "it was not written completely",
                 );
+            } else if is_of_delta_log(&meta.location) {
+                continue;
             } else if meta.location.extension() != Some("parquet") {
                 self.find(
                     FindingKind::StrangeFile,

@@ -26,6 +26,8 @@ pub struct MaintenanceCounters {
     pub hours_deleted_for_size: AtomicU64,
     /// Size of the files of deleted hours, in bytes.
     pub deleted_bytes: AtomicU64,
+    /// Number of updates of a table's Delta log that failed.
+    pub delta_log_failures: AtomicU64,
     /// Size of the files in `replaced/`, which queries in progress may still read, in bytes.
     pub replaced_bytes: AtomicU64,
 }

@@ -16,6 +16,7 @@
 //! not cover, because the flusher may write these files again after a crash.
 
 mod counters;
+mod delta;
 mod disk;
 mod policy;
 mod retention;

@@ -81,6 +81,7 @@ impl Care {
         if files.is_empty() {
             return Ok(());
         }
+        self.log_tables(&StoreTable::ALL);
         // Announces the change for all tables, because a listing of several tables is valid only if
         // none of them has changed.
         StoreTable::ALL

@@ -1,8 +1,8 @@
 //! Maintenance rounds. Methods of [`Care`] perform the steps of a merge (see the [module](super)).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use object_store::path::Path;
@@ -11,7 +11,8 @@ use super::counters::MaintenanceCounters;
 use super::policy::{Job, next_job};
 use crate::publishing::PublishCounters;
 use crate::tables::{
-    MergeError, MergedFile, RetriedSpans, Segments, Store, StoreError, StoreTable, merge_files,
+    DeltaLog, MergeError, MergedFile, RetriedSpans, Segments, Store, StoreError, StoreTable,
+    merge_files,
 };
 
 /// Default time for which replaced files are kept, which is longer than queries usually take.
@@ -86,6 +87,7 @@ pub struct Care {
     /// Damaged files. No merge includes a damaged file, or files on both sides of a damaged file.
     damaged: BTreeSet<Path>,
     is_tidy: bool,
+    pub(super) delta: Mutex<BTreeMap<StoreTable, DeltaLog>>,
 }
 
 impl Care {
@@ -103,6 +105,7 @@ impl Care {
             retried: RetriedSpans::default(),
             damaged: BTreeSet::new(),
             is_tidy: false,
+            delta: Mutex::default(),
         }
     }
 
@@ -143,6 +146,7 @@ impl Care {
         if self.retried.len() > RETRIED_MAX {
             self.retried = RetriedSpans::default();
         }
+        self.log_tables(&StoreTable::ALL);
         self.purge(now_ns)
     }
 
@@ -305,6 +309,7 @@ impl Care {
         if files.is_empty() {
             return Ok(());
         }
+        self.log_tables(&[table]);
         self.store.announce(table)?;
         files.iter().try_for_each(|path| self.store.retire(path))?;
         Ok(())

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt as _};
 
+use super::delta::is_of_delta_log;
 use super::objects::{Store, StoreError, replaced};
 use super::partition::{Hour, StoreTable};
 use super::segments::{Segments, covered};
@@ -183,7 +184,9 @@ impl Store {
 
     fn list_all(&self, table: StoreTable) -> Result<Vec<ObjectMeta>, StoreError> {
         let mut files = self.list_under(&Path::from(table.name()))?;
-        files.retain(|meta| meta.location.extension() == Some("parquet"));
+        files.retain(|meta| {
+            meta.location.extension() == Some("parquet") && !is_of_delta_log(&meta.location)
+        });
         files.sort_unstable_by(|a, b| a.location.cmp(&b.location));
         Ok(files)
     }
@@ -199,7 +202,7 @@ impl Store {
     }
 
     /// Reads a whole object; `None` if it does not exist.
-    fn known(&self, path: &Path) -> Result<Option<Bytes>, StoreError> {
+    pub(super) fn known(&self, path: &Path) -> Result<Option<Bytes>, StoreError> {
         if let Some((root, disk)) = self.local_root().zip(self.local_disk()) {
             return match disk.read(&root.join(path.as_ref())) {
                 Ok(bytes) => Ok(Some(bytes.into())),

@@ -4,6 +4,7 @@ mod care_seams;
 mod check;
 mod columns;
 mod decode;
+mod delta;
 mod flush;
 mod kernel_table;
 mod ledger;

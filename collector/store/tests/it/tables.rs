@@ -38,6 +38,10 @@ impl Fixture {
         Store::local(self.directory.path(), self.runtime.handle().clone()).unwrap()
     }
 
+    pub(crate) fn root(&self) -> &std::path::Path {
+        self.directory.path()
+    }
+
     pub(crate) fn path(&self, table: &str, name: &str) -> std::path::PathBuf {
         self.directory
             .path()

@@ -1,0 +1,467 @@
+//! The log of one table: reads its newest version, and commits changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use object_store::ObjectMeta;
+use object_store::path::Path;
+
+use super::action::{Action, AddFile, CommitInfo, MetaData, Protocol, RemoveFile, statistics};
+use super::checkpoint::{LastCheckpoint, checkpoint};
+use super::schema::{DeltaSchema, PARTITIONS};
+use crate::tables::objects::{Store, StoreError};
+use crate::tables::partition::StoreTable;
+use crate::tables::read_budget::ReadBudget;
+use crate::tables::reader::{Damage, TableFile};
+
+/// Name of the directory of a table's log.
+pub const DELTA_LOG: &str = "_delta_log";
+/// Object by which readers find the newest checkpoint.
+const LAST_CHECKPOINT: &str = "_last_checkpoint";
+/// Number of commits after which a commit states the whole table again, with a checkpoint. Readers
+/// then read at most as many commits.
+const COMMITS_MAX: u64 = 100;
+
+/// Reason why a log cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum DeltaError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The store is not a local directory.
+    #[error("only a local data directory has Delta logs")]
+    Remote,
+    /// The log is damaged, or another program wrote it.
+    #[error(
+        "cannot continue the Delta log: {file}: {reason}; delete {directory}, and run `stroboscope store delta` again"
+    )]
+    Log {
+        file: String,
+        reason: String,
+        directory: PathBuf,
+    },
+}
+
+/// Result of an update of a log.
+#[derive(Debug)]
+pub struct DeltaCommit {
+    /// Newest version of the log; `None` for a table without files, which has no log yet.
+    pub version: Option<u64>,
+    /// Number of files of the table.
+    pub files: usize,
+    pub added: usize,
+    pub removed: usize,
+    /// Columns that Delta cannot have because of their names.
+    pub left_out_columns: BTreeSet<String>,
+    /// Files that cannot be read, which the log leaves out.
+    pub damage: Vec<Damage>,
+}
+
+/// Delta log of one table. The writer must hold the lock of the data directory.
+#[derive(Debug)]
+pub struct DeltaLog {
+    table: StoreTable,
+    /// Newest version, as last read or written.
+    known: Option<LogState>,
+}
+
+/// Table at one version of its log.
+#[derive(Clone, Debug)]
+struct LogState {
+    version: u64,
+    /// Version of the newest commit that states the whole table.
+    whole: u64,
+    metadata: MetaData,
+    schema: DeltaSchema,
+    /// Files by their paths below the table's directory.
+    files: BTreeMap<String, AddFile>,
+}
+
+impl DeltaLog {
+    /// Creates a writer of the table's log. Writes nothing yet.
+    #[must_use]
+    pub const fn of(table: StoreTable) -> Self {
+        Self { table, known: None }
+    }
+
+    /// Creates the directory of the log, if it is missing. From then on, maintenance writes the
+    /// log.
+    ///
+    /// # Errors
+    /// Returns an error if the store is not a local directory, or if the disk fails.
+    pub fn begin(store: &Store, table: StoreTable) -> Result<(), DeltaError> {
+        let (Some(root), Some(disk)) = (store.local_root(), store.local_disk()) else {
+            return Err(DeltaError::Remote);
+        };
+        let path = root.join(directory(table).as_ref());
+        let created = disk.create_directories(&path);
+        Ok(created.map_err(|source| StoreError::Write { path, source })?)
+    }
+
+    /// Reports whether the directory of the log exists.
+    #[must_use]
+    pub fn is_begun(store: &Store, table: StoreTable) -> bool {
+        let local = store.local_root().zip(store.local_disk());
+        local.is_some_and(|(root, disk)| disk.names(&root.join(directory(table).as_ref())).is_ok())
+    }
+
+    /// Commits the differences between the table's files and the newest version of the log, if
+    /// there are any. `now_ms` is the time in ms since the Unix epoch.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails, or if the log is damaged. The newest version is then
+    /// unchanged.
+    pub fn update(&mut self, store: &Store, now_ms: i64) -> Result<DeltaCommit, DeltaError> {
+        let names = names(store, self.table)?;
+        if self.known.as_ref().map(|known| known.version) != newest(&names) {
+            self.known = read(store, self.table, &names)?;
+        }
+        let (known, table) = (self.known.as_ref(), self.table);
+        let listed = store.snapshot(table)?;
+        let mut next = known.map_or_else(
+            || LogState::new(table, now_ms),
+            |known| LogState {
+                version: known.version + 1,
+                ..known.clone()
+            },
+        );
+        let mut commit = next.follow(store, table, &listed);
+        let old_files = known.map(|known| &known.files);
+        let is_new =
+            |file: &&AddFile| old_files.is_none_or(|old| old.get(&file.path) != Some(file));
+        let removed: Vec<&String> = old_files
+            .into_iter()
+            .flat_map(|old| old.keys())
+            .filter(|path| !next.files.contains_key(*path))
+            .collect();
+        commit.added = next.files.values().filter(is_new).count();
+        commit.removed = removed.len();
+        commit.version = known.map(|known| known.version);
+        if commit.added + commit.removed == 0 {
+            return Ok(commit);
+        }
+        let is_whole = known.is_none_or(|known| next.version - known.whole >= COMMITS_MAX);
+        let mut actions = vec![Action {
+            commit_info: Some(CommitInfo::at(now_ms)),
+            ..Action::default()
+        }];
+        if is_whole {
+            next.whole = next.version;
+            actions.push(Action {
+                protocol: Some(Protocol::ours()),
+                ..Action::default()
+            });
+        }
+        if is_whole || known.is_none_or(|known| known.metadata != next.metadata) {
+            actions.push(Action {
+                meta_data: Some(next.metadata.clone()),
+                ..Action::default()
+            });
+        }
+        actions.extend(removed.into_iter().map(|path| Action {
+            remove: Some(RemoveFile {
+                path: path.clone(),
+                deletion_timestamp: now_ms,
+                data_change: true,
+            }),
+            ..Action::default()
+        }));
+        let added = next.files.values().filter(|file| is_whole || is_new(file));
+        actions.extend(added.map(|file| Action {
+            add: Some(AddFile {
+                data_change: is_new(&file),
+                ..file.clone()
+            }),
+            ..Action::default()
+        }));
+        let lines = actions
+            .iter()
+            .map(|action| serde_json::to_string(action).unwrap_or_default() + "\n");
+        put(
+            store,
+            object(table, &commit_name(next.version)),
+            lines.collect::<String>().into_bytes(),
+        )?;
+        if is_whole && next.version > 0 {
+            put_checkpoint(store, table, &next, &names)?;
+        }
+        commit.version = Some(next.version);
+        self.known = Some(next);
+        Ok(commit)
+    }
+}
+
+impl LogState {
+    fn new(table: StoreTable, now_ms: i64) -> Self {
+        let schema = DeltaSchema::new();
+        Self {
+            version: 0,
+            whole: 0,
+            metadata: MetaData::new(random_uuid(), table.name(), &schema, now_ms),
+            schema,
+            files: BTreeMap::new(),
+        }
+    }
+
+    /// Makes the files and columns those of the table. Reads the footers of new files.
+    fn follow(&mut self, store: &Store, table: StoreTable, listed: &[ObjectMeta]) -> DeltaCommit {
+        let mut commit = DeltaCommit {
+            version: None,
+            files: 0,
+            added: 0,
+            removed: 0,
+            left_out_columns: BTreeSet::new(),
+            damage: Vec::new(),
+        };
+        let mut files = BTreeMap::new();
+        for meta in listed {
+            let Some(path) = meta.location.as_ref().strip_prefix(table.name()) else {
+                continue;
+            };
+            let path = path.trim_start_matches('/');
+            // The flusher may replace a file after a crash.
+            let known = self
+                .files
+                .remove(path)
+                .filter(|known| known.size == meta.size);
+            let file = match known {
+                Some(known) => known,
+                None => {
+                    match self.read_file(store, table, meta, path, &mut commit.left_out_columns) {
+                        Ok(Some(file)) => file,
+                        Ok(None) => continue,
+                        Err(damage) => {
+                            commit.damage.push(damage);
+                            continue;
+                        }
+                    }
+                }
+            };
+            files.insert(path.to_owned(), file);
+        }
+        self.files = files;
+        self.metadata.schema_string = self.schema.json();
+        commit.files = self.files.len();
+        commit
+    }
+
+    /// Describes a file that is not in the log yet, and adds its columns to the schema. Returns
+    /// `None` for a file that is not in the directory of an hour.
+    fn read_file(
+        &mut self,
+        store: &Store,
+        table: StoreTable,
+        meta: &ObjectMeta,
+        path: &str,
+        left_out: &mut BTreeSet<String>,
+    ) -> Result<Option<AddFile>, Damage> {
+        let Some(partition_values) = partition_values(path) else {
+            return Ok(None);
+        };
+        let object = (meta.location.clone(), meta.size);
+        let file = TableFile::open(store, table, &object, &[], ReadBudget::of(1))?;
+        self.schema
+            .add(file.schema(), |name| _ = left_out.insert(name.to_owned()));
+        let names = file
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str());
+        let times = names.filter(|name| name.ends_with("_ns"));
+        Ok(Some(AddFile {
+            path: path.to_owned(),
+            partition_values,
+            size: meta.size,
+            modification_time: meta.last_modified.timestamp_millis(),
+            data_change: true,
+            stats: statistics(file.metadata(), times),
+        }))
+    }
+}
+
+/// Returns the values that the directories of a file state; `None` if it is in another directory.
+fn partition_values(path: &str) -> Option<BTreeMap<String, String>> {
+    let mut parts = path.split('/');
+    let values = PARTITIONS.map(|name| {
+        let value = parts.next()?.strip_prefix(name)?.strip_prefix('=')?;
+        Some((name.to_owned(), value.to_owned()))
+    });
+    values.into_iter().collect()
+}
+
+fn directory(table: StoreTable) -> Path {
+    Path::from_iter([table.name(), DELTA_LOG])
+}
+
+/// Reports whether an object is part of a log. Its checkpoints are Parquet files, too.
+#[must_use]
+pub fn is_of_delta_log(path: &Path) -> bool {
+    path.parts()
+        .nth(1)
+        .is_some_and(|part| part.as_ref() == DELTA_LOG)
+}
+
+fn object(table: StoreTable, name: &str) -> Path {
+    directory(table).join(name)
+}
+
+fn commit_name(version: u64) -> String {
+    format!("{version:020}.json")
+}
+
+fn checkpoint_name(version: u64) -> String {
+    format!("{version:020}.checkpoint.parquet")
+}
+
+fn put(store: &Store, path: Path, bytes: Vec<u8>) -> Result<(), StoreError> {
+    store.put(&path, bytes)?;
+    store.make_durable(&[path])
+}
+
+/// Returns the names of the objects of a log.
+fn names(store: &Store, table: StoreTable) -> Result<BTreeSet<String>, StoreError> {
+    let listed = store.list_under(&directory(table))?;
+    Ok(listed
+        .iter()
+        .filter_map(|meta| meta.location.filename().map(str::to_owned))
+        .collect())
+}
+
+/// Returns the version of a commit or a checkpoint; `None` for other names.
+fn version_of(name: &str, suffix: &str) -> Option<u64> {
+    let digits = name.strip_suffix(suffix)?;
+    digits.parse().ok().filter(|_| digits.len() == 20)
+}
+
+fn newest(names: &BTreeSet<String>) -> Option<u64> {
+    names
+        .iter()
+        .filter_map(|name| version_of(name, ".json"))
+        .max()
+}
+
+/// Reads the newest version of a log; `None` if it has no versions.
+fn read(
+    store: &Store,
+    table: StoreTable,
+    names: &BTreeSet<String>,
+) -> Result<Option<LogState>, DeltaError> {
+    let Some(newest) = newest(names) else {
+        return Ok(None);
+    };
+    // Reads from the newest commit back to one that states the whole table.
+    let mut commits: Vec<Vec<Action>> = Vec::new();
+    let mut whole = newest;
+    let protocol = loop {
+        let actions = read_commit(store, table, whole)?;
+        let protocol = actions.iter().find_map(|action| action.protocol.clone());
+        commits.push(actions);
+        match protocol {
+            Some(protocol) => break protocol,
+            None if whole == 0 => return Err(unusable(store, table, 0, "it lacks the protocol")),
+            None => whole -= 1,
+        }
+    };
+    if !protocol.is_ours() {
+        return Err(unusable(store, table, whole, "another program wrote it"));
+    }
+    let mut metadata = None;
+    let mut files = BTreeMap::new();
+    for action in commits.into_iter().rev().flatten() {
+        metadata = action.meta_data.or(metadata);
+        if let Some(removed) = action.remove {
+            files.remove(&removed.path);
+        }
+        if let Some(added) = action.add {
+            let file = AddFile {
+                data_change: true,
+                ..added
+            };
+            files.insert(file.path.clone(), file);
+        }
+    }
+    let metadata =
+        metadata.ok_or_else(|| unusable(store, table, whole, "it lacks the metadata"))?;
+    let schema = DeltaSchema::parse(&metadata.schema_string)
+        .map_err(|error| unusable(store, table, whole, &error.to_string()))?;
+    Ok(Some(LogState {
+        version: newest,
+        whole,
+        metadata,
+        schema,
+        files,
+    }))
+}
+
+fn read_commit(store: &Store, table: StoreTable, version: u64) -> Result<Vec<Action>, DeltaError> {
+    let path = object(table, &commit_name(version));
+    let bytes = store
+        .known(&path)?
+        .ok_or_else(|| unusable(store, table, version, "it is missing"))?;
+    let lines = bytes
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty());
+    let parsed: Result<Vec<Action>, _> = lines.map(serde_json::from_slice).collect();
+    parsed.map_err(|error| unusable(store, table, version, &error.to_string()))
+}
+
+fn unusable(store: &Store, table: StoreTable, version: u64, reason: &str) -> DeltaError {
+    let directory = store.display(&directory(table)).into();
+    DeltaError::Log {
+        file: store.display(&object(table, &commit_name(version))),
+        reason: reason.to_owned(),
+        directory,
+    }
+}
+
+/// Writes the checkpoint of the newest version. Then deletes the commits and checkpoints before the
+/// previous checkpoint, which no reader needs that began since.
+fn put_checkpoint(
+    store: &Store,
+    table: StoreTable,
+    of: &LogState,
+    names: &BTreeSet<String>,
+) -> Result<(), StoreError> {
+    let bytes = checkpoint(&Protocol::ours(), &of.metadata, of.files.values())?;
+    put(store, object(table, &checkpoint_name(of.version)), bytes)?;
+    let last = LastCheckpoint {
+        version: of.version,
+        size: of.files.len() + 2,
+    };
+    let last = serde_json::to_vec(&last).unwrap_or_default();
+    put(store, object(table, LAST_CHECKPOINT), last)?;
+    let checkpoints = || {
+        names
+            .iter()
+            .filter_map(|name| version_of(name, ".checkpoint.parquet"))
+    };
+    let Some(previous) = checkpoints().max() else {
+        return Ok(());
+    };
+    let commits = names.iter().filter_map(|name| version_of(name, ".json"));
+    let old = commits
+        .filter(|version| *version < previous)
+        .map(commit_name);
+    let old = old.chain(
+        checkpoints()
+            .filter(|version| *version < previous)
+            .map(checkpoint_name),
+    );
+    store.remove(&old.map(|name| object(table, &name)).collect::<Vec<_>>())
+}
+
+/// Returns a random UUID (version 4).
+fn random_uuid() -> String {
+    use std::hash::{BuildHasher as _, RandomState};
+    let half = || u128::from(RandomState::new().hash_one(std::process::id()));
+    let bits = half() << 64 | half();
+    let bits = bits & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
+    let digits = format!("{bits:032x}");
+    format!(
+        "{}-{}-{}-{}-{}",
+        &digits[..8],
+        &digits[8..12],
+        &digits[12..16],
+        &digits[16..20],
+        &digits[20..]
+    )
+}

@@ -1,0 +1,18 @@
+//! Delta Lake logs of the tables. With them, other engines read the tables with consistent
+//! snapshots, and with the union of the files' columns.
+//!
+//! A log is kept while its directory, `TABLE/_delta_log`, exists: [`DeltaLog::begin`] creates it,
+//! and maintenance commits changes of the table before it moves files. The newest version of the
+//! log therefore always lists existing files. The log is only an output: the store itself never
+//! reads it, and it can be deleted and begun again at any time.
+//!
+//! The protocol is that of <https://github.com/delta-io/delta/blob/master/PROTOCOL.md>. Readers
+//! need version 1 of it. Writers need a feature that only this program has, so other programs
+//! refuse to write to the tables, and to delete files that the log does not list yet (`VACUUM`).
+
+mod action;
+mod checkpoint;
+mod log;
+mod schema;
+
+pub use log::{DELTA_LOG, DeltaCommit, DeltaError, DeltaLog, is_of_delta_log};
