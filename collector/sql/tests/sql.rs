@@ -9,7 +9,7 @@ use stroboscope_query::{
 };
 use stroboscope_sql::{SqlError, SqlLimits, sql, sql_in_partitions, sql_with};
 use stroboscope_store::record::Rows;
-use stroboscope_store::tables::{PartitionRule, Store, write_rows};
+use stroboscope_store::tables::{DeltaLog, PartitionRule, Store, StoreTable, write_rows};
 
 use stroboscope_fixtures::mutation::mutate;
 use stroboscope_fixtures::random::Random;
@@ -178,24 +178,24 @@ fn results_are_tables() {
     assert_eq!(most["slack_p50_ns"], statistics.slack.percentiles().p50_ns);
 }
 
-/// Returns the command of a Python that has DuckDB and pyarrow; `None` if it lacks one of them.
+/// Returns the command of a Python that has the engines; `None` if it lacks one of them.
 fn python() -> Option<String> {
     let python = std::env::var("STROBOSCOPE_TEST_PYTHON").unwrap_or_else(|_| "python3".into());
     let has_them = std::process::Command::new(&python)
-        .args(["-c", "import duckdb, pyarrow.dataset"])
+        .args(["-c", "import chdb, deltalake, duckdb, pyarrow.dataset"])
         .stderr(std::process::Stdio::null())
         .status()
         .is_ok_and(|status| status.success());
     has_them.then_some(python)
 }
 
-/// Other engines read the store's files, whose attribute columns differ, and get the same results
-/// as `sql`.
+/// Other engines read the store's files, whose attribute columns differ, or its Delta log, and get
+/// the same results as `sql`.
 #[test]
-fn duckdb_and_pyarrow_agree() {
+fn other_engines_agree() {
     let Some(python) = python() else {
         eprintln!(
-            "SKIPPED: duckdb_and_pyarrow_agree: pip install duckdb pyarrow, and name its python by STROBOSCOPE_TEST_PYTHON"
+            "SKIPPED: other_engines_agree: pip install chdb deltalake duckdb pyarrow, and name its python by STROBOSCOPE_TEST_PYTHON"
         );
         return;
     };
@@ -213,6 +213,9 @@ fn duckdb_and_pyarrow_agree() {
             span.attributes = Some(text.into());
         }
     });
+    let store = Store::local(fixture.directory.path(), fixture.runtime.handle().clone()).unwrap();
+    DeltaLog::begin(&store, StoreTable::Spans).unwrap();
+    DeltaLog::of(StoreTable::Spans).update(&store, 1).unwrap();
     let keys = [
         "int:user",
         "text:user",
@@ -249,7 +252,13 @@ fn duckdb_and_pyarrow_agree() {
             })
             .collect();
         assert!(ours.iter().any(|row| !row[1].is_null()), "{key}: {ours:?}");
-        for engine in ["duckdb", "pyarrow"] {
+        for engine in [
+            "duckdb",
+            "pyarrow",
+            "delta",
+            "clickhouse",
+            "clickhouse_delta",
+        ] {
             assert_eq!(
                 others[key][engine],
                 Value::Array(ours.clone()),

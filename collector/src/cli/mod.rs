@@ -6,6 +6,7 @@ mod check;
 mod collect;
 mod compact;
 mod config;
+mod delta;
 #[cfg(feature = "demo")]
 mod demo;
 mod forward;

@@ -9,8 +9,8 @@ use stroboscope_server::capabilities;
 use tokio::runtime::Builder;
 
 use super::{
-    burst_set, check, collect, compact, config, import, kernel, mcp, ready, requests, shell, sql,
-    top, view, worker,
+    burst_set, check, collect, compact, config, delta, import, kernel, mcp, ready, requests, shell,
+    sql, top, view, worker,
 };
 
 /// Names of the subcommands by topic, in the order of the help. The help lists subcommands without
@@ -47,8 +47,10 @@ const GROUPS: [(&str, &[&str]); 7] = [
 const BELOW: [(&str, Option<&str>, &[&str]); 3] = [
     (
         "store",
-        Some("Check or compact a data directory, or set its request operations"),
-        &["check", "compact", "set-requests"],
+        Some(
+            "Check or compact a data directory, show it as Delta tables, or set its request operations",
+        ),
+        &["check", "compact", "delta", "set-requests"],
     ),
     ("collect", None, &["ready", "config"]),
     ("burst", None, &["set"]),
@@ -62,6 +64,7 @@ pub(super) fn verbs() -> Vec<Entry> {
         other("collect", collect::Collect::run).confined(),
         other("check", check::CheckVerb::run).saying::<check::CheckedDirectory>(),
         other("compact", compact::Compact::run).saying::<compact::CompactionReport>(),
+        other("delta", delta::Delta::run).saying::<delta::DeltaReport>(),
         other("set-requests", requests::SetRequests::run).saying::<requests::RequestSetting>(),
         other("config", config::Config::run),
         other("ready", ready::Ready::run),

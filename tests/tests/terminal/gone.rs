@@ -17,6 +17,7 @@ const SUBCOMMANDS: &[(&str, &str)] = &[
     ("demo", "--seconds 1 --rate 4 --data OUT/demo"),
     ("store check", "--data DATA"),
     ("store compact", "--data DATA"),
+    ("store delta", "--data DATA"),
     ("store set-requests", "--data DATA"),
     ("completions", "bash"),
     ("man", "--dir OUT"),

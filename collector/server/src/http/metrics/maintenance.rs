@@ -38,6 +38,11 @@ pub(super) fn render(counters: &MaintenanceCounters, text: &mut Text) {
             &counters.otlp_retries_dropped,
         ),
         (
+            "delta_log_failures_total",
+            "Failed updates of the tables' Delta logs.",
+            &counters.delta_log_failures,
+        ),
+        (
             "deleted_bytes_total",
             "Bytes of deleted hours.",
             &counters.deleted_bytes,
