@@ -17,6 +17,7 @@
 mod check;
 mod clock;
 mod collector;
+mod control;
 mod fleet;
 mod fork;
 mod log;
