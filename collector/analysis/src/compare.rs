@@ -30,6 +30,7 @@ mod rows;
 mod share_change;
 mod sides;
 mod slices;
+mod strata;
 mod structural;
 mod structure;
 #[cfg(test)]
@@ -52,7 +53,7 @@ pub use variation::{Variation, VariationChange};
 
 use crate::flow::{CategoryId, EdgeTable, Operation, PeriodFlows, Request, RootFlows, Shape};
 use crate::statistics::{DEVIATIONS_95, benjamini_hochberg};
-use matched::{CategoryPair, alike};
+use matched::{Alike, CategoryPair, alike};
 use place::Places;
 use production::{OperationChange, operation_changes};
 use response::{PlaceChange, place_changes};
@@ -182,14 +183,18 @@ impl Comparison {
         }
         let within_roots: f64 = roots.iter().map(|root| root.share * root.change_ns()).sum();
         let structural = structural_changes(&roots, &before.edges, &clients, settings);
-        for (number, root) in roots.iter_mut().enumerate() {
+        let alike: Vec<Alike<'_>> = roots
+            .iter()
+            .map(|root| alike([root.before, root.after], &root.rows))
+            .collect();
+        let changes = place_changes(&roots, &alike, &places);
+        let of_roots = roots.iter_mut().zip(alike).zip(changes).enumerate();
+        for (number, ((root, alike), changes)) in of_roots {
             let of_root = structural.iter().filter(|change| change.root == number);
             let changed: BTreeSet<CategoryId> = of_root
                 .flat_map(|change| change.gained.union(&change.lost).copied())
                 .collect();
-            let alike = alike([root.before, root.after], &root.rows);
-            let shape = |id| root.shape(id);
-            root.places = place_changes(&alike, &shape, [root.before, root.after], &places);
+            root.places = changes;
             root.matched = alike.matched;
             root.pair(settings, &changed);
         }

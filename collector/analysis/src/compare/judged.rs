@@ -1,12 +1,12 @@
 //! Judges which places changed by more than chance, and lists those with too few requests for a
 //! decision.
 
-use super::evidence::{Observation, RankEvidence, Variability};
+use super::evidence::{RankEvidence, Variability};
 use super::place::Place;
 use super::response::PlaceChange;
 use super::{CompareSettings, OfRoot};
 use crate::statistics::benjamini_hochberg;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Variability of all places, and the evidence of places over several root operations.
 struct PlaceEvidence {
@@ -21,29 +21,16 @@ impl PlaceEvidence {
         let evidence: Vec<&RankEvidence> =
             all.filter_map(|change| change.evidence.as_ref()).collect();
         let variability = Variability::of(&evidence);
-        let mut by_place: BTreeMap<usize, Vec<(u32, &PlaceChange)>> = BTreeMap::new();
-        for (number, root) in (0..).zip(roots) {
+        let mut by_place: BTreeMap<usize, Vec<&PlaceChange>> = BTreeMap::new();
+        for root in roots {
             for (place, change) in &root.places {
-                by_place.entry(*place).or_default().push((number, change));
+                by_place.entry(*place).or_default().push(change);
             }
         }
-        let joined = |(place, of): (usize, Vec<(u32, &PlaceChange)>)| {
-            let strata: BTreeSet<(u32, u32)> = of
+        let joined = |(place, of): (usize, Vec<&PlaceChange>)| {
+            let observations = of
                 .iter()
-                .flat_map(|(root, change)| {
-                    change
-                        .observations
-                        .iter()
-                        .map(move |one| (*root, one.stratum))
-                })
-                .collect();
-            let strata: BTreeMap<(u32, u32), u32> = strata.into_iter().zip(0..).collect();
-            let observations = of.iter().flat_map(|(root, change)| {
-                change.observations.iter().map(|one| Observation {
-                    stratum: strata[&(*root, one.stratum)],
-                    ..*one
-                })
-            });
+                .flat_map(|change| change.observations.iter().copied());
             Some((place, RankEvidence::of(&observations.collect::<Vec<_>>())?))
         };
         let several = by_place.into_iter().filter(|(_, of)| of.len() > 1);

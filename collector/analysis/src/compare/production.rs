@@ -191,17 +191,31 @@ fn of_client(
     merged.into_values().collect()
 }
 
-/// Returns a digest of the productions and the number of runs of each operation of a structure.
-pub(super) fn local_structure(shape: &Shape) -> BTreeMap<Operation, u64> {
-    let mut found: BTreeMap<Operation, FxHasher> = BTreeMap::new();
+/// Digests of the behaviour of an operation in a structure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LocalStructure {
+    /// Digest of its productions and its number of runs.
+    pub(super) calls: u64,
+    /// Digest of its number of runs and of whether any, or all, fail.
+    pub(super) runs: u64,
+}
+
+/// Returns the behaviour of each operation of a structure.
+pub(super) fn local_structure(shape: &Shape) -> BTreeMap<Operation, LocalStructure> {
+    let mut found: BTreeMap<Operation, [FxHasher; 2]> = BTreeMap::new();
     for (called, productions) in productions(shape) {
-        productions.hash(found.entry(called.operation).or_default());
+        let [calls, runs] = found.entry(called.operation).or_default();
+        productions.hash(calls);
+        let fails: BTreeSet<bool> = productions.iter().map(|of| of.fails).collect();
+        fails.hash(runs);
     }
     let mut runs = BTreeMap::new();
     count_runs(shape, 1, &mut runs);
-    let finished = found.into_iter().map(|(operation, mut hasher)| {
-        runs.get(&operation).hash(&mut hasher);
-        (operation, hasher.finish())
+    let finished = found.into_iter().map(|(operation, mut hashers)| {
+        let runs = runs.get(&operation);
+        hashers.iter_mut().for_each(|hasher| runs.hash(hasher));
+        let [calls, runs] = hashers.map(|hasher| hasher.finish());
+        (operation, LocalStructure { calls, runs })
     });
     finished.collect()
 }

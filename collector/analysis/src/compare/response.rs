@@ -3,19 +3,19 @@
 //! The mean latency of a root operation's requests is a sum over categories and places: the share
 //! of requests times the mean time on the critical path. A place's time is compared only between
 //! requests that do the same at the place: within a *stratum*. A stratum holds the requests of one
-//! category. If categories have too few requests, it holds those of their requests in which the
-//! operation of the place (for a link, its caller) behaves alike. A mix of many structures
-//! therefore neither hides a change nor looks like one.
+//! category. If categories have too few requests, [`strata`] combines some that are alike at the
+//! place. A mix of many structures therefore neither hides a change nor looks like one.
 
+use super::OfRoot;
 use super::evidence::{Observation, RankEvidence};
-use super::matched::{Alike, REQUESTS_MIN};
-use super::place::{Place, Places};
+use super::matched::Alike;
+use super::place::Places;
 use super::production::local_structure;
 use super::rows::{Period, Row};
 use super::slices::{Slice, error, slice_count};
-use crate::flow::{CategoryId, Operation, RootFlows, Shape};
+use super::strata::{SmallTime, StructureKey, strata};
+use crate::flow::CategoryId;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Change of a place's time in the requests of one root operation.
 #[derive(Clone, Debug, Default)]
@@ -83,75 +83,96 @@ const OF_ITSELF_MIN: f64 = 0.3;
 /// changed a lot, and for the minimum relative to the mean latency of all requests.
 const SMALL_PART: f64 = 0.1;
 
-/// Computes the change of each place, keyed by place number. `shape` returns the structure of a
-/// category. `flows` are those of the root operation in each period.
+/// Computes the change of each place for each root operation, keyed by place number. `alike` are
+/// the root operations' matched requests.
 pub(super) fn place_changes(
-    alike: &Alike<'_>,
-    shape: &dyn Fn(CategoryId) -> Option<Arc<Shape>>,
-    flows: [&RootFlows; 2],
+    roots: &[OfRoot<'_>],
+    alike: &[Alike<'_>],
     places: &Places,
-) -> BTreeMap<usize, PlaceChange> {
-    let mut found: BTreeMap<usize, PlaceSums> = BTreeMap::new();
-    let all = flows.map(|flows| flows.count().estimate().max(1.0));
-    let matched = || alike.matched.iter().filter(|alike| alike.id.is_some());
-    for (stratum, alike) in matched().enumerate() {
-        for (place, times_ns) in times_by_place(&alike.rows, places) {
-            let rows = alike.rows.iter().zip(times_ns);
-            let of_place = found.entry(place).or_default();
-            rows.for_each(|(row, time_ns)| of_place.add(stratum as u32, row, time_ns));
+) -> Vec<BTreeMap<usize, PlaceChange>> {
+    let mut found: Vec<BTreeMap<usize, PlaceSums>> = Vec::new();
+    let mut small: BTreeMap<usize, Vec<SmallTime<'_>>> = BTreeMap::new();
+    let mut numbers = 0..;
+    for (number, (root, alike)) in roots.iter().zip(alike).enumerate() {
+        let all_before = root.before.count().estimate().max(1.0);
+        let mut of_root: BTreeMap<usize, PlaceSums> = BTreeMap::new();
+        let matched = alike.matched.iter().filter(|alike| alike.id.is_some());
+        for (alike, stratum) in matched.zip(&mut numbers) {
+            for (place, times_ns) in times_by_place(&alike.rows, places) {
+                let rows = alike.rows.iter().zip(times_ns);
+                let of_place = of_root.entry(place).or_default();
+                rows.for_each(|(row, time_ns)| of_place.add(stratum, row, time_ns));
+            }
+            for edge in alike.edges() {
+                let of_place = of_root.entry(places.number(edge)).or_default();
+                *of_place.exact_ns.entry(alike.id).or_default() +=
+                    alike.share_before(all_before) * alike.edge_change_ns(edge);
+                of_place.exact_before_ns += alike.share_before(all_before) * alike.edge_ns(0, edge);
+            }
         }
-        for edge in alike.edges() {
-            let of_place = found.entry(places.number(edge)).or_default();
-            *of_place.exact_ns.entry(alike.id).or_default() +=
-                alike.share_before(all[0]) * alike.edge_change_ns(edge);
-            of_place.exact_before_ns += alike.share_before(all[0]) * alike.edge_ns(0, edge);
+        found.push(of_root);
+        for (id, rows) in &alike.small {
+            let structure = root
+                .shape(*id)
+                .map(|shape| local_structure(&shape))
+                .unwrap_or_default();
+            for (place, times_ns) in times_by_place(rows, places) {
+                let key = StructureKey::of(&places.all()[place], &structure);
+                let seen = rows
+                    .iter()
+                    .zip(times_ns)
+                    .filter(|(_, time_ns)| *time_ns > 0.0)
+                    .map(|(row, time_ns)| SmallTime {
+                        root: number,
+                        key,
+                        row: *row,
+                        time_ns,
+                    });
+                small.entry(place).or_default().extend(seen);
+            }
         }
     }
-    let mut strata: BTreeMap<(usize, u64), u32> = BTreeMap::new();
-    let exact = matched().count() as u32;
-    for (id, rows) in &alike.small {
-        let structure = shape(*id)
-            .map(|shape| local_structure(&shape))
-            .unwrap_or_default();
-        for (place, times_ns) in times_by_place(rows, places) {
-            let key = structure_at(&places.all()[place], &structure);
-            let next = exact + strata.len() as u32;
-            let stratum = *strata.entry((place, key)).or_insert(next);
-            let of_place = found.entry(place).or_default();
-            let seen = rows
-                .iter()
-                .zip(times_ns)
-                .filter(|(_, time_ns)| *time_ns > 0.0);
-            seen.for_each(|(row, time_ns)| of_place.add(stratum, row, time_ns));
+    for (place, times) in small {
+        for (times, stratum) in strata(times).into_iter().zip(&mut numbers) {
+            let mut sums = [Sums::default(); 2];
+            for one in &times {
+                let of_place = found[one.root].entry(place).or_default();
+                of_place.add(stratum, &one.row, one.time_ns);
+                sums[one.row.period as usize].add(&one.row, one.time_ns);
+            }
+            let means_ns = sums.map(|sums| sums.time_ns / sums.weight);
+            for one in &times {
+                let of_place = found[one.root].entry(place).or_default();
+                of_place.means_ns.insert(stratum, means_ns);
+            }
         }
     }
-    let change = |(place, gathered): (usize, PlaceSums)| {
-        (place, gathered.change(exact, all, flows[0].requests()))
+    let changes = |(root, found): (&OfRoot<'_>, BTreeMap<usize, PlaceSums>)| {
+        let all = [root.before, root.after].map(|flows| flows.count().estimate().max(1.0));
+        let change =
+            |(place, sums): (usize, PlaceSums)| (place, sums.change(all, root.before.requests()));
+        found.into_iter().map(change).collect()
     };
-    found.into_iter().map(change).collect()
-}
-
-/// Returns a digest of the behaviour of the operation that a place belongs to: for a link, its
-/// caller. The behaviour (calls, failures and number of runs) determines how long the operation
-/// itself takes. Returns 0 if the structure lacks the operation.
-fn structure_at(place: &Place, structure: &BTreeMap<Operation, u64>) -> u64 {
-    let operation = match place {
-        Place::Own(operation) => operation,
-        Place::Link { caller, .. } => caller,
-    };
-    structure.get(operation).copied().unwrap_or_default()
+    roots.iter().zip(found).map(changes).collect()
 }
 
 /// Sums over the requests of one stratum and period.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
-    rows: u64,
     weight: f64,
     time_ns: f64,
     latency_ns: f64,
 }
 
-/// Observations and sums of a place.
+impl Sums {
+    fn add(&mut self, row: &Row<'_>, time_ns: f64) {
+        self.weight += row.weight;
+        self.time_ns += row.weight * time_ns;
+        self.latency_ns += row.weight * row.request.latency_ns as f64;
+    }
+}
+
+/// Observations and sums of a place in the requests of one root operation.
 #[derive(Debug, Default)]
 struct PlaceSums {
     observations: Vec<Observation>,
@@ -159,6 +180,9 @@ struct PlaceSums {
     /// Contributions in matched categories, from the sums over all their requests.
     exact_ns: BTreeMap<Option<CategoryId>, f64>,
     exact_before_ns: f64,
+    /// Mean times in each period of the other strata, whose requests may have several root
+    /// operations.
+    means_ns: BTreeMap<u32, [f64; 2]>,
 }
 
 impl PlaceSums {
@@ -169,28 +193,12 @@ impl PlaceSums {
             start_ns: row.request.start_ns,
             time_ns: time_ns as f32,
         });
-        let sums = &mut self.strata.entry(stratum).or_default()[row.period as usize];
-        sums.rows += 1;
-        sums.weight += row.weight;
-        sums.time_ns += row.weight * time_ns;
-        sums.latency_ns += row.weight * row.request.latency_ns as f64;
+        self.strata.entry(stratum).or_default()[row.period as usize].add(row, time_ns);
     }
 
-    /// Computes the change. Strata with numbers below `exact` are matched categories, whose sums
-    /// are exact. The numbers of all requests of the root operation are weighted, except
+    /// Computes the change. The numbers of all requests of the root operation are weighted, except
     /// `recorded_before`.
-    fn change(
-        mut self,
-        exact: u32,
-        [all_before, all_after]: [f64; 2],
-        recorded_before: u64,
-    ) -> PlaceChange {
-        let is_known =
-            |[before, after]: &[Sums; 2]| before.rows >= REQUESTS_MIN && after.rows >= REQUESTS_MIN;
-        self.strata
-            .retain(|stratum, sums| *stratum < exact || is_known(sums));
-        self.observations
-            .retain(|seen| self.strata.contains_key(&seen.stratum));
+    fn change(self, [all_before, all_after]: [f64; 2], recorded_before: u64) -> PlaceChange {
         let mut change = PlaceChange {
             contributions_ns: self.exact_ns,
             before_ns: self.exact_before_ns,
@@ -199,12 +207,10 @@ impl PlaceSums {
         for (stratum, [before, after]) in &self.strata {
             change.latency_ns += before.latency_ns / all_before;
             change.runs += after.weight / all_after;
-            if *stratum >= exact {
-                let mean_ns = [before, after].map(|sums| sums.time_ns / sums.weight);
+            if let Some([before_ns, after_ns]) = self.means_ns.get(stratum) {
                 let share = before.weight / all_before;
-                *change.contributions_ns.entry(None).or_default() +=
-                    share * (mean_ns[1] - mean_ns[0]);
-                change.before_ns += share * mean_ns[0];
+                *change.contributions_ns.entry(None).or_default() += share * (after_ns - before_ns);
+                change.before_ns += share * before_ns;
             }
         }
         change.error_ns = error_ns(&self.observations, recorded_before.max(1) as f64);

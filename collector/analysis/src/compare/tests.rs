@@ -1,6 +1,7 @@
 //! Compares simulated periods, in which some requests change.
 
 mod periods;
+mod rare;
 mod simulated;
 
 use super::*;

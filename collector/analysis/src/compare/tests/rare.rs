@@ -1,0 +1,63 @@
+//! Compares requests whose structures are too rare to be compared one by one.
+
+use super::*;
+
+/// Returns a period of pages. Each root operation has two of them, so each category has at most
+/// two.
+fn of_many_roots(seed: u64, requests: usize, fault: Fault) -> Vec<TraceRecords> {
+    let fault = Fault { orders: 0, ..fault };
+    let mut period = period(seed, requests, fault);
+    for (at, records) in period.iter_mut().enumerate() {
+        let root = records.spans.iter_mut().find(|span| span.parent_id == 0);
+        root.expect("a root span").name = format!("page {}", at % (requests / 2)).into();
+    }
+    period
+}
+
+#[test]
+fn an_operation_is_compared_over_all_its_root_operations() {
+    let usual = Fault { reads: 1, ..USUAL };
+    let slow = Fault {
+        read_ns: 1_000_000,
+        ..usual
+    };
+    let check = |fault: Fault, expected: &[&str]| {
+        let periods = [of_many_roots(1, 40, usual), of_many_roots(2, 40, fault)];
+        let comparison = compared_as([&periods[0], &periods[1]], &CompareSettings::default());
+        let causes: Vec<String> = comparison.causes[..comparison.principal]
+            .iter()
+            .map(|cause| cause.operation.to_string())
+            .collect();
+        assert_eq!(causes, expected);
+        comparison
+    };
+    let comparison = check(slow, &["store:read"]);
+    let contribution_ns = comparison.causes[0].contribution_ns;
+    assert!(
+        (contribution_ns / 1e6 - 1.0).abs() < 0.3,
+        "{contribution_ns}"
+    );
+    check(usual, &[]);
+}
+
+#[test]
+fn structures_that_differ_in_other_operations_are_compared_together() {
+    // Pages read a different number of times, so few have an equal structure.
+    let pages = |seed: u64, bank_link_ns: i64| -> Vec<TraceRecords> {
+        let mut random = Random(seed);
+        let one = |at: u64| {
+            let fault = Fault {
+                reads: at % 12,
+                orders: 100,
+                bank_link_ns,
+                ..USUAL
+            };
+            let id = u128::from(seed) << 64 | u128::from(at);
+            request(&mut random, id, at as i64 * 10_000_000, fault)
+        };
+        (0..24).map(one).collect()
+    };
+    let periods = [pages(1, 0), pages(2, 2_000_000)];
+    let comparison = compared_as([&periods[0], &periods[1]], &CompareSettings::default());
+    assert_eq!(&*comparison.causes[0].operation.service, "bank");
+}
