@@ -13,6 +13,7 @@
 //! paper's future work, §5.3). A cause is tested against the variation within each period.
 
 mod blame;
+mod budget;
 mod cause;
 mod contrast;
 mod divergence;

@@ -18,7 +18,7 @@ mod variability;
 
 use aligned::{
     AlignedObservation, aligned, centred, doubled_ranks, exact_rank_deviations,
-    exact_share_deviations, slowest, strata,
+    exact_share_deviations, least_p_value, slowest, strata,
 };
 pub(in crate::compare) use section::SectionEvidence;
 pub(in crate::compare) use variability::Variability;
@@ -62,6 +62,8 @@ const WITHOUT_ONE_MIN: f64 = 2.0;
 pub(super) struct RankEvidence {
     /// Number of observations of each period, in strata with observations of both periods.
     pub(super) rows: [usize; 2],
+    /// Smallest p-value that the numbers of observations allow.
+    pub(super) least_p_value: f64,
     slices: [usize; 2],
     /// Statistics of ranks, of the slowest tenth and of the slowest fiftieth, as far as they can be
     /// computed. Evidence of shares has a single statistic.
@@ -142,6 +144,7 @@ impl RankEvidence {
         }
         Some(RankEvidence {
             rows: counts,
+            least_p_value: least_p_value(&rows),
             slices,
             statistics,
             halves,
@@ -150,7 +153,7 @@ impl RankEvidence {
 
     /// Returns the smallest p-value that this many observations of each period can reach, which is
     /// when all of one period are slower than all of the other; 0 if they are too many to count.
-    pub(super) fn least_p_value([before, after]: [usize; 2]) -> f64 {
+    pub(super) fn least_p_value_of([before, after]: [usize; 2]) -> f64 {
         let stratum = ShareStratum {
             with: after as u64,
             of: (before + after) as u64,
@@ -208,6 +211,7 @@ impl RankEvidence {
         }
         Some(RankEvidence {
             rows: counts,
+            least_p_value: 0.0,
             slices,
             statistics: vec![statistic],
             halves: halves(&rows, &centred, counts),

@@ -1,11 +1,11 @@
 //! Judges which places changed by more than chance, and lists those with too few requests for a
 //! decision.
 
+use super::budget::{Decision, WeightedTest, decisions};
 use super::evidence::{RankEvidence, Variability};
 use super::place::Place;
 use super::response::PlaceChange;
 use super::{CompareSettings, OfRoot};
-use crate::statistics::benjamini_hochberg;
 use std::collections::BTreeMap;
 
 /// Variability of all places, and the evidence of places over several root operations.
@@ -64,9 +64,6 @@ pub(super) struct ChangedPlaces {
     pub(super) too_few: Vec<TooFew>,
 }
 
-/// Minimum factor by which an undecided place must have changed to be listed as [`TooFew`].
-const PLAIN_FACTOR: f64 = 2.0;
-
 /// Judges the places of all root operations.
 ///
 /// A place is tested in the requests of each root operation and in those of all root operations
@@ -77,7 +74,7 @@ pub(super) fn changed_places(
     settings: &CompareSettings,
 ) -> ChangedPlaces {
     let judged = PlaceEvidence::of(roots);
-    let mut tested = Vec::new();
+    let (mut keys, mut tested) = (Vec::new(), Vec::new());
     for (number, root) in roots.iter().enumerate() {
         let mean_ns = root.before.mean_ns();
         for (place, change) in &root.places {
@@ -92,35 +89,38 @@ pub(super) fn changed_places(
                 .filter(|verdict| verdict.is_slower == is_slower)
                 .map(|verdict| verdict.p_value);
             // A place of several root operations is tested twice.
-            let tests = if judged.over_roots.contains_key(place) {
-                2.0
-            } else {
-                1.0
-            };
-            let p_value = p_values.fold(1.0, f64::min) * tests;
-            tested.push(((number, *place), p_value.min(1.0)));
+            let over_roots = judged.over_roots.get(place);
+            let tests = if over_roots.is_some() { 2.0 } else { 1.0 };
+            let least = over_roots
+                .or(of_root)
+                .map_or(1.0, |evidence| evidence.least_p_value);
+            keys.push((number, *place));
+            tested.push(WeightedTest {
+                p_value: (p_values.fold(1.0, f64::min) * tests).min(1.0),
+                least_p_value: least * tests,
+                spread_ns: change.spread_ns,
+            });
         }
     }
-    let p_values: Vec<f64> = tested.iter().map(|(_, p_value)| *p_value).collect();
-    // Maximum p-value at which a single change among all tested ones is significant.
-    let level = settings.false_discoveries / tested.len().max(1) as f64;
     let mut found = ChangedPlaces::default();
-    for ((key, _), q_value) in tested.iter().zip(benjamini_hochberg(&p_values)) {
+    let decisions = decisions(&tested, settings.false_discoveries);
+    for (key, decision) in keys.into_iter().zip(decisions) {
         let change = &roots[key.0].places[&key.1];
-        if q_value <= settings.false_discoveries {
-            found.changed.insert(*key, q_value);
-        } else if let Some(requests) = change.evidence.as_ref().map(|evidence| evidence.rows)
-            && change.is_by_factor(PLAIN_FACTOR)
-            && RankEvidence::least_p_value(requests) > level
-        {
-            found.too_few.push(TooFew {
-                place: places[key.1].clone(),
-                requests,
-                contribution_ns: change.contribution_ns(),
-                needed: (1..NEEDED_MAX)
-                    .find(|each| RankEvidence::least_p_value([*each; 2]) <= level)
-                    .unwrap_or(NEEDED_MAX),
-            });
+        match decision {
+            Decision::Testable(q_value) if q_value <= settings.false_discoveries => {
+                found.changed.insert(key, q_value);
+            }
+            Decision::Untestable(level) if change.is_plain() => {
+                found.too_few.push(TooFew {
+                    place: places[key.1].clone(),
+                    requests: change.requests(),
+                    contribution_ns: change.contribution_ns(),
+                    needed: (1..NEEDED_MAX)
+                        .find(|each| RankEvidence::least_p_value_of([*each; 2]) <= level)
+                        .unwrap_or(NEEDED_MAX),
+                });
+            }
+            _ => {}
         }
     }
     let size = |one: &TooFew| one.contribution_ns.abs();

@@ -38,6 +38,9 @@ pub(super) struct PlaceChange {
     pub(super) robust: f64,
     /// Estimated fraction of the requests in the place's strata in which the place's time changed.
     pub(super) affected: f64,
+    /// Total deviation of the requests' times from the median of their stratum in both periods
+    /// together, in nanoseconds. The few slowest requests are clipped.
+    pub(super) spread_ns: f64,
     /// Times of single requests at the place, for the test.
     pub(super) observations: Vec<Observation>,
     /// Evidence from the observations; `None` if no requests can be compared.
@@ -54,11 +57,24 @@ impl PlaceChange {
         self.robust * self.contribution_ns()
     }
 
-    /// Reports whether the place's time grew or shrank by this factor or more, without the part
-    /// that a few slow requests make up.
-    pub(super) fn is_by_factor(&self, factor: f64) -> bool {
+    /// Returns the number of requests of each period in strata of both.
+    pub(super) fn requests(&self) -> [usize; 2] {
+        let evidence = self.evidence.as_ref();
+        evidence.map_or([0; 2], |evidence| evidence.rows)
+    }
+
+    /// Reports whether a change of the place is worth a mention without evidence: its time grew or
+    /// shrank by [`PLAIN_FACTOR`] or more, without the part that a few slow requests make up, and
+    /// it does not depend on one or two requests.
+    pub(super) fn is_plain(&self) -> bool {
         let after_ns = self.before_ns + self.robust_ns();
-        after_ns >= factor * self.before_ns || after_ns * factor <= self.before_ns
+        let is_by_factor =
+            after_ns >= PLAIN_FACTOR * self.before_ns || after_ns * PLAIN_FACTOR <= self.before_ns;
+        is_by_factor
+            && self
+                .requests()
+                .into_iter()
+                .all(|count| count >= PLAIN_REQUESTS_MIN)
     }
 
     /// Reports whether the change is large enough to matter. It must be at least `effect_min` of
@@ -76,6 +92,10 @@ impl PlaceChange {
     }
 }
 
+/// Minimum factor and minimum number of requests of each period of a
+/// [plain](PlaceChange::is_plain) change.
+const PLAIN_FACTOR: f64 = 2.0;
+const PLAIN_REQUESTS_MIN: usize = 3;
 /// Relative change of a place's own time from which [`SMALL_PART`] of the required contribution
 /// suffices.
 const OF_ITSELF_MIN: f64 = 0.3;
@@ -217,6 +237,7 @@ impl PlaceSums {
         let aligned = AlignedTimes::of(&self.observations);
         change.robust = aligned.robust();
         change.affected = aligned.affected();
+        change.spread_ns = spread_ns(&self.observations);
         change.evidence = RankEvidence::of(&self.observations);
         change.observations = self.observations;
         change
@@ -246,6 +267,30 @@ fn error_ns(observations: &[Observation], all_before: f64) -> Option<f64> {
     }
     let error_ns = error((&slices[0], counts[0]), (&slices[1], counts[1]))?;
     Some(error_ns * counts[0] as f64 / all_before)
+}
+
+/// Returns the sum of the deviations of the times from the median of their stratum, without the
+/// part that the largest [`FEW`] exceed the others by. It does not depend on the periods.
+fn spread_ns(observations: &[Observation]) -> f64 {
+    let mut strata: BTreeMap<u32, Vec<f32>> = BTreeMap::new();
+    for one in observations {
+        strata.entry(one.stratum).or_default().push(one.time_ns);
+    }
+    let mut deviations_ns = Vec::with_capacity(observations.len());
+    for times_ns in strata.values_mut() {
+        let at = times_ns.len() / 2;
+        let median_ns = *times_ns.select_nth_unstable_by(at, f32::total_cmp).1;
+        deviations_ns.extend(times_ns.iter().map(|ns| f64::from((ns - median_ns).abs())));
+    }
+    deviations_ns.sort_unstable_by(f64::total_cmp);
+    let clipped = (FEW * deviations_ns.len() as f64).ceil() as usize;
+    let most_ns = deviations_ns
+        .iter()
+        .rev()
+        .nth(clipped)
+        .copied()
+        .unwrap_or(0.0);
+    deviations_ns.iter().map(|ns| ns.min(most_ns)).sum()
 }
 
 /// Times of both periods, each in units of its stratum's mean, sorted.

@@ -124,6 +124,24 @@ pub(super) fn exact_rank_deviations(rows: &[AlignedObservation], doubled: &[u32]
     rank_sum_two_sided(&strata, sum).map(normal_deviation)
 }
 
+/// Returns the p-value of observations of which, in each stratum, all of the later period are
+/// slower than all of the earlier; 0 if they are too many to count.
+pub(super) fn least_p_value(rows: &[AlignedObservation]) -> f64 {
+    let mut strata = vec![ShareStratum::default(); strata(rows)];
+    let mut all = 0;
+    for row in rows {
+        let (of, later) = (
+            &mut strata[row.stratum],
+            u64::from(row.period == Period::After),
+        );
+        of.of += 1;
+        of.with += later;
+        of.later += later;
+        all += later;
+    }
+    shares_two_sided(&strata, all).unwrap_or(0.0)
+}
+
 /// Returns the exact significance of the number of slow later observations, as the number of
 /// standard deviations at which a normal value is as improbable. `None` if there are too many
 /// observations for the exact distribution.

@@ -1,0 +1,172 @@
+//! Divides the permitted error rate among tests.
+//!
+//! A correction for the number of tests makes each test less sensitive. Two properties of a test
+//! reduce this loss. They do not depend on the periods of single requests, so among unchanged
+//! places they are independent of the p-values (Bourgon, Gentleman and Huber, Independent filtering
+//! increases detection power, 2010). First, a test that cannot be significant even if all requests
+//! of one period are slower takes no part of the error rate (Tarone, 1990; Gilbert, 2005). Second,
+//! half of the error rate is divided in proportion to the spread of times. A large change makes the
+//! times of both periods together spread widely (Genovese, Roeder and Wasserman, False discovery
+//! control with p-value weighting, 2006).
+
+use crate::statistics::benjamini_hochberg;
+
+/// A test before the correction for the number of tests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WeightedTest {
+    pub(super) p_value: f64,
+    /// Smallest p-value that its numbers of requests allow.
+    pub(super) least_p_value: f64,
+    /// Total deviation of the times of both periods from their median.
+    pub(super) spread_ns: f64,
+}
+
+/// Result of a test among others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Decision {
+    /// The q-value of a test that can be significant.
+    Testable(f64),
+    /// The level of a test whose smallest p-value exceeds it.
+    Untestable(f64),
+}
+
+/// Fraction of the error rate that is divided by spread. The rest is divided equally, so that a
+/// test of small spread loses at most this fraction of its level.
+const BY_SPREAD: f64 = 0.5;
+
+/// Tests that share an error rate.
+struct Budget {
+    rate: f64,
+    tests: usize,
+    spread_ns: f64,
+}
+
+impl Budget {
+    /// Returns the level of one of the tests. The levels of all tests add up to the rate.
+    fn level(&self, test: &WeightedTest) -> f64 {
+        let equal = 1.0 / self.tests as f64;
+        let by_spread = if self.spread_ns > 0.0 {
+            test.spread_ns / self.spread_ns
+        } else {
+            equal
+        };
+        self.rate * ((1.0 - BY_SPREAD) * equal + BY_SPREAD * by_spread)
+    }
+}
+
+/// Decides tests with a fraction `rate` of expected false discoveries.
+pub(super) fn decisions(tests: &[WeightedTest], rate: f64) -> Vec<Decision> {
+    let mut kept: Vec<usize> = (0..tests.len()).collect();
+    let mut budget = Budget {
+        rate,
+        tests: tests.len(),
+        spread_ns: tests.iter().map(|test| test.spread_ns).sum(),
+    };
+    // Each test that is left out raises the levels of the others, so the least testable goes first.
+    loop {
+        let excess = |at: usize| tests[at].least_p_value / budget.level(&tests[at]);
+        let excesses = kept.iter().map(|at| excess(*at)).enumerate();
+        let worst = excesses.max_by(|a, b| a.1.total_cmp(&b.1));
+        let Some((worst, _)) = worst.filter(|(_, excess)| *excess > 1.0) else {
+            break;
+        };
+        budget.spread_ns -= tests[kept.swap_remove(worst)].spread_ns;
+        budget.tests -= 1;
+    }
+    let untestable = |test: &WeightedTest| {
+        let with_it = Budget {
+            rate,
+            tests: budget.tests + 1,
+            spread_ns: budget.spread_ns + test.spread_ns,
+        };
+        Decision::Untestable(with_it.level(test))
+    };
+    let mut decisions: Vec<Decision> = tests.iter().map(untestable).collect();
+    let weighted: Vec<f64> = kept
+        .iter()
+        .map(|at| {
+            let weight = budget.level(&tests[*at]) * budget.tests as f64 / rate;
+            tests[*at].p_value / weight
+        })
+        .collect();
+    for (at, q_value) in kept.into_iter().zip(benjamini_hochberg(&weighted)) {
+        decisions[at] = Decision::Testable(q_value.min(1.0));
+    }
+    decisions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn test(p_value: f64, least_p_value: f64, spread_ns: f64) -> WeightedTest {
+        WeightedTest {
+            p_value,
+            least_p_value,
+            spread_ns,
+        }
+    }
+
+    fn q_values(tests: &[WeightedTest]) -> Vec<Option<f64>> {
+        let decisions = decisions(tests, 0.01);
+        let q_value = |decision| match decision {
+            Decision::Testable(q_value) => Some(q_value),
+            Decision::Untestable(_) => None,
+        };
+        decisions.into_iter().map(q_value).collect()
+    }
+
+    #[test]
+    fn equal_tests_are_corrected_as_by_benjamini_and_hochberg() {
+        let p_values = [0.001, 0.2, 0.004, 0.9, 0.0001];
+        for spread_ns in [0.0, 3.0] {
+            let tests = p_values.map(|p_value| test(p_value, 0.0, spread_ns));
+            for (q_value, expected) in q_values(&tests).iter().zip(benjamini_hochberg(&p_values)) {
+                let q_value = q_value.expect("testable");
+                assert!((q_value - expected).abs() < 1e-9, "{q_value} {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn tests_of_too_few_requests_cost_the_others_nothing() {
+        let mut tests = vec![test(0.006, 0.001, 1.0)];
+        assert_eq!(q_values(&tests), [Some(0.006)]);
+        tests.extend([test(0.5, 0.1, 1.0); 50]);
+        let decisions = decisions(&tests, 0.01);
+        assert_eq!(decisions[0], Decision::Testable(0.006));
+        // With it there would be two tests of equal spread.
+        assert_eq!(decisions[1], Decision::Untestable(0.005));
+    }
+
+    #[test]
+    fn a_large_spread_raises_the_level_and_a_small_one_keeps_half_of_it() {
+        let mut tests = vec![test(1.0, 0.0, 1.0); 99];
+        tests.push(test(0.001, 0.0, 99_000.0));
+        let q_value = q_values(&tests)[99].expect("testable");
+        assert!((0.0019..0.0021).contains(&q_value), "{q_value}");
+        tests[99].p_value = 1.0;
+        tests[0].p_value = 1e-5;
+        let q_value = q_values(&tests)[0].expect("testable");
+        assert!((0.0019..0.0021).contains(&q_value), "{q_value}");
+    }
+
+    #[test]
+    fn quiet_tests_are_seldom_significant() {
+        let mut state = 5u64;
+        let mut unit = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1u64 << 53) as f64
+        };
+        let mut quiet = || {
+            let tests: Vec<WeightedTest> = (0..40)
+                .map(|_| test(unit(), 0.0, unit().powi(-2)))
+                .collect();
+            q_values(&tests).iter().flatten().any(|q| *q <= 0.01)
+        };
+        let significant = (0..4_000).filter(|_| quiet()).count();
+        assert!((20..60).contains(&significant), "{significant} of 4000");
+    }
+}
