@@ -24,6 +24,7 @@ pub(in crate::compare) use section::SectionEvidence;
 pub(in crate::compare) use variability::Variability;
 
 use super::rows::Period;
+use crate::record::TraceId;
 use crate::statistics::stratified::{ShareStratum, shares_two_sided};
 use crate::statistics::{
     Share, fisher_two_sided, is_testable, normal_deviation, normal_two_sided, student_two_sided,
@@ -38,6 +39,8 @@ pub(super) struct Observation {
     pub(super) period: Period,
     /// Start of the request, in nanoseconds since the Unix epoch.
     pub(super) start_ns: i64,
+    /// Id of the request. It orders requests of one instant, as coarse clocks show them.
+    pub(super) id: TraceId,
     pub(super) time_ns: f32,
 }
 
@@ -111,7 +114,7 @@ impl RankEvidence {
         if rows.is_empty() {
             return None;
         }
-        rows.sort_by_key(|row| (row.period, row.start_ns));
+        rows.sort_by_key(|row| (row.period, row.start_ns, row.id));
         let counts = [Period::Before, Period::After]
             .map(|period| rows.iter().filter(|row| row.period == period).count());
         let slices = counts.map(|count| (count / SLICE_ROWS_MIN).clamp(2, SLICES_MAX));
@@ -196,6 +199,7 @@ impl RankEvidence {
                     stratum: 0,
                     period: *period,
                     start_ns: at as i64,
+                    id: TraceId(0),
                     slice: place * slices[period_number] / counts[period_number],
                     value: f64::from(u8::from(*has)),
                 }
@@ -415,68 +419,4 @@ fn halves(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Counts pairs of equal periods whose shares differ at a level of 1 %, by the evidence and by
-    /// Fisher's test, which takes requests as independent. Each period has 24 requests. A request
-    /// has the property of its predecessor with a probability of `stays` %, otherwise a random one.
-    fn false_changes(pairs: u64, stays: u64) -> [usize; 2] {
-        let mut state = 5u64;
-        let mut below = |limit: u64| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % limit
-        };
-        let mut differing = [0; 2];
-        for _ in 0..pairs {
-            let mut has = Vec::new();
-            for period in [Period::Before, Period::After] {
-                let mut own = below(2) == 0;
-                for _ in 0..24 {
-                    if below(100) >= stays {
-                        own = below(2) == 0;
-                    }
-                    has.push((period, own));
-                }
-            }
-            let with = [0, 24].map(|from| {
-                let own = has[from..from + 24].iter();
-                own.filter(|(_, has)| *has).count() as u64
-            });
-            let evidence = RankEvidence::of_shares(&has, with, [24; 2]);
-            let p_value = |of: RankEvidence| of.verdict(&Variability::default()).p_value;
-            differing[0] += usize::from(evidence.map_or(1.0, p_value) <= 0.01);
-            let [before, after] = with.map(|part| Share { part, of: 24 });
-            differing[1] += usize::from(fisher_two_sided(before, after) <= 0.01);
-        }
-        differing
-    }
-
-    #[test]
-    fn properties_that_come_in_runs_are_less_evidence() {
-        let [independent, _] = false_changes(2_000, 0);
-        assert!(independent <= 30, "{independent} of 2000");
-        let [in_runs, by_fisher] = false_changes(2_000, 75);
-        assert!(3 * in_runs < by_fisher, "{in_runs} and {by_fisher} of 2000");
-    }
-
-    #[test]
-    fn runs_leave_a_property_of_one_period_significant() {
-        let has = |at: usize| if at < 24 { false } else { at % 24 >= 8 };
-        let rows: Vec<(Period, bool)> = (0..48)
-            .map(|at| {
-                let period = if at < 24 {
-                    Period::Before
-                } else {
-                    Period::After
-                };
-                (period, has(at))
-            })
-            .collect();
-        let found = SectionEvidence::of_shares(&rows, [0, 16], [24; 2]);
-        let p_value = found.map(|of| of.evidence.verdict(&Variability::default()).p_value);
-        assert!(p_value.is_some_and(|p_value| p_value < 1e-6), "{p_value:?}");
-    }
-}
+mod tests;

@@ -211,6 +211,7 @@ impl PlaceSums {
             stratum,
             period: row.period,
             start_ns: row.request.start_ns,
+            id: row.request.id,
             time_ns: time_ns as f32,
         });
         self.strata.entry(stratum).or_default()[row.period as usize].add(row, time_ns);
@@ -252,7 +253,7 @@ fn error_ns(observations: &[Observation], all_before: f64) -> Option<f64> {
         counts[one.period as usize] += 1;
     }
     let mut order: Vec<&Observation> = observations.iter().collect();
-    order.sort_by_key(|one| (one.period, one.start_ns));
+    order.sort_by_key(|one| (one.period, one.start_ns, one.id));
     let mut slices = counts.map(|count| vec![Slice::default(); slice_count(count)]);
     for (at, one) in order.into_iter().enumerate() {
         let period = one.period as usize;

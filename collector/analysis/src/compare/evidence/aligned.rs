@@ -3,6 +3,7 @@
 
 use super::{Observation, SLOW_MIN};
 use crate::compare::rows::Period;
+use crate::record::TraceId;
 use crate::statistics::normal_deviation;
 use crate::statistics::stratified::{
     RankStratum, ShareStratum, rank_sum_two_sided, shares_two_sided,
@@ -15,6 +16,7 @@ pub(super) struct AlignedObservation {
     pub(super) stratum: usize,
     pub(super) period: Period,
     pub(super) start_ns: i64,
+    pub(super) id: TraceId,
     pub(super) slice: usize,
     pub(super) value: f64,
 }
@@ -46,6 +48,7 @@ pub(super) fn aligned(observations: &[Observation]) -> Vec<AlignedObservation> {
             stratum: number,
             period: one.period,
             start_ns: one.start_ns,
+            id: one.id,
             slice: 0,
             value: f64::from(one.time_ns) / usual_ns,
         }));

@@ -1,0 +1,97 @@
+//! Tests of evidence.
+
+use super::*;
+
+/// Counts pairs of equal periods whose shares differ at a level of 1 %, by the evidence and by
+/// Fisher's test, which takes requests as independent. Each period has 24 requests. A request
+/// has the property of its predecessor with a probability of `stays` %, otherwise a random one.
+fn false_changes(pairs: u64, stays: u64) -> [usize; 2] {
+    let mut state = 5u64;
+    let mut below = |limit: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % limit
+    };
+    let mut differing = [0; 2];
+    for _ in 0..pairs {
+        let mut has = Vec::new();
+        for period in [Period::Before, Period::After] {
+            let mut own = below(2) == 0;
+            for _ in 0..24 {
+                if below(100) >= stays {
+                    own = below(2) == 0;
+                }
+                has.push((period, own));
+            }
+        }
+        let with = [0, 24].map(|from| {
+            let own = has[from..from + 24].iter();
+            own.filter(|(_, has)| *has).count() as u64
+        });
+        let evidence = RankEvidence::of_shares(&has, with, [24; 2]);
+        let p_value = |of: RankEvidence| of.verdict(&Variability::default()).p_value;
+        differing[0] += usize::from(evidence.map_or(1.0, p_value) <= 0.01);
+        let [before, after] = with.map(|part| Share { part, of: 24 });
+        differing[1] += usize::from(fisher_two_sided(before, after) <= 0.01);
+    }
+    differing
+}
+
+#[test]
+fn properties_that_come_in_runs_are_less_evidence() {
+    let [independent, _] = false_changes(2_000, 0);
+    assert!(independent <= 30, "{independent} of 2000");
+    let [in_runs, by_fisher] = false_changes(2_000, 75);
+    assert!(3 * in_runs < by_fisher, "{in_runs} and {by_fisher} of 2000");
+}
+
+#[test]
+fn runs_leave_a_property_of_one_period_significant() {
+    let has = |at: usize| if at < 24 { false } else { at % 24 >= 8 };
+    let rows: Vec<(Period, bool)> = (0..48)
+        .map(|at| {
+            let period = if at < 24 {
+                Period::Before
+            } else {
+                Period::After
+            };
+            (period, has(at))
+        })
+        .collect();
+    let found = SectionEvidence::of_shares(&rows, [0, 16], [24; 2]);
+    let p_value = found.map(|of| of.evidence.verdict(&Variability::default()).p_value);
+    assert!(p_value.is_some_and(|p_value| p_value < 1e-6), "{p_value:?}");
+}
+
+/// Returns observations of two periods whose times are random, those of the later period longer by
+/// `more` %. All requests of a period start at once.
+fn of_one_instant(requests: usize, more: f32) -> Vec<Observation> {
+    let mut state = 5u64;
+    let mut random = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u32
+    };
+    let mut observations = Vec::new();
+    for period in [Period::Before, Period::After] {
+        let longer = 1.0 + more / 100.0 * f32::from(period as u8);
+        observations.extend((0..requests).map(|_| Observation {
+            stratum: 0,
+            period,
+            start_ns: period as i64,
+            id: TraceId(u128::from(random())),
+            time_ns: longer * (1.0 + (random() % 1_000) as f32 / 1_000.0),
+        }));
+    }
+    observations
+}
+
+#[test]
+fn requests_of_one_instant_are_not_in_the_order_of_their_times() {
+    let evidence = RankEvidence::of(&of_one_instant(100, 20.0)).expect("both periods");
+    let variability = Variability::of(&[&evidence]);
+    let p_value = evidence.verdict(&variability).p_value;
+    assert!(p_value < 1e-3, "{p_value}");
+}
