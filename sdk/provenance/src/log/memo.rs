@@ -1,86 +1,121 @@
 //! Memo of merges: the index of each node, found by its parents.
 //!
-//! The memo is one hash table with open addressing. Programs merge recent labels. So nodes whose
-//! newer parents are among 16 successive labels get successive slots, which the processor's cache
-//! holds. A slot has some bits of its node's hash, so that a search reads only nodes that are most
-//! probably the wanted one. Chains of nodes read others: in a log of 15 million nodes, a new merge
-//! took 1,000 ns.
+//! The memo is a hash table of buckets, each a cache line. Programs merge recent labels. So nodes
+//! whose newer parents are successive labels share a bucket, and the next labels have the next
+//! bucket, which the processor loads in advance. If that bucket is full, the node gets a bucket by
+//! the hash of both parents. A slot has some bits of its node's hash, so that a search reads only
+//! nodes that are most probably the wanted one. It compares all slots of a bucket without a branch
+//! between them: such branches cost more than the comparisons.
 
 use alloc::vec::Vec;
 
 use super::nodes::Nodes;
 use crate::node::Node;
 
-/// Binary logarithm of the successive labels, and slots, of a group.
-const GROUP_BITS: u32 = 4;
-const GROUP: usize = 1 << GROUP_BITS;
-/// Slots for a node near the others of its group. If none is empty, because labels have many
-/// merges, the node gets a slot by the hash of both parents.
-const NEAR: usize = 32;
+/// Slots of a bucket.
+const SLOTS: usize = 16;
+/// Successive labels whose nodes share a bucket: the used slots of a bucket, in the mean, just
+/// before the table grows. A chain of merges then fills all buckets evenly.
+const LABELS: u64 = 14;
+/// Distance between the buckets that a search visits, as a fraction of the table with 32 bits. It
+/// is the golden ratio: any `N` such steps visit all buckets of a table of `N / 3`.
+const DISTANCE: u32 = 0x9E37_79B9;
+
+/// Slots with bits of the hash, and the index plus one in the lowest bits. 0 is empty. Empty slots
+/// follow the used ones.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Bucket([u32; SLOTS]);
 
 /// Indices of nodes by their parents.
 #[derive(Debug)]
 pub(super) struct Memo {
-    /// Bits of the hash, and index plus one in the lowest bits; 0 is empty.
-    slots: Vec<u32>,
+    buckets: Vec<Bucket>,
     used: usize,
     index_bits: u32,
+    /// Distance of successive labels, as a fraction of the table with 32 bits.
+    step: u32,
 }
 
 /// Result of a search.
 pub(super) enum Search {
     /// Index of the node.
     Found(u32),
-    /// Slot where the node would be.
+    /// Bucket where the node would be.
     Missing(usize),
+}
+
+impl Bucket {
+    fn is_full(&self) -> bool {
+        self.0[SLOTS - 1] != 0
+    }
+
+    fn used(&self) -> usize {
+        let used: u32 = self.0.iter().map(|slot| u32::from(*slot != 0)).sum();
+        used as usize
+    }
+
+    /// Finds the node of a slot whose bits of the hash are those of `tag`.
+    #[inline]
+    fn find(&self, node: Node, tag: u32, hash_bits: u32, nodes: &Nodes) -> Option<u32> {
+        let is_equal = |slot: &u32| (slot ^ tag) & hash_bits == 0;
+        // Numbers of the equal slots from 1 on, joined: usually of one slot or none.
+        let number = (1_u32..).zip(&self.0).fold(0, |numbers, (number, slot)| {
+            numbers | if is_equal(slot) { number } else { 0 }
+        });
+        let likely = self.0.get((number as usize).checked_sub(1)?);
+        let check = |slot: &u32| {
+            let index = (slot ^ tag).checked_sub(1)?;
+            (nodes.get(index) == Some(node)).then_some(index)
+        };
+        likely.and_then(check).or_else(|| {
+            let mut equal = self.0.iter().filter(|slot| is_equal(slot));
+            equal.find_map(check)
+        })
+    }
 }
 
 impl Memo {
     /// Creates a memo for a maximum number of nodes.
     pub(super) fn new(nodes_max: u32) -> Self {
         Self {
-            slots: Vec::new(),
+            buckets: Vec::new(),
             used: 0,
             index_bits: u32::BITS - nodes_max.min(u32::MAX >> 1).leading_zeros(),
+            step: 0,
         }
     }
 
     /// Finds a node.
     #[inline]
     pub(super) fn find(&self, node: Node, hash: u64, nodes: &Nodes) -> Search {
-        let tag = self.slot(hash, 0);
-        self.search(node, hash, |slot| {
-            if (slot ^ tag) >> self.index_bits != 0 {
-                return None;
+        let (tag, hash_bits) = (self.slot(hash, 0), u32::MAX << self.index_bits);
+        for place in self.places(node, hash) {
+            let Some(bucket) = self.buckets.get(place) else {
+                break;
+            };
+            if let Some(index) = bucket.find(node, tag, hash_bits, nodes) {
+                return Search::Found(index);
             }
-            let index = (slot ^ tag).checked_sub(1)?;
-            (nodes.get(index) == Some(node)).then_some(index)
-        })
-    }
-
-    /// Visits the slots that a node may have, up to the first empty one.
-    #[inline]
-    fn search(&self, node: Node, hash: u64, check: impl Fn(u32) -> Option<u32>) -> Search {
-        let group = (node.newer() >> GROUP_BITS).wrapping_mul(0x9E37_79B9);
-        let near = scale(group, self.slots.len() / GROUP) * GROUP + hash as usize % GROUP;
-        let far = scale((hash >> 32) as u32, self.slots.len());
-        for (mut place, count) in [(near, NEAR), (far, self.slots.len())] {
-            for _ in 0..count {
-                match self.slots.get(place) {
-                    Some(0) | None => return Search::Missing(place),
-                    Some(slot) => {
-                        if let Some(index) = check(*slot) {
-                            return Search::Found(index);
-                        }
-                    }
-                }
-                place += 1;
-                if place == self.slots.len() {
-                    place = 0;
-                }
+            if !bucket.is_full() {
+                return Search::Missing(place);
             }
         }
         Search::Missing(usize::MAX)
+    }
+
+    /// Returns the buckets that may hold a node. It is in the first one that was not full.
+    #[inline]
+    fn places(&self, node: Node, hash: u64) -> impl Iterator<Item = usize> + use<> {
+        let len = self.buckets.len();
+        let mut next = (hash >> 32) as u32;
+        let far = core::iter::repeat_with(move || {
+            let place = scale(next, len);
+            next = next.wrapping_add(DISTANCE);
+            place
+        });
+        let near = scale(node.newer().wrapping_mul(self.step), len);
+        core::iter::once(near).chain(far.take(3 * len))
     }
 
     #[inline]
@@ -88,11 +123,11 @@ impl Memo {
         ((hash >> 40) as u32) << self.index_bits | index_plus_one
     }
 
-    /// Adds the last node of the log, which was missing from `place`. Returns `None` without
+    /// Adds the last node of the log, which was missing from a bucket. Returns `None` without
     /// memory.
     #[inline]
-    pub(super) fn insert(&mut self, place: usize, hash: u64, nodes: &Nodes) -> Option<()> {
-        let len = self.slots.len();
+    pub(super) fn insert(&mut self, bucket: usize, hash: u64, nodes: &Nodes) -> Option<()> {
+        let len = self.buckets.len() * SLOTS;
         if (self.used + 1) * 32 > len * 28 {
             if self.grow(nodes).is_some() {
                 return Some(());
@@ -101,12 +136,10 @@ impl Memo {
                 return None;
             }
         }
-        self.put(place, self.slot(hash, nodes.len()))
-    }
-
-    #[inline]
-    fn put(&mut self, place: usize, slot: u32) -> Option<()> {
-        *self.slots.get_mut(place)? = slot;
+        let slot = self.slot(hash, nodes.len());
+        let bucket = self.buckets.get_mut(bucket)?;
+        let place = bucket.used();
+        *bucket.0.get_mut(place)? = slot;
         self.used += 1;
         Some(())
     }
@@ -116,29 +149,59 @@ impl Memo {
     /// nodes more often.
     #[cold]
     fn grow(&mut self, nodes: &Nodes) -> Option<()> {
-        let groups = (self.slots.len() / GROUP * 7).div_ceil(4).max(1);
-        let mut slots = Vec::new();
-        slots.try_reserve_exact(groups * GROUP).ok()?;
-        slots.resize(groups * GROUP, 0);
-        (self.slots, self.used) = (slots, 0);
+        let len = (self.buckets.len() * 7).div_ceil(4).max(1);
+        let (mut buckets, mut used) = (Vec::new(), Vec::new());
+        buckets.try_reserve_exact(len).ok()?;
+        // Reading a bucket right after a write to it would wait for the write: 20 ns a merge.
+        used.try_reserve_exact(len).ok()?;
+        buckets.resize(len, Bucket([0; SLOTS]));
+        used.resize(len, 0_u8);
+        (self.buckets, self.used) = (buckets, 0);
+        self.step = ((1 << 32) / (LABELS * len as u64)) as u32;
         for index in 0..nodes.len() {
             let node = nodes.get(index)?;
             let hash = node.hash();
-            if let Search::Missing(place) = self.search(node, hash, |_| None) {
-                self.put(place, self.slot(hash, index + 1))?;
-            }
+            let slot = self.slot(hash, index + 1);
+            let is_free = |place: &usize| usize::from(used[*place]) < SLOTS;
+            let place = self.places(node, hash).find(is_free)?;
+            self.buckets[place].0[usize::from(used[place])] = slot;
+            used[place] += 1;
+            self.used += 1;
         }
         Some(())
     }
 
     /// Returns the allocated bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<u32>()
+        self.buckets.capacity() * size_of::<Bucket>()
     }
 }
 
-/// Scales a hash to the numbers below `end`.
+/// Scales a fraction of 32 bits to the numbers below `end`.
 #[inline]
-fn scale(hash: u32, end: usize) -> usize {
-    ((u64::from(hash) * end as u64) >> 32) as usize
+fn scale(fraction: u32, end: usize) -> usize {
+    ((u64::from(fraction) * end as u64) >> 32) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::label::Label;
+
+    #[test]
+    fn a_search_visits_all_buckets() {
+        let node = Node::union(Label::input(3), Label::input(5));
+        for len in (1..80).chain(if cfg!(miri) { 0..0 } else { 4_000..4_010 }) {
+            let mut memo = Memo::new(1);
+            memo.buckets = vec![Bucket([1; SLOTS]); len];
+            for hash in [0, 0x1234_5678_9ABC_DEF0, u64::MAX] {
+                let mut visited = vec![false; len];
+                memo.places(node, hash)
+                    .for_each(|place| visited[place] = true);
+                assert!(!visited.contains(&false), "{len} {hash:x}");
+            }
+        }
+    }
 }

@@ -107,25 +107,28 @@ fn contained_labels_are_absorbed_within_the_bound() {
 
 #[test]
 fn repeated_merges_are_found_after_many_others() {
-    let mut log = MergeLog::default();
-    let of = apart(&mut log, if cfg!(miri) { 40 } else { 300 });
-    let mut merged = Vec::new();
-    for (at, a) in of.iter().enumerate() {
-        for b in &of[..at] {
-            merged.push((*a, *b, log.merge(*a, *b)));
+    // With the maximum number of nodes, slots of the memo have one bit of the hash.
+    for limits in [Limits::default(), Limits::with_nodes(NODES_MAX)] {
+        let mut log = MergeLog::new(limits);
+        let of = apart(&mut log, if cfg!(miri) { 40 } else { 300 });
+        let mut merged = Vec::new();
+        for (at, a) in of.iter().enumerate() {
+            for b in &of[..at] {
+                merged.push((*a, *b, log.merge(*a, *b)));
+            }
+            // One chunk of nodes has room.
+            assert!(log.bytes() <= log.nodes() as usize * 16 + (33 << 10));
         }
-        // One chunk of nodes has room.
-        assert!(log.bytes() <= log.nodes() as usize * 16 + (33 << 10));
+        let nodes = log.nodes();
+        assert_eq!(nodes as usize, merged.len());
+        for (a, b, label) in merged {
+            assert_eq!(log.merge(b, a), label);
+        }
+        assert_eq!(log.nodes(), nodes);
+        let per_node = log.bytes() as f64 / f64::from(nodes);
+        assert!(cfg!(miri) || per_node <= 16.0, "{per_node}");
+        assert!(log.losses().is_none());
     }
-    let nodes = log.nodes();
-    assert_eq!(nodes as usize, merged.len());
-    for (a, b, label) in merged {
-        assert_eq!(log.merge(b, a), label);
-    }
-    assert_eq!(log.nodes(), nodes);
-    let per_node = log.bytes() as f64 / f64::from(nodes);
-    assert!(cfg!(miri) || per_node <= 16.0, "{per_node}");
-    assert!(log.losses().is_none());
 }
 
 #[test]
