@@ -133,6 +133,15 @@ impl Label {
         }
     }
 
+    /// Reports whether the label is the first of `count` successive inputs of a log that assigned
+    /// so many.
+    pub(crate) fn has_successors(self, count: u64, inputs: u32) -> bool {
+        match self.kind() {
+            LabelKind::Input(first) => count <= u64::from(inputs.saturating_sub(first)),
+            _ => false,
+        }
+    }
+
     /// Returns the inputs that the label covers by itself, without the log.
     pub(crate) const fn span(self) -> Option<(u32, u32)> {
         match self.kind() {

@@ -15,7 +15,7 @@ use nodes::Nodes;
 use recent::Recent;
 use reduce::ReducedMerge;
 
-use crate::label::{INPUTS_MAX, Label, NODES_MAX};
+use crate::label::{INPUTS_MAX, Label, LabelKind, NODES_MAX};
 use crate::limits::{Limits, Losses, Reduction};
 use crate::node::Node;
 use crate::read::ReadLog;
@@ -126,6 +126,9 @@ impl MergeLog {
         if let Some(label) = self.recent.get(union, hash) {
             return label;
         }
+        if !self.has(older) || !self.has(newer) {
+            return self.foreign();
+        }
         let reduced = match self.limits.reduction {
             Reduction::Repeated => None,
             Reduction::Contained { steps } => self.reduce(older, newer, steps),
@@ -165,10 +168,33 @@ impl MergeLog {
         }
     }
 
+    /// Reports whether the log assigned a label.
+    #[inline]
+    fn has(&self, label: Label) -> bool {
+        match label.kind() {
+            LabelKind::Null | LabelKind::Block { .. } => true,
+            LabelKind::Input(input) => input < self.inputs,
+            LabelKind::Node(index) => index < self.nodes.len(),
+        }
+    }
+
+    /// Returns the label that replaces one of another log, such as of a value that a service keeps
+    /// between requests. With labels that the log does not have, its file would be invalid.
+    #[cold]
+    fn foreign(&mut self) -> Label {
+        self.losses.coarse_merges += 1;
+        Label::ALL
+    }
+
     /// Records the labels of bytes of the output `id` from `offset`, which is bounded as for
-    /// [`source`](Self::source).
+    /// [`source`](Self::source). Labels that the log does not have become [`Label::ALL`].
     pub fn output(&mut self, id: u64, offset: u64, count: u64, labels: Labels) {
         let offset = offset.min(u64::MAX - count);
+        let labels = match labels {
+            Labels::Shared(label) if self.has(label) => labels,
+            Labels::Inputs(first) if first.has_successors(count, self.inputs) => labels,
+            _ => Labels::Shared(self.foreign()),
+        };
         let has_room = self.outputs.len() < self.limits.outputs as usize;
         if has_room && self.outputs.try_reserve(1).is_ok() {
             self.outputs.push(Output {

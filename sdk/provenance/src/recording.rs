@@ -18,8 +18,9 @@ thread_local! {
 /// Log of one task, such as a request. Code that runs inside of it tracks values.
 ///
 /// Outside of a recording, sources are not tracked: their bytes get the null label. Labels belong
-/// to the recording that created them. A value of another recording gets arbitrary inputs, so pass
-/// its bytes on as a source. A merge of labels outside of any recording yields [`Label::ALL`].
+/// to the recording that created them. A value of another recording gets arbitrary inputs, or all
+/// of them, so pass its bytes on as a source. A merge of labels outside of any recording yields
+/// [`Label::ALL`].
 #[derive(Debug)]
 pub struct Recording {
     log: Option<Box<MergeLog>>,

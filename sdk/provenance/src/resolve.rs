@@ -54,6 +54,9 @@ impl Resolver {
             }
             return;
         };
+        if index >= log.nodes() {
+            return insert_all(log, inputs);
+        }
         let word = index as usize / 64;
         if word >= self.visited.len() {
             self.visited.resize(word + 1, 0);

@@ -5,7 +5,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use stroboscope_provenance::{
-    Label, LabelKind, ReadLog, Recording, Tracked, TrackedBuf, inputs_of, merge, with_current,
+    DataLinkage, Label, LabelKind, LogFile, LogWriter, MergeLog, ReadLog, Recording, Tracked,
+    TrackedBuf, inputs_of, merge, sweep, with_current,
 };
 
 #[test]
@@ -91,4 +92,46 @@ fn a_future_records_on_several_threads() {
     assert!(matches!(label.kind(), LabelKind::Node(_)));
     let inputs: Vec<u32> = inputs_of(&log, label).ranges().flatten().collect();
     assert_eq!(inputs, [0, 3]);
+}
+
+/// Checks that the queries of all outputs agree.
+fn check_queries(log: &impl ReadLog) {
+    let labels = log.outputs().iter();
+    let labels: Vec<Label> = labels.map(|output| output.labels.at(0)).collect();
+    sweep(log, &labels, |label, inputs| {
+        assert_eq!(*inputs, inputs_of(log, label));
+    });
+}
+
+#[test]
+fn labels_of_another_recording_leave_the_log_valid() {
+    // Values that a service keeps from an earlier request: a late input, ranges and a late node.
+    let mut earlier = Recording::default();
+    let (kept, sum) = earlier.run(|| {
+        let kept = TrackedBuf::source(1, 0, vec![b'1'; 500]);
+        let byte = |at| -> Tracked<u8> { kept.get(at).expect("a byte") };
+        let sum = (1..200).fold(byte(0), |sum, at| sum ^ byte(2 * at));
+        (kept.clone(), sum)
+    });
+    let mut later = Recording::default();
+    later.run(|| {
+        let own = TrackedBuf::source(2, 0, "abc");
+        let byte: Tracked<u8> = own.get(1).expect("a byte");
+        let mut answer = own.clone();
+        answer.extend(&kept);
+        answer.push(sum);
+        answer.push(sum ^ byte);
+        answer.push(byte ^ kept.get(400).expect("a byte"));
+        answer.push_text(&kept.parse::<f64, DataLinkage>().expect("a number"));
+        let both = sum ^ kept.get(499).expect("a byte");
+        answer.push(both ^ byte);
+        answer.record_output(3, 0);
+    });
+    let log = later.finish();
+    assert_eq!(log.inputs(), 3);
+    assert!(!log.losses().is_none());
+    let writer = LogWriter::new(Vec::new()).expect("written");
+    let file = writer.finish(&log).expect("written");
+    check_queries(&log);
+    check_queries(&LogFile::parse(&file).expect("a valid file"));
 }

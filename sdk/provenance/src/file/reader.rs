@@ -152,13 +152,8 @@ impl<'a> LogFile<'a> {
                 return Err("an output beyond the largest offset");
             }
             let label = Label::from_raw(numbers.u32()).ok_or("an output with an unknown label")?;
-            let inputs = u64::from(self.inputs);
             let labels = match (numbers.u32(), label.kind()) {
-                (1, LabelKind::Input(first))
-                    if count <= inputs.saturating_sub(u64::from(first)) =>
-                {
-                    Labels::Inputs(label)
-                }
+                (1, _) if label.has_successors(count, self.inputs) => Labels::Inputs(label),
                 (0, LabelKind::Node(index)) if index < self.nodes() => Labels::Shared(label),
                 (0, LabelKind::Input(input)) if input < self.inputs => Labels::Shared(label),
                 (0, LabelKind::Block { .. } | LabelKind::Null) => Labels::Shared(label),
