@@ -27,33 +27,29 @@ pub struct Recording {
 }
 
 /// Puts the logs back where they were, also if the recorded code panics.
-struct EnteredScope<'a> {
-    recording: &'a mut Recording,
-    outer: Option<Box<MergeLog>>,
-}
+struct EnteredScope<'a>(&'a mut Recording);
 
 impl<'a> EnteredScope<'a> {
     fn new(recording: &'a mut Recording) -> Self {
-        let own = recording.log.take();
-        Self {
-            outer: replace_current(own),
-            recording,
-        }
+        swap_current(&mut recording.log);
+        Self(recording)
     }
 }
 
 impl Drop for EnteredScope<'_> {
     fn drop(&mut self) {
-        self.recording.log = replace_current(self.outer.take());
+        swap_current(&mut self.0.log);
     }
 }
 
-fn replace_current(log: Option<Box<MergeLog>>) -> Option<Box<MergeLog>> {
-    let replaced = CURRENT.try_with(|current| match current.try_borrow_mut() {
-        Ok(mut current) => core::mem::replace(&mut *current, log),
-        Err(_) => None,
+/// Exchanges the log of the running recording. Does nothing while code uses that log, or when the
+/// thread's values are gone.
+fn swap_current(log: &mut Option<Box<MergeLog>>) {
+    let _ = CURRENT.try_with(|current| {
+        if let Ok(mut current) = current.try_borrow_mut() {
+            core::mem::swap(&mut *current, log);
+        }
     });
-    replaced.unwrap_or(None)
 }
 
 impl Recording {

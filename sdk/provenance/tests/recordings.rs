@@ -1,12 +1,14 @@
 //! Recordings: nested, across threads, and outside of any.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 
 use stroboscope_provenance::{
-    DataLinkage, Label, LabelKind, LogFile, LogWriter, MergeLog, ReadLog, Recording, Tracked,
-    TrackedBuf, inputs_of, merge, sweep, with_current,
+    DataLinkage, Label, LabelKind, LogFile, LogWriter, ReadLog, Recording, Tracked, TrackedBuf,
+    inputs_of, merge, sweep, with_current,
 };
 
 #[test]
@@ -48,7 +50,14 @@ fn the_log_is_busy_while_its_code_runs() {
         let buffer = TrackedBuf::source(1, 0, "abc");
         let merged = with_current(|_| merge(buffer.label(0), buffer.label(2)));
         assert_eq!(merged, Some(Label::ALL));
+        // Another recording cannot run either, and keeps its log.
+        let mut other = Recording::default();
+        other.run(|| TrackedBuf::source(2, 0, "de"));
+        let source = with_current(|_| other.run(|| TrackedBuf::source(3, 0, "f")));
+        assert_eq!(source.map(|source| source.label(0)), Some(Label::NULL));
+        assert_eq!(other.finish().inputs(), 2);
     });
+    assert_eq!(recording.finish().inputs(), 3);
 }
 
 /// Future that is ready at its second poll.
@@ -134,4 +143,45 @@ fn labels_of_another_recording_leave_the_log_valid() {
     let file = writer.finish(&log).expect("written");
     check_queries(&log);
     check_queries(&LogFile::parse(&file).expect("a valid file"));
+}
+
+/// Number of inputs of the log that a thread's last value had.
+static LATE: AtomicU32 = AtomicU32::new(0);
+
+/// Recording that goes on when its thread ends.
+struct LateWork(Recording, Label);
+
+impl Drop for LateWork {
+    fn drop(&mut self) {
+        let label = self.0.run(|| {
+            let source = TrackedBuf::source(2, 0, [1; 3]);
+            source.record_output(1, 0);
+            merge(self.1, source.merged(0..3))
+        });
+        let log = self.0.take_log();
+        assert!(log.inputs() >= 3 && inputs_of(&log, label).contains(2));
+        LATE.store(log.inputs(), Relaxed);
+    }
+}
+
+thread_local! {
+    static WORK: RefCell<Option<LateWork>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn a_recording_outlives_the_values_of_its_thread() {
+    // Values of a thread end in the order of their first use, or in reverse.
+    for is_first in [true, false] {
+        let run = move || {
+            if is_first {
+                WORK.set(None);
+            }
+            let mut recording = Recording::default();
+            let label = recording.run(|| TrackedBuf::source(1, 0, [1; 3]).label(2));
+            WORK.set(Some(LateWork(recording, label)));
+        };
+        LATE.store(0, Relaxed);
+        std::thread::spawn(run).join().expect("no panic");
+        assert!(LATE.load(Relaxed) >= 3);
+    }
 }
