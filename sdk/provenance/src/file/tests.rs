@@ -260,6 +260,20 @@ fn rewritten_items_leave_all_else_as_it_was() {
     }
 }
 
+#[test]
+fn another_log_is_an_error() {
+    let (log, _) = small();
+    let other = MergeLog::default();
+    let mut fewer = MergeLog::default();
+    fewer.source(1, 0, log.inputs() as usize);
+    for other in [other, fewer] {
+        let mut writer = LogWriter::new(Vec::new()).unwrap();
+        writer.append(&log).unwrap();
+        let error = writer.append(&other).unwrap_err();
+        assert!(error.to_string().contains("another log"), "{error}");
+    }
+}
+
 /// Returns the offsets of the segments in a file, and its length.
 fn offsets(bytes: &[u8]) -> Vec<usize> {
     let version = reader::version(bytes).unwrap();

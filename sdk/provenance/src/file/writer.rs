@@ -51,12 +51,24 @@ impl<W: Write> LogWriter<W> {
         })
     }
 
-    /// Appends the additions to the log since the last call, and flushes. Pass the same log always.
+    /// Appends the additions to the log since the last call, and flushes.
     ///
     /// # Errors
-    /// Returns the errors of the writer. Then the file ends within a segment.
+    /// Returns the errors of the writer. Then the file ends within a segment. Also returns an error
+    /// if the log has less than the one of the last call, because it must always be the same.
     pub fn append(&mut self, log: &MergeLog) -> io::Result<()> {
         let inputs = log.inputs();
+        let is_behind = inputs < self.inputs || log.nodes() < self.nodes;
+        let (outputs, items) = (
+            log.outputs().get(self.outputs..),
+            log.items().get(self.items..),
+        );
+        let (false, Some(outputs), Some(items)) = (is_behind, outputs, items) else {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "this is another log than that of the last call: write each log to a file of its own",
+            ));
+        };
         let from = log
             .sources()
             .partition_point(|source| source.end() <= self.inputs);
@@ -74,12 +86,12 @@ impl<W: Write> LogWriter<W> {
             self.segment(NODES, (end - self.nodes) as usize, inputs, &records)?;
             self.nodes = end;
         }
-        for outputs in log.outputs()[self.outputs..].chunks(RECORDS_MAX) {
+        for outputs in outputs.chunks(RECORDS_MAX) {
             let records: Vec<u8> = outputs.iter().flat_map(output_record).collect();
             self.segment(OUTPUTS, outputs.len(), inputs, &records)?;
             self.outputs += outputs.len();
         }
-        for item in &log.items()[self.items..] {
+        for item in items {
             let record = item_record(item);
             self.segment(ITEMS, record.len() / 8, inputs, &record)?;
             self.items += 1;
