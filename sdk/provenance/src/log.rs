@@ -78,7 +78,8 @@ impl MergeLog {
 
     /// Returns the label that further bytes share.
     fn share_inputs(&mut self, count: u64) -> Labels {
-        self.losses.shared_inputs += count;
+        let shared = &mut self.losses.shared_inputs;
+        *shared = shared.saturating_add(count);
         self.inputs = self.limits.inputs;
         Labels::Shared(Label::input(self.limits.inputs - 1))
     }
@@ -204,7 +205,8 @@ impl MergeLog {
                 labels,
             });
         } else {
-            self.losses.dropped_outputs += count;
+            let dropped = &mut self.losses.dropped_outputs;
+            *dropped = dropped.saturating_add(count);
         }
     }
 

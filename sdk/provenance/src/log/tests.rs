@@ -185,6 +185,21 @@ fn bytes_beyond_the_inputs_share_the_last_one() {
 }
 
 #[test]
+fn counts_of_losses_do_not_overflow() {
+    let mut log = MergeLog::new(Limits {
+        outputs: 0,
+        ..Limits::default()
+    });
+    for _ in 0..2 {
+        log.source(1, 0, usize::MAX);
+        log.output(1, 0, u64::MAX, Labels::NULL);
+    }
+    let losses = log.losses();
+    assert_eq!(losses.shared_inputs, (usize::MAX as u64).saturating_mul(2));
+    assert_eq!(losses.dropped_outputs, u64::MAX);
+}
+
+#[test]
 fn successive_bytes_of_a_source_are_one_record() {
     let mut log = MergeLog::new(Limits {
         sources: 2,
