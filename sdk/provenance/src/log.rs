@@ -255,11 +255,18 @@ impl MergeLog {
         self.limits
     }
 
-    /// Returns the allocated bytes of nodes, memo, sources, outputs and items.
+    /// Frees the cache of recent merges, which repeated merges then take from the memo.
+    #[cfg(feature = "std")]
+    pub(crate) fn forget_recent(&mut self) {
+        self.recent = Recent::default();
+    }
+
+    /// Returns the allocated bytes of nodes, memo, recent merges, sources, outputs and items.
     pub fn bytes(&self) -> usize {
         let sources = self.sources.capacity() * size_of::<Source>();
         let outputs = self.outputs.capacity() * size_of::<Output>();
-        self.nodes.bytes() + self.memo.bytes() + sources + outputs + self.item_bytes
+        let merges = self.nodes.bytes() + self.memo.bytes() + self.recent.bytes();
+        merges + sources + outputs + self.item_bytes
     }
 }
 

@@ -85,7 +85,9 @@ impl Recording {
     /// recording then tracks nothing.
     #[must_use]
     pub fn take_log(&mut self) -> MergeLog {
-        self.log.take().map(|log| *log).unwrap_or_default()
+        let mut log = self.log.take().map(|log| *log).unwrap_or_default();
+        log.forget_recent();
+        log
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 
 use stroboscope_provenance::{
-    DataLinkage, Label, LabelKind, LogFile, LogWriter, ReadLog, Recording, Tracked, TrackedBuf,
-    inputs_of, merge, sweep, with_current,
+    DataLinkage, Label, LabelKind, LogFile, LogWriter, Parents, ReadLog, Recording, Tracked,
+    TrackedBuf, inputs_of, merge, sweep, with_current,
 };
 
 #[test]
@@ -101,6 +101,30 @@ fn a_future_records_on_several_threads() {
     assert!(matches!(label.kind(), LabelKind::Node(_)));
     let inputs: Vec<u32> = inputs_of(&log, label).ranges().flatten().collect();
     assert_eq!(inputs, [0, 3]);
+}
+
+#[test]
+fn a_finished_log_takes_16_bytes_for_a_node() {
+    let mut recording = Recording::default();
+    let sum = recording.run(|| {
+        let source = TrackedBuf::source(1, 0, [1; 5_000]);
+        let bytes = (0..2_500).filter_map(|at| source.get::<DataLinkage>(2 * at));
+        let sum = bytes.fold(Tracked::new(0), |sum, byte| sum ^ byte);
+        assert!(with_current(|log| log.bytes()) > Some(64 << 10));
+        sum.label()
+    });
+    let mut log = recording.finish();
+    let nodes = log.nodes();
+    // One chunk of nodes has room.
+    assert!(
+        log.bytes() <= nodes as usize * 16 + (33 << 10),
+        "{}",
+        log.bytes()
+    );
+    let Some(Parents::Union(before, last)) = log.node(nodes - 1).map(|node| node.parents()) else {
+        panic!("no union");
+    };
+    assert_eq!((log.merge(last, before), log.nodes()), (sum, nodes));
 }
 
 /// Checks that the queries of all outputs agree.

@@ -34,6 +34,11 @@ impl Recent {
         }
     }
 
+    /// Returns the allocated bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.capacity() * size_of::<(u64, Label)>()
+    }
+
     #[inline]
     fn place(&self, hash: u64) -> usize {
         (hash >> 32) as usize & self.0.len().wrapping_sub(1)

@@ -13,7 +13,7 @@ use crate::linkage::Linkage;
 use crate::recording::{merge, merge_bytes, with_current};
 use crate::source::Labels;
 
-/// Bytes, each with a label. Successive inputs, and bytes with one label, take 24 bytes a run.
+/// Bytes, each with a label. Successive inputs, and bytes with one label, take 16 bytes a run.
 #[derive(Clone, Debug, Default)]
 pub struct TrackedBuf {
     bytes: Vec<u8>,
