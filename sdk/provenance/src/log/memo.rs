@@ -14,6 +14,8 @@ use crate::node::Node;
 
 /// Slots of a bucket.
 const SLOTS: usize = 16;
+/// Buckets of a new table: 256 bytes, so that a small log moves its nodes less often.
+const BUCKETS_MIN: usize = 4;
 /// Successive labels whose nodes share a bucket: the used slots of a bucket, in the mean, just
 /// before the table grows. A chain of merges then fills all buckets evenly.
 const LABELS: u64 = 14;
@@ -149,7 +151,7 @@ impl Memo {
     /// nodes more often.
     #[cold]
     fn grow(&mut self, nodes: &Nodes) -> Option<()> {
-        let len = (self.buckets.len() * 7).div_ceil(4).max(1);
+        let len = (self.buckets.len() * 7).div_ceil(4).max(BUCKETS_MIN);
         let (mut buckets, mut used) = (Vec::new(), Vec::new());
         buckets.try_reserve_exact(len).ok()?;
         // Reading a bucket right after a write to it would wait for the write: 20 ns a merge.
