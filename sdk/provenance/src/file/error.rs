@@ -23,6 +23,11 @@ pub enum FileError {
         /// Offset of the segment.
         at: usize,
     },
+    /// The file goes on after the end of the log.
+    Surplus {
+        /// Offset of the first byte after the log.
+        at: usize,
+    },
     /// A segment has content that no log has.
     Invalid {
         /// Offset of the segment.
@@ -51,6 +56,11 @@ impl fmt::Display for FileError {
             Self::Corrupt { at } => write!(
                 f,
                 "the provenance log is corrupt: the checksum at byte {at} does not match"
+            ),
+            Self::Surplus { at } => write!(
+                f,
+                "the provenance log ends at byte {at}, but its file goes on: write each log to a \
+                 file of its own"
             ),
             Self::Invalid { at, problem } => write!(
                 f,

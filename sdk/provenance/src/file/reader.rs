@@ -86,8 +86,7 @@ impl<'a> LogFile<'a> {
             }
             at += SEGMENT_BYTES + segment.records.len();
         }
-        let problem = "bytes after the end of the log";
-        let surplus = (at < bytes.len()).then_some(FileError::Invalid { at, problem });
+        let surplus = (at < bytes.len()).then_some(FileError::Surplus { at });
         Ok((file, surplus))
     }
 
@@ -237,10 +236,11 @@ pub(super) fn version(bytes: &[u8]) -> Result<u32, FileError> {
     if checksum(None, &header[..12], &[]) != sum {
         return Err(FileError::Corrupt { at: 0 });
     }
-    if !(VERSION_WITHOUT_OFFSETS..=VERSION).contains(&found) {
-        return Err(FileError::Version { found });
+    match found {
+        0 => Err(FileError::Foreign),
+        VERSION_WITHOUT_OFFSETS..=VERSION => Ok(found),
+        _ => Err(FileError::Version { found }),
     }
-    Ok(found)
 }
 
 pub(super) fn segment(bytes: &[u8], version: u32, at: usize) -> Result<Segment<'_>, FileError> {

@@ -125,15 +125,19 @@ fn errors_name_the_cause() {
         "no file of a provenance log",
     );
     check(b"", FileError::Foreign, "no file of a provenance log");
-    let mut newer = bytes.clone();
-    newer[8] = 3;
-    let sum = checksum(None, &newer[..12], &[]);
-    newer[12..16].copy_from_slice(&sum.to_le_bytes());
+    let with_version = |version: u8| {
+        let mut other = bytes.clone();
+        other[8] = version;
+        let sum = checksum(None, &other[..12], &[]);
+        other[12..16].copy_from_slice(&sum.to_le_bytes());
+        other
+    };
     check(
-        &newer,
+        &with_version(3),
         FileError::Version { found: 3 },
         "use a newer program",
     );
+    check(&with_version(0), FileError::Foreign, "no file");
     let mut flipped = bytes.clone();
     flipped[HEADER_BYTES + SEGMENT_BYTES] ^= 1;
     check(
@@ -143,14 +147,10 @@ fn errors_name_the_cause() {
     );
     let mut longer = bytes.clone();
     longer.push(0);
-    let problem = "bytes after the end of the log";
     check(
         &longer,
-        FileError::Invalid {
-            at: bytes.len(),
-            problem,
-        },
-        problem,
+        FileError::Surplus { at: bytes.len() },
+        "but its file goes on",
     );
 }
 
