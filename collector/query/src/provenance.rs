@@ -41,14 +41,19 @@ pub enum ProvenanceError {
     },
     #[error("{name}: {error}")]
     Foreign { name: String, error: FileError },
-    #[error("no log has {what} {}; there are: {}", item_id(*id), listed(known))]
+    #[error("no log has {what} {}; there are: {}{problems}", item_id(*id), listed(known))]
     UnknownId {
         what: &'static str,
         id: u64,
         known: BTreeSet<u64>,
+        problems: String,
     },
-    #[error("{} has no such bytes with labels (bytes that depend on no input have none); the logs have {known}", item_id(*id))]
-    NoSuchBytes { id: u64, known: ByteRanges },
+    #[error("{} has no such bytes with labels (bytes that depend on no input have none); the logs have {known}{problems}", item_id(*id))]
+    NoSuchBytes {
+        id: u64,
+        known: ByteRanges,
+        problems: String,
+    },
 }
 
 /// Direction of a query.

@@ -142,4 +142,10 @@ fn bad_questions_and_files_are_rejected() {
     fs::write(at.join("cut.log"), &whole[..whole.len() - 1]).unwrap();
     let (text, _) = check(at, &["provenance", "why", "7", "cut.log"], 1);
     assert!(text.contains("cut.log: "), "{text}");
+    // An error states the damage, after which the log may have had the output.
+    fs::write(at.join("cut.log"), &whole[..16]).unwrap();
+    fails(
+        &["why", "7", "cut.log"],
+        "there are: none; cut.log: the provenance log is cut off",
+    );
 }

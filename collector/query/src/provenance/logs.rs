@@ -12,6 +12,8 @@ use stroboscope_store::query_memory::QueryShare;
 const PAIR_BYTES: usize = 1_024;
 /// Memory that it needs for a range of a source's bytes, in bytes.
 const RANGE_BYTES: usize = 48;
+/// Maximum number of damaged logs that an error lists.
+const PROBLEMS_MAX: usize = 5;
 
 /// Bytes of sources on which outputs depend.
 #[derive(Debug, Default)]
@@ -204,6 +206,7 @@ impl ProvenanceLogs<'_> {
                 },
                 id,
                 known: self.ids(direction).collect(),
+                problems: self.problems(),
             });
         }
         let parts = logs.flat_map(|(_, log)| log.parts(direction));
@@ -214,8 +217,21 @@ impl ProvenanceLogs<'_> {
         let bytes = bytes.unwrap_or(0..u64::MAX);
         let asked: ByteRanges = known.within(bytes).collect();
         if asked.is_empty() {
-            return Err(ProvenanceError::NoSuchBytes { id, known });
+            return Err(ProvenanceError::NoSuchBytes {
+                id,
+                known,
+                problems: self.problems(),
+            });
         }
         Ok(asked)
+    }
+
+    /// Describes the logs that are not whole, as the end of an error: they may have had the item.
+    fn problems(&self) -> String {
+        let damaged = self.logs.iter().filter_map(|log| {
+            let problem = log.problem?;
+            Some(format!("; {}: {problem}", log.name))
+        });
+        damaged.take(PROBLEMS_MAX).collect()
     }
 }
