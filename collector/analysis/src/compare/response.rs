@@ -113,7 +113,7 @@ pub(super) fn place_changes(
     let mut found: Vec<BTreeMap<usize, PlaceSums>> = Vec::new();
     let mut small: BTreeMap<usize, Vec<SmallTime<'_>>> = BTreeMap::new();
     let mut numbers = 0..;
-    for (number, (root, alike)) in roots.iter().zip(alike).enumerate() {
+    for (number, (root, alike)) in (0..).zip(roots.iter().zip(alike)) {
         let all_before = root.before.count().estimate().max(1.0);
         let mut of_root: BTreeMap<usize, PlaceSums> = BTreeMap::new();
         let matched = alike.matched.iter().filter(|alike| alike.id.is_some());
@@ -145,8 +145,8 @@ pub(super) fn place_changes(
                     .map(|(row, time_ns)| SmallTime {
                         root: number,
                         key,
-                        row: *row,
-                        time_ns,
+                        row,
+                        time_ns: time_ns as f32,
                     });
                 small.entry(place).or_default().extend(seen);
             }
@@ -156,13 +156,14 @@ pub(super) fn place_changes(
         for (times, stratum) in strata(times).into_iter().zip(&mut numbers) {
             let mut sums = [Sums::default(); 2];
             for one in &times {
-                let of_place = found[one.root].entry(place).or_default();
-                of_place.add(stratum, &one.row, one.time_ns);
-                sums[one.row.period as usize].add(&one.row, one.time_ns);
+                let of_place = found[one.root as usize].entry(place).or_default();
+                let time_ns = f64::from(one.time_ns);
+                of_place.add(stratum, one.row, time_ns);
+                sums[one.row.period as usize].add(one.row, time_ns);
             }
             let means_ns = sums.map(|sums| sums.time_ns / sums.weight);
             for one in &times {
-                let of_place = found[one.root].entry(place).or_default();
+                let of_place = found[one.root as usize].entry(place).or_default();
                 of_place.means_ns.insert(stratum, means_ns);
             }
         }

@@ -41,14 +41,14 @@ impl StructureKey {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SmallTime<'a> {
     /// Number of the request's root operation.
-    pub(super) root: usize,
+    pub(super) root: u32,
+    pub(super) time_ns: f32,
     pub(super) key: StructureKey,
-    pub(super) row: Row<'a>,
-    pub(super) time_ns: f64,
+    pub(super) row: &'a Row<'a>,
 }
 
 /// Key of the times that share a stratum.
-type Key = fn(&SmallTime<'_>) -> (usize, u64);
+type Key = fn(&SmallTime<'_>) -> (u32, u64);
 
 /// Ways to group times, each with the minimum number of times of each period. First those of one
 /// root operation and one behaviour, then those of one behaviour in any root operation, then those
@@ -66,7 +66,7 @@ pub(super) fn strata(times: Vec<SmallTime<'_>>) -> Vec<Vec<SmallTime<'_>>> {
     let mut strata = Vec::new();
     let mut left = times;
     for (key, least) in LEVELS {
-        let mut groups: BTreeMap<(usize, u64), Vec<SmallTime<'_>>> = BTreeMap::new();
+        let mut groups: BTreeMap<(u32, u64), Vec<SmallTime<'_>>> = BTreeMap::new();
         for one in left.drain(..) {
             groups.entry(key(&one)).or_default().push(one);
         }
@@ -93,7 +93,13 @@ mod tests {
         let [flows, _] = flows_of([&period(1, 8, USUAL), &[]]);
         let mut samples = flows.roots.values().flat_map(|root| root.all());
         let request = &samples.next().expect("a category").sample[0];
-        let check = |times: &[(Period, usize, u64, u64, usize)], expected: &[usize]| {
+        let rows = [Period::Before, Period::After].map(|period| Row {
+            period,
+            slice: 0,
+            weight: 1.0,
+            request,
+        });
+        let check = |times: &[(Period, u32, u64, u64, usize)], expected: &[usize]| {
             let times = times
                 .iter()
                 .flat_map(|(period, root, calls, runs, count)| {
@@ -103,12 +109,7 @@ mod tests {
                             calls: *calls,
                             runs: *runs,
                         },
-                        row: Row {
-                            period: *period,
-                            slice: 0,
-                            weight: 1.0,
-                            request,
-                        },
+                        row: &rows[*period as usize],
                         time_ns: 1.0,
                     };
                     vec![one; *count]
