@@ -25,7 +25,7 @@ pub(in crate::compare) use variability::Variability;
 
 use super::rows::Period;
 use crate::record::TraceId;
-use crate::statistics::stratified::{ShareStratum, shares_two_sided};
+use crate::statistics::stratified::{ShareStratum, share_mid_two_sided, shares_two_sided};
 use crate::statistics::{
     Share, fisher_two_sided, is_testable, normal_deviation, normal_two_sided, student_two_sided,
 };
@@ -218,7 +218,7 @@ impl RankEvidence {
             least_p_value: 0.0,
             slices,
             statistics: vec![statistic],
-            halves: halves(&rows, &centred, counts),
+            halves: own.map(halves_of_share),
         })
     }
 
@@ -416,6 +416,37 @@ fn halves(
         let expected = 1.0 / first.len() as f64 + 1.0 / second.len() as f64;
         (variance > 0.0).then(|| [(of(second) - of(first)).powi(2) / variance, expected])
     })
+}
+
+/// Minimum number of requests with the property, and of those without it, for which the difference
+/// of two shares counts as normal.
+const NORMAL_MIN: usize = 30;
+
+/// Returns the squared difference of the shares of requests with a property between the halves of a
+/// period, as [`halves`] does. If few requests have the property, or few lack it, the difference
+/// takes few values, and its median says nothing about the variance. Its mid-p-value then
+/// determines the square of a normal value.
+fn halves_of_share(has: &[(Period, bool)]) -> Option<[f64; 2]> {
+    let (n, half) = (has.len(), has.len() / 2);
+    let with = has.iter().filter(|(_, has)| *has).count();
+    if n < 2 * SLICE_ROWS_MIN || with == 0 || with == n {
+        return None;
+    }
+    let later = n - half;
+    let seen = has[half..].iter().filter(|(_, has)| *has).count();
+    let expected = 1.0 / half as f64 + 1.0 / later as f64;
+    if with.min(n - with) >= NORMAL_MIN {
+        let share = with as f64 / n as f64;
+        let difference = seen as f64 / later as f64 - (with - seen) as f64 / half as f64;
+        return Some([difference * difference / (share * (1.0 - share)), expected]);
+    }
+    let stratum = ShareStratum {
+        with: with as u64,
+        of: n as u64,
+        later: later as u64,
+    };
+    let deviations = normal_deviation(share_mid_two_sided(stratum, seen as u64));
+    Some([deviations * deviations * expected, expected])
 }
 
 #[cfg(test)]

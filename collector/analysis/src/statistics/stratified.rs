@@ -112,6 +112,27 @@ pub fn shares_two_sided(strata: &[ShareStratum], seen: u64) -> Option<f64> {
     Some(both_tails(&all, mean, seen as f64))
 }
 
+/// Returns the two-sided mid-p-value of `seen` later members with the property. It is the
+/// probability of a number that is farther from its mean, plus half of that of an equally far one.
+/// Unlike a p-value, it is 0.5 on average even if few members have the property.
+pub(crate) fn share_mid_two_sided(stratum: ShareStratum, seen: u64) -> f64 {
+    let mean = stratum.with as f64 * stratum.later as f64 / stratum.of as f64;
+    let off = |with: u64| (with as f64 - mean).abs();
+    let part = |with: u64| {
+        let farther = off(with) - off(seen);
+        if farther > 1e-9 {
+            1.0
+        } else if farther > -1e-9 {
+            0.5
+        } else {
+            0.0
+        }
+    };
+    (0..=stratum.with.min(stratum.later))
+        .map(|with| part(with) * hypergeometric(stratum, with))
+        .sum()
+}
+
 /// Returns the probability that exactly `with` of a stratum's later members have the property.
 fn hypergeometric(stratum: ShareStratum, with: u64) -> f64 {
     let others = stratum.of - stratum.with;
@@ -212,6 +233,29 @@ mod tests {
         }];
         let p = rank_sum_two_sided(&strata, 2 * (92 + 93 + 94 + 95 + 96)).expect("few");
         assert!((3e-8..4e-8).contains(&p), "{p}");
+    }
+
+    #[test]
+    fn mid_p_values_are_half_on_average() {
+        for (with, of, later) in [
+            (1, 12, 6),
+            (2, 12, 6),
+            (3, 25, 12),
+            (11, 12, 6),
+            (20, 60, 31),
+        ] {
+            let stratum = ShareStratum { with, of, later };
+            let mean: f64 = (0..=with.min(later))
+                .map(|seen| hypergeometric(stratum, seen) * share_mid_two_sided(stratum, seen))
+                .sum();
+            assert!((mean - 0.5).abs() < 1e-9, "{stratum:?}: {mean}");
+        }
+        let one = ShareStratum {
+            with: 1,
+            of: 12,
+            later: 6,
+        };
+        assert!((share_mid_two_sided(one, 1) - 0.5).abs() < 1e-9);
     }
 
     #[test]

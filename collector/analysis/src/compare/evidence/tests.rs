@@ -95,3 +95,30 @@ fn requests_of_one_instant_are_not_in_the_order_of_their_times() {
     let p_value = evidence.verdict(&variability).p_value;
     assert!(p_value < 1e-3, "{p_value}");
 }
+
+#[test]
+fn rare_properties_do_not_seem_to_vary_between_the_halves_of_a_period() {
+    // One request of 24 has each property, at a random place.
+    let mut state = 5u64;
+    let mut below = |limit: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % limit
+    };
+    let evidence: Vec<RankEvidence> = (0..60)
+        .filter_map(|_| {
+            let mut has: Vec<(Period, bool)> = [Period::Before, Period::After]
+                .into_iter()
+                .flat_map(|period| [(period, false); 24])
+                .collect();
+            for first in [0, 24] {
+                has[first + below(24)].1 = true;
+            }
+            RankEvidence::of_shares(&has, [1; 2], [24; 2])
+        })
+        .collect();
+    let variability = Variability::of(&evidence.iter().collect::<Vec<_>>());
+    let (inflation, _) = variability.inflation(&evidence[0], &evidence[0].statistics[0]);
+    assert!(inflation < 1.3, "{inflation}");
+}
