@@ -123,7 +123,7 @@ impl Pages {
         let mut missing = 0;
         let mut at = 0;
         for (page, theirs) in &other.0 {
-            at += self.0[at..].partition_point(|(own, _)| own < page);
+            at = seek(&self.0, at, *page);
             match self.0.get_mut(at) {
                 Some((own, words)) if own == page => words.union_with(theirs),
                 _ => missing += 1,
@@ -135,7 +135,7 @@ impl Pages {
             self.0.reserve(missing);
             let mut at = 0;
             for (page, theirs) in &other.0 {
-                at += self.0[at..own].partition_point(|(own, _)| own < page);
+                at = seek(&self.0[..own], at, *page);
                 if at == own || self.0[at].0 != *page {
                     self.0.push((*page, theirs.clone()));
                 }
@@ -204,4 +204,17 @@ impl Pages {
             at += 1;
         }
     }
+}
+
+/// Returns the index of the first entry from `at` on that is not before a page. It looks at near
+/// entries first: the next one, when both sets have most pages.
+fn seek(entries: &[(u32, Page)], at: usize, page: u32) -> usize {
+    let rest = &entries[at..];
+    let is_before = |entry: &(u32, Page)| entry.0 < page;
+    let mut end = 1;
+    while rest.get(end - 1).is_some_and(is_before) {
+        end *= 2;
+    }
+    let start = end / 2;
+    at + start + rest[start..rest.len().min(end)].partition_point(is_before)
 }
