@@ -24,38 +24,44 @@ pub struct Resolver {
     stack: Vec<u32>,
     /// Words of `visited` that are not 0.
     touched: Vec<usize>,
+    /// Ranges of inputs that the running query found. In ascending order, each is added to the end
+    /// of a set, which moves nothing.
+    ranges: Vec<(u32, u32)>,
 }
 
 impl Resolver {
     /// Returns the inputs of a label. An unknown node contains all inputs.
     pub fn inputs(&mut self, log: &impl ReadLog, label: Label) -> InputSet {
-        let mut inputs = InputSet::new();
-        self.visit(log, label, &mut inputs);
+        self.visit(log, label);
         while let Some(index) = self.stack.pop() {
             match log.node(index).map(|node| node.parents()) {
                 Some(Parents::Union(a, b)) => {
-                    self.visit(log, a, &mut inputs);
-                    self.visit(log, b, &mut inputs);
+                    self.visit(log, a);
+                    self.visit(log, b);
                 }
-                Some(Parents::Range(first, last)) => inputs.insert(first, last),
-                None => insert_all(log, &mut inputs),
+                Some(Parents::Range(first, last)) => self.ranges.push((first, last)),
+                None => self.ranges.extend(all(log)),
             }
         }
         for word in self.touched.drain(..) {
             self.visited[word] = 0;
         }
+        let mut inputs = InputSet::new();
+        self.ranges.sort_unstable();
+        for (first, last) in self.ranges.drain(..) {
+            inputs.insert(first, last);
+        }
         inputs
     }
 
-    fn visit(&mut self, log: &impl ReadLog, label: Label, inputs: &mut InputSet) {
+    fn visit(&mut self, log: &impl ReadLog, label: Label) {
         let LabelKind::Node(index) = label.kind() else {
-            if let Some((first, last)) = leaf(log, label) {
-                inputs.insert(first, last);
-            }
+            self.ranges.extend(leaf(log, label));
             return;
         };
         if index >= log.nodes() {
-            return insert_all(log, inputs);
+            self.ranges.extend(all(log));
+            return;
         }
         let word = index as usize / 64;
         if word >= self.visited.len() {
@@ -77,10 +83,9 @@ pub fn inputs_of(log: &impl ReadLog, label: Label) -> InputSet {
     Resolver::default().inputs(log, label)
 }
 
-fn insert_all(log: &impl ReadLog, inputs: &mut InputSet) {
-    if let Some(last) = log.inputs().checked_sub(1) {
-        inputs.insert(0, last);
-    }
+/// Returns the first and last input of a log.
+fn all(log: &impl ReadLog) -> Option<(u32, u32)> {
+    Some((0, log.inputs().checked_sub(1)?))
 }
 
 /// Returns the first and last input of a label that is no node. A block contains only assigned

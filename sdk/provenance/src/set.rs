@@ -150,6 +150,14 @@ impl InputSet {
         })
     }
 
+    /// Returns the bytes that the set takes, with its share of pages that other sets have, too.
+    pub(crate) fn bytes(&self) -> usize {
+        match &self.0 {
+            Form::Ranges(ranges) => ranges.capacity() * size_of::<(u32, u32)>(),
+            Form::Pages(pages) => pages.bytes(),
+        }
+    }
+
     /// Number by which a sweep chooses the set to copy.
     pub(crate) fn weight(&self) -> usize {
         match &self.0 {

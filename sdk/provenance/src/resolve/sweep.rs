@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{end_of, insert_all, leaf, per_node};
+use super::{Resolver, end_of, leaf, per_node};
 use crate::label::{Label, LabelKind};
 use crate::node::Parents;
 use crate::read::ReadLog;
@@ -14,13 +14,28 @@ const WANTED: u32 = 1 << 31;
 const REACHED: u32 = 1 << 30;
 /// Bits of the number of a node's remaining uses.
 const USES: u32 = REACHED - 1;
+/// Maximum bytes of the sets that wait for their next use. Without it, a forged file of 12 KB took
+/// 3.5 GB.
+const SETS_BYTES_MAX: usize = 1 << 29;
+/// Place of a set that was not kept.
+const UNKEPT: u32 = u32::MAX;
 
 /// Calls `visit` once for each distinct label, with its inputs.
 ///
 /// One sweep over the nodes, parents before children, computes the set of each needed node once. At
 /// its last use, a set becomes part of the result or is freed, so memory is that of the sets that
-/// still have uses, plus 8 bytes for each node up to the last one.
-pub fn sweep(log: &impl ReadLog, labels: &[Label], mut visit: impl FnMut(Label, &InputSet)) {
+/// still have uses, plus 8 bytes for each node up to the last one. If these sets take 512 MiB,
+/// further ones are not kept, and each use computes them again.
+pub fn sweep(log: &impl ReadLog, labels: &[Label], visit: impl FnMut(Label, &InputSet)) {
+    sweep_within(SETS_BYTES_MAX, log, labels, visit);
+}
+
+pub(super) fn sweep_within(
+    bytes_max: usize,
+    log: &impl ReadLog,
+    labels: &[Label],
+    mut visit: impl FnMut(Label, &InputSet),
+) {
     let mut leaves: Vec<Label> = labels
         .iter()
         .copied()
@@ -29,15 +44,9 @@ pub fn sweep(log: &impl ReadLog, labels: &[Label], mut visit: impl FnMut(Label, 
     leaves.sort_unstable();
     leaves.dedup();
     for label in leaves {
-        let mut inputs = InputSet::new();
-        if label.is_node() {
-            insert_all(log, &mut inputs);
-        } else if let Some((first, last)) = leaf(log, label) {
-            inputs.insert(first, last);
-        }
-        visit(label, &inputs);
+        visit(label, &Resolver::default().inputs(log, label));
     }
-    let mut sweep = Sweep::new(log, labels);
+    let mut sweep = Sweep::new(bytes_max, log, labels);
     for index in 0..sweep.uses.len() as u32 {
         sweep.step(log, index, &mut visit);
     }
@@ -48,13 +57,17 @@ fn is_known(log: &impl ReadLog, label: Label) -> bool {
     matches!(label.kind(), LabelKind::Node(index) if index < log.nodes())
 }
 
-struct Sweep {
+pub(super) struct Sweep {
     /// Flags and number of remaining uses of each node.
     uses: Vec<u32>,
     /// Place of each node's set in `sets`, while it has uses.
     places: Vec<u32>,
-    sets: Vec<InputSet>,
+    /// Kept sets, with their bytes.
+    pub(super) sets: Vec<(InputSet, usize)>,
     free: Vec<u32>,
+    /// Bytes that further sets may take.
+    left: usize,
+    resolver: Resolver,
 }
 
 /// Set of a node's parent.
@@ -68,7 +81,7 @@ enum ParentSet {
 }
 
 impl Sweep {
-    fn new(log: &impl ReadLog, labels: &[Label]) -> Self {
+    pub(super) fn new(bytes_max: usize, log: &impl ReadLog, labels: &[Label]) -> Self {
         let end = end_of(log, labels);
         let mut uses = per_node(end);
         for label in labels {
@@ -98,10 +111,17 @@ impl Sweep {
             places: per_node(end),
             sets: Vec::new(),
             free: Vec::new(),
+            left: bytes_max,
+            resolver: Resolver::default(),
         }
     }
 
-    fn step(&mut self, log: &impl ReadLog, index: u32, visit: &mut impl FnMut(Label, &InputSet)) {
+    pub(super) fn step(
+        &mut self,
+        log: &impl ReadLog,
+        index: u32,
+        visit: &mut impl FnMut(Label, &InputSet),
+    ) {
         let uses = self.uses[index as usize];
         if uses & REACHED == 0 {
             return;
@@ -113,19 +133,29 @@ impl Sweep {
                 set = self.union(a, b);
             }
             Some(Parents::Range(first, last)) => set.insert(first, last),
-            None => insert_all(log, &mut set),
+            None => set = self.resolver.inputs(log, Label::node(index)),
         }
         if uses & WANTED != 0 {
             visit(Label::node(index), &set);
         }
         if uses & USES != 0 {
-            let place = self.free.pop().unwrap_or(self.sets.len() as u32);
-            match self.sets.get_mut(place as usize) {
-                Some(unused) => *unused = set,
-                None => self.sets.push(set),
-            }
-            self.places[index as usize] = place;
+            self.places[index as usize] = self.keep(set);
         }
+    }
+
+    /// Keeps a set for its uses, and returns its place.
+    fn keep(&mut self, set: InputSet) -> u32 {
+        let bytes = set.bytes();
+        let Some(left) = self.left.checked_sub(bytes) else {
+            return UNKEPT;
+        };
+        self.left = left;
+        let place = self.free.pop().unwrap_or(self.sets.len() as u32);
+        match self.sets.get_mut(place as usize) {
+            Some(unused) => *unused = (set, bytes),
+            None => self.sets.push((set, bytes)),
+        }
+        place
     }
 
     fn take(&mut self, log: &impl ReadLog, parent: Label) -> ParentSet {
@@ -140,11 +170,16 @@ impl Sweep {
         if *uses & USES != USES {
             *uses -= 1;
         }
+        if place == UNKEPT {
+            return ParentSet::Owned(self.resolver.inputs(log, parent));
+        }
         if *uses & USES != 0 {
             return ParentSet::Shared(place as usize);
         }
         self.free.push(place);
-        ParentSet::Owned(core::mem::take(&mut self.sets[place as usize]))
+        let (set, bytes) = core::mem::take(&mut self.sets[place as usize]);
+        self.left += bytes;
+        ParentSet::Owned(set)
     }
 
     fn union(&self, a: ParentSet, b: ParentSet) -> InputSet {
@@ -153,7 +188,7 @@ impl Sweep {
                 let mut set = match other {
                     ParentSet::Range(first, last) => InputSet::from_range(first, last),
                     ParentSet::Owned(set) => set,
-                    ParentSet::Shared(place) => self.sets[place].clone(),
+                    ParentSet::Shared(place) => self.sets[place].0.clone(),
                 };
                 set.insert(first, last);
                 set
@@ -169,7 +204,7 @@ impl Sweep {
             }
             (ParentSet::Owned(mut owned), ParentSet::Shared(place))
             | (ParentSet::Shared(place), ParentSet::Owned(mut owned)) => {
-                let shared = &self.sets[place];
+                let shared = &self.sets[place].0;
                 if owned.weight() < shared.weight() {
                     let mut set = shared.clone();
                     set.union_with(&owned);
@@ -179,7 +214,7 @@ impl Sweep {
                 owned
             }
             (ParentSet::Shared(a), ParentSet::Shared(b)) => {
-                let (a, b) = (&self.sets[a], &self.sets[b]);
+                let (a, b) = (&self.sets[a].0, &self.sets[b].0);
                 let (large, small) = if a.weight() < b.weight() {
                     (b, a)
                 } else {

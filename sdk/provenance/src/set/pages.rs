@@ -152,6 +152,15 @@ impl Pages {
         self.0.iter().map(|(_, page)| of(page)).sum()
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        let of = |page: &Page| match page {
+            Page::Full => 0,
+            Page::Bits(words) => size_of::<[u64; WORDS]>() / Arc::strong_count(words),
+        };
+        let pages = self.0.iter().map(|(_, page)| of(page)).sum::<usize>();
+        pages + self.0.capacity() * size_of::<(u32, Page)>()
+    }
+
     pub(super) fn contains(&self, input: u32) -> bool {
         let page = self
             .0
