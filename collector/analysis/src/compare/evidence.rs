@@ -424,7 +424,7 @@ const NORMAL_MIN: usize = 30;
 
 /// Returns the squared difference of the shares of requests with a property between the halves of a
 /// period, as [`halves`] does. If few requests have the property, or few lack it, the difference
-/// takes few values, and its median says nothing about the variance. Its mid-p-value then
+/// takes few values, and its median does not show the variance. Its mid-p-value then
 /// determines the square of a normal value.
 fn halves_of_share(has: &[(Period, bool)]) -> Option<[f64; 2]> {
     let (n, half) = (has.len(), has.len() / 2);
