@@ -13,6 +13,7 @@
 //! models and empirical Bayes methods, 2004).
 
 mod aligned;
+mod joined;
 mod section;
 mod variability;
 
@@ -20,6 +21,7 @@ use aligned::{
     AlignedObservation, aligned, centred, doubled_ranks, exact_rank_deviations,
     exact_share_deviations, least_p_value, slowest, strata,
 };
+pub(in crate::compare) use joined::GroupEvidence;
 pub(in crate::compare) use section::SectionEvidence;
 pub(in crate::compare) use variability::Variability;
 
@@ -81,6 +83,9 @@ pub(super) struct RankEvidence {
 #[derive(Clone, Copy, Debug)]
 struct Statistic {
     share: f64,
+    /// Sum of the later period's centred scores, and its variance under independence.
+    sum: f64,
+    variance: f64,
     /// Standard deviations from the mean of its permutation distribution; positive if the later
     /// period is slower.
     deviations: f64,
@@ -295,6 +300,8 @@ impl Statistic {
             .map(|period| inflation(rows, scores, period, slices[period as usize]));
         Some(Statistic {
             share,
+            sum,
+            variance,
             deviations,
             without_one: without_one(rows, scores, slices, sum) / variance.sqrt(),
             inflation,

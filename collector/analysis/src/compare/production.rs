@@ -316,6 +316,9 @@ pub(super) struct FeatureChange {
     /// Productions with the feature, as indices into [`OperationChange::productions`].
     pub(super) productions: BTreeSet<usize>,
     pub(super) evidence: RankEvidence,
+    /// For each period, the number of requests with the feature, and that of requests in which the
+    /// operation runs.
+    pub(super) requests: [[u64; 2]; 2],
     /// Evidence from a section of a period; `None` if the feature occurs throughout the period, or
     /// in both.
     pub(super) section: Option<SectionEvidence>,
@@ -458,6 +461,7 @@ pub(super) fn operation_changes(
                 shares: share(&ids),
                 productions: having,
                 evidence: RankEvidence::of_shares(&has, own, all)?,
+                requests: [0, 1].map(|period| [own[period], all[period]]),
                 section: SectionEvidence::of_shares(&has, own, all),
             })
         };

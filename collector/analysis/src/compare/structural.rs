@@ -1,14 +1,14 @@
 //! Finds operations that behave differently than before, and the time that this costs.
 
 use super::divergence::PathDifference;
-use super::evidence::{RankEvidence, Variability};
+use super::evidence::{GroupEvidence, RankEvidence, Variability};
 use super::production::{Feature, FeatureChange, OperationChange, ProductionChange};
 use super::replaced::{REQUESTS_MIN, ReplacedStructures, mean_ns, represented, requests_of};
 use super::rows::Period;
 use super::{CompareSettings, OfRoot};
 use crate::flow::{CategoryId, EdgeTable, Operation, RootFlows, Shape};
 use crate::statistics::benjamini_hochberg;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Minimum fraction of a caller's changed requests in which a callee changed too, for the callee's
 /// change to explain the caller's.
@@ -47,11 +47,8 @@ pub(super) fn structural_changes(
     clients: &BTreeSet<Operation>,
     settings: &CompareSettings,
 ) -> Vec<PathChange> {
-    let all = || {
-        let operations = roots.iter().flat_map(|root| &root.operations);
-        operations.flat_map(|operation| &operation.features)
-    };
-    let mut tested = tested(all(), settings).into_iter();
+    let operations = roots.iter().flat_map(|root| &root.operations);
+    let mut tested = tested(operations, settings).into_iter();
     let mut found = Vec::new();
     for (number, root) in roots.iter().enumerate() {
         for operation in &root.operations {
@@ -87,17 +84,53 @@ struct FeatureTest {
 
 /// Tests features for a change between the whole periods, and those without one for a change
 /// between a section of one period and the other period.
+///
+/// A feature of an operation is tested in the requests of each root operation and caller, and in
+/// all of them together. A change of a rare operation shows only in all of them together.
 fn tested<'a>(
-    features: impl Iterator<Item = &'a FeatureChange>,
+    operations: impl Iterator<Item = &'a OperationChange>,
     settings: &CompareSettings,
 ) -> Vec<FeatureTest> {
-    let features: Vec<&FeatureChange> = features.collect();
-    let q_values = |evidence: &[&RankEvidence]| {
+    let mut features: Vec<&FeatureChange> = Vec::new();
+    let mut groups: BTreeMap<(&Operation, &Feature), Vec<GroupEvidence<'_>>> = BTreeMap::new();
+    let mut keys = Vec::new();
+    for operation in operations {
+        for change in &operation.features {
+            // Numbers of productions have a meaning within one operation change only.
+            let is_general = !matches!(change.feature, Feature::Exactly(_));
+            let key = (&operation.called.operation, &change.feature);
+            if is_general {
+                let [before, after] = change.requests;
+                groups.entry(key).or_default().push(GroupEvidence {
+                    evidence: &change.evidence,
+                    with: [before[0], after[0]],
+                    of: [before[1], after[1]],
+                });
+            }
+            keys.push(is_general.then_some(key));
+            features.push(change);
+        }
+    }
+    groups.retain(|_, of| of.len() > 1);
+    let joined: BTreeMap<_, RankEvidence> = groups
+        .into_iter()
+        .filter_map(|(key, groups)| Some((key, RankEvidence::joined(&groups)?)))
+        .collect();
+    let q_values = |evidence: &[&RankEvidence], is_joined: bool| {
         let variability = Variability::of(evidence);
-        let p_values: Vec<f64> = evidence
-            .iter()
-            .map(|evidence| evidence.verdict(&variability).p_value)
-            .collect();
+        let p_value = |(at, evidence): (usize, &&RankEvidence)| {
+            let own = evidence.verdict(&variability).p_value;
+            let joined = keys[at]
+                .and_then(|key| joined.get(&key))
+                .filter(|_| is_joined);
+            joined.map_or(own, |joined| {
+                let joined = joined.verdict(&variability);
+                let is_alike = joined.is_slower == (features[at].gain() > 0.0);
+                let of_joined = if is_alike { joined.p_value } else { 1.0 };
+                (2.0 * own.min(of_joined)).min(1.0)
+            })
+        };
+        let p_values: Vec<f64> = evidence.iter().enumerate().map(p_value).collect();
         benjamini_hochberg(&p_values)
     };
     let whole: Vec<&RankEvidence> = features.iter().map(|change| &change.evidence).collect();
@@ -108,7 +141,9 @@ fn tested<'a>(
             section.map_or(&change.evidence, |section| &section.evidence)
         })
         .collect();
-    let tests = q_values(&whole).into_iter().zip(q_values(&sections));
+    let tests = q_values(&whole, true)
+        .into_iter()
+        .zip(q_values(&sections, false));
     let test = |(change, (whole, of_section)): (&&FeatureChange, (f64, f64))| {
         let section = change.section.as_ref().map(|section| section.period);
         match section {

@@ -122,3 +122,44 @@ fn rare_properties_do_not_seem_to_vary_between_the_halves_of_a_period() {
     let (inflation, _) = variability.inflation(&evidence[0], &evidence[0].statistics[0]);
     assert!(inflation < 1.3, "{inflation}");
 }
+
+/// Joins the evidence of groups of requests, each given by its numbers of requests with a property
+/// and without it, in each period. Requests with the property are spread over a period.
+fn joined_p_value(groups: &[[[u64; 2]; 2]]) -> f64 {
+    let of_group = |counts: &[[u64; 2]; 2]| {
+        let mut has = Vec::new();
+        for (period, [with, without]) in [Period::Before, Period::After].iter().zip(counts) {
+            let all = with + without;
+            has.extend((0..all).map(|at| (*period, (at + 1) * with / all > at * with / all)));
+        }
+        let of = counts.map(|counts| counts.iter().sum());
+        let with = counts.map(|counts| counts[0]);
+        (RankEvidence::of_shares(&has, with, of), with, of)
+    };
+    let groups: Vec<_> = groups.iter().map(of_group).collect();
+    let groups: Vec<GroupEvidence<'_>> = groups
+        .iter()
+        .filter_map(|(evidence, with, of)| {
+            Some(GroupEvidence {
+                evidence: evidence.as_ref()?,
+                with: *with,
+                of: *of,
+            })
+        })
+        .collect();
+    let joined = RankEvidence::joined(&groups).expect("groups");
+    joined.verdict(&Variability::default()).p_value
+}
+
+#[test]
+fn groups_that_agree_are_more_evidence_and_groups_that_differ_are_less() {
+    let more = [[1, 7], [5, 3]];
+    let less = [[5, 3], [1, 7]];
+    let one = joined_p_value(&[more]);
+    assert!((0.05..0.2).contains(&one), "{one}");
+    let agree = joined_p_value(&[more; 4]);
+    assert!(agree < 1e-3, "{agree}");
+    assert!((joined_p_value(&[less; 4]) / agree - 1.0).abs() < 1e-6);
+    let differ = joined_p_value(&[more, less, more, less]);
+    assert!(differ > 0.9, "{differ}");
+}

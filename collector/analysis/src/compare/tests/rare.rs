@@ -2,14 +2,13 @@
 
 use super::*;
 
-/// Returns a period of pages. Each root operation has two of them, so each category has at most
-/// two.
-fn of_many_roots(seed: u64, requests: usize, fault: Fault) -> Vec<TraceRecords> {
+/// Returns a period of pages that have this many root operations in turn.
+fn of_many_roots(seed: u64, requests: usize, roots: usize, fault: Fault) -> Vec<TraceRecords> {
     let fault = Fault { orders: 0, ..fault };
     let mut period = period(seed, requests, fault);
     for (at, records) in period.iter_mut().enumerate() {
         let root = records.spans.iter_mut().find(|span| span.parent_id == 0);
-        root.expect("a root span").name = format!("page {}", at % (requests / 2)).into();
+        root.expect("a root span").name = format!("page {}", at % roots).into();
     }
     period
 }
@@ -22,7 +21,10 @@ fn an_operation_is_compared_over_all_its_root_operations() {
         ..usual
     };
     let check = |fault: Fault, expected: &[&str]| {
-        let periods = [of_many_roots(1, 40, usual), of_many_roots(2, 40, fault)];
+        let periods = [
+            of_many_roots(1, 40, 20, usual),
+            of_many_roots(2, 40, 20, fault),
+        ];
         let comparison = compared_as([&periods[0], &periods[1]], &CompareSettings::default());
         let causes: Vec<String> = comparison.causes[..comparison.principal]
             .iter()
@@ -60,4 +62,19 @@ fn structures_that_differ_in_other_operations_are_compared_together() {
     let periods = [pages(1, 0), pages(2, 2_000_000)];
     let comparison = compared_as([&periods[0], &periods[1]], &CompareSettings::default());
     assert_eq!(&*comparison.causes[0].operation.service, "bank");
+}
+
+#[test]
+fn behaviour_is_compared_over_all_root_operations() {
+    let pages = |seed: u64, misses: u64| of_many_roots(seed, 72, 6, with_misses(misses));
+    let periods = [pages(1, 10), pages(2, 55)];
+    let comparison = compared_as([&periods[0], &periods[1]], &CompareSettings::default());
+    let cause = &comparison.causes[0];
+    assert_eq!(&*cause.operation.service, "store");
+    assert!(matches!(
+        cause.kind,
+        CauseKind::Structure(PathDifference::Added(_))
+    ));
+    // The twelve requests of one root operation are less evidence.
+    assert!(cause.q_value < 1e-5, "{}", cause.q_value);
 }
