@@ -1,4 +1,4 @@
-//! All orders in which threads may poll tasks that record.
+//! Orders in which threads may poll tasks that record.
 //!
 //! A log has one owner at a time, and threads share only the place of the running recording, which
 //! each thread has for itself. So the order of polls, and their threads, are all the concurrency

@@ -52,7 +52,7 @@ pub struct DeltaCommit {
     pub removed: usize,
     /// Columns that Delta cannot have because of their names.
     pub left_out_columns: BTreeSet<String>,
-    /// Files that cannot be read, which the log leaves out.
+    /// Files found to be unreadable since the last update, which the log leaves out.
     pub damage: Vec<Damage>,
 }
 
@@ -62,6 +62,8 @@ pub struct DeltaLog {
     table: StoreTable,
     /// Newest version, as last read or written.
     known: Option<LogState>,
+    /// Files that could not be read, with their sizes. They are reported once and not read again.
+    unreadable: BTreeSet<(String, u64)>,
 }
 
 /// Table at one version of its log.
@@ -80,7 +82,11 @@ impl DeltaLog {
     /// Creates a writer of the table's log. Writes nothing yet.
     #[must_use]
     pub const fn of(table: StoreTable) -> Self {
-        Self { table, known: None }
+        Self {
+            table,
+            known: None,
+            unreadable: BTreeSet::new(),
+        }
     }
 
     /// Creates the directory of the log, if it is missing. From then on, maintenance writes the
@@ -116,7 +122,11 @@ impl DeltaLog {
             self.known = read(store, self.table, &names)?;
         }
         let (known, table) = (self.known.as_ref(), self.table);
-        let listed = store.snapshot(table)?;
+        let mut listed = store.snapshot(table)?;
+        let key = |meta: &ObjectMeta| (store.display(&meta.location), meta.size);
+        if !self.unreadable.is_empty() {
+            listed.retain(|meta| !self.unreadable.contains(&key(meta)));
+        }
         let mut next = known.map_or_else(
             || LogState::new(table, now_ms),
             |known| LogState {
@@ -125,6 +135,12 @@ impl DeltaLog {
             },
         );
         let mut commit = next.follow(store, table, &listed);
+        if !commit.damage.is_empty() {
+            let is_damaged =
+                |meta: &&ObjectMeta| commit.damage.iter().any(|of| of.file == key(meta).0);
+            self.unreadable
+                .extend(listed.iter().filter(is_damaged).map(key));
+        }
         let old_files = known.map(|known| &known.files);
         let is_new =
             |file: &&AddFile| old_files.is_none_or(|old| old.get(&file.path) != Some(file));
