@@ -8,6 +8,7 @@
 //! | markers, and detection of a recorder | `getpid`, `F_OFD_GETLK` | no effect | no effect |
 //! | resident memory | `/proc/self/statm` | unknown | unknown |
 //! | CPU time, host name | POSIX | POSIX | unknown; `COMPUTERNAME` |
+//! | standard error without a lock | POSIX | POSIX | the standard library, with its lock |
 //! | handlers around `fork` | `pthread_atfork` | `pthread_atfork` | no `fork` |
 //! | SIGTERM | `sigaction` | `sigaction` | no SIGTERM |
 //!
@@ -40,14 +41,14 @@ pub(crate) use kernel::{
 };
 pub(crate) use process::{
     HAS_UNIX_SOCKETS, at_fork, default_and_raise_sigterm, host_name, process_cpu_ns,
-    release_sigterm, take_sigterm, unblock_and_raise_sigterm,
+    release_sigterm, take_sigterm, unblock_and_raise_sigterm, write_error,
 };
 
-/// Writes a message to standard error, ignoring failures: `eprintln!` panics if the other end is
-/// closed.
+/// Writes a message to standard error in one call, ignoring failures: `eprintln!` panics if the
+/// other end is closed. It does not take the standard library's lock of standard error, because a
+/// child that is forked while another thread holds that lock would wait for it forever.
 pub(crate) fn say(line: std::fmt::Arguments<'_>) {
-    use std::io::Write as _;
-    let _ = writeln!(std::io::stderr(), "stroboscope: {line}");
+    write_error(format!("stroboscope: {line}\n").as_bytes());
 }
 
 /// Function that handles a signal, given the signal's number.
@@ -80,6 +81,21 @@ mod tests {
             (2_000_000..60_000_000_000).contains(&slept_ns),
             "{slept_ns}"
         );
+    }
+
+    #[test]
+    #[cfg(all(unix, not(stroboscope_no_unix)))]
+    fn messages_do_not_wait_for_the_lock_of_standard_error() {
+        let held = std::io::stderr().lock();
+        let (sender, written) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            say(format_args!("a message of a test"));
+            sender.send(()).unwrap();
+        });
+        let in_time = written.recv_timeout(std::time::Duration::from_secs(20));
+        drop(held);
+        thread.join().unwrap();
+        assert_eq!(in_time, Ok(()));
     }
 
     #[test]

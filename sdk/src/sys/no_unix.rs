@@ -18,6 +18,12 @@ pub(crate) fn host_name() -> Option<String> {
         .filter(|name| !name.is_empty())
 }
 
+/// Writes bytes to standard error, ignoring failures.
+pub(crate) fn write_error(bytes: &[u8]) {
+    use std::io::Write as _;
+    let _ = std::io::stderr().write_all(bytes);
+}
+
 /// Does nothing, because processes do not fork on these systems.
 pub(crate) fn at_fork(_: extern "C" fn(), _: extern "C" fn(), _: extern "C" fn()) {}
 

@@ -40,6 +40,17 @@ pub(crate) fn host_name() -> Option<String> {
     Some(name.trim().to_owned()).filter(|name| answer == 0 && !name.is_empty())
 }
 
+/// Writes bytes to standard error without a lock, ignoring failures.
+pub(crate) fn write_error(bytes: &[u8]) {
+    use std::io::Write as _;
+    use std::os::fd::FromRawFd as _;
+    // SAFETY: the file is never closed, since it is not dropped. If the process has closed its
+    // standard error, the call fails, or it writes to the file that has the number now, as
+    // `std::io::stderr` does.
+    let file = unsafe { std::fs::File::from_raw_fd(libc::STDERR_FILENO) };
+    let _ = std::mem::ManuallyDrop::new(file).write_all(bytes);
+}
+
 /// Registers functions that the C library calls around every fork of this process. They must not
 /// unwind.
 pub(crate) fn at_fork(
