@@ -10,13 +10,14 @@ mod parts;
 mod spans;
 mod stored;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::{Range, RangeInclusive};
+use std::ops::{ControlFlow, Range, RangeInclusive};
 use std::path::PathBuf;
 
 use stroboscope_provenance::{
     FileError, InputSet, Label, LabelKind, Labels, LogFile, Losses, Output, Reach, ReadLog, Source,
-    sweep,
+    sweep_within,
 };
 use thiserror::Error;
 
@@ -28,6 +29,11 @@ pub use stored::StoredLogs;
 
 /// Maximum number of flows that an answer lists; small in the tests of this crate.
 const FLOWS_MAX: usize = if cfg!(test) { 1 << 14 } else { 1 << 20 };
+/// Steps that queries of any log may take, of about 10 ns; few in the tests of this crate.
+const STEPS: u64 = if cfg!(test) { 1 << 18 } else { 1 << 24 };
+/// Further steps for each byte of a log. A node takes 8 bytes, so all nodes may depend on inputs
+/// everywhere in 8 MiB, which are 2,048 pages.
+const STEPS_PER_BYTE: u64 = 1 << 8;
 /// Maximum number of ids that an error lists.
 const IDS_MAX: usize = 20;
 
@@ -113,7 +119,10 @@ pub struct ProvenanceLog<'a> {
     pub service: Option<String>,
     file: LogFile<'a>,
     /// Problem at which the reading ended; `None` if the file is whole.
-    pub problem: Option<FileError>,
+    problem: Option<FileError>,
+    /// Number of steps that queries may still take. Without a limit, a forged log of 41 KB needs
+    /// minutes.
+    steps: Cell<u64>,
 }
 
 impl<'a> ProvenanceLog<'a> {
@@ -134,7 +143,31 @@ impl<'a> ProvenanceLog<'a> {
             service: None,
             file,
             problem,
+            steps: Cell::new(STEPS + STEPS_PER_BYTE * bytes.len() as u64),
         })
+    }
+
+    /// Describes why answers may lack flows of this log; `None` if they do not.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        match self.problem {
+            Some(error) => Some(error.to_string()),
+            None => (self.steps.get() == 0).then(|| {
+                "its queries take too many steps for its size, so answers lack flows of it; query fewer bytes, as \
+                 ID:FROM..UNTIL"
+                    .to_owned()
+            }),
+        }
+    }
+
+    /// Takes steps; breaks off if none are left.
+    fn take_steps(&self, count: usize) -> ControlFlow<()> {
+        let left = self.steps.get().saturating_sub(count as u64);
+        self.steps.set(left);
+        match left {
+            0 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
     }
 
     /// Returns the losses that the log counted; `None` if the file is unfinished.
@@ -214,12 +247,19 @@ impl Query {
         fresh
     }
 
-    /// Adds the flows of bytes in one log: from outputs (backward) or from sources (forward).
-    fn follow(&mut self, number: usize, log: &ProvenanceLog<'_>, from: &BytesByItem) {
+    /// Adds the flows of bytes in one log: from outputs (backward) or from sources (forward). Ends
+    /// early if the log has no steps left.
+    fn follow(
+        &mut self,
+        number: usize,
+        log: &ProvenanceLog<'_>,
+        from: &BytesByItem,
+    ) -> ControlFlow<()> {
         let file = &log.file;
         let Some(last) = file.inputs().checked_sub(1) else {
-            return;
+            return ControlFlow::Continue(());
         };
+        log.take_steps(file.sources().len() + file.outputs().len())?;
         let inputs = match self.direction {
             Direction::Backward => {
                 let mut all = InputSet::new();
@@ -229,9 +269,12 @@ impl Query {
             Direction::Forward => inputs_of_sources(file, from),
         };
         if inputs.is_empty() {
-            return;
+            return ControlFlow::Continue(());
         }
         let is_forward = self.direction == Direction::Forward;
+        if is_forward {
+            log.take_steps(file.nodes() as usize)?;
+        }
         let reach = is_forward.then(|| Reach::new(file, inputs.clone()));
         let mut by_label: HashMap<Label, Vec<(u64, Range<u64>)>> = HashMap::new();
         for output in file.outputs() {
@@ -245,7 +288,7 @@ impl Query {
                 Some(first) => {
                     for bytes in parts {
                         let first = first + (bytes.start - output.offset) as u32;
-                        self.copied(number, file, (output.id, bytes), first, &inputs);
+                        self.copied(number, log, (output.id, bytes), first, &inputs)?;
                     }
                 }
                 None => {
@@ -258,13 +301,16 @@ impl Query {
             }
         }
         let labels: Vec<Label> = by_label.keys().copied().collect();
-        sweep(file, &labels, |label, of_label| {
-            for range in of_label.ranges() {
-                for common in inputs.ranges_within(*range.start(), *range.end()) {
-                    self.computed(number, file, &by_label[&label], common);
-                }
-            }
+        sweep_within(&log.steps, file, &labels, |label, of_label| {
+            let outputs = &by_label[&label];
+            // The sweep ends if this breaks off: no steps are left then.
+            let _ = of_label.ranges().try_for_each(|range| {
+                log.take_steps(1)?;
+                let mut common = inputs.ranges_within(*range.start(), *range.end());
+                common.try_for_each(|common| self.computed(number, log, outputs, common))
+            });
         });
+        ControlFlow::Continue(())
     }
 
     /// Adds the flows of output bytes that are copies of successive inputs, as far as these are
@@ -272,41 +318,45 @@ impl Query {
     fn copied(
         &mut self,
         number: usize,
-        file: &LogFile<'_>,
+        log: &ProvenanceLog<'_>,
         output: (u64, Range<u64>),
         first: u32,
         inputs: &InputSet,
-    ) {
+    ) -> ControlFlow<()> {
         let (id, bytes) = output;
         let Some(last) = (bytes.end - bytes.start).checked_sub(1) else {
-            return;
+            return ControlFlow::Continue(());
         };
         for common in inputs.ranges_within(first, first + last as u32) {
-            for (source, of_source, input) in sources_of(file, common) {
+            for (source, of_source, input) in sources_of(&log.file, common) {
+                log.take_steps(1)?;
                 let start = bytes.start + u64::from(input - first);
                 let copy = start..start + (of_source.end - of_source.start);
                 self.add(number, (id, copy), (source, of_source), true);
             }
         }
+        ControlFlow::Continue(())
     }
 
     /// Adds the flows of bytes of outputs that each depend on all of some inputs.
     fn computed(
         &mut self,
         number: usize,
-        file: &LogFile<'_>,
+        log: &ProvenanceLog<'_>,
         outputs: &[(u64, Range<u64>)],
         inputs: RangeInclusive<u32>,
-    ) {
+    ) -> ControlFlow<()> {
         let mut unknown = u64::from(*inputs.end() - *inputs.start()) + 1;
-        for (source, of_source, _) in sources_of(file, inputs) {
+        for (source, of_source, _) in sources_of(&log.file, inputs) {
             unknown -= of_source.end - of_source.start;
             for output in outputs {
+                log.take_steps(1)?;
                 let source = (source, of_source.clone());
                 self.add(number, output.clone(), source, false);
             }
         }
         self.answer.unknown += u64::from(unknown > 0);
+        ControlFlow::Continue(())
     }
 
     /// Adds a flow, whose other end the query follows in the next round.

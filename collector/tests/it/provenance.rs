@@ -142,6 +142,13 @@ fn bad_questions_and_files_are_rejected() {
     fs::write(at.join("cut.log"), &whole[..whole.len() - 1]).unwrap();
     let (text, _) = check(at, &["provenance", "why", "7", "cut.log"], 1);
     assert!(text.contains("cut.log: "), "{text}");
+    // A large file is no reason to use more memory than is allowed.
+    let large = fs::File::create(at.join("large.log")).unwrap();
+    large.set_len(64 << 20).unwrap();
+    fails(
+        &["why", "7", "large.log", "--memory-limit", "32MiB"],
+        "large.log: it needs more than the 32 MiB allowed for one query (--memory-limit); give fewer files",
+    );
     // An error states the damage, after which the log may have had the output.
     fs::write(at.join("cut.log"), &whole[..16]).unwrap();
     fails(

@@ -50,7 +50,7 @@ pub use node::{Node, Parents};
 pub use read::ReadLog;
 #[cfg(feature = "std")]
 pub use recording::{RecordedFuture, Recording, merge, with_current};
-pub use resolve::{Reach, Resolver, inputs_of, sweep};
+pub use resolve::{Reach, Resolver, inputs_of, sweep, sweep_within};
 pub use set::InputSet;
 pub use source::{Item, Labels, Output, Source};
 #[cfg(feature = "std")]

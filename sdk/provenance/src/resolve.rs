@@ -4,7 +4,7 @@ mod reach;
 mod sweep;
 
 pub use reach::Reach;
-pub use sweep::sweep;
+pub use sweep::{sweep, sweep_within};
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -27,6 +27,8 @@ pub struct Resolver {
     /// Ranges of inputs that the running query found. In ascending order, each is added to the end
     /// of a set, which moves nothing.
     ranges: Vec<(u32, u32)>,
+    /// Number of nodes that queries visited.
+    visits: u64,
 }
 
 impl Resolver {
@@ -34,6 +36,7 @@ impl Resolver {
     pub fn inputs(&mut self, log: &impl ReadLog, label: Label) -> InputSet {
         self.visit(log, label);
         while let Some(index) = self.stack.pop() {
+            self.visits += 1;
             match log.node(index).map(|node| node.parents()) {
                 Some(Parents::Union(a, b)) => {
                     self.visit(log, a);
@@ -52,6 +55,11 @@ impl Resolver {
             inputs.insert(first, last);
         }
         inputs
+    }
+
+    /// Returns the number of nodes that queries visited since the last call.
+    fn take_visits(&mut self) -> u64 {
+        core::mem::take(&mut self.visits)
     }
 
     fn visit(&mut self, log: &impl ReadLog, label: Label) {

@@ -158,6 +158,14 @@ impl InputSet {
         }
     }
 
+    /// Returns the number of ranges or pages of which the set consists.
+    pub(crate) fn parts(&self) -> usize {
+        match &self.0 {
+            Form::Ranges(ranges) => ranges.len(),
+            Form::Pages(pages) => pages.count(),
+        }
+    }
+
     /// Number by which a sweep chooses the set to copy.
     pub(crate) fn weight(&self) -> usize {
         match &self.0 {

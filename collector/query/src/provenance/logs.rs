@@ -176,7 +176,8 @@ impl ProvenanceLogs<'_> {
             let logs = fresh.keys().flat_map(|id| self.with(direction, *id));
             let mut ends = fresh.clone();
             for (number, log) in logs.collect::<BTreeMap<_, _>>() {
-                query.follow(number, log, &fresh);
+                // The log's problem then names the missing flows.
+                let _ = query.follow(number, log, &fresh);
                 for (id, bytes) in log.parts(direction) {
                     if let Some(ends) = ends.get_mut(&id) {
                         ends.remove(bytes);
@@ -229,7 +230,7 @@ impl ProvenanceLogs<'_> {
     /// Describes the logs that are not whole, as the end of an error: they may have had the item.
     fn problems(&self) -> String {
         let damaged = self.logs.iter().filter_map(|log| {
-            let problem = log.problem?;
+            let problem = log.problem()?;
             Some(format!("; {}: {problem}", log.name))
         });
         damaged.take(PROBLEMS_MAX).collect()

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use stroboscope_provenance::{LogWriter, MergeLog};
+use stroboscope_provenance::{Limits, LogWriter, MergeLog, Reduction};
 use stroboscope_store::query_memory::QueryMemory;
 
 use super::*;
@@ -293,6 +293,47 @@ proptest! {
 
 /// Maps outputs that together have more flows than one query lists, each of one byte that depends
 /// on every second byte of a source.
+/// Each of a thousand labels of the first log depends on a gigabyte, so its queries take long for
+/// its size. The second log is small.
+#[test]
+fn a_log_of_too_many_steps_ends_only_its_own_flows() {
+    let mut log = MergeLog::new(Limits {
+        reduction: Reduction::Repeated,
+        ..Limits::default()
+    });
+    let gigabyte = 1 << 30;
+    let labels = log.source(1, 0, gigabyte);
+    let mut all = log.range(0, gigabyte as u32 - 100);
+    for gap in 1..50 {
+        all = log.merge(all, labels.at(gigabyte - 2 * gap));
+    }
+    for output in 0..1_000 {
+        all = log.merge(all, labels.at(output));
+        log.output(2, output as u64, 1, Labels::Shared(all));
+    }
+    let large = LogWriter::new(Vec::new()).and_then(|writer| writer.finish(&log));
+    let mut log = MergeLog::default();
+    let labels = log.source(2, 0, 1);
+    log.output(3, 0, 1, labels);
+    let small = LogWriter::new(Vec::new()).and_then(|writer| writer.finish(&log));
+    let (large, small) = (large.unwrap(), small.unwrap());
+    assert!(large.len() < 100_000, "{}", large.len());
+    let parse = |name: &str, bytes| ProvenanceLog::parse(name.into(), bytes).unwrap();
+    let logs = ProvenanceLogs::from(vec![parse("large", &large), parse("small", &small)]);
+    assert!(logs.iter().all(|log| log.problem().is_none()));
+    let answer = logs.query(Direction::Backward, 3, None).unwrap();
+    assert!(answer.items.contains_key(&2));
+    logs.query(Direction::Backward, 2, None).unwrap();
+    assert_eq!(logs[1].problem(), None);
+    let problem = logs[0].problem().unwrap();
+    assert!(problem.contains("too many steps"), "{problem}");
+    // Later queries of the log end at once, and others are complete.
+    let answer = logs.query(Direction::Backward, 2, None).unwrap();
+    assert_eq!(answer.flows, []);
+    let answer = logs.query(Direction::Backward, 3, None).unwrap();
+    assert!(answer.items.contains_key(&2));
+}
+
 #[test]
 fn a_map_of_many_flows_is_complete() {
     const RANGES: u64 = 1_024;

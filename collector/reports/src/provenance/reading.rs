@@ -1,6 +1,8 @@
 //! Logs that the subcommand reads: those of a data directory, or files.
 
 use std::collections::HashSet;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -16,7 +18,10 @@ use super::filter::{ItemFilter, ItemFilters};
 use crate::arguments::{DataArguments, Readable, ShowArguments};
 use crate::memory_limit::{of_verb, parse_reading_limit};
 use crate::verb::{Form, give_as};
-use crate::{Failure, Status};
+use crate::{Failure, FailureCode, Status};
+
+/// Bytes of a file to read before memory for them is counted.
+const PART_BYTES: u64 = 1 << 20;
 
 /// Arguments for the logs to read.
 #[derive(Debug, Args)]
@@ -29,8 +34,7 @@ pub(super) struct LogArguments {
     /// Only logs of this request
     #[arg(long, value_name = "TRACE", conflicts_with = "files")]
     trace: Option<String>,
-    /// Memory for the logs of the data directory [default: 60 % of the control group's limit, or of
-    /// the machine's memory]
+    /// Memory for the logs [default: 60 % of the control group's limit, or of the machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_reading_limit)]
     memory_limit: Option<u64>,
     /// Print JSON instead of text
@@ -118,6 +122,26 @@ impl<'a> QueriedLogs<'a> {
     }
 }
 
+/// Reads a file as far as its bytes, and copies of its records, fit into the memory.
+fn read_log(path: &Path, share: &mut QueryShare) -> Result<Vec<u8>, Failure> {
+    let unreadable = |error| {
+        let path = path.to_owned();
+        Failure::of(ProvenanceError::Unreadable { path, error })
+    };
+    let (mut file, mut bytes) = (File::open(path).map_err(unreadable)?, Vec::new());
+    loop {
+        let part = file.by_ref().take(PART_BYTES).read_to_end(&mut bytes);
+        match part.map_err(unreadable)? {
+            0 => return Ok(bytes),
+            // The buffer may have twice the size that it needs.
+            read => share.take(3 * read).map_err(|lack| {
+                let cause = format!("{}: {lack}; give fewer files at a time", path.display());
+                Failure::coded(FailureCode::TooLarge, cause)
+            })?,
+        }
+    }
+}
+
 impl LogArguments {
     /// Reads the logs, and gives the report that `answer` makes of them.
     pub(super) fn give(
@@ -128,13 +152,9 @@ impl LogArguments {
     ) -> Result<Status, Failure> {
         let memory = self.memory();
         if !self.files.is_empty() {
-            let mut files = Vec::new();
-            for path in &self.files {
-                files.push(std::fs::read(path).map_err(|error| {
-                    let path = path.clone();
-                    Failure::of(ProvenanceError::Unreadable { path, error })
-                })?);
-            }
+            let mut of_files = memory.share();
+            let files = self.files.iter().map(|path| read_log(path, &mut of_files));
+            let files = files.collect::<Result<Vec<_>, _>>()?;
             let logs = self.files.iter().zip(&files);
             let logs = logs.map(|(path, file)| {
                 ProvenanceLog::parse(path.display().to_string(), file).map_err(Failure::of)

@@ -115,7 +115,7 @@ pub(super) struct LogGaps {
     dropped_outputs: Option<u64>,
     /// Number of items without a name, because there were too many.
     dropped_items: Option<u64>,
-    /// Problem at which the reading ended; null if the log is whole.
+    /// Problem at which the reading or the query ended; null if the log was queried whole.
     problem: Option<String>,
 }
 
@@ -191,7 +191,7 @@ impl LogGaps {
             shared_inputs: losses.map(|losses| losses.shared_inputs),
             dropped_outputs: losses.map(|losses| losses.dropped_outputs),
             dropped_items: losses.map(|losses| losses.dropped_items),
-            problem: log.problem.map(|problem| problem.to_string()),
+            problem: log.problem(),
         }
     }
 

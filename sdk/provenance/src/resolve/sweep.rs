@@ -1,6 +1,7 @@
 //! Resolution of many labels at once.
 
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 use super::{Resolver, end_of, leaf, per_node};
 use crate::label::{Label, LabelKind};
@@ -25,13 +26,28 @@ const UNKEPT: u32 = u32::MAX;
 /// One sweep over the nodes, parents before children, computes the set of each needed node once. At
 /// its last use, a set becomes part of the result or is freed, so memory is that of the sets that
 /// still have uses, plus 8 bytes for each node up to the last one. If these sets take 512 MiB,
-/// further ones are not kept, and each use computes them again.
+/// further ones are not kept, and each use computes them again. The time of a forged log is nearly
+/// unlimited; for logs of others, use [`sweep_within`].
 pub fn sweep(log: &impl ReadLog, labels: &[Label], visit: impl FnMut(Label, &InputSet)) {
-    sweep_within(SETS_BYTES_MAX, log, labels, visit);
+    sweep_within(&Cell::new(u64::MAX), log, labels, visit);
 }
 
-pub(super) fn sweep_within(
+/// Sweeps like [`sweep`], but ends once no steps are left.
+///
+/// A step is a node, or a range or a page of 4,096 inputs of a set, and takes some 10 ns. `visit`
+/// may take steps for its own work. If none are left afterwards, labels may be missing.
+pub fn sweep_within(
+    steps: &Cell<u64>,
+    log: &impl ReadLog,
+    labels: &[Label],
+    visit: impl FnMut(Label, &InputSet),
+) {
+    sweep_keeping(SETS_BYTES_MAX, steps, log, labels, visit);
+}
+
+pub(super) fn sweep_keeping(
     bytes_max: usize,
+    steps: &Cell<u64>,
     log: &impl ReadLog,
     labels: &[Label],
     mut visit: impl FnMut(Label, &InputSet),
@@ -43,12 +59,20 @@ pub(super) fn sweep_within(
         .collect();
     leaves.sort_unstable();
     leaves.dedup();
+    let take = |count: u64| steps.set(steps.get().saturating_sub(count));
     for label in leaves {
+        if steps.get() == 0 {
+            return;
+        }
         visit(label, &Resolver::default().inputs(log, label));
+        take(1);
     }
     let mut sweep = Sweep::new(bytes_max, log, labels);
     for index in 0..sweep.uses.len() as u32 {
-        sweep.step(log, index, &mut visit);
+        if steps.get() == 0 {
+            return;
+        }
+        take(sweep.step(log, index, &mut visit));
     }
 }
 
@@ -116,15 +140,16 @@ impl Sweep {
         }
     }
 
+    /// Computes the set of a node, and returns the number of steps that this took.
     pub(super) fn step(
         &mut self,
         log: &impl ReadLog,
         index: u32,
         visit: &mut impl FnMut(Label, &InputSet),
-    ) {
+    ) -> u64 {
         let uses = self.uses[index as usize];
         if uses & REACHED == 0 {
-            return;
+            return 1;
         }
         let mut set = InputSet::new();
         match log.node(index).map(|node| node.parents()) {
@@ -138,9 +163,12 @@ impl Sweep {
         if uses & WANTED != 0 {
             visit(Label::node(index), &set);
         }
+        // No set that the node's depends on is larger.
+        let steps = 1 + set.parts() as u64 + self.resolver.take_visits();
         if uses & USES != 0 {
             self.places[index as usize] = self.keep(set);
         }
+        steps
     }
 
     /// Keeps a set for its uses, and returns its place.

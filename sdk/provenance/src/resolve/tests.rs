@@ -1,8 +1,10 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 
+use core::cell::Cell;
+
 use proptest::prelude::*;
 
-use super::sweep::{Sweep, sweep_within};
+use super::sweep::{Sweep, sweep_keeping};
 use super::*;
 use crate::limits::Limits;
 use crate::log::MergeLog;
@@ -11,10 +13,16 @@ use crate::source::Labels;
 
 fn swept(bytes_max: usize, log: &MergeLog, labels: &[Label]) -> BTreeMap<Label, BTreeSet<u32>> {
     let mut found = BTreeMap::new();
-    sweep_within(bytes_max, log, labels, |label, inputs| {
-        let inputs = inputs.ranges().flatten().collect();
-        assert_eq!(found.insert(label, inputs), None, "{label:?} twice");
-    });
+    sweep_keeping(
+        bytes_max,
+        &Cell::new(u64::MAX),
+        log,
+        labels,
+        |label, inputs| {
+            let inputs = inputs.ranges().flatten().collect();
+            assert_eq!(found.insert(label, inputs), None, "{label:?} twice");
+        },
+    );
     found
 }
 
@@ -87,7 +95,9 @@ proptest! {
     #[test]
     fn a_sweep_resolves_as_brute_force(
         steps in programs(), picks in prop::collection::vec(0..300_usize, 0..40),
+        steps_left in 0..300_u64,
     ) {
+        let mut visited = 0;
         let mut log = MergeLog::new(Limits::default());
         let made = run(&mut log, &steps);
         let wanted: BTreeMap<_, _> = picks.iter().map(|at| made[at % made.len()].clone()).collect();
@@ -96,6 +106,13 @@ proptest! {
         for bytes_max in [0, 300, usize::MAX] {
             prop_assert_eq!(&swept(bytes_max, &log, &labels), &wanted);
         }
+        // With too few steps, only whole sets are visited.
+        let steps = Cell::new(steps_left);
+        sweep_within(&steps, &log, &labels, |label, inputs| {
+            assert!(inputs.ranges().flatten().eq(wanted[&label].iter().copied()));
+            visited += 1;
+        });
+        prop_assert!(visited == wanted.len() || steps.get() == 0);
         let mut resolver = Resolver::default();
         for (label, reference) in &wanted {
             let found: BTreeSet<u32> = resolver.inputs(&log, *label).ranges().flatten().collect();

@@ -144,6 +144,12 @@ impl Pages {
         }
     }
 
+    /// Returns the number of pages.
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns the number of inputs.
     pub(super) fn len(&self) -> u64 {
         let of = |page: &Page| match page {
             Page::Full => u64::from(LAST) + 1,
