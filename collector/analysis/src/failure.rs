@@ -190,10 +190,10 @@ impl StatedFailure {
     /// records must include [`FAILURE_KEYS`].
     #[must_use]
     pub fn of(records: &TraceRecords, span: &SpanRecord) -> StatedFailure {
-        let said = FailureAttributes::of(records, span);
+        let full = StatedFailure::in_full(records, span);
         StatedFailure {
-            kind: said.kind(span.flags.contains(SpanFlags::PANICKED)),
-            message: first_line(said.message()),
+            message: first_line(&full.message),
+            ..full
         }
     }
 
@@ -201,9 +201,10 @@ impl StatedFailure {
     #[must_use]
     pub fn in_full(records: &TraceRecords, span: &SpanRecord) -> StatedFailure {
         let said = FailureAttributes::of(records, span);
+        let kind = said.kind(span.flags.contains(SpanFlags::PANICKED));
         StatedFailure {
-            kind: said.kind(span.flags.contains(SpanFlags::PANICKED)),
-            message: said.message().trim().to_owned(),
+            message: without_kind(said.message().trim(), &kind).to_owned(),
+            kind,
         }
     }
 }
@@ -264,6 +265,17 @@ impl<'a> FailureAttributes<'a> {
         };
         self.first(&MESSAGES).or_else(of_error).unwrap_or_default()
     }
+}
+
+/// Returns a message without the type of the error at its beginning, as in the status that
+/// OpenTelemetry's SDK for Python sets: `ValueError: no such item`.
+fn without_kind<'a>(message: &'a str, kind: &str) -> &'a str {
+    let name = kind.rsplit(['.', ':']).next().unwrap_or(kind);
+    let rest = [kind, name].iter().find_map(|kind| {
+        let rest = message.strip_prefix(kind)?;
+        rest.strip_prefix(": ")
+    });
+    rest.unwrap_or(message)
 }
 
 /// Returns the first line of a text, shortened to [`TEXT_CHARS_MAX`], with ids replaced.

@@ -227,6 +227,18 @@ fn spans_state_their_failures_in_many_ways() {
         ("exception.message", "other"),
     ];
     check_stated(&both, SERVER, "Timeout", "after * tries");
+    for (kind, status) in [
+        ("ValueError", "ValueError: no room"),
+        ("django.db.Error", "Error: no room"),
+        ("django.db.Error", "django.db.Error: no room"),
+        ("Value", "no room"),
+    ] {
+        let python = [
+            ("exception.type", kind),
+            ("otel.status_description", status),
+        ];
+        check_stated(&python, INNER, kind, "no room");
+    }
     let records = stating(&exception, SERVER);
     let in_full = StatedFailure::in_full(&records, &records.spans[0]);
     assert_eq!(in_full.message, "no order 4711\nat line 3");
