@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::{attributes, clocks, failures, requests};
 
 /// Store, file name, and arguments of each snapshot. The test also runs each with `--json`.
-pub(crate) const SAID: [(&str, &str, &str); 33] = [
+pub(crate) const SAID: [(&str, &str, &str); 37] = [
     ("shop", "overview", "overview"),
     ("shop", "requests", "requests --top 5 --min 1us"),
     ("shop", "infer", "infer"),
@@ -78,10 +78,30 @@ pub(crate) const SAID: [(&str, &str, &str); 33] = [
     ("hosts", "clocks-differ", "clocks --reference web"),
     ("hosts", "infer-differ", "infer"),
     ("hosts", "critical-path-differ", "critical-path"),
+    ("dice", "quick-start-operations", "operations"),
+    ("dice", "quick-start-map", "map"),
+    ("dice", "quick-start-failures", "failures"),
+    ("dice", "quick-start-critical-path", "critical-path"),
 ];
 
 fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots")
+}
+
+/// Imports the recordings of OpenTelemetry's quick starts, which `tests/recordings/README.md`
+/// describes.
+fn quick_starts() -> tempfile::TempDir {
+    let store = tempfile::tempdir().unwrap();
+    let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    let imported = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
+        .arg("import")
+        .arg(recordings.join("quick-start-javascript.json"))
+        .arg(recordings.join("quick-start-python.json"))
+        .current_dir(store.path())
+        .output()
+        .unwrap();
+    assert!(imported.status.success(), "{imported:?}");
+    store
 }
 
 /// Returns the output of the program in a directory.
@@ -138,6 +158,7 @@ fn verbs_say_what_was_reviewed() {
         ("failing", failures::imported()),
         ("users", attributes::imported()),
         ("hosts", clocks::stored()),
+        ("dice", quick_starts()),
     ];
     let mut known = BTreeSet::new();
     let mut stale = Vec::new();
