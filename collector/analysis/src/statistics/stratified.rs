@@ -35,7 +35,7 @@ pub fn rank_sum_two_sided(strata: &[RankStratum], doubled_sum: u64) -> Option<f6
     if steps > STEPS_MAX {
         return None;
     }
-    let mut all = vec![1.0];
+    let mut size = SumSize::default();
     let mut mean = 0.0;
     for stratum in strata {
         let sum: u64 = stratum
@@ -44,19 +44,25 @@ pub fn rank_sum_two_sided(strata: &[RankStratum], doubled_sum: u64) -> Option<f6
             .map(|rank| u64::from(*rank))
             .sum();
         mean += sum as f64 * stratum.later as f64 / stratum.doubled_ranks.len().max(1) as f64;
-        let of_stratum = rank_sums(stratum);
-        if all.len() * of_stratum.len() > STEPS_MAX {
-            return None;
-        }
-        all = convolved(&all, &of_stratum);
+        size.add(most_sum(stratum) + 1)?;
     }
-    Some(both_tails(&all, mean, doubled_sum as f64))
+    let mut ends = Ends::of(size, mean, doubled_sum as f64);
+    for stratum in strata {
+        let of_stratum = rank_sums(stratum);
+        ends.add(of_stratum.len(), |sum| of_stratum[sum]);
+    }
+    Some(ends.probability())
+}
+
+/// Returns an upper bound of the doubled rank sum of a stratum's later members.
+fn most_sum(stratum: &RankStratum) -> usize {
+    *stratum.doubled_ranks.iter().max().unwrap_or(&0) as usize * stratum.later
 }
 
 /// Returns the probability of each doubled rank sum, by its value, for a random choice of the later
 /// members.
 fn rank_sums(stratum: &RankStratum) -> Vec<f64> {
-    let most = *stratum.doubled_ranks.iter().max().unwrap_or(&0) as usize * stratum.later;
+    let most = most_sum(stratum);
     let mut ways = vec![vec![0.0f64; most + 1]; stratum.later + 1];
     ways[0][0] = 1.0;
     for (seen, rank) in stratum.doubled_ranks.iter().enumerate() {
@@ -93,23 +99,20 @@ pub struct ShareStratum {
 /// Returns the two-sided probability that the number of later members with the property lies at
 /// least as far from its mean as `seen`. Returns `None` if there are too many members to count.
 pub fn shares_two_sided(strata: &[ShareStratum], seen: u64) -> Option<f64> {
-    let mut all = vec![1.0];
+    let mut size = SumSize::default();
     let mut mean = 0.0;
-    for stratum in strata {
-        if stratum.of == 0 {
-            continue;
-        }
+    let strata = || strata.iter().filter(|stratum| stratum.of > 0);
+    let values = |stratum: &ShareStratum| stratum.with.min(stratum.later) as usize + 1;
+    for stratum in strata() {
         mean += stratum.with as f64 * stratum.later as f64 / stratum.of as f64;
-        let most = stratum.with.min(stratum.later) as usize;
-        if all.len() * (most + 1) > STEPS_MAX {
-            return None;
-        }
-        let of_stratum: Vec<f64> = (0..=most as u64)
-            .map(|with| hypergeometric(*stratum, with))
-            .collect();
-        all = convolved(&all, &of_stratum);
+        size.add(values(stratum))?;
     }
-    Some(both_tails(&all, mean, seen as f64))
+    let mut ends = Ends::of(size, mean, seen as f64);
+    for stratum in strata() {
+        let probability = hypergeometric(*stratum);
+        ends.add(values(stratum), |with| probability(with as u64));
+    }
+    Some(ends.probability())
 }
 
 /// Returns the two-sided mid-p-value of `seen` later members with the property. It is the
@@ -128,32 +131,98 @@ pub(crate) fn share_mid_two_sided(stratum: ShareStratum, seen: u64) -> f64 {
             0.0
         }
     };
+    let probability = hypergeometric(stratum);
     (0..=stratum.with.min(stratum.later))
-        .map(|with| part(with) * hypergeometric(stratum, with))
+        .map(|with| part(with) * probability(with))
         .sum()
 }
 
-/// Returns the probability that exactly `with` of a stratum's later members have the property.
-fn hypergeometric(stratum: ShareStratum, with: u64) -> f64 {
-    let others = stratum.of - stratum.with;
-    if stratum.later - with > others {
-        return 0.0;
+/// Returns a function of the probability that exactly so many of a stratum's later members have the
+/// property.
+fn hypergeometric(stratum: ShareStratum) -> impl Fn(u64) -> f64 {
+    let ShareStratum { with, of, later } = stratum;
+    let others = of - with;
+    let ln_factorial = |x: u64| ln_gamma(x as f64 + 1.0);
+    let [ln_with, ln_others] = [with, others].map(ln_factorial);
+    let ln_all = ln_factorial(of) - ln_factorial(later) - ln_factorial(of - later);
+    move |seen| {
+        if later - seen > others {
+            return 0.0;
+        }
+        let ln_choose = |ln_n: f64, n: u64, k: u64| ln_n - ln_factorial(k) - ln_factorial(n - k);
+        (ln_choose(ln_with, with, seen) + ln_choose(ln_others, others, later - seen) - ln_all).exp()
     }
-    let ln_choose = |n: u64, k: u64| {
-        let ln_factorial = |x: u64| ln_gamma(x as f64 + 1.0);
-        ln_factorial(n) - ln_factorial(k) - ln_factorial(n - k)
-    };
-    (ln_choose(stratum.with, with) + ln_choose(others, stratum.later - with)
-        - ln_choose(stratum.of, stratum.later))
-    .exp()
 }
 
-/// Returns the distribution of the sum of two independent whole numbers.
-fn convolved(a: &[f64], b: &[f64]) -> Vec<f64> {
-    if a.len() == 1 {
-        return b.iter().map(|p| p * a[0]).collect();
+/// Number of values of a sum of independent whole numbers from 0.
+#[derive(Clone, Copy)]
+struct SumSize(usize);
+
+impl Default for SumSize {
+    fn default() -> SumSize {
+        SumSize(1)
     }
-    let mut sums = vec![0.0; a.len() + b.len() - 1];
+}
+
+impl SumSize {
+    /// Adds a number with so many values. Returns `None` if adding its distribution would take too
+    /// long.
+    fn add(&mut self, values: usize) -> Option<()> {
+        if self.0 * values > STEPS_MAX {
+            return None;
+        }
+        self.0 += values - 1;
+        Some(())
+    }
+}
+
+/// Both ends of the distribution of a sum of independent whole numbers: the values at least as far
+/// from the mean as the observed sum. The probabilities of values between them are not computed. An
+/// extreme sum of thousands of numbers therefore takes few additions.
+struct Ends {
+    /// Numbers of values of the whole sum at its lower and its upper end.
+    wanted: [usize; 2],
+    /// Probabilities of the lowest and of the highest values of the sum so far, in ascending order
+    /// of the values.
+    low: Vec<f64>,
+    high: Vec<f64>,
+}
+
+impl Ends {
+    fn of(size: SumSize, mean: f64, seen: f64) -> Ends {
+        let off = (seen - mean).abs() - 1e-9;
+        let is_far = |value: &usize| (*value as f64 - mean).abs() >= off;
+        let low = (0..size.0).take_while(is_far).count();
+        let high = (low..size.0).rev().take_while(is_far).count();
+        Ends {
+            wanted: [low, high],
+            low: vec![1.0; low.min(1)],
+            high: vec![1.0; high.min(1)],
+        }
+    }
+
+    /// Adds a number with so many values to the sum.
+    fn add(&mut self, values: usize, probability: impl Fn(usize) -> f64) {
+        let [low, high] = self.wanted.map(|wanted| wanted.min(values));
+        let lowest: Vec<f64> = (0..low).map(&probability).collect();
+        let highest: Vec<f64> = (values - high..values).map(&probability).collect();
+        self.low = convolved(&self.low, &lowest);
+        self.low.truncate(self.wanted[0]);
+        self.high = convolved(&self.high, &highest);
+        let excess = self.high.len().saturating_sub(self.wanted[1]);
+        self.high.drain(..excess);
+    }
+
+    /// Returns the probability of both ends.
+    fn probability(&self) -> f64 {
+        self.low.iter().chain(&self.high).sum::<f64>().min(1.0)
+    }
+}
+
+/// Returns the distribution of the sum of two independent whole numbers; empty if one has no
+/// values.
+fn convolved(a: &[f64], b: &[f64]) -> Vec<f64> {
+    let mut sums = vec![0.0; (a.len() + b.len()).saturating_sub(1)];
     for (i, p) in a.iter().enumerate().filter(|(_, p)| **p > 0.0) {
         for (sum, q) in sums[i..].iter_mut().zip(b) {
             *sum += p * q;
@@ -162,19 +231,42 @@ fn convolved(a: &[f64], b: &[f64]) -> Vec<f64> {
     sums
 }
 
-fn both_tails(probabilities: &[f64], mean: f64, seen: f64) -> f64 {
-    let off = (seen - mean).abs() - 1e-9;
-    let as_far = probabilities
-        .iter()
-        .enumerate()
-        .filter(|(value, _)| (*value as f64 - mean).abs() >= off);
-    as_far.map(|(_, p)| p).sum::<f64>().min(1.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::statistics::{Share, fisher_two_sided};
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Checks that the ends have the same probability, to the last bit, as in the whole
+        /// distribution.
+        #[test]
+        fn ends_are_as_in_the_whole_distribution(
+            strata in proptest::collection::vec((0u64..9, 0u64..9, 0u64..=16), 0..6),
+        ) {
+            let strata: Vec<ShareStratum> = strata
+                .into_iter()
+                .map(|(with, others, later)| {
+                    let of = with + others;
+                    ShareStratum { with, of, later: later.min(of) }
+                })
+                .collect();
+            let (mut whole, mut mean) = (vec![1.0], 0.0);
+            for stratum in strata.iter().filter(|stratum| stratum.of > 0) {
+                mean += stratum.with as f64 * stratum.later as f64 / stratum.of as f64;
+                let values = 0..=stratum.with.min(stratum.later);
+                let of_stratum: Vec<f64> = values.map(hypergeometric(*stratum)).collect();
+                whole = convolved(&whole, &of_stratum);
+            }
+            for seen in 0..whole.len() {
+                let off = (seen as f64 - mean).abs() - 1e-9;
+                let values = (0..).zip(&whole);
+                let far = values.filter(|(value, _)| (f64::from(*value) - mean).abs() >= off);
+                let expected = far.map(|(_, p)| p).sum::<f64>().min(1.0);
+                prop_assert_eq!(shares_two_sided(&strata, seen as u64), Some(expected));
+            }
+        }
+    }
 
     /// Computes the two-sided probability by enumerating all choices.
     fn enumerated(strata: &[RankStratum], doubled_sum: u64) -> f64 {
@@ -246,7 +338,7 @@ mod tests {
         ] {
             let stratum = ShareStratum { with, of, later };
             let mean: f64 = (0..=with.min(later))
-                .map(|seen| hypergeometric(stratum, seen) * share_mid_two_sided(stratum, seen))
+                .map(|seen| hypergeometric(stratum)(seen) * share_mid_two_sided(stratum, seen))
                 .sum();
             assert!((mean - 0.5).abs() < 1e-9, "{stratum:?}: {mean}");
         }
