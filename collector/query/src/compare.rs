@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use stroboscope_analysis::attribute::Attribute;
 use stroboscope_analysis::compare::{CompareSettings, Comparison};
+use stroboscope_analysis::failure::FAILURE_KEYS;
 use stroboscope_analysis::flow::{
     ERROR, FlowPass, FlowSettings, KnownOrders, Operation, PeriodFlows, SiblingOrders,
 };
@@ -20,6 +21,7 @@ use stroboscope_analysis::sampling::WeightedCount;
 use stroboscope_store::tables::{AttributeKeys, read_batches};
 
 use super::arrival_rate::inter_arrival_ns;
+use super::failures::{FailureShift, OutcomePass, failure_shifts};
 use super::infer_settings::InferSettings;
 use super::inference::Inference;
 use super::notes::Notes;
@@ -46,6 +48,8 @@ pub struct Flows {
     /// Number of requests whose latency is outside the requested range.
     pub others: WeightedCount,
     pub notes: Notes,
+    /// Outcomes of the requests, including incomplete ones; `None` if not requested.
+    outcomes: Option<OutcomePass>,
 }
 
 /// Two periods, and the changes between them.
@@ -81,6 +85,7 @@ pub fn flows(
         settings,
         only: None,
         latency_ns,
+        with_outcomes: false,
     })
 }
 
@@ -90,9 +95,35 @@ pub fn flows(
 /// Fails if a store cannot be read, if there is too little memory, if no trace of a period is
 /// selected and complete, or if no request of a period has the requested attribute value.
 pub fn compare(
-    [before, after]: [&PeriodOf; 2],
+    periods: [&PeriodOf; 2],
     infer: &InferSettings,
     flow_settings: FlowSettings,
+    settings: &CompareSettings,
+) -> Result<ComparedPeriods, QueryError> {
+    compared(periods, infer, (flow_settings, false), settings)
+}
+
+/// Compares two periods like [`compare`]. Also [compares their failures](FailureShift), without
+/// another reading of the stores.
+///
+/// # Errors
+/// Fails under the same conditions as [`compare`].
+pub fn compare_with_failures(
+    periods: [&PeriodOf; 2],
+    infer: &InferSettings,
+    flow_settings: FlowSettings,
+    settings: &CompareSettings,
+) -> Result<(ComparedPeriods, Vec<FailureShift>), QueryError> {
+    let mut found = compared(periods, infer, (flow_settings, true), settings)?;
+    let outcomes = [&mut found.before, &mut found.after]
+        .map(|flows| flows.outcomes.take().unwrap_or_default());
+    Ok((found, failure_shifts(&outcomes)))
+}
+
+fn compared(
+    [before, after]: [&PeriodOf; 2],
+    infer: &InferSettings,
+    (flow_settings, with_outcomes): (FlowSettings, bool),
     settings: &CompareSettings,
 ) -> Result<ComparedPeriods, QueryError> {
     let studies =
@@ -111,6 +142,7 @@ pub fn compare(
             settings: flow_settings,
             only: of.only.clone(),
             latency_ns: 0..=u64::MAX,
+            with_outcomes,
         })?;
         Ok::<_, QueryError>((found, study))
     };
@@ -223,6 +255,8 @@ struct FlowsQuestion {
     settings: FlowSettings,
     only: Option<(Attribute, String)>,
     latency_ns: RangeInclusive<u64>,
+    /// True if the answer contains the outcomes of the requests.
+    with_outcomes: bool,
 }
 
 /// Pass that finds the flows of requests with an attribute value and a latency in a range.
@@ -231,11 +265,24 @@ struct SomeFlows<'a> {
     latency_ns: RangeInclusive<u64>,
     flows: FlowPass<'a>,
     others: WeightedCount,
+    outcomes: Option<OutcomePass>,
+}
+
+impl SomeFlows<'_> {
+    /// Reports whether a request has the requested attribute value, and observes its outcome if it
+    /// does.
+    fn observe_outcome(&mut self, records: &TraceRecords) -> bool {
+        let is_one = says(self.only, records);
+        if let Some(outcomes) = self.outcomes.as_mut().filter(|_| is_one) {
+            outcomes.observe(records);
+        }
+        is_one
+    }
 }
 
 impl Pass<TraceView<'_>> for SomeFlows<'_> {
     fn observe(&mut self, seen: &TraceView<'_>) {
-        let is_one = says(self.only, seen.records);
+        let is_one = self.observe_outcome(seen.records);
         if is_one && self.latency_ns.contains(&seen.path.latency_ns) {
             self.flows.observe(seen);
         } else if is_one {
@@ -246,6 +293,9 @@ impl Pass<TraceView<'_>> for SomeFlows<'_> {
     fn merge(&mut self, other: Self) {
         self.flows.merge(other.flows);
         self.others += other.others;
+        if let Some((outcomes, other)) = self.outcomes.as_mut().zip(other.outcomes) {
+            outcomes.merge(other);
+        }
     }
 }
 
@@ -267,7 +317,8 @@ impl Question for FlowsQuestion {
 
     fn path_keys(&self, (): &()) -> AttributeKeys {
         let recorded = self.only.iter().filter_map(|(of, _)| of.recorded_key());
-        AttributeKeys::of(recorded.chain([ERROR]))
+        let of_failures = FAILURE_KEYS.into_iter().filter(|_| self.with_outcomes);
+        AttributeKeys::of(recorded.chain([ERROR]).chain(of_failures))
     }
 
     fn paths<'a>(&'a self, _: StudyInput<'a>, (): &'a ()) -> SomeFlows<'a> {
@@ -276,7 +327,15 @@ impl Question for FlowsQuestion {
             latency_ns: self.latency_ns.clone(),
             flows: FlowPass::new(self.settings, &self.orders),
             others: WeightedCount::default(),
+            outcomes: self.with_outcomes.then(OutcomePass::default),
         }
+    }
+
+    fn pass_over<'a>(paths: &mut SomeFlows<'a>, records: &TraceRecords)
+    where
+        Self: 'a,
+    {
+        paths.observe_outcome(records);
     }
 
     fn answer(
@@ -286,7 +345,7 @@ impl Question for FlowsQuestion {
         paths: SomeFlows<'_>,
         notes: Notes,
     ) -> Result<Flows, QueryError> {
-        let others = paths.others;
+        let (others, outcomes) = (paths.others, paths.outcomes);
         let flows = paths.flows.into_flows();
         if let Some((attribute, value)) = self.only.as_ref().filter(|_| flows.requests() == 0) {
             return Err(QueryError::NoSuchValue {
@@ -298,6 +357,7 @@ impl Question for FlowsQuestion {
             flows,
             others,
             notes: notes.weighing(WeightUse::Everything),
+            outcomes,
         })
     }
 }

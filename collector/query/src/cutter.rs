@@ -39,9 +39,7 @@ impl Cutter {
         inference: &Inference,
         records: &mut TraceRecords,
     ) -> (SegmentedTrace, TracePath) {
-        if let Some(alignment) = &inference.alignment {
-            alignment.apply(records);
-        }
+        inference.align(records);
         let (mut trace, diagnostics) = self.segmenter.segment(records, &mut self.labels);
         for diagnostic in &diagnostics {
             *self.diagnostics.entry(diagnostic.cause()).or_default() += 1;

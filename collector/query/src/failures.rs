@@ -27,7 +27,8 @@ use super::sampled_notes::WeightUse;
 use super::source::{Selection, Source};
 pub use apart::FailedApart;
 use apart::{RequestSample, tell_apart};
-pub use between::{FailureShift, OriginShift, failure_shifts};
+pub(super) use between::failure_shifts;
+pub use between::{FailureShift, OriginShift};
 use origins::FailuresByOrigin;
 pub use origins::{FailureGroup, GroupedFailures};
 use rate::OutcomesOverTime;
@@ -112,16 +113,16 @@ pub fn failures(
         include_incomplete: true,
         ..selection
     };
-    let parts = source.parts(selection, &failure_keys(None))?;
-    let workers = vec![Worker::default(); parts.count()];
-    let visit = |worker: &mut Worker, records: &mut TraceRecords, _: &mut Notes| {
+    let parts = source.parts(selection, &AttributeKeys::of(FAILURE_KEYS))?;
+    let workers = vec![OutcomePass::default(); parts.count()];
+    let visit = |worker: &mut OutcomePass, records: &mut TraceRecords, _: &mut Notes| {
         if let Some(alignment) = alignment {
             alignment.apply(records);
         }
         worker.observe(records);
     };
     let (workers, notes) = source.fold("finding failures", selection, &parts, workers, visit)?;
-    let mut all = Worker::default();
+    let mut all = OutcomePass::default();
     workers.into_iter().for_each(|worker| all.merge(worker));
     let mut found = all.failures(notes);
     // Compares only requests after a rise of the error rate. Earlier requests mostly succeeded,
@@ -138,20 +139,17 @@ pub fn failures(
     Ok(found)
 }
 
-/// Returns the attributes that describe failures, and the attribute `other` if given.
-fn failure_keys(other: Option<&str>) -> AttributeKeys {
-    AttributeKeys::of(FAILURE_KEYS.into_iter().chain(other))
-}
-
+/// Counts failed requests by root operation and by origin.
 #[derive(Clone, Debug, Default)]
-struct Worker {
+pub(super) struct OutcomePass {
     roots: BTreeMap<String, RootFailures>,
     origins: FailuresByOrigin,
     finder: FailureFinder,
 }
 
-impl Worker {
-    fn observe(&mut self, records: &TraceRecords) {
+impl OutcomePass {
+    /// Observes a request, whose timestamps must be aligned.
+    pub(super) fn observe(&mut self, records: &TraceRecords) {
         let name = records.root_name();
         let weight = records.weight();
         let trail = self.finder.trail(records);
@@ -176,7 +174,7 @@ impl Worker {
         }
     }
 
-    fn merge(&mut self, other: Self) {
+    pub(super) fn merge(&mut self, other: Self) {
         for (name, root) in other.roots {
             root_of(&mut self.roots, &name).merge(root);
         }
@@ -287,9 +285,9 @@ mod tests {
             request(4, &[1], 20, SpanFlags::UNFINISHED),
             part,
         ];
-        let mut merged = Worker::default();
+        let mut merged = OutcomePass::default();
         for request in &requests {
-            let mut worker = Worker::default();
+            let mut worker = OutcomePass::default();
             worker.observe(request);
             merged.merge(worker);
         }

@@ -65,3 +65,12 @@ impl Filter {
         unit.of_whole(&self.formula).is_sure()
     }
 }
+
+/// Decision about a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    Taken,
+    /// The trace would be selected if it were complete.
+    LeftOut,
+    Refused,
+}

@@ -176,7 +176,8 @@ pub(super) fn observe<R: Pass<TraceRecords>>(
             |worker: &mut Worker<'_, _, R>, records: &mut TraceRecords, notes: &mut Notes| {
                 worker.take(records, alignment, notes);
             };
-        let made = (visit, Worker::after, Worker::finish);
+        let pass_over = |_: &mut Worker<'_, _, R>, _: &mut TraceRecords| {};
+        let made = (visit, pass_over, Worker::after, Worker::finish);
         let found = source.fold_to("inferring", selection, &parts, workers, made);
         match converging.join() {
             Ok(converging) => (converging, found),

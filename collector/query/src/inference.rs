@@ -66,6 +66,13 @@ impl Inference {
         had.map_err(QueryError::lack_of_requests)
     }
 
+    /// Corrects the timestamps of records, unless the recorded ones are exact.
+    pub(super) fn align(&self, records: &mut TraceRecords) {
+        if let Some(alignment) = &self.alignment {
+            alignment.apply(records);
+        }
+    }
+
     /// Returns the segments that were seen and not left out, in order of their numbers.
     pub fn segments(&self) -> impl Iterator<Item = (SegmentId, &SegmentLabel)> {
         // A segment that is left out has a label too, because traces are cut before the pattern is

@@ -120,7 +120,7 @@ pub use categories::{
 pub use causal_graph::CausalGraph;
 pub use circumstances::{ProcessorUse, circumstances};
 pub use clocks::{ClockReport, HostReport, clocks};
-pub use compare::{ComparedPeriods, Flows, PeriodOf, compare, flows};
+pub use compare::{ComparedPeriods, Flows, PeriodOf, compare, compare_with_failures, flows};
 pub use experiment::{
     ComparedMetric, ComparedPart, ExperimentReport, ExperimentSettings, LoadBalance, MixOf,
     UserBalance, experiment,
@@ -131,7 +131,7 @@ pub use explain::{
 };
 pub use failures::{
     FailedApart, FailureGroup, FailureShift, Failures, GroupedFailures, OriginShift, Outcomes,
-    RateChange, RootFailures, failure_shifts, failures,
+    RateChange, RootFailures, failures,
 };
 pub use filter::Filter;
 pub use first_look::alignment;

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use stroboscope_analysis::record::TraceRecords;
 
+use super::filter::Choice;
 use super::notes::Notes;
 use super::parts_wanted::PartsWanted;
 use super::query_error::QueryError;
@@ -103,14 +104,17 @@ impl Source {
         workers: Vec<W>,
         visit: impl Fn(&mut W, &mut TraceRecords, &mut Notes) + Sync,
     ) -> Result<(Vec<W>, Notes), QueryError> {
+        let pass_over = |_: &mut W, _: &mut TraceRecords| {};
         let (after, finish) = (|_: &mut W| Ok(0), |worker| worker);
-        self.fold_to(what, selection, parts, workers, (visit, after, finish))
+        let made = (visit, pass_over, after, finish);
+        self.fold_to(what, selection, parts, workers, made)
     }
 
     /// Reads like [`Source::fold`], for workers that other workers wait for, for example at a
-    /// channel. `after` runs once for each visited request, after the memory of a large trace is
-    /// released. It returns the number of bytes that the worker holds, or an error if memory ran
-    /// out. `finish` runs on the worker's own thread as soon as its part is read, while other parts
+    /// channel. `pass_over` gets each request that is not selected only because it is incomplete.
+    /// `after` runs once for each visited request, after the memory of a large trace is released.
+    /// It returns the number of bytes that the worker holds, or an error if memory ran out.
+    /// `finish` runs on the worker's own thread as soon as its part is read, while other parts
     /// continue. It consumes the worker, so that the others stop waiting for it. A worker that
     /// panics is dropped at once.
     ///
@@ -125,8 +129,9 @@ impl Source {
         selection: Selection,
         parts: &Parts,
         workers: Vec<W>,
-        (visit, after, finish): (
+        (visit, pass_over, after, finish): (
             impl Fn(&mut W, &mut TraceRecords, &mut Notes) + Sync,
+            impl Fn(&mut W, &mut TraceRecords) + Sync,
             impl Fn(&mut W) -> Result<usize, QueryLack> + Sync,
             impl Fn(W) -> R + Sync,
         ),
@@ -146,9 +151,13 @@ impl Source {
                 read += 1;
                 let mut taken = 0;
                 self.for_each_request(&mut records, &mut notes, |records, notes| {
-                    if self.takes(records, selection, notes) {
-                        visit(&mut worker, records, notes);
-                        taken += 1;
+                    match self.choose(records, selection, notes) {
+                        Choice::Taken => {
+                            visit(&mut worker, records, notes);
+                            taken += 1;
+                        }
+                        Choice::LeftOut => pass_over(&mut worker, records),
+                        Choice::Refused => {}
                     }
                     true
                 });

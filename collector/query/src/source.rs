@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 
 use super::cache::Cache;
 use super::circumstances::ProcessorUse;
-use super::filter::Filter;
+use super::filter::{Choice, Filter};
 use super::known_operations::KnownOperations;
 use super::losses::is_unseen;
 use super::notes::Notes;
@@ -427,8 +427,18 @@ impl Source {
     /// the range, or refused by the filter, are not counted. A trace of another root operation is
     /// counted only under its root operation.
     pub fn takes(&self, records: &TraceRecords, selection: Selection, notes: &mut Notes) -> bool {
+        self.choose(records, selection, notes) == Choice::Taken
+    }
+
+    /// Decides about a trace, and counts it and its flaws in `notes` like [`takes`](Self::takes).
+    pub(super) fn choose(
+        &self,
+        records: &TraceRecords,
+        selection: Selection,
+        notes: &mut Notes,
+    ) -> Choice {
         if !selection.range.holds(records) {
-            return false;
+            return Choice::Refused;
         }
         let root = records.root_name();
         let is_of_root = self.root.as_ref().is_none_or(|wanted| *wanted == root);
@@ -436,14 +446,14 @@ impl Source {
             notes
                 .roots
                 .count(&root, records.has_caller(), true, records.weight());
-            return false;
+            return Choice::Refused;
         }
         let completeness = completeness(records, &self.losses);
         let reasons = completeness.reasons.iter();
         if let Some(filter) = &self.filter
             && !filter.holds(records, reasons.clone().any(is_unseen))
         {
-            return false;
+            return Choice::Refused;
         }
         notes.traces += 1;
         let mut causes: Vec<_> = completeness
@@ -471,11 +481,11 @@ impl Source {
         causes
             .into_iter()
             .for_each(|cause| *notes.incomplete.entry(cause.into()).or_default() += 1);
-        let is_taken = is_complete || selection.include_incomplete;
-        if is_taken {
-            notes.sampling.observe(records);
+        if !is_complete && !selection.include_incomplete {
+            return Choice::LeftOut;
         }
-        is_taken
+        notes.sampling.observe(records);
+        Choice::Taken
     }
 }
 

@@ -77,6 +77,14 @@ pub trait Question: Sync {
         prepared: &'a Self::Preparation,
     ) -> Self::Paths<'a>;
 
+    /// Observes a request that is not selected only because it is incomplete. Its timestamps are
+    /// aligned.
+    fn pass_over<'a>(_: &mut Self::Paths<'a>, _: &TraceRecords)
+    where
+        Self: 'a,
+    {
+    }
+
     /// Derives the answer from the pass over paths and the notes taken while reading.
     ///
     /// # Errors
@@ -164,6 +172,14 @@ impl<A: Question, B: Question> Question for (A, B) {
         )
     }
 
+    fn pass_over<'a>(paths: &mut Self::Paths<'a>, records: &TraceRecords)
+    where
+        Self: 'a,
+    {
+        A::pass_over(&mut paths.0, records);
+        B::pass_over(&mut paths.1, records);
+    }
+
     fn answer(
         &self,
         studied: StudyInput<'_>,
@@ -229,6 +245,14 @@ impl<Q: Question> Question for Vec<Q> {
             .zip(prepared)
             .map(|(question, of)| question.paths(studied, of))
             .collect()
+    }
+
+    fn pass_over<'a>(paths: &mut Self::Paths<'a>, records: &TraceRecords)
+    where
+        Self: 'a,
+    {
+        let each = paths.iter_mut();
+        each.for_each(|paths| Q::pass_over(paths, records));
     }
 
     fn answer(
@@ -436,22 +460,28 @@ impl<'a> StudyInput<'a> {
         let parts = self.source.parts_between(times_ns, ids, &keys)?;
         let worker = |_| (Cutter::of(self.inference), question.paths(self, prepared));
         let workers = (0..parts.count()).map(worker).collect();
-        let (workers, mut notes) = self.source.fold(
+        type Worker<'a, Q> = (Cutter, <Q as Question>::Paths<'a>);
+        let visit = |(cutter, pass): &mut Worker<'a, Q>, records: &mut TraceRecords, _: &mut _| {
+            let (trace, path) = cutter.path(self.inference, records);
+            let labels = &cutter.labels;
+            pass.observe(&TraceView {
+                records,
+                trace: &trace,
+                labels,
+                path: &path,
+            });
+        };
+        let pass_over = |(_, pass): &mut Worker<'a, Q>, records: &mut TraceRecords| {
+            self.inference.align(records);
+            Q::pass_over(pass, records);
+        };
+        let (after, finish) = (|_: &mut _| Ok(0), |worker| worker);
+        let (workers, mut notes) = self.source.fold_to(
             question.what(),
             self.selection,
             &parts,
             workers,
-            |worker, records, _| {
-                let (cutter, pass) = worker;
-                let (trace, path) = cutter.path(self.inference, records);
-                let labels = &cutter.labels;
-                pass.observe(&TraceView {
-                    records,
-                    trace: &trace,
-                    labels,
-                    path: &path,
-                });
-            },
+            (visit, pass_over, after, finish),
         )?;
         for (cutter, of_part) in workers {
             cutter.add_to(&mut notes);

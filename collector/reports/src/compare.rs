@@ -11,7 +11,7 @@ use crate::results::compare::{ComparisonReport, cause_in_words};
 use crate::study::NamedStudy;
 use crate::verb::ReadingVerb;
 use crate::{Failure, Status};
-use stroboscope_query::{HowCompared, compare, explain_first_cause, failure_shifts};
+use stroboscope_query::{HowCompared, compare_with_failures, explain_first_cause};
 use stroboscope_render::show::TableSpec;
 
 /// Show what changed between two periods, and why
@@ -53,10 +53,10 @@ impl CompareVerb {
             compare: &settings,
         };
         let both = periods.both();
-        let found = compare(both, how.infer, how.flow, how.compare).map_err(Failure::of)?;
+        let (found, failures) =
+            compare_with_failures(both, how.infer, how.flow, how.compare).map_err(Failure::of)?;
         let first = |comparison: &Comparison| cause_in_words(comparison, 1);
         let telling = explain_first_cause(both, &found, how, &first).map_err(Failure::of)?;
-        let failures = failure_shifts(both).map_err(Failure::of)?;
         let compared = ComparisonReport::of(found, self.top).explained_by(telling.as_ref());
         let compared = compared.with_failures(&failures);
         Ok(GatedReport::of(compared, &self.gate))

@@ -27,7 +27,7 @@ use crate::study::NamedStudy;
 use crate::{Failure, Status, notes};
 use stroboscope_query::{
     AnomalyQuestion, BreakdownQuestion, HowCompared, InferSettings, Notes, OverviewQuestion,
-    PathsQuestion, StrataRule, compare, explain_first_cause, failure_shifts, tradeoffs,
+    PathsQuestion, StrataRule, compare_with_failures, explain_first_cause, tradeoffs,
 };
 use stroboscope_render::page::to_page_of_sections;
 use stroboscope_render::roots::requests_text;
@@ -190,10 +190,10 @@ impl ReportVerb {
             compare: &self.periods.settings(),
         };
         let both = periods.both();
-        let found = compare(both, how.infer, how.flow, how.compare).map_err(Failure::of)?;
+        let (found, failures) =
+            compare_with_failures(both, how.infer, how.flow, how.compare).map_err(Failure::of)?;
         let first = |comparison: &Comparison| cause_in_words(comparison, 1);
         let telling = explain_first_cause(both, &found, how, &first).map_err(Failure::of)?;
-        let failures = failure_shifts(both).map_err(Failure::of)?;
         let compared = ComparisonReport::of(found, MUTATIONS_SHOWN).explained_by(telling.as_ref());
         Ok(Some(compared.with_failures(&failures)))
     }

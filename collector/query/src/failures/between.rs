@@ -4,17 +4,11 @@
 use std::collections::BTreeSet;
 
 use stroboscope_analysis::compare::share_change;
-use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::sampling::WeightedCount;
 
-use super::super::compare::{PeriodOf, says};
-use super::super::first_look::alignment;
-use super::super::notes::Notes;
-use super::super::query_error::QueryError;
-use super::super::source::Selection;
 use super::origins::{FailureGroup, GroupedFailures};
 use super::rate::{Outcomes, differ};
-use super::{FALSE_ALARMS_MAX, ROOTS_SEARCHED, RootFailures, Worker, failure_keys};
+use super::{FALSE_ALARMS_MAX, OutcomePass, ROOTS_SEARCHED, RootFailures};
 
 /// Failed requests of one root operation in two periods. The first element of each pair is of the
 /// earlier period.
@@ -40,18 +34,13 @@ pub struct OriginShift {
     pub gain: f64,
 }
 
-/// Compares the failures of two periods, for at most eight root operations: those with the most
-/// failed requests. Reads each period once, including incomplete requests, and once more to compare
-/// clocks unless the result is cached. Returns changed root operations first, and an empty list if
-/// there are no failures.
-///
-/// # Errors
-/// Fails if a store cannot be read.
-pub fn failure_shifts(periods: [&PeriodOf; 2]) -> Result<Vec<FailureShift>, QueryError> {
-    let [before, after] = [read(periods[0])?, read(periods[1])?];
+/// Compares the outcomes of two periods, for at most eight root operations: those with the most
+/// failed requests. Returns changed root operations first, and an empty list if there are no
+/// failures.
+pub(in super::super) fn failure_shifts([before, after]: &[OutcomePass; 2]) -> Vec<FailureShift> {
     let names: BTreeSet<&String> = before.roots.keys().chain(after.roots.keys()).collect();
     let none = RootFailures::default();
-    let both = |name: &String| [&before, &after].map(|of| of.roots.get(name).unwrap_or(&none));
+    let both = |name: &String| [before, after].map(|of| of.roots.get(name).unwrap_or(&none));
     let failed =
         |name: &String| -> WeightedCount { both(name).iter().map(|of| of.outcomes.failed).sum() };
     let mut names: Vec<&String> = names
@@ -71,48 +60,23 @@ pub fn failure_shifts(periods: [&PeriodOf; 2]) -> Result<Vec<FailureShift>, Quer
             outcomes,
             p_value,
             is_change: p_value <= p_max && differ(outcomes),
-            origins: origins(name, [&before, &after], outcomes),
+            origins: origins(name, [before, after], outcomes),
         }
     };
     let mut shifts: Vec<FailureShift> = names.into_iter().map(shift).collect();
     shifts.sort_by_key(|shift| !shift.is_change);
-    Ok(shifts)
+    shifts
 }
 
-fn read(period: &PeriodOf) -> Result<Worker, QueryError> {
-    let source = &*period.source;
-    let alignment = alignment(source, period.selection)?;
-    let selection = Selection {
-        include_incomplete: true,
-        ..period.selection
-    };
-    let only = period.only.as_ref();
-    let asked = only.and_then(|(attribute, _)| attribute.recorded_key());
-    let parts = source.parts(selection, &failure_keys(asked))?;
-    let workers = vec![Worker::default(); parts.count()];
-    let visit = |worker: &mut Worker, records: &mut TraceRecords, _: &mut Notes| {
-        if says(only, records) {
-            if let Some(alignment) = &alignment {
-                alignment.apply(records);
-            }
-            worker.observe(records);
-        }
-    };
-    let (workers, _) = source.fold("comparing failures", selection, &parts, workers, visit)?;
-    let mut all = Worker::default();
-    workers.into_iter().for_each(|worker| all.merge(worker));
-    Ok(all)
-}
-
-fn origins(root: &str, workers: [&Worker; 2], outcomes: [Outcomes; 2]) -> Vec<OriginShift> {
-    let groups: BTreeSet<&FailureGroup> = workers
+fn origins(root: &str, passes: [&OutcomePass; 2], outcomes: [Outcomes; 2]) -> Vec<OriginShift> {
+    let groups: BTreeSet<&FailureGroup> = passes
         .iter()
-        .flat_map(|worker| worker.origins.groups.keys())
+        .flat_map(|pass| pass.origins.groups.keys())
         .filter(|group| group.root == root && group.has_reached_root)
         .collect();
     let shift = |group: &FailureGroup| {
-        let failures = workers.map(|worker| {
-            let known = worker.origins.groups.get(group);
+        let failures = passes.map(|pass| {
+            let known = pass.origins.groups.get(group);
             known.cloned().unwrap_or_default()
         });
         let share = |at: usize| failures[at].requests.share_of(outcomes[at].requests);
