@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use stroboscope_analysis::attribute::Attribute;
 use stroboscope_analysis::compare::{CompareSettings, Comparison};
+use stroboscope_analysis::critical_path::SlackUse;
 use stroboscope_analysis::failure::FAILURE_KEYS;
 use stroboscope_analysis::flow::{
     ERROR, FlowPass, FlowSettings, KnownOrders, Operation, PeriodFlows, SiblingOrders,
@@ -319,6 +320,10 @@ impl Question for FlowsQuestion {
         let recorded = self.only.iter().filter_map(|(of, _)| of.recorded_key());
         let of_failures = FAILURE_KEYS.into_iter().filter(|_| self.with_outcomes);
         AttributeKeys::of(recorded.chain([ERROR]).chain(of_failures))
+    }
+
+    fn slack_use(&self) -> SlackUse {
+        SlackUse::Ignored
     }
 
     fn paths<'a>(&'a self, _: StudyInput<'a>, (): &'a ()) -> SomeFlows<'a> {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use stroboscope_analysis::critical_path::{TracePath, analyse, drop_unsure_slack, settle};
+use stroboscope_analysis::critical_path::{
+    SlackUse, TracePath, analyse_for, drop_unsure_slack, settle,
+};
 use stroboscope_analysis::exclusion::Exclusion;
 use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::record::TraceRecords;
@@ -39,6 +41,16 @@ impl Cutter {
         inference: &Inference,
         records: &mut TraceRecords,
     ) -> (SegmentedTrace, TracePath) {
+        self.path_for(inference, records, SlackUse::Needed)
+    }
+
+    /// Cuts records like [`path`](Self::path), and finds the segments' slack only if it is needed.
+    pub(super) fn path_for(
+        &mut self,
+        inference: &Inference,
+        records: &mut TraceRecords,
+        slack: SlackUse,
+    ) -> (SegmentedTrace, TracePath) {
         inference.align(records);
         let (mut trace, diagnostics) = self.segmenter.segment(records, &mut self.labels);
         for diagnostic in &diagnostics {
@@ -53,8 +65,10 @@ impl Cutter {
             .segments
             .retain(|segment| segment.id.index() >= model.labels().len() || is_known(segment.id));
         settle(&mut trace, &inference.relations);
-        let mut path = analyse(&trace, &inference.relations);
-        drop_unsure_slack(&trace, &mut path);
+        let mut path = analyse_for(&trace, &inference.relations, slack);
+        if slack == SlackUse::Needed {
+            drop_unsure_slack(&trace, &mut path);
+        }
         (trace, path)
     }
 

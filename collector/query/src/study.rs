@@ -8,6 +8,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use stroboscope_analysis::critical_path::SlackUse;
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::TraceRecords;
 
@@ -68,6 +69,11 @@ pub trait Question: Sync {
     /// read in any case.
     fn path_keys(&self, _: &Self::Preparation) -> AttributeKeys {
         AttributeKeys::none()
+    }
+
+    /// Returns the use that the pass over paths makes of slack.
+    fn slack_use(&self) -> SlackUse {
+        SlackUse::Needed
     }
 
     /// Creates the empty pass over paths.
@@ -458,11 +464,12 @@ impl<'a> StudyInput<'a> {
         let keys = question.path_keys(prepared).with_elements();
         let times_ns = self.selection.range.records_ns();
         let parts = self.source.parts_between(times_ns, ids, &keys)?;
+        let slack = question.slack_use();
         let worker = |_| (Cutter::of(self.inference), question.paths(self, prepared));
         let workers = (0..parts.count()).map(worker).collect();
         type Worker<'a, Q> = (Cutter, <Q as Question>::Paths<'a>);
         let visit = |(cutter, pass): &mut Worker<'a, Q>, records: &mut TraceRecords, _: &mut _| {
-            let (trace, path) = cutter.path(self.inference, records);
+            let (trace, path) = cutter.path_for(self.inference, records, slack);
             let labels = &cutter.labels;
             pass.observe(&TraceView {
                 records,

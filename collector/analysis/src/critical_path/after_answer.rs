@@ -4,7 +4,7 @@
 //! therefore not a predecessor of one that ended by the answer. So the two parts can be analysed
 //! separately, and the work after the answer does not affect the critical path of the request.
 
-use super::{TracePath, analyse_whole, first_max};
+use super::{SlackUse, TracePath, analyse_whole, first_max};
 use crate::model::Relations;
 use crate::segment::{SegmentedTrace, interval_ns};
 
@@ -31,8 +31,8 @@ pub struct LateStep {
     pub duration_ns: u64,
 }
 
-/// Like [`analyse`](super::analyse), for a request that continued after its answer.
-pub(super) fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
+/// Like [`analyse_for`](super::analyse_for), for a request that continued after its answer.
+pub(super) fn analyse(trace: &SegmentedTrace, relations: &Relations, slack: SlackUse) -> TracePath {
     let is_late = |index: usize| trace.segments[index].end_ns > trace.answer_ns;
     let places: Vec<usize> = (0..trace.segments.len())
         .filter(|index| !is_late(*index))
@@ -45,8 +45,8 @@ pub(super) fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePat
         moved: trace.moved.clone(),
         ..*trace
     };
-    let mut path = analyse_whole(&request, relations);
-    let whole = analyse_whole(trace, relations);
+    let mut path = analyse_whole(&request, relations, slack);
+    let whole = analyse_whole(trace, relations, slack);
     let mut segments = whole.segments;
     for (place, timing) in places.iter().zip(&path.segments) {
         let predecessor = timing.predecessor.map(|index| places[index]);
