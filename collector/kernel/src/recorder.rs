@@ -196,6 +196,8 @@ impl Recorder {
         // Programs that are running at this moment finish their writes.
         std::thread::sleep(LAST_PROGRAMS);
         while self.drain_source(true, &mut events) > 0 {}
+        // The last window ends before the programs do, so that it claims nothing that was missed.
+        events.retain(|event| event.ts_ns < stopped_ns);
         let windows = self.gate.windows(self.started_ns, stopped_ns);
         let until_ns = windows
             .last()
