@@ -47,7 +47,7 @@ fn a_python_service_fails_in_three_ways() {
             Some(500),
             "front:GET /order",
             "__main__.OutOfStock",
-            "OutOfStock: nothing is left",
+            "nothing is left",
         ),
     ];
     let [all, failed] = [seen.requests, seen.all_failed()];
