@@ -163,12 +163,15 @@ impl<R: BufRead> Messages<R> {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         for message in unknown_fields::of_trace(&bytes).unwrap_or_else(|| vec![&bytes]) {
-            unknown_fields::unknown(message, &mut |name| self.not_taken.push(name.to_owned()));
             let not_spans = |error: prost::DecodeError| {
                 BadLine::Json(format!("not a ResourceSpans of OTLP: {error}"))
             };
-            self.of_trace
-                .push_back(ResourceSpans::decode(message).map_err(not_spans));
+            let decoded = ResourceSpans::decode(message).map_err(not_spans);
+            // Fields of another message, such as one of logs, are not named: it is refused.
+            if decoded.is_ok() {
+                unknown_fields::unknown(message, &mut |name| self.not_taken.push(name.to_owned()));
+            }
+            self.of_trace.push_back(decoded);
         }
         Ok(())
     }

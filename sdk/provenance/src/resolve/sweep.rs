@@ -26,8 +26,8 @@ const UNKEPT: u32 = u32::MAX;
 /// One sweep over the nodes, parents before children, computes the set of each needed node once. At
 /// its last use, a set becomes part of the result or is freed, so memory is that of the sets that
 /// still have uses, plus 8 bytes for each node up to the last one. If these sets take 512 MiB,
-/// further ones are not kept, and each use computes them again. The time of a forged log is nearly
-/// unlimited; for logs of others, use [`sweep_within`].
+/// further ones are not kept, and each use computes them again. A forged log can make
+/// the sweep take very long. For logs of unknown origin, use [`sweep_within`].
 pub fn sweep(log: &impl ReadLog, labels: &[Label], visit: impl FnMut(Label, &InputSet)) {
     sweep_within(&Cell::new(u64::MAX), log, labels, visit);
 }
@@ -163,7 +163,7 @@ impl Sweep {
         if uses & WANTED != 0 {
             visit(Label::node(index), &set);
         }
-        // No set that the node's depends on is larger.
+        // The sets of the node's parents have at most as many parts.
         let steps = 1 + set.parts() as u64 + self.resolver.take_visits();
         if uses & USES != 0 {
             self.places[index as usize] = self.keep(set);

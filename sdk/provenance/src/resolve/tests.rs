@@ -1,5 +1,4 @@
 use alloc::collections::{BTreeMap, BTreeSet};
-
 use core::cell::Cell;
 
 use proptest::prelude::*;
