@@ -238,6 +238,13 @@ fn protobuf_is_as_others_write_it() {
     assert_eq!(messages.not_taken(), ["Span, field 99"]);
     assert_eq!(messages.next_message().unwrap(), None);
     assert_eq!(messages.not_taken(), ["field 99 beside the spans"]);
+    // A log record, whose time and trace id are no fields of a span.
+    let record = [&[9][..], &[0; 8], &[0x4a, 16], &[0x70, 1].repeat(8)].concat();
+    let logs = [&[0x12, 29, 0x12, 27][..], &record].concat();
+    let request = [&[0x0a], &varint(&logs)[..]].concat();
+    let mut messages = Messages::new(&request[..], &request, 1 << 20);
+    assert!(messages.next_message().unwrap().unwrap().1.is_err());
+    assert!(messages.not_taken().is_empty());
 }
 
 /// The same spans, in other notations of keys, ids and enums.
