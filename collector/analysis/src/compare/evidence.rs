@@ -18,7 +18,7 @@ mod section;
 mod variability;
 
 use aligned::{
-    AlignedObservation, aligned, centred, doubled_ranks, exact_rank_deviations,
+    AlignedObservation, aligned, ascending, centred, doubled_ranks, exact_rank_deviations,
     exact_share_deviations, least_p_value, slowest, strata,
 };
 pub(in crate::compare) use joined::GroupEvidence;
@@ -128,7 +128,8 @@ impl RankEvidence {
             let place = at - if period == 0 { 0 } else { counts[0] };
             row.slice = place * slices[period] / counts[period];
         }
-        let doubled = doubled_ranks(&rows);
+        let values = ascending(&rows);
+        let doubled = doubled_ranks(&values);
         let scores: Vec<f64> = doubled.iter().map(|rank| f64::from(*rank)).collect();
         let centred = centred(&rows, &scores);
         let exact = exact_rank_deviations(&rows, &doubled);
@@ -138,7 +139,7 @@ impl RankEvidence {
                 .collect();
         let halves = halves(&rows, &centred, counts);
         for (part, share) in SLOWEST.into_iter().zip(&SHARES[1..]) {
-            let Some(slow) = slowest(&rows, part) else {
+            let Some(slow) = slowest(&rows, &values, part) else {
                 continue;
             };
             let scores: Vec<f64> = slow.iter().map(|slow| f64::from(u8::from(*slow))).collect();

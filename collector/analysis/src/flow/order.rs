@@ -38,11 +38,73 @@ impl PairOrder {
     }
 }
 
+/// A parent and two operations below it, in the order of their ids.
+type Siblings = (OperationId, OperationId, OperationId);
+
+/// Orders of pairs of operations.
+///
+/// Requests look up the same pairs in the same order. Each pair therefore keeps the pair that
+/// followed it last, which saves most lookups in the map.
+#[derive(Clone, Debug, Default)]
+struct PairOrders {
+    all: Vec<(Siblings, PairOrder)>,
+    /// For each pair, the index of the pair that was looked up after it.
+    next: Vec<usize>,
+    /// Index of the pair that was looked up last.
+    last: usize,
+    index_of: FxHashMap<Siblings, usize>,
+}
+
+impl PartialEq for PairOrders {
+    fn eq(&self, other: &PairOrders) -> bool {
+        let of_other = |pair| Some(other.all[*other.index_of.get(pair)?].1);
+        self.all.len() == other.all.len()
+            && self
+                .all
+                .iter()
+                .all(|(pair, order)| of_other(pair) == Some(*order))
+    }
+}
+
+impl PairOrders {
+    /// Adds observations of a pair, unless it is a new pair beyond [`PAIRS_MAX`].
+    fn add(&mut self, pair: Siblings, seen: PairOrder) {
+        let expected = self.next.get(self.last).copied();
+        let is_it = |at: &usize| self.all.get(*at).is_some_and(|known| known.0 == pair);
+        let Some(at) = expected.filter(is_it).or_else(|| self.find(pair)) else {
+            return;
+        };
+        self.last = at;
+        let of_pair = &mut self.all[at].1;
+        of_pair.ab += seen.ab;
+        of_pair.ba += seen.ba;
+        of_pair.mixed += seen.mixed;
+    }
+
+    /// Returns the index of a pair, and notes it as the next after the last one. Adds a new pair if
+    /// there is room for it.
+    fn find(&mut self, pair: Siblings) -> Option<usize> {
+        let at = match self.index_of.get(&pair) {
+            Some(at) => *at,
+            None if self.all.len() < PAIRS_MAX => {
+                let at = self.all.len();
+                self.all.push((pair, PairOrder::default()));
+                self.next.push(at + 1);
+                self.index_of.insert(pair, at);
+                at
+            }
+            None => return None,
+        };
+        self.next[self.last] = at;
+        Some(at)
+    }
+}
+
 /// Orders of operations with a common parent, counted over many requests. Merging is commutative
 /// and associative while all pairs and all fan-outs fit.
 #[derive(Clone, Debug, Default)]
 pub struct SiblingOrders {
-    pairs: FxHashMap<(OperationId, OperationId, OperationId), PairOrder>,
+    pairs: PairOrders,
     /// Parents that were a fan-out in at least one request.
     fan_outs: FxHashSet<OperationId>,
     operations: OperationCache,
@@ -99,15 +161,15 @@ impl Pass<TraceRecords> for SiblingOrders {
                         ba: u64::from(b.2 <= a.1 && a.2 > b.1),
                         mixed: u64::from(a.2 > b.1 && b.2 > a.1),
                     };
-                    take(&mut self.pairs, (of_parent, a.0, b.0), seen);
+                    self.pairs.add((of_parent, a.0, b.0), seen);
                 }
             }
         }
     }
 
     fn merge(&mut self, other: SiblingOrders) {
-        for (pair, seen) in other.pairs {
-            take(&mut self.pairs, pair, seen);
+        for (pair, seen) in other.pairs.all {
+            self.pairs.add(pair, seen);
         }
         for parent in other.fan_outs {
             note_fan_out(&mut self.fan_outs, parent);
@@ -121,27 +183,13 @@ fn note_fan_out(fan_outs: &mut FxHashSet<OperationId>, parent: OperationId) {
     }
 }
 
-fn take(
-    pairs: &mut FxHashMap<(OperationId, OperationId, OperationId), PairOrder>,
-    pair: (OperationId, OperationId, OperationId),
-    seen: PairOrder,
-) {
-    if pairs.len() >= PAIRS_MAX && !pairs.contains_key(&pair) {
-        return;
-    }
-    let of_pair = pairs.entry(pair).or_default();
-    of_pair.ab += seen.ab;
-    of_pair.ba += seen.ba;
-    of_pair.mixed += seen.mixed;
-}
-
 /// Meaningful orders over all compared periods. If the order of two operations varies within one
 /// period, it is not meaningful in any, so that requests of all periods fall into the same
 /// categories.
 #[derive(Clone, Debug, Default)]
 pub struct KnownOrders {
     /// Counted pairs, each with whether its order is meaningful.
-    counted: FxHashMap<(OperationId, OperationId, OperationId), bool>,
+    counted: FxHashMap<Siblings, bool>,
     fan_outs: FxHashSet<OperationId>,
 }
 
@@ -150,7 +198,7 @@ impl KnownOrders {
     pub fn of<'a>(periods: impl IntoIterator<Item = &'a SiblingOrders>) -> KnownOrders {
         let mut known = KnownOrders::default();
         for period in periods {
-            for (pair, order) in &period.pairs {
+            for (pair, order) in &period.pairs.all {
                 *known.counted.entry(*pair).or_insert(true) &= order.is_serial();
             }
             known.fan_outs.extend(&period.fan_outs);
@@ -169,7 +217,31 @@ impl KnownOrders {
 mod tests {
     use super::*;
     use crate::record::{SpanFlags, SpanRecord};
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
     use std::sync::Arc;
+
+    proptest! {
+        #[test]
+        fn pairs_are_counted_as_in_a_map(
+            seen in proptest::collection::vec((0usize..4, 0usize..4, 0u64..3), 0..60),
+        ) {
+            let mut cache = OperationCache::default();
+            let ids: Vec<OperationId> = (0..4)
+                .map(|at| cache.of(&"web".into(), &name(at), None).id)
+                .collect();
+            let (mut orders, mut expected) = (PairOrders::default(), BTreeMap::new());
+            for (a, b, ab) in seen {
+                let pair = (ids[0], ids[a], ids[b]);
+                orders.add(pair, PairOrder { ab, ..PairOrder::default() });
+                *expected.entry(pair).or_insert(0) += ab;
+            }
+            let found: BTreeMap<Siblings, u64> =
+                orders.all.iter().map(|(pair, order)| (*pair, order.ab)).collect();
+            prop_assert_eq!(found.len(), orders.all.len());
+            prop_assert_eq!(found, expected);
+        }
+    }
 
     /// Name of a span. Digits would make all of them one operation.
     fn name(at: usize) -> Arc<str> {

@@ -2,11 +2,53 @@
 
 use crate::diagnostic::Diagnostic;
 use crate::record::{PointEvent, SpanRecord};
-use rustc_hash::FxHashMap;
 use std::cmp::Ordering;
-use std::collections::hash_map::Entry;
 
 const NO_PARENT: u32 = u32::MAX;
+
+/// Numbers of spans by their ids: a hash table with linear probing, at most half full. It is reused
+/// for all traces.
+#[derive(Clone, Debug, Default)]
+struct SpanNumbers {
+    /// Ids with their numbers; `NO_PARENT` in an empty slot. Their number is a power of two.
+    slots: Vec<(u64, u32)>,
+}
+
+impl SpanNumbers {
+    /// Removes all spans, and makes room for this number of spans.
+    fn clear(&mut self, spans: usize) {
+        self.slots.clear();
+        let size = (2 * spans).next_power_of_two().max(2);
+        self.slots.resize(size, (0, NO_PARENT));
+    }
+
+    /// Returns the slot of an id, or the empty slot for it.
+    fn slot(&self, id: u64) -> usize {
+        // The multiplier is 2⁶⁴ divided by the golden ratio (Knuth, The Art of Computer
+        // Programming, §6.4). The upper bits of the product depend on all bits of the id.
+        let hash = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut at = (hash >> (64 - self.slots.len().trailing_zeros())) as usize;
+        while self.slots[at].1 != NO_PARENT && self.slots[at].0 != id {
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+        at
+    }
+
+    /// Returns the number of a span; `NO_PARENT` for an unknown id.
+    fn get(&self, id: u64) -> u32 {
+        self.slots[self.slot(id)].1
+    }
+
+    /// Adds a span. Returns `false` if the id is known.
+    fn insert(&mut self, id: u64, number: u32) -> bool {
+        let slot = self.slot(id);
+        let is_new = self.slots[slot].1 == NO_PARENT;
+        if is_new {
+            self.slots[slot] = (id, number);
+        }
+        is_new
+    }
+}
 
 /// A forest of the kept spans. Spans are numbered in the order of (start, longest first, names,
 /// id). The result therefore does not depend on the order of arrival, and every list of children is
@@ -20,7 +62,7 @@ pub(crate) struct SpanTree {
     /// Offsets of each span's children: `children[first_child[number]..first_child[number + 1]]`.
     first_child: Vec<u32>,
     children: Vec<u32>,
-    number_of: FxHashMap<u64, u32>,
+    number_of: SpanNumbers,
     seen_by: Vec<u32>,
 }
 
@@ -70,7 +112,7 @@ impl SpanTree {
         self.kept.extend(0..records.len() as u32);
         self.kept
             .sort_by(|a, b| compare(&records[*a as usize], &records[*b as usize]));
-        self.number_of.clear();
+        self.number_of.clear(records.len());
         let mut number = 0;
         self.kept.retain(|index| {
             let span = &records[*index as usize];
@@ -78,17 +120,12 @@ impl SpanTree {
             if span.end_ns < span.start_ns {
                 diagnostics.push(Diagnostic::NegativeSpan { span_id });
             }
-            match self.number_of.entry(span_id) {
-                Entry::Vacant(entry) => {
-                    entry.insert(number);
-                    number += 1;
-                    true
-                }
-                Entry::Occupied(_) => {
-                    diagnostics.push(Diagnostic::DuplicateSpan { span_id });
-                    false
-                }
+            let is_new = self.number_of.insert(span_id, number);
+            number += u32::from(is_new);
+            if !is_new {
+                diagnostics.push(Diagnostic::DuplicateSpan { span_id });
             }
+            is_new
         });
     }
 
@@ -98,15 +135,14 @@ impl SpanTree {
             let SpanRecord {
                 span_id, parent_id, ..
             } = records[*index as usize];
-            let found = if parent_id == 0 {
-                None
-            } else {
-                self.number_of.get(&parent_id).copied()
+            let found = match parent_id {
+                0 => NO_PARENT,
+                _ => self.number_of.get(parent_id),
             };
-            if parent_id != 0 && found.is_none() {
+            if parent_id != 0 && found == NO_PARENT {
                 diagnostics.push(Diagnostic::MissingParent { span_id, parent_id });
             }
-            self.parent.push(found.unwrap_or(NO_PARENT));
+            self.parent.push(found);
         }
     }
 
@@ -144,8 +180,8 @@ impl SpanTree {
                 self.span(records, number),
                 self.span(records, *parent as usize),
             );
-            let is_one_clock = !span.host.is_empty() && span.host == parent.host;
-            if is_one_clock && span.start_ns < parent.start_ns {
+            let is_one_clock = || !span.host.is_empty() && span.host == parent.host;
+            if span.start_ns < parent.start_ns && is_one_clock() {
                 diagnostics.push(Diagnostic::StartsBeforeParent {
                     span_id: span.span_id,
                 });
@@ -218,6 +254,35 @@ fn compare(a: &SpanRecord, b: &SpanRecord) -> Ordering {
 mod tests {
     use super::*;
     use crate::record::SpanFlags;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        /// Some ids differ only in their upper bits.
+        #[test]
+        fn numbers_are_as_in_a_map(
+            traces in proptest::collection::vec(
+                proptest::collection::vec((0u64..9, 0u32..3), 0..40),
+                1..4,
+            ),
+        ) {
+            let mut numbers = SpanNumbers::default();
+            for ids in traces {
+                numbers.clear(ids.len());
+                let mut expected = HashMap::new();
+                for (number, (low, high)) in (0..).zip(ids) {
+                    let id = low | u64::from(high) << 62;
+                    let is_new = !expected.contains_key(&id);
+                    expected.entry(id).or_insert(number);
+                    prop_assert_eq!(numbers.insert(id, number), is_new);
+                }
+                for id in (0..9).flat_map(|low| (0..3).map(move |high| low | high << 62)) {
+                    let found = Some(numbers.get(id)).filter(|number| *number != NO_PARENT);
+                    prop_assert_eq!(found, expected.get(&id).copied());
+                }
+            }
+        }
+    }
 
     #[test]
     fn the_choice_of_twins_does_not_depend_on_their_order() {

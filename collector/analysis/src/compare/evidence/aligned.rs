@@ -57,27 +57,35 @@ pub(super) fn aligned(observations: &[Observation]) -> Vec<AlignedObservation> {
     rows
 }
 
-/// Returns twice the rank of each value. Equal values share the middle of their ranks.
-pub(super) fn doubled_ranks(rows: &[AlignedObservation]) -> Vec<u32> {
-    let mut order: Vec<usize> = (0..rows.len()).collect();
-    order.sort_unstable_by(|a, b| rows[*a].value.total_cmp(&rows[*b].value));
-    let mut doubled = vec![0; rows.len()];
+/// Returns the values in ascending order, each with the index of its row.
+pub(super) fn ascending(rows: &[AlignedObservation]) -> Vec<(f64, u32)> {
+    let mut values: Vec<(f64, u32)> = rows.iter().map(|row| row.value).zip(0..).collect();
+    values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    values
+}
+
+/// Returns twice the rank of each of the [ascending] values, by row. Equal values share the middle
+/// of their ranks.
+pub(super) fn doubled_ranks(values: &[(f64, u32)]) -> Vec<u32> {
+    let mut doubled = vec![0; values.len()];
     let mut below = 0;
-    for alike in order.chunk_by(|a, b| rows[*a].value == rows[*b].value) {
-        for at in alike {
-            doubled[*at] = (2 * below + alike.len() + 1) as u32;
+    for alike in values.chunk_by(|a, b| a.0 == b.0) {
+        for (_, row) in alike {
+            doubled[*row as usize] = (2 * below + alike.len() + 1) as u32;
         }
         below += alike.len();
     }
     doubled
 }
 
-/// Marks the largest values, this fraction of all. Returns `None` if they are too few, or if too
-/// many equal the smallest of them.
-pub(super) fn slowest(rows: &[AlignedObservation], part: f64) -> Option<Vec<bool>> {
-    let mut values: Vec<f64> = rows.iter().map(|row| row.value).collect();
-    values.sort_unstable_by(f64::total_cmp);
-    let bound = values[((1.0 - part) * values.len() as f64) as usize];
+/// Marks the rows of the largest of the [ascending] values, this fraction of all. Returns `None` if
+/// they are too few, or if too many equal the smallest of them.
+pub(super) fn slowest(
+    rows: &[AlignedObservation],
+    values: &[(f64, u32)],
+    part: f64,
+) -> Option<Vec<bool>> {
+    let (bound, _) = values[((1.0 - part) * values.len() as f64) as usize];
     let slow: Vec<bool> = rows.iter().map(|row| row.value >= bound).collect();
     let count = slow.iter().filter(|slow| **slow).count();
     // If many values equal the bound, it does not separate the slowest.
