@@ -19,6 +19,7 @@ mod contrast;
 mod divergence;
 mod environment;
 mod evidence;
+mod feature_test;
 mod judged;
 mod matched;
 mod mutation;

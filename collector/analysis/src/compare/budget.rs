@@ -23,11 +23,11 @@ pub(super) struct WeightedTest {
 
 /// Result of a test among others.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Decision {
-    /// The q-value of a test that can be significant.
-    Testable(f64),
-    /// The level of a test whose smallest p-value exceeds it.
-    Untestable(f64),
+pub(super) struct Decision {
+    /// `None` if the smallest p-value of the test exceeds its level.
+    pub(super) q_value: Option<f64>,
+    /// P-value that would be significant if no other test were.
+    pub(super) level: f64,
 }
 
 /// Fraction of the error rate that is divided by spread. The rest is divided equally, so that a
@@ -73,24 +73,30 @@ pub(super) fn decisions(tests: &[WeightedTest], rate: f64) -> Vec<Decision> {
         budget.spread_ns -= tests[kept.swap_remove(worst)].spread_ns;
         budget.tests -= 1;
     }
-    let untestable = |test: &WeightedTest| {
+    let with_it = |test: &WeightedTest| {
         let with_it = Budget {
             rate,
             tests: budget.tests + 1,
             spread_ns: budget.spread_ns + test.spread_ns,
         };
-        Decision::Untestable(with_it.level(test))
+        Decision {
+            q_value: None,
+            level: with_it.level(test),
+        }
     };
-    let mut decisions: Vec<Decision> = tests.iter().map(untestable).collect();
+    let mut decisions: Vec<Decision> = tests.iter().map(with_it).collect();
+    let levels: Vec<f64> = kept.iter().map(|at| budget.level(&tests[*at])).collect();
     let weighted: Vec<f64> = kept
         .iter()
-        .map(|at| {
-            let weight = budget.level(&tests[*at]) * budget.tests as f64 / rate;
-            tests[*at].p_value / weight
-        })
+        .zip(&levels)
+        .map(|(at, level)| tests[*at].p_value * rate / (level * budget.tests as f64))
         .collect();
-    for (at, q_value) in kept.into_iter().zip(benjamini_hochberg(&weighted)) {
-        decisions[at] = Decision::Testable(q_value.min(1.0));
+    let q_values = benjamini_hochberg(&weighted);
+    for ((at, level), q_value) in kept.into_iter().zip(levels).zip(q_values) {
+        decisions[at] = Decision {
+            q_value: Some(q_value.min(1.0)),
+            level,
+        };
     }
     decisions
 }
@@ -109,11 +115,7 @@ mod tests {
 
     fn q_values(tests: &[WeightedTest]) -> Vec<Option<f64>> {
         let decisions = decisions(tests, 0.01);
-        let q_value = |decision| match decision {
-            Decision::Testable(q_value) => Some(q_value),
-            Decision::Untestable(_) => None,
-        };
-        decisions.into_iter().map(q_value).collect()
+        decisions.iter().map(|decision| decision.q_value).collect()
     }
 
     #[test]
@@ -134,9 +136,9 @@ mod tests {
         assert_eq!(q_values(&tests), [Some(0.006)]);
         tests.extend([test(0.5, 0.1, 1.0); 50]);
         let decisions = decisions(&tests, 0.01);
-        assert_eq!(decisions[0], Decision::Testable(0.006));
+        assert_eq!(decisions[0].q_value, Some(0.006));
         // With it there would be two tests of equal spread.
-        assert_eq!(decisions[1], Decision::Untestable(0.005));
+        assert_eq!((decisions[1].q_value, decisions[1].level), (None, 0.005));
     }
 
     #[test]

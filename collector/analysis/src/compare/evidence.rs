@@ -221,7 +221,11 @@ impl RankEvidence {
         }
         Some(RankEvidence {
             rows: counts,
-            least_p_value: 0.0,
+            least_p_value: least_p_value_of_shares(&[ShareStratum {
+                with: with[0] + with[1],
+                of: of[0] + of[1],
+                later: of[1],
+            }]),
             slices,
             statistics: vec![statistic],
             halves: own.map(halves_of_share),
@@ -340,6 +344,19 @@ fn without_one(rows: &[AlignedObservation], scores: &[f64], slices: [usize; 2], 
         most = most.max(of_most);
     }
     sum.abs() - most
+}
+
+/// Returns the smallest p-value that a property can reach, which is when as many or as few later
+/// members as possible have it; 0 if they are too many to count.
+fn least_p_value_of_shares(strata: &[ShareStratum]) -> f64 {
+    let most = strata.iter().map(|of| of.with.min(of.later)).sum();
+    let others = |of: &ShareStratum| of.of - of.later;
+    let fewest = strata
+        .iter()
+        .map(|of| of.with.saturating_sub(others(of)))
+        .sum();
+    let of = |seen: u64| shares_two_sided(strata, seen).unwrap_or(0.0);
+    of(most).min(of(fewest))
 }
 
 /// Returns the variance inflation of the share of requests with a property, from the neighbours of

@@ -1,11 +1,12 @@
 //! Judges which places changed by more than chance, and lists those with too few requests for a
 //! decision.
 
-use super::budget::{Decision, WeightedTest, decisions};
+use super::budget::{WeightedTest, decisions};
 use super::evidence::{RankEvidence, Variability};
 use super::place::Place;
 use super::response::PlaceChange;
 use super::{CompareSettings, OfRoot};
+use crate::statistics::normal_deviation;
 use std::collections::BTreeMap;
 
 /// Variability of all places, and the evidence of places over several root operations.
@@ -51,8 +52,8 @@ pub struct TooFew {
     /// Contribution to the change of the mean latency of its root operation's requests, in
     /// nanoseconds.
     pub contribution_ns: f64,
-    /// Number of requests of each period that would suffice if all of one period took longer than
-    /// all of the other; at most 64.
+    /// Number of requests of each period that would suffice: if they differed as these do, or, of
+    /// too few requests for any result, if all of one period took longer than all of the other.
     pub needed: usize,
 }
 
@@ -104,21 +105,24 @@ pub(super) fn changed_places(
     }
     let mut found = ChangedPlaces::default();
     let decisions = decisions(&tested, settings.false_discoveries);
-    for (key, decision) in keys.into_iter().zip(decisions) {
+    for ((key, test), decision) in keys.into_iter().zip(&tested).zip(decisions) {
         let change = &roots[key.0].places[&key.1];
-        match decision {
-            Decision::Testable(q_value) if q_value <= settings.false_discoveries => {
+        match decision.q_value {
+            Some(q_value) if q_value <= settings.false_discoveries => {
                 found.changed.insert(key, q_value);
             }
-            Decision::Untestable(level) if change.is_plain() => {
-                found.too_few.push(TooFew {
+            q_value if change.is_plain() => {
+                let requests = change.requests();
+                let needed = match q_value {
+                    None => Some(needed_if_apart(decision.level)),
+                    Some(_) => needed_if_alike(requests, test.p_value, decision.level),
+                };
+                found.too_few.extend(needed.map(|needed| TooFew {
                     place: places[key.1].clone(),
-                    requests: change.requests(),
+                    requests,
                     contribution_ns: change.contribution_ns(),
-                    needed: (1..NEEDED_MAX)
-                        .find(|each| RankEvidence::least_p_value_of([*each; 2]) <= level)
-                        .unwrap_or(NEEDED_MAX),
-                });
+                    needed,
+                }));
             }
             _ => {}
         }
@@ -128,5 +132,48 @@ pub(super) fn changed_places(
     found
 }
 
-/// Maximum of [`TooFew::needed`].
-const NEEDED_MAX: usize = 64;
+/// Returns the number of requests of each period that would suffice at this level if all of one
+/// period took longer than all of the other; at most [`APART_MAX`].
+fn needed_if_apart(level: f64) -> usize {
+    (1..APART_MAX)
+        .find(|each| RankEvidence::least_p_value_of([*each; 2]) <= level)
+        .unwrap_or(APART_MAX)
+}
+
+/// Returns the number of requests of each period that would suffice at this level if more requests
+/// differed as these do: the number of deviations grows with the square root of their number.
+/// Returns `None` if it is more than [`ALIKE_MAX`] times that of the shorter period.
+fn needed_if_alike(requests: [usize; 2], p_value: f64, level: f64) -> Option<usize> {
+    let missing = normal_deviation(level) / normal_deviation(p_value).max(f64::MIN_POSITIVE);
+    let times = missing * missing;
+    let each = requests[0].min(requests[1]) as f64;
+    (times <= ALIKE_MAX).then(|| (each * times).ceil() as usize)
+}
+
+/// Maximum number of requests that are apart. With so many, the p-value is below 1e-36.
+const APART_MAX: usize = 64;
+/// Maximum factor of the number of requests for a place to count as undecided.
+const ALIKE_MAX: f64 = 10.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_needed_requests_grow_with_the_missing_deviations() {
+        // 1.96 deviations have this probability, and 3.92 are four times as many requests.
+        let (p_value, level) = (0.05, 8.86e-5);
+        assert_eq!(needed_if_alike([10, 25], p_value, level), Some(40));
+        assert_eq!(needed_if_alike([10, 25], level, level), Some(10));
+        assert_eq!(needed_if_alike([10, 25], 0.5, level), None);
+        assert_eq!(needed_if_alike([10, 25], 1.0, level), None);
+    }
+
+    #[test]
+    fn requests_that_are_apart_suffice_as_soon_as_their_p_value_does() {
+        // One of 20 divisions of six requests is as extreme, in either direction.
+        assert_eq!(needed_if_apart(0.1), 3);
+        assert_eq!(needed_if_apart(0.099), 4);
+        assert_eq!(needed_if_apart(1e-300), APART_MAX);
+    }
+}

@@ -1,14 +1,13 @@
 //! Finds operations that behave differently than before, and the time that this costs.
 
 use super::divergence::PathDifference;
-use super::evidence::{GroupEvidence, RankEvidence, Variability};
+use super::feature_test::{FeatureTest, tested};
 use super::production::{Feature, FeatureChange, OperationChange, ProductionChange};
 use super::replaced::{REQUESTS_MIN, ReplacedStructures, mean_ns, represented, requests_of};
 use super::rows::Period;
 use super::{CompareSettings, OfRoot};
 use crate::flow::{CategoryId, EdgeTable, Operation, RootFlows, Shape};
-use crate::statistics::benjamini_hochberg;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Minimum fraction of a caller's changed requests in which a callee changed too, for the callee's
 /// change to explain the caller's.
@@ -72,92 +71,6 @@ pub(super) fn structural_changes(
     let mut kept = without_what_follows(&found, roots);
     share_out(&mut kept, roots, edges);
     kept
-}
-
-/// Result of a test of a feature.
-#[derive(Clone, Copy, Debug)]
-struct FeatureTest {
-    q_value: f64,
-    /// Period of the section that the q-value is for; `None` if it is for both whole periods.
-    section: Option<Period>,
-}
-
-/// Tests features for a change between the whole periods, and those without one for a change
-/// between a section of one period and the other period.
-///
-/// A feature of an operation is tested in the requests of each root operation and caller, and in
-/// all of them together. A change of a rare operation shows only in all of them together.
-fn tested<'a>(
-    operations: impl Iterator<Item = &'a OperationChange>,
-    settings: &CompareSettings,
-) -> Vec<FeatureTest> {
-    let mut features: Vec<&FeatureChange> = Vec::new();
-    let mut groups: BTreeMap<(&Operation, &Feature), Vec<GroupEvidence<'_>>> = BTreeMap::new();
-    let mut keys = Vec::new();
-    for operation in operations {
-        for change in &operation.features {
-            // Numbers of productions have a meaning within one operation change only.
-            let is_general = !matches!(change.feature, Feature::Exactly(_));
-            let key = (&operation.called.operation, &change.feature);
-            if is_general {
-                let [before, after] = change.requests;
-                groups.entry(key).or_default().push(GroupEvidence {
-                    evidence: &change.evidence,
-                    with: [before[0], after[0]],
-                    of: [before[1], after[1]],
-                });
-            }
-            keys.push(is_general.then_some(key));
-            features.push(change);
-        }
-    }
-    groups.retain(|_, of| of.len() > 1);
-    let joined: BTreeMap<_, RankEvidence> = groups
-        .into_iter()
-        .filter_map(|(key, groups)| Some((key, RankEvidence::joined(&groups)?)))
-        .collect();
-    let q_values = |evidence: &[&RankEvidence], is_joined: bool| {
-        let variability = Variability::of(evidence);
-        let p_value = |(at, evidence): (usize, &&RankEvidence)| {
-            let own = evidence.verdict(&variability).p_value;
-            let joined = keys[at]
-                .and_then(|key| joined.get(&key))
-                .filter(|_| is_joined);
-            joined.map_or(own, |joined| {
-                let joined = joined.verdict(&variability);
-                let is_alike = joined.is_slower == (features[at].gain() > 0.0);
-                let of_joined = if is_alike { joined.p_value } else { 1.0 };
-                (2.0 * own.min(of_joined)).min(1.0)
-            })
-        };
-        let p_values: Vec<f64> = evidence.iter().enumerate().map(p_value).collect();
-        benjamini_hochberg(&p_values)
-    };
-    let whole: Vec<&RankEvidence> = features.iter().map(|change| &change.evidence).collect();
-    let sections: Vec<&RankEvidence> = features
-        .iter()
-        .map(|change| {
-            let section = change.section.as_ref();
-            section.map_or(&change.evidence, |section| &section.evidence)
-        })
-        .collect();
-    let tests = q_values(&whole, true)
-        .into_iter()
-        .zip(q_values(&sections, false));
-    let test = |(change, (whole, of_section)): (&&FeatureChange, (f64, f64))| {
-        let section = change.section.as_ref().map(|section| section.period);
-        match section {
-            Some(_) if whole > settings.false_discoveries => FeatureTest {
-                q_value: of_section,
-                section,
-            },
-            _ => FeatureTest {
-                q_value: whole,
-                section: None,
-            },
-        }
-    };
-    features.iter().zip(tests).map(test).collect()
 }
 
 /// Returns the structural change of an operation: the simplest of the features that changed in

@@ -1,6 +1,6 @@
 //! Joins evidence that a property became more or less frequent among several groups of requests.
 
-use super::{Inflation, RankEvidence, Statistic};
+use super::{Inflation, RankEvidence, Statistic, least_p_value_of_shares};
 use crate::statistics::normal_deviation;
 use crate::statistics::stratified::{ShareStratum, shares_two_sided};
 
@@ -51,7 +51,7 @@ impl RankEvidence {
         };
         Some(RankEvidence {
             rows: sums(|of| of.rows),
-            least_p_value: 0.0,
+            least_p_value: least_p_value_of_shares(&strata),
             slices: sums(|of| of.slices),
             statistics: vec![Statistic {
                 share: 1.0,

@@ -163,3 +163,27 @@ fn groups_that_agree_are_more_evidence_and_groups_that_differ_are_less() {
     let differ = joined_p_value(&[more, less, more, less]);
     assert!(differ > 0.9, "{differ}");
 }
+
+#[test]
+fn the_least_p_value_of_shares_is_that_of_the_most_extreme_division() {
+    for (with, of, later) in [
+        (1, 9, 4),
+        (3, 12, 5),
+        (9, 12, 5),
+        (6, 12, 6),
+        (12, 12, 5),
+        (0, 7, 3),
+    ] {
+        let stratum = ShareStratum { with, of, later };
+        let others = of - later;
+        let possible = (0..=with.min(later)).filter(|seen| with - seen <= others);
+        let least = possible
+            .map(|seen| shares_two_sided(&[stratum], seen).expect("few members"))
+            .fold(1.0, f64::min);
+        let found = least_p_value_of_shares(&[stratum]);
+        assert!(
+            (found - least).abs() < 1e-12,
+            "{stratum:?}: {found} {least}"
+        );
+    }
+}
