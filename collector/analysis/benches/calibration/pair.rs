@@ -11,6 +11,7 @@ use super::request::Simulated;
 use super::system::System;
 use super::verdict::{Causes, compare};
 use stroboscope_analysis::compare::Comparison;
+use stroboscope_analysis::flow::Operation;
 
 /// Kinds of pairs of quiet periods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +63,8 @@ pub(crate) struct Outcome {
     /// True if the first cause names the changed operation, or at least its service.
     pub(crate) names_operation: bool,
     pub(crate) names_service: bool,
+    /// True if the first cause is right or, without causes, the first place with too few requests.
+    pub(crate) lists_first: bool,
     pub(crate) naive_operation: bool,
     pub(crate) naive_service: bool,
     pub(crate) causes: Causes,
@@ -148,10 +151,16 @@ impl Bench {
         let p_value = |after: &[Simulated]| oracle::p_value(&self.system, fault, [before, after]);
         let comparison = compare([&all(before), &all(&changed)]);
         let truth = Truth::of(&self.system, fault);
-        let first = comparison.causes.first().map(|cause| {
-            let of = &cause.operation;
-            (of.service.clone(), of.name.clone())
-        });
+        let named = |of: &Operation| (of.service.clone(), of.name.clone());
+        let first = comparison
+            .causes
+            .first()
+            .map(|cause| named(&cause.operation));
+        let too_few = comparison
+            .too_few
+            .first()
+            .map(|few| named(few.place.operation()));
+        let listed = first.clone().or(too_few);
         let naive = naive::first([before, &changed]);
         let outcome = Outcome {
             fault: *fault,
@@ -162,6 +171,9 @@ impl Bench {
                 .as_ref()
                 .is_some_and(|first| truth.is_operation(first)),
             names_service: first.as_ref().is_some_and(|first| truth.is_service(first)),
+            lists_first: listed
+                .as_ref()
+                .is_some_and(|first| truth.is_operation(first)),
             naive_operation: naive
                 .as_ref()
                 .is_some_and(|first| truth.is_operation(first)),
