@@ -44,7 +44,7 @@ impl BurstConfig {
     }
 
     /// Reports whether `time_ms` (milliseconds since the Unix epoch) is inside a window. This is
-    /// the definition; the rest of this module is tested against it.
+    /// the definition of a window.
     #[must_use]
     pub const fn contains_ms(self, time_ms: u64) -> bool {
         self.0 & time_ms == self.0
@@ -138,8 +138,8 @@ impl BurstConfig {
     /// be a mask or a number.
     ///
     /// # Errors
-    /// Returns an error if the text has none of these forms. Its message describes the problem and
-    /// lists the forms.
+    /// Returns an error if the text is not a burst-config, for example `32ms/4ms`. Its message
+    /// describes the problem and lists the forms.
     pub fn parse(text: &str) -> Result<ParsedConfig, BurstConfigError> {
         let text = text.trim();
         let exact = |config| {
