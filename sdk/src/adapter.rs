@@ -1,4 +1,4 @@
-//! State that the layer and the subscriber for `tracing` share. It stores an SDK span for each span
+//! State that the layer and the subscriber for `tracing` share. It stores the SDK's spans for spans
 //! of `tracing`, usually without a lock or an allocation.
 
 mod cell;
@@ -56,8 +56,8 @@ pub(crate) fn begin(
     }
     let span = Span::begin_under(parent, &known.callsite, 0, fields);
     if span.is_none() && parent.is_valid() {
-        // The span is not recorded because its request was not sampled. Its descendants must
-        // inherit this decision instead of sampling again.
+        // The span is not recorded. Its descendants must inherit this decision instead of sampling
+        // again.
         return Span::unrecorded(parent);
     }
     span

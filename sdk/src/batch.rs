@@ -85,7 +85,7 @@ pub(crate) struct TimedEvent {
     pub(crate) time_ns: i64,
 }
 
-/// Builder of a batch from spans and events.
+/// Builder of a batch from spans, events and provenance logs.
 #[derive(Debug, Default)]
 pub(crate) struct BatchBuilder {
     strings: Interner,

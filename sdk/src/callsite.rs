@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, PoisonError, RwLock, RwLockWriteGuard};
 
-/// Source of spans or events. The macros create it as a `static`; for names that are only known at
-/// run time, the SDK leaks it.
+/// Source of spans or events. The macros create it as a `static`; for callsites of `tracing`, and
+/// for names that are only known at run time, the SDK leaks it.
 #[derive(Debug)]
 pub struct Callsite {
     pub(crate) name: &'static str,

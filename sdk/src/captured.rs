@@ -70,7 +70,8 @@ pub fn capture() -> CapturedContext {
 }
 
 impl CapturedContext {
-    /// Runs `work` in this context, on any thread.
+    /// Runs `work` in this context, on any thread. A capture made outside of any request leaves the
+    /// thread's current context in place.
     pub fn scope<T>(&self, work: impl FnOnce() -> T) -> T {
         let _entered = self.enter();
         work()
@@ -122,7 +123,7 @@ impl Unseen {
     }
 }
 
-/// Creates ids for a request that has none and that began while nothing was recorded.
+/// Creates ids for a request that has none and is not recorded.
 pub(crate) fn unseen_request() -> SpanContext {
     unrecorded_request().unseen()
 }

@@ -1,8 +1,8 @@
 //! Converts ticks (cheap, monotonic) to wall time (shared by all processes).
 //!
 //! Records are stamped with a counter that costs about 11 ns to read. The drain converts ticks to
-//! nanoseconds since the Unix epoch by interpolating between *anchors*: pairs of both clocks read
-//! at the same instant, taken at every drain. Interpolation follows NTP's slewing automatically. A
+//! nanoseconds since the Unix epoch by interpolating between *anchors*: readings of all clocks at
+//! the same instant, taken at every drain. Interpolation follows NTP's slewing automatically. A
 //! jump of the wall clock shows as an anchor that does not fit the line; the timeline reports it as
 //! a step.
 
@@ -91,7 +91,8 @@ mod imp {
 pub(crate) trait ClockSource: Send + Sync {
     /// Returns nanoseconds since the Unix epoch; may jump.
     fn wall_ns(&self) -> i64;
-    /// Returns nanoseconds since some fixed instant; never jumps, and stands still during suspend.
+    /// Returns nanoseconds since some fixed instant; never jumps. On Linux, it stands still during
+    /// suspend.
     fn monotonic_ns(&self) -> i64;
     /// Reads the counter that stamps records.
     fn ticks(&self) -> u64 {
@@ -172,8 +173,8 @@ pub(crate) struct ClockStep {
 /// Difference above which the wall clock counts as stepped. Smaller differences, such as noise of
 /// reading, are interpolated.
 pub(crate) const STEP_THRESHOLD_NS: i64 = 5_000_000;
-/// Number of stored anchors. Each turn of a drain adds one, so they cover at least 32 passes,
-/// longer than any record waits in a ring.
+/// Number of stored anchors. Each turn of a drain adds one, or two at a clock step, so they cover
+/// at least 32 passes, longer than any record waits in a ring.
 const ANCHORS_KEPT: usize = 512;
 
 /// Maximum error of predicting the monotonic clock by a constant rate: this many ns, plus one part

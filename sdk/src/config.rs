@@ -205,16 +205,16 @@ impl Builder {
     /// Sets the size of a recording thread's largest ring, in bytes (rounded up to a power of two,
     /// at least 16 KiB, at most 1 GiB). Default 1 MiB, which 5 million events per second with one
     /// integer each fill in 6.5 ms. A thread starts with 16 KiB, and continues in a larger ring
-    /// when it fills half of its ring before the drain reads it. The SDK keeps one ring of each
-    /// size in reserve.
+    /// when it fills half of its ring before the drain reads it. If memory allows, the SDK keeps a
+    /// ring of each size in reserve.
     pub fn ring_bytes(mut self, bytes: usize) -> Self {
         self.ring_bytes = bytes.min(RING_BYTES_MAX);
         self
     }
 
-    /// Sets the maximum memory of all rings, in bytes. Above it, threads share rings; when these
-    /// are full, records are lost and counted. Default 64 MiB, which suffices for about 3,000
-    /// threads that record little.
+    /// Sets the maximum memory of all rings, in bytes. When it is nearly used up, further threads
+    /// share rings; when these are full, records are lost and counted. Default 64 MiB, which
+    /// suffices for about 3,000 threads that record little.
     pub fn rings_bytes_max(mut self, bytes: usize) -> Self {
         self.rings_bytes_max = bytes;
         self
@@ -270,13 +270,13 @@ impl Builder {
         self
     }
 
-    /// Applies the `STROBOSCOPE_…` environment variables; variables that are not set change
-    /// nothing. When recording starts, a message reports each unknown variable, with the nearest
-    /// known name or with all of them.
+    /// Applies the `STROBOSCOPE_…` environment variables; variables that are not set or empty
+    /// change nothing. When recording starts, a message reports each unknown variable, with the
+    /// nearest known name or with all of them.
     ///
     /// # Errors
-    /// Returns an error that names the variable and the accepted forms if a value is invalid.
-    /// [`init`](Self::init) checks the collector's address, the token and the certificate file.
+    /// Returns an error that names the variable if a value is invalid. [`init`](Self::init) checks
+    /// the collector's address, the token and the certificate file.
     pub fn env(mut self) -> Result<Self, InitError> {
         self.unknown_variables =
             variables::unknown(&KNOWN, std::env::vars_os().map(|(name, _)| name));

@@ -1,7 +1,7 @@
 //! Converts the threads' records into batches: ticks into wall time, begins and ends into spans.
 //! Trims records made within the guards to the exact window.
 //!
-//! - Records of sampled requests are kept unchanged.
+//! - Records of sampled requests are kept.
 //! - Other records are kept if their time is inside a window. A span that is still open when its
 //!   window closes ends there with the flag `CUT_CLOSE`; a span that began before the window is not
 //!   recorded.
@@ -85,12 +85,12 @@ pub(crate) struct Drain {
     counts: Counts,
 }
 
-/// Number of spans and events added to batches, and of trimmed ones, since recording started.
+/// Number of spans and events added to batches, and of trimmed records, since recording started.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) spans: u64,
     pub(crate) events: u64,
-    /// Spans and events that began within a guard but outside the exact window.
+    /// Spans, events and provenance logs outside the exact windows, of unsampled requests.
     pub(crate) trimmed: u64,
 }
 
@@ -127,8 +127,8 @@ impl Drain {
 
     /// Reads all rings and processes their records. Passes full batches to `ship`.
     ///
-    /// Threads that record fast fill their rings while earlier records are processed, so the rings
-    /// are read again after each full batch. The next turn processes these records. The pass ends
+    /// Threads that record fast fill their rings while earlier records are processed, so all turns
+    /// but the last read the rings again after each full batch, for the next turn. The pass ends
     /// when a turn leaves no records, and at the latest after [`TURNS_MAX`] turns. Each turn calls
     /// `windows` first, so that the result includes every window of the turn's records.
     ///

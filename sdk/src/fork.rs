@@ -2,9 +2,9 @@
 //! no effect.
 //!
 //! Only the forking thread exists in the child, with a copy of all memory. Locks held by other
-//! threads would stay locked forever there, so they are taken before the fork and released on both
-//! sides. The child then closes the gate, forgets the parent's threads, and gets its own ids and
-//! counters. It may call `init` again.
+//! threads would stay locked forever there, so the process-wide locks are taken before the fork and
+//! released on both sides. The child then closes the gate, forgets the parent's threads, and gets
+//! its own ids and counters. It may call `init` again.
 //!
 //! The child handler does little, because most children only call `exec`: the child's `init`, if
 //! any, handles the inherited rings.
@@ -23,7 +23,7 @@ use crate::running::{self, ThreadHandles};
 use crate::thread::{RINGS, RingsLock};
 use crate::{gate, generation, sigterm, thread};
 
-/// Guards of the process-wide locks that recording takes, in the order in which they are taken
+/// Guards of the process-wide locks that recording waits for, in the order in which they are taken
 /// everywhere. Both sides of a fork drop them.
 struct ForkLocks {
     /// Taken first: code of the service that is dropped under these locks may record.

@@ -26,7 +26,7 @@ const OPEN: u32 = 1;
 const DECIDE: u32 = 2;
 const HOLD: u32 = 1 << 8;
 
-/// Reports whether nothing is recorded. If so, an annotation checks nothing else.
+/// Reports whether no annotation can record anything. If so, an annotation checks nothing else.
 #[inline(always)]
 #[must_use]
 pub fn is_idle() -> bool {

@@ -45,8 +45,8 @@ impl std::fmt::Debug for Threads {
 }
 
 impl Guard {
-    /// Reports whether this guard records. A guard that was created while another one recorded in
-    /// this process does nothing.
+    /// Reports whether this guard started the recording. A guard that was created while another one
+    /// recorded in this process does nothing.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.threads.is_some()
@@ -77,7 +77,7 @@ impl Threads {
             std::mem::forget(self);
             return;
         }
-        // Stops the gate first, so that nothing new begins while the rest is shipped.
+        // Stops the gate first, so that no window opens while the rest is shipped.
         self.timer.stop();
         self.gate.thread().unpark();
         let _ = self.gate.join();
@@ -224,9 +224,9 @@ fn run_and_leave(runtime: tokio::runtime::Runtime, work: impl Future<Output = ()
     runtime.shutdown_background();
 }
 
-/// Ships all records made so far. Waits at most for `deadline`. Call it before a checkpoint, in the
-/// service's own SIGTERM handler, or at the end of a batch job. Recording continues; open spans are
-/// not shipped.
+/// Ships all records made so far. Waits at most for `deadline`. Call it before a checkpoint, where
+/// the service handles SIGTERM (outside of the signal handler), or at the end of a batch job.
+/// Recording continues; open spans are not shipped.
 ///
 /// Blocks the calling thread, not the SDK. In async code, call it through `spawn_blocking`.
 ///
@@ -256,7 +256,8 @@ pub fn flush_trace(trace_id: u128, deadline: Duration) -> Option<Vec<u64>> {
 }
 
 /// Statistics of the SDK in this process. Losses count from the start of the process, all other
-/// counters from `init`; the latter are 0 while nothing is running.
+/// counters from `init`. While nothing is running, all figures but `losses` and `rings_bytes` have
+/// their default.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
@@ -266,18 +267,18 @@ pub struct Stats {
     pub burst_config: BurstConfig,
     /// Number of windows opened.
     pub windows: u64,
-    /// Number of spans finished.
+    /// Number of spans added to batches.
     pub spans: u64,
-    /// Number of events recorded.
+    /// Number of events added to batches.
     pub events: u64,
-    /// Number of spans and events that began within a guard but outside the exact window. They are
-    /// expected and not a loss.
+    /// Number of spans, events and provenance logs that were dropped because they began outside the
+    /// exact windows. They are expected and not a loss.
     pub trimmed: u64,
     /// Number of spans that have begun and not ended, as far as the drain has read.
     pub open_spans: u64,
     /// Number of batches that the collector has made durable.
     pub batches_acknowledged: u64,
-    /// Memory of batches that wait for the collector, in bytes.
+    /// Encoded size of the batches that wait for the collector, in bytes.
     pub buffered_bytes: u64,
     /// Memory of all rings, in bytes.
     pub rings_bytes: u64,

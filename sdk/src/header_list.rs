@@ -14,8 +14,8 @@ pub(crate) struct ReadLimit {
     pub(crate) fields: usize,
 }
 
-/// Iterator over the members of fields that together form one list. It trims spaces around members
-/// and skips empty ones.
+/// Iterator over the members of fields that together form one list. It trims spaces and tabs around
+/// members, and skips empty ones.
 pub(crate) struct Members<'a, I> {
     fields: I,
     /// Unread part of the current field.

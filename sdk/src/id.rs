@@ -1,5 +1,5 @@
-//! Generates trace and span ids. Trace ids are random; the span ids of a thread count up below a
-//! random prefix.
+//! Generates trace ids, and span ids for the slow path. Trace ids are random; span ids count up
+//! below a random prefix.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -29,8 +29,8 @@ impl IdSource {
         self.next_span.set(0);
     }
 
-    /// Returns a new span id, never 0. The ids of a thread share a random prefix of 44 bits and
-    /// count up below it. A collision within one trace therefore requires two equal prefixes.
+    /// Returns a new span id, never 0. About a million successive ids share a random prefix of 44
+    /// bits and count up below it. Two ids collide only if their prefixes are equal.
     #[inline(always)]
     pub(crate) fn span_id(&self) -> u64 {
         let mut id = self.next_span.get();

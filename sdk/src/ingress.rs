@@ -28,8 +28,8 @@ pub struct IncomingContext {
     context: SpanContext,
     carried: Arc<RequestContext>,
     forced: bool,
-    /// True if the caller sent an invalid `traceparent`, or several. The caller takes part in
-    /// tracing, so the request's calls must carry new ids.
+    /// True if a caller that is not public sent an invalid `traceparent`, or several. The caller
+    /// takes part in tracing, so the request's calls must carry new ids.
     is_malformed: bool,
 }
 
@@ -66,7 +66,8 @@ impl IncomingContext {
         &self.carried
     }
 
-    /// Runs `work` as this request: in a server span of this name, with the request's baggage.
+    /// Runs `work` as this request: in a server span of this name, without the slash that begins a
+    /// path, and with the request's baggage.
     pub fn scope<T>(&self, name: &str, work: impl FnOnce() -> T) -> T {
         let span = self.begin(name);
         let _carried = CarriedScope::enter(Some(Arc::clone(&self.carried)));

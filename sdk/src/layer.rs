@@ -46,15 +46,16 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 /// too, by OpenTelemetry's rules.
 ///
 /// A span called `request`, `http_request` or similar, with a method, and a path or a route, is a
-/// web framework's request span. It gets one of these names:
+/// web framework's request span. If it is a client span, or its request's first span in the
+/// process, it gets one of these names:
 ///
 /// - `GET /user/{id}`: the route, if a field has it (`http.route`, `matched_path`); otherwise the
 ///   path with `{id}` in place of ids;
 /// - `package.Service/Method` for gRPC;
 /// - `GET (not found)` for a new path with the status 404.
 ///
-/// It becomes a server span unless it is inside another span or a client span. tower-http's event
-/// "finished processing request" becomes the status of its span.
+/// It then becomes a server span unless it is a client span. tower-http's event "finished
+/// processing request" becomes the status of its span.
 ///
 /// sqlx logs an event after each statement, and after the wait for a connection of its pool if
 /// `PoolOptions::acquire_time_level` is `debug` or above. They become spans that end at the event.
@@ -72,9 +73,9 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 ///
 /// A registry creates every span that any of its layers may want, which takes about six times as
 /// long as recording it with [`span!`](crate::span!). Only [`gating_all`](Self::gating_all) avoids
-/// this while the gate is closed, and only if no other layer wants spans of its own then. A
-/// per-layer filter on this layer (`with_filter`) does not avoid it, and costs more than the layer
-/// itself. `cargo bench -p stroboscope-bench-rivals` measures all of these stacks.
+/// this while the gate is closed; other layers then see no spans either. A per-layer filter on this
+/// layer (`with_filter`) does not avoid it, and costs more than the layer itself.
+/// `cargo bench -p stroboscope-bench-rivals` measures all of these stacks.
 #[derive(Debug)]
 pub struct TracingLayer<S> {
     /// The inner recorder handles creation, for which `tracing_subscriber` consults the filter once

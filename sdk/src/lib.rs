@@ -1,10 +1,10 @@
 //! Tracing in coordinated bursts: annotate a service and find out which work depends on which.
 //!
 //! All processes that share a *burst-config* record during the same short windows of wall-clock
-//! time. Between windows, an annotation costs one flag check, unless sampled requests are recorded
-//! then. The SDK ships the records to a collector (the `stroboscope` binary). The collector infers
-//! the causal relations between segments of a request, the critical path, and the slack of all
-//! other segments.
+//! time. Between windows, an annotation costs one flag check, unless a sampled request is recorded
+//! then, or requests are sampled by ratio. The SDK ships the records to a collector (the
+//! `stroboscope` binary). The collector infers the causal relations between segments of a request,
+//! the critical path, and the slack of all other segments.
 //!
 //! # Quick start
 //!
@@ -45,8 +45,8 @@
 //! | another process | [`tower::ServerLayer`] and [`tower::ClientLayer`], or [`propagation::extract`] and [`propagation::inject`] |
 //!
 //! The span of a future is the current span whenever the future is polled, on any thread of a
-//! work-stealing runtime. The polls themselves are recorded only as markers, while a kernel
-//! recorder listens ([`marker`]).
+//! work-stealing runtime. The polls themselves are recorded only as markers for a kernel recorder
+//! ([`marker`]).
 //!
 //! The header `stroboscope-force: 1` makes a service that accepts it ([`Builder::accept_force`])
 //! record one request to its end.
@@ -99,7 +99,7 @@
 //! | calls [`init`] twice, or a library does | the first call records; later guards do nothing ([`Guard::is_active`]) |
 //! | never calls [`init`] | every annotation is a flag check |
 //! | ends `main`, or a panic unwinds it | dropping the [`Guard`] ships pending records within [`Builder::shutdown_deadline`] |
-//! | is ended by SIGTERM | [`Builder::flush_on_sigterm`] ships pending records within the same deadline; or call [`flush()`] in a handler of your own |
+//! | is ended by SIGTERM | [`Builder::flush_on_sigterm`] ships pending records within the same deadline; or call [`flush()`] where the service handles the signal |
 //! | forks | the child records nothing until it calls [`init`] itself; it is then a separate process. Do not fork while a thread begins or ends: Rust's standard library holds a lock then, without which a child cannot start threads |
 //!
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -210,8 +210,7 @@ pub fn builder() -> Builder {
 ///
 /// # Errors
 /// Returns an error if a variable holds an invalid value, or if [`Builder::init`] fails. For an
-/// invalid value, the message names the variable and the accepted forms. The service may continue
-/// untraced.
+/// invalid value, the message names the variable. The service may continue untraced.
 pub fn init(service: &str) -> Result<Guard, InitError> {
     builder().service(service).env()?.init()
 }

@@ -11,11 +11,11 @@ use stroboscope_proto::v1;
 pub enum LossCause {
     /// A thread wrote faster than the drain read.
     RingFull,
-    /// No ring was available. There were too many threads for the memory limit and the shared rings
-    /// were full, or code that formats a field made another record.
+    /// No ring was available. The thread had none of its own and the shared rings were full, or the
+    /// thread made the record while it wrote another one, for example in code that formats a field.
     NoRing,
-    /// Fields did not fit the largest record, or a span had more than 250; they were left out, and
-    /// the record was kept.
+    /// Fields did not fit the largest record, a span had more than 250 fields or about 850 links,
+    /// or texts of a tradeoff were too long; they were left out, and the record was kept.
     Oversize,
     /// Too many spans were open at once. The oldest were closed as unfinished, or new spans of
     /// `tracing` were not recorded.
@@ -24,7 +24,8 @@ pub enum LossCause {
     BufferFull,
     /// The collector permanently rejected a batch.
     CollectorRefused,
-    /// A string was truncated to the maximum length; the record was kept.
+    /// A string was truncated, because it was too long or the record was nearly full; the record
+    /// was kept.
     StringCut,
     /// A span's end arrived, but its begin had been lost, or the span had been closed because too
     /// many were open.

@@ -4,7 +4,7 @@
 //! tower-http and tracing-actix-web, by their method and path.
 //!
 //! A recording thread runs this code only when it registers a callsite; the drain reads the fields
-//! of finished spans.
+//! of events and finished spans.
 
 use stroboscope_proto::v1::SpanFlag;
 use tracing_core::Metadata;

@@ -14,7 +14,7 @@ use super::{
 /// Data that travels with a request in addition to its ids.
 #[derive(Debug, Default)]
 pub(crate) struct RequestContext {
-    /// W3C `tracestate`, unchanged.
+    /// W3C `tracestate`, without empty members and duplicates.
     pub(crate) tracestate: Option<String>,
     /// Baggage shared by all work of this process for one arrival of the request.
     request: Arc<Mutex<Baggage>>,

@@ -12,8 +12,9 @@ use crate::sys;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Load {
-    /// Requests that entered per second, between the last two measurements. Counts requests at
-    /// `tower::ServerLayer` and calls of [`count_request`].
+    /// Requests that entered per second, between the last two measurements. Counts requests of
+    /// `tower::ServerLayer` and of [`IncomingContext`](crate::propagation::IncomingContext), and
+    /// calls of [`count_request`].
     pub requests_per_second: f64,
     /// CPU time per wall time between the last two measurements; 1.0 is one busy core. 0 on systems
     /// other than Unix.
@@ -27,8 +28,9 @@ static REQUESTS_PER_SECOND: AtomicU64 = AtomicU64::new(0);
 static CPU_CORES: AtomicU64 = AtomicU64::new(0);
 static MEMORY_BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// Counts a request that entered this process. Only for services without `tower::ServerLayer`,
-/// which counts requests itself.
+/// Counts a request that entered this process. Only for services that use neither
+/// `tower::ServerLayer` nor [`IncomingContext`](crate::propagation::IncomingContext), which count
+/// requests themselves.
 #[inline]
 pub fn count_request() {
     REQUESTS.fetch_add(1, Relaxed);

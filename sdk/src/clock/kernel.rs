@@ -3,11 +3,12 @@
 
 use stroboscope_proto::v1;
 
-/// Interval between reports, in ns. Reports repeat because errors grow and batches may be lost.
+/// Age of the last report, in ns, at which the next one is due. Reports repeat because errors grow
+/// and batches may be lost.
 const SAY_AGAIN_AFTER_NS: i64 = 10_000_000_000;
 
-/// Schedule of reports: with the first batch, when the synchronization state changes, and every ten
-/// seconds.
+/// Schedule of reports, which travel in batches: the first one is due at once, the next ones when
+/// the synchronization state changes or after ten seconds.
 #[derive(Debug, Default)]
 pub(crate) struct KernelClockReports {
     /// Monotonic time of the last report in ns, and whether it reported a synchronized clock.
@@ -16,7 +17,7 @@ pub(crate) struct KernelClockReports {
 
 impl KernelClockReports {
     /// Returns the report that is due now, if any: the first one, one after a change of
-    /// `synchronised`, and one every [`SAY_AGAIN_AFTER_NS`].
+    /// `synchronised`, and one when the last is [`SAY_AGAIN_AFTER_NS`] old.
     pub(crate) fn due(
         &mut self,
         known: Option<v1::KernelClock>,

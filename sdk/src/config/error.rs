@@ -75,7 +75,7 @@ pub enum InitError {
          `stroboscope::flush` where the signal is handled"
     )]
     SigtermTaken,
-    /// A thread could not be started.
+    /// A thread, or its async runtime, could not be started.
     #[error("the SDK's thread {0:?} could not be started: {1}")]
     Thread(&'static str, #[source] std::io::Error),
 }

@@ -23,9 +23,9 @@ pub(super) struct EventNames {
 }
 
 impl EventNames {
-    /// Returns the name of an event of this callsite: its message, if the callsite is among the
-    /// first [`CALLSITES_MAX`] and has had at most [`MESSAGES_MAX`] distinct messages, all short
-    /// and without digits, and otherwise the name of the callsite.
+    /// Returns the name of an event of this callsite: its message, if the callsite is named by
+    /// message, is among the first [`CALLSITES_MAX`] of these, and has had at most [`MESSAGES_MAX`]
+    /// distinct messages, all short and without digits, and otherwise the name of the callsite.
     pub(super) fn name<'a>(
         &mut self,
         callsite: &'static Callsite,

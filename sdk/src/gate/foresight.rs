@@ -28,7 +28,7 @@ static NAMES_ALL: AtomicBool = AtomicBool::new(false);
 static LONGEST_NS: AtomicI64 = AtomicI64::new(0);
 
 /// Reports whether a window may be open before an outgoing call returns. Also returns true if all
-/// requests get ids.
+/// requests get ids. Returns false while no drain reads the records.
 #[inline]
 pub(crate) fn opens_soon() -> bool {
     if !is_read() {

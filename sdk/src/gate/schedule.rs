@@ -16,7 +16,7 @@ const LATENESS_FIRST_NS: i64 = 800_000;
 /// Time for which the flag stays up after a close, so that a clock that reads slightly early does
 /// not close early.
 pub(crate) const GUARD_LATE_NS: i64 = 50_000;
-/// Maximum time in ns between two steps of the state machine, so that it follows a clock step
+/// Maximum sleep in ns between two steps of the state machine, so that it follows a clock step
 /// within a second.
 const LOOK_AGAIN_NS: i64 = 250_000_000;
 

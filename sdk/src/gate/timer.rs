@@ -144,7 +144,7 @@ impl Timer {
         inner.machine.stop(self.clock.wall_ns(), &mut inner.log);
     }
 
-    /// Requests the end of the thread; the caller unparks and joins it.
+    /// Requests the end of the thread, which ends when it wakes next.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Relaxed);
     }
@@ -187,7 +187,7 @@ fn ticks_at(wall_ns: i64, first: &Anchor, now: &Anchor) -> u64 {
         };
     }
     let rate = now.ticks.saturating_sub(first.ticks) as f64 / elapsed_ns as f64;
-    // Casting saturates: a window without an end closes at the last tick.
+    // Casting saturates: a window without an end closes at a tick that is never reached.
     let ahead_ticks = (ahead_ns as f64 * rate) as i64;
     now.ticks.saturating_add_signed(ahead_ticks)
 }

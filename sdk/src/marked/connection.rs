@@ -17,9 +17,9 @@ use crate::span_context::SpanContext;
 ///
 /// Such a connection reads and writes in its own task, which works for no request, so a kernel
 /// recorder cannot attribute its system calls. The [layer](Layer) tracks the requests under way. A
-/// stream from [`wrap`](Self::wrap) marks its system calls with the request they serve if only one
-/// request is possible. If several are possible, it marks none, because a guess is worse. Nothing
-/// is tracked while no markers are written.
+/// stream from [`wrap`](Self::wrap) marks its reads and writes with the request they serve if only
+/// one request is possible. If several are possible, it marks none, because a guess is worse.
+/// Requests that begin while no markers are written are not tracked.
 ///
 /// ```no_run
 /// # async fn connect(endpoint: tonic::transport::Endpoint) -> Result<(), tonic::transport::Error> {
