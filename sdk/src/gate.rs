@@ -87,7 +87,7 @@ pub(crate) fn set_window_ticks(open: u64, close: u64) {
     WINDOW_CLOSE_TICKS.store(close, Relaxed);
 }
 
-/// Reports whether a tick is inside the exact window. Called once per request, where it begins.
+/// Reports whether a tick is inside the exact window. Called where a request begins.
 pub(crate) fn is_inside_window(ticks: u64) -> bool {
     WINDOW_OPEN_TICKS.load(Relaxed) <= ticks && ticks < WINDOW_CLOSE_TICKS.load(Relaxed)
 }

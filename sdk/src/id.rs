@@ -1,5 +1,5 @@
-//! Generates trace ids, and span ids for the slow path. Trace ids are random; span ids count up
-//! below a random prefix.
+//! Generates trace ids, and span ids outside of the fast path. Trace ids are random; span ids count
+//! up below a random prefix.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

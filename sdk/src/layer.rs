@@ -81,7 +81,7 @@ pub struct TracingLayer<S> {
     /// The inner recorder handles creation, for which `tracing_subscriber` consults the filter once
     /// per callsite, or for each span with `gating_all`. Entering, leaving and closing bypass the
     /// filter, because it would look the span up in the registry each time. They need no filter:
-    /// spans that are not recorded are not in the table.
+    /// spans that it rejects are not in the table.
     filtered: Filtered<Recorder, LayerSettings, S>,
 }
 

@@ -39,7 +39,7 @@ pub enum LossCause {
     /// records were kept.
     ProvenanceDropped,
     /// Windows, load measurements and clock steps were not reported, because the buffer was full
-    /// for minutes or the shipping thread stood still. This cause counts these, not records.
+    /// for too long or the shipping thread stood still. This cause counts these, not records.
     NotesDropped,
 }
 

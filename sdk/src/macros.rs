@@ -74,8 +74,8 @@ macro_rules! __begin_in_frame {
 #[macro_export]
 macro_rules! __record {
     // All fields are sorted. The match keeps temporaries of the values alive. Values are evaluated
-    // before the ring is accessed, because a value's own code must not run while a record is being
-    // written.
+    // before the ring is accessed, because records that their expressions make would be rejected
+    // while a record is being written.
     (@ [$($write:tt)*], $name:expr, [$(($key:expr, $value:expr))*]) => {{
         static CALLSITE: $crate::__private::Callsite =
             $crate::__private::Callsite::new($name, &[$($key),*], file!(), line!());

@@ -41,8 +41,7 @@ pub enum Markers {
     /// when it wakes, at most ten times per second.
     #[default]
     WhileListened,
-    /// Always write markers, for recorders that do not announce themselves, such as `perf trace`
-    /// and `strace`.
+    /// Always write markers, for recorders that do not announce themselves, such as `perf`.
     Always,
     /// Never write markers.
     Never,

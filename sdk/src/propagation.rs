@@ -142,7 +142,8 @@ const HEX: [[u8; 2]; 256] = {
 /// Parses the headers of a request.
 ///
 /// `traceparent` must occur exactly once; several `tracestate` or `baggage` headers form one list.
-/// [Public callers](crate::Builder::public_callers) have only baggage of other vendors.
+/// From [public callers](crate::Builder::public_callers), it takes no ids, and only baggage of
+/// other vendors.
 #[must_use]
 pub fn extract(headers: &http::HeaderMap) -> IncomingContext {
     let is_public = sampling::are_callers_public();

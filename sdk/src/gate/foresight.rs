@@ -53,7 +53,7 @@ pub(crate) fn set_names_all(names_all: bool) {
     NAMES_ALL.store(names_all, Relaxed);
 }
 
-/// Reports whether calls outside of requests get ids, too.
+/// Reports whether all calls get ids, also those outside of requests.
 pub(crate) fn names_all() -> bool {
     NAMES_ALL.load(Relaxed) && is_read()
 }
