@@ -19,8 +19,8 @@
 //!
 //! A callsite or a name is the address of a `static`. Texts are copied into the record, so nothing
 //! is allocated and nothing points to memory that could be freed. Most records belong to the span
-//! that is the innermost one after the previous record, and are therefore short. An event with one
-//! integer takes 32 bytes, a span without fields 48.
+//! that is the innermost one after the previous record, and are therefore short. A short event with
+//! one integer takes 32 bytes, a short span without fields 48.
 
 #![allow(unsafe_code)]
 
@@ -187,7 +187,7 @@ pub(crate) fn write_again(
     write_with_fields(place, RecordKind::Again, flags, callsite, fields)
 }
 
-/// Writes the part common to all records except ENDs: callsite, fields and word 0.
+/// Writes the part common to all records with a callsite: callsite, fields and word 0.
 #[inline(always)]
 fn write_with_fields(
     place: &mut Place,

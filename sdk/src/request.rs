@@ -25,8 +25,8 @@ pub(crate) fn is_failed_code(code: u32, is_client: bool) -> bool {
 }
 
 /// Returns the callsite of requests with this method and route, such as `GET /user/{id}`. Without a
-/// route, it uses the path, with `{id}` in place of each part that looks like an id. All requests
-/// of a kind thus have one name.
+/// route, it uses the path, with `{id}` in place of each part that looks like an id, so that most
+/// requests of a kind have one name.
 pub(crate) fn callsite(method: &str, route: Option<&str>, path: &str) -> &'static Callsite {
     callsite::named(Name::of(method, route, path).text())
 }

@@ -56,7 +56,8 @@ const RECORDS_MIN: usize = if cfg!(all(test, stroboscope_loom)) {
 pub(crate) struct Ring {
     words: Words,
     mask: usize,
-    /// Number of words written since the ring was created or renewed. Only the producer stores it.
+    /// Number of words written since the ring was created or renewed. While there is a producer,
+    /// only it stores this.
     head: CachePadded<AtomicUsize>,
     /// Number of words read since then. Only the consumer stores it.
     tail: CachePadded<AtomicUsize>,
@@ -65,11 +66,11 @@ pub(crate) struct Ring {
     retired: AtomicBool,
 }
 
-// SAFETY: `words` is the only part that is not `Sync`. `Producer::write` is the only writer and
-// touches only words in [head, tail + capacity); `Consumer::read` is the only reader and touches
-// only words in [tail, head). The release stores and acquire loads of `head` and `tail` order the
-// accesses. `Ring::with_bytes` returns one producer and one consumer, and neither can be
-// cloned. The tests below check all interleavings with `loom`.
+// SAFETY: `words` is the only part that is not `Sync`. `Producer::write_unasked` is the only writer
+// and touches only words in [head, tail + capacity); `Consumer::read` is the only reader and
+// touches only words in [tail, head). The release stores and acquire loads of `head` and `tail`
+// order the accesses. `Ring::of` returns one producer and one consumer, and neither can be cloned.
+// The tests below check interleavings with `loom`.
 unsafe impl Sync for Ring {}
 
 /// Writing end of a ring, laid out for the fast path: a write follows a single pointer, to the
@@ -327,7 +328,7 @@ impl Consumer {
     }
 }
 
-/// Checks every interleaving of a producer and a consumer:
+/// Checks interleavings of a producer and a consumer:
 /// `RUSTFLAGS="--cfg stroboscope_loom" cargo test -p stroboscope --release --test ring_model`.
 #[cfg(all(test, stroboscope_loom))]
 mod ring_loom {

@@ -12,12 +12,13 @@ use crate::span_context::SpanContext;
 /// name from spans of OpenTelemetry.
 pub(crate) const STATE_FIELD: &str = "w3c.tracestate";
 
-/// Selection of requests at their ingress. A window records everything in any mode; the mode
-/// selects the requests that are also recorded outside of windows.
+/// Selection of the requests that begin in this process. A window records everything in any mode;
+/// the mode selects the requests that are also recorded outside of windows. Requests that their
+/// callers sampled are recorded to their end in any mode.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 #[non_exhaustive]
 pub enum SampleMode {
-    /// No requests: only work inside windows is recorded, and requests are cut at the windows'
+    /// No requests: only their work inside windows is recorded, and they are cut at the windows'
     /// edges.
     Burst,
     /// Requests that enter during a window are recorded to their end, in every process (the
@@ -122,7 +123,7 @@ pub(crate) struct RatioState {
 }
 
 impl RatioState {
-    /// Returns the state for this process's ratio; `None` if it does not sample by ratio.
+    /// Returns the state for this process's ratio; `None` if it does not sample by a ratio above 0.
     pub(crate) fn current() -> Option<Self> {
         Some(THRESHOLD.load(Relaxed))
             .filter(|threshold| *threshold < NOBODY)

@@ -87,7 +87,8 @@ pub(crate) struct Flush {
     pub(crate) until: std::time::Instant,
     /// Trace whose open spans the caller asks for; 0 for none.
     pub(crate) trace_id: u128,
-    /// Receives the parents of these spans if the collector has stored everything, or else `None`.
+    /// Receives the parents of these spans once the collector has stored everything, or `None` if a
+    /// batch was rejected or discarded. Dropped after `until` without a message.
     pub(crate) done: std::sync::mpsc::SyncSender<Option<Vec<u64>>>,
 }
 
@@ -177,7 +178,7 @@ struct PendingFlush {
 enum Pass {
     /// Scheduled reading; closes a batch if one is due.
     Regular,
-    /// A caller waits for the records; closes any batch that is not empty.
+    /// A caller waits for the records; closes any batch with records, clock steps or windows.
     Flush,
     /// Last reading before recording stops; also closes open spans.
     Last,
@@ -189,17 +190,17 @@ struct ShipTask {
     buffer: Buffer,
     notes: Notes,
     link: Link,
-    /// Monotonic time of the last batch in ns.
+    /// Monotonic time of the last batch that was closed because it was due, in ns.
     last_batch_at_ns: i64,
     /// Wall time at which the last batch ends that the buffer took, in ns.
     last_batch_ns: i64,
-    /// Total of losses when the last batch was closed.
+    /// Total of losses when the buffer last took a batch.
     losses_said: u64,
     /// True if the last batch found the buffer full, and no batch has left the buffer since.
     is_full: bool,
-    /// True if a batch was closed that reports the end of the process.
+    /// True if the buffer took a batch that reports the end of the process.
     end_said: bool,
-    /// Burst-config that the last batch reported.
+    /// Burst-config of the last batch that the buffer took.
     config_said: Option<BurstConfig>,
     /// True if a batch was sent on this connection or waits to be sent, which announces this
     /// process to the collector.
@@ -280,10 +281,10 @@ impl ShipTask {
     }
 
     /// Reports whether the open batch, which has this age, must be closed. A flush and the last
-    /// pass close any batch that is not empty. A regular pass closes a batch of at least
-    /// [`BATCH_AGE_NS`] that contains news or [`IDLE_WINDOWS_MAX`] windows, or that has reached
-    /// [`IDLE_BATCH_AGE_NS`]. Records, clock steps, losses and another burst-config are news.
-    /// Windows are not. The first batch on a new connection is news, too, because it announces this
+    /// pass close any batch with records, clock steps or windows. A regular pass closes a batch of
+    /// at least [`BATCH_AGE_NS`] that contains news or [`IDLE_WINDOWS_MAX`] windows, or that has
+    /// reached [`IDLE_BATCH_AGE_NS`]. Records, clock steps, losses and another burst-config are
+    /// news. Windows are not. The first batch on a new connection is news, too, because it announces this
     /// process to the collector. So a process that records nothing sends a batch when it connects,
     /// when its config changes, and once a minute. While the buffer is full, only records are news,
     /// because a batch that is discarded reports nothing.
@@ -302,7 +303,8 @@ impl ShipTask {
     }
 
     /// Adds a batch with the notes to the buffer. Returns false if the buffer is full; the batch is
-    /// then discarded, and has reported nothing. The next one has its notes, and covers its time.
+    /// then discarded, and has reported nothing. The next one covers its time, and has its notes,
+    /// up to a limit.
     fn push(&mut self, now_ns: i64, mut batch: v1::Batch) -> bool {
         batch.process = Some(self.shipper.process.clone());
         let losses = self.shipper.losses.total();

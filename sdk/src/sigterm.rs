@@ -1,9 +1,10 @@
 //! Handles SIGTERM for services without a handler of their own: ships pending records, then ends
 //! the process by the signal's default action.
 //!
-//! The handler only sets a flag. The shipping thread checks the flag at least every 20 ms and ships
-//! within the shutdown deadline. Then it restores the default action and raises the signal again,
-//! so that the parent sees the process die of SIGTERM. A second SIGTERM ends the process at once.
+//! At the first SIGTERM, the handler only sets a flag. The shipping thread checks the flag about
+//! every 20 ms and ships within the shutdown deadline. Then it restores the default action and
+//! raises the signal again, so that the parent sees the process die of SIGTERM. A second SIGTERM
+//! ends the process at once.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -43,8 +43,8 @@ use crate::value::{Value, Values};
 /// Section of a request's work, created by [`span!`](crate::span!); it ends when dropped.
 ///
 /// Creating a span does not make it the current one. [`entered`](Self::entered) makes it current in
-/// a scope of synchronous code, [`FutureExt::in_span`] for a future. If nothing is recorded, the
-/// span is empty and costs a flag check.
+/// a scope of synchronous code, [`FutureExt::in_span`] for a future. While the process records
+/// nothing, the span is empty and costs a flag check.
 #[derive(Debug)]
 #[must_use = "a span ends when it is dropped; bind it: `let _span = span!(\"name\").entered();`"]
 pub struct Span {

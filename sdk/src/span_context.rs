@@ -24,8 +24,8 @@ impl SpanContext {
     };
 
     pub(crate) const SAMPLED: u64 = 1;
-    /// Flag: the request, or its part in this process, began while recording was off, so its
-    /// records are cut.
+    /// Flag: the request, or its part in this process, began without being recorded, so its records
+    /// are cut.
     const CUT: u64 = 2;
     /// Flag: the trace id is random, as defined by W3C Trace Context level 2.
     const RANDOM: u64 = 4;

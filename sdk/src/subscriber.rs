@@ -201,8 +201,8 @@ mod tests {
     use crate::thread;
     use tracing_subscriber::layer::SubscriberExt as _;
 
-    /// Runs `work` in a new thread, inside a window, with a ring that was already looked at; once
-    /// through each of the two `tracing` adapters.
+    /// Runs `work` in a new thread, inside a window, once through each of the two `tracing`
+    /// adapters.
     fn in_window<T: Send + 'static>(work: fn() -> T) -> [T; 2] {
         let _turn = gate::TURN.lock().unwrap_or_else(PoisonError::into_inner);
         gate::set_window_ticks(0, u64::MAX);

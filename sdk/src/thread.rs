@@ -53,8 +53,8 @@ enum State {
 #[repr(C)]
 pub(crate) struct Writer {
     producer: Producer,
-    /// Base of span ids: a span's id is this plus the position of its BEGIN in the ring. 0 means
-    /// that no base was chosen yet.
+    /// Base of span ids of the fast path: a span's id is this plus the position of its BEGIN in the
+    /// ring. 0 means that no base was chosen yet.
     first_id: u64,
     lineage: Lineage,
 }
@@ -63,8 +63,8 @@ pub(crate) struct Writer {
 #[repr(C, align(64))]
 struct Local {
     /// [`NOT_READY`], [`BUSY`], or a copy of [`Local::word`]. In the last case the fast path is
-    /// open. No record is then being written, and no marker is needed. The current context is that
-    /// of a recorded span, whose request is also that of the ring's last records.
+    /// open. No record is then being written, and no marker is needed. The current context is valid
+    /// and not cut, and its request is also that of the ring's last records.
     ready: Cell<u64>,
     /// Current context: upper and lower half of the trace id, span id, flags. The words are loaded
     /// one by one, as they were stored. When copying structures, the compiler loads pairs, and a

@@ -55,7 +55,7 @@ use crate::{clock, gate, thread};
 const OUTPUT: &str = "output";
 /// Maximum length in bytes of an item's name. Longer ones are cut.
 const NAME_BYTES_MAX: usize = 1_024;
-/// Number of bits of a trace id that are random in all tracers.
+/// Number of bits of a trace id that are random by W3C Trace Context level 2, counted from its end.
 const RANDOM_BITS: u32 = 56;
 
 const LIMITS: Limits = Limits {

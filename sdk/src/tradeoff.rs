@@ -23,7 +23,7 @@
 //! derives the models from recorded requests. The collector sends the policy
 //! (`collect --tradeoffs FILE`), or the service installs one itself ([`install`]). An invalid
 //! policy is rejected, and the previous one stays in force. Without a policy, or with one that is
-//! too old, everything is done in full fidelity. [`stats`] shows why.
+//! too old, every request that does not explore gets full fidelity. [`stats`] shows why.
 //!
 //! # Load
 //!
@@ -36,10 +36,10 @@
 //!
 //! # Recorded data
 //!
-//! Nothing is recorded if nothing is given up. A tradeoff is added to the request's baggage
-//! ([`baggage::tradeoffs`](crate::baggage::tradeoffs)), and recorded as an event of the current
-//! span, [`EVENT`], with the policy's version. Report tradeoffs forced by a timeout or an error
-//! through the same handle ([`Choice::reacted`]).
+//! If a request does not explore and nothing is given up, nothing is recorded. A tradeoff is added
+//! to the request's baggage ([`baggage::tradeoffs`](crate::baggage::tradeoffs)), and recorded as an
+//! event of the current span, [`EVENT`], with the policy's version. Report tradeoffs forced by a
+//! timeout or an error through the same handle ([`Choice::reacted`]).
 //!
 //! # Exploring
 //!

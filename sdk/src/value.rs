@@ -2,9 +2,9 @@
 
 use crate::record::{FieldWriter, ValueKind};
 
-/// A value of a span's or event's field. Numbers, booleans and strings are used as they are. Wrap
-/// values that implement `Display` or `Debug` in [`display`] or [`debug`]; they are formatted
-/// directly into the ring.
+/// A value of a span's or event's field. Numbers of up to 64 bits, booleans and strings are used as
+/// they are. Wrap values that implement `Display` or `Debug` in [`display`] or [`debug`]; they are
+/// formatted directly into the ring.
 pub trait Value {
     /// Form in which the value is passed to the recording function, outside of the annotated code.
     /// Numbers are passed by value, so that a variable can stay in its register while nothing is

@@ -13,8 +13,8 @@ pub(crate) struct Lineage {
     top: usize,
 }
 
-/// Number of innermost spans that a lineage stores. Records of spans further out cannot be
-/// shortened.
+/// Number of innermost spans that a lineage stores. The first record after a return to a span
+/// further out is a long one.
 const DEPTH: usize = 8;
 
 impl Lineage {
@@ -103,7 +103,7 @@ impl Lineage {
         record
     }
 
-    /// Decodes a CONTEXT record; returns `None` if these words are not one.
+    /// Decodes a CONTEXT record; returns `None` if it has another length.
     pub(super) fn from_record(record: &[u64]) -> Option<Self> {
         let (&[_, high, low], spans) = record.split_first_chunk()?;
         let mut spans: [u64; DEPTH] = spans.try_into().ok()?;

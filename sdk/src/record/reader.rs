@@ -48,8 +48,7 @@ pub(crate) fn length(words: &[u64]) -> usize {
     ((words[0] >> 32) as usize & 0xfff).clamp(1, words.len())
 }
 
-/// Returns the span to which the record at the start of `words` adds fields; `None` for other
-/// records.
+/// Returns the span of the FIELDS record at the start of `words`; `None` for other records.
 #[inline]
 pub(crate) fn added_to(words: &[u64]) -> Option<u64> {
     let is_fields = words[0] as u8 == RecordKind::Fields as u8;
@@ -105,8 +104,8 @@ pub(crate) fn read<'a>(words: &'a [u64], lineage: &mut Lineage) -> Record<'a> {
         RecordKind::Begin => (kind, said_trace_id(), record[5], record[6]),
         _ => (kind, said_trace_id(), record[5], 0),
     };
-    // SAFETY: only `write` creates records, in this process, from a `&'static Callsite`; the ring's
-    // protocol transfers the words unchanged.
+    // SAFETY: only the functions of `record.rs` create records with a callsite, in this process,
+    // from a `&'static Callsite`; the ring's protocol transfers the words unchanged.
     let callsite = unsafe { &*(record[2] as *const Callsite) };
     let head = Head {
         kind,

@@ -67,14 +67,14 @@ impl Notes {
     }
 
     /// Takes the notes back from a batch that found the buffer full. Drops the oldest ones if there
-    /// are too many for a buffer of `buffer_bytes_max`, and returns the number dropped.
+    /// are too many, also for a buffer of `buffer_bytes_max`, and returns the number dropped.
     #[must_use]
     pub(crate) fn restore(&mut self, batch: v1::Batch, buffer_bytes_max: usize) -> u64 {
         self.windows = batch.windows.into();
         self.loads = batch.loads.into();
         self.clock_steps = batch.clock_steps.into();
-        // Each kind takes a quarter of the buffer at most, so that the next batch fits if the
-        // buffer is empty.
+        // Each kind takes a quarter of the buffer at most, so that the next batch can fit into an
+        // empty buffer.
         let fitting = buffer_bytes_max / 4 / NOTE_BYTES;
         limit(&mut self.windows, fitting.min(IDLE_WINDOWS_MAX))
             + limit(&mut self.loads, fitting.min(LOADS_MAX))

@@ -32,7 +32,7 @@ pub enum ShipEvent<'a> {
     Kept(&'a v1::Batch),
     Connected,
     Replied(&'a v1::ShipReply),
-    /// The connection is slow or lost.
+    /// The connection is slow or lost, or could not be made.
     Troubled(&'a str),
 }
 

@@ -24,9 +24,10 @@ const FREE_MAX: [usize; SIZES] = [64, 4, 1];
 /// Both ends of a ring that no thread writes to.
 type Free = (Producer, Consumer);
 
-/// Rings created since the drain's last reading, free rings, and the memory of all rings.
+/// Rings handed out since the drain's last reading, free rings, and the memory of all rings.
 pub(crate) struct Rings {
-    /// New rings. Locked only for a push or a take, so that no thread waits for a drain.
+    /// Rings handed out since the drain's last reading. Apart from forks, locked only for a push or
+    /// a take, so that no thread waits for a drain.
     made: Mutex<Vec<Consumer>>,
     /// Free rings by size. The drain prepares one of each size with its pages: a thread that fills
     /// its ring has no time for some hundred page faults.
@@ -182,7 +183,7 @@ impl Rings {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the rings created since the last call.
+    /// Returns the rings handed out since the last call.
     pub(crate) fn take_made(&self) -> Vec<Consumer> {
         std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -102,7 +102,8 @@ impl Local {
         shared::give_back(place, std::mem::replace(writer, Writer::NONE));
     }
 
-    /// Retires the thread's ring, and changes the thread's state to `state`.
+    /// Changes the thread's state to `state`, and retires the thread's ring. During a record, it
+    /// keeps the ring, and the state if the ring is borrowed.
     pub(super) fn stop(&self, state: State) {
         if self.ready.get() != BUSY {
             self.ready.set(BUSY);

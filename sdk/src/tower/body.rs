@@ -9,7 +9,7 @@ use super::outcome::{Outcome, poll_in};
 
 pin_project_lite::pin_project! {
     /// Response body in its request's span. The span is current while the body is polled. It ends
-    /// with the body's last frame, with an error, or when the body is dropped.
+    /// with the body's trailers, at its end, with an error, or when the body is dropped.
     #[derive(Debug)]
     pub struct TracedBody<B> {
         #[pin]

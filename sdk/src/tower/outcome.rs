@@ -101,7 +101,7 @@ impl Outcome {
         }
     }
 
-    /// Ends the span with the last frame of a body, with or without trailers. A gRPC response with
+    /// Ends the span at the end of a body, with or without trailers. A gRPC response with
     /// the HTTP status 200 and no code gets the code UNKNOWN.
     pub(super) fn complete(mut self, trailers: Option<&HeaderMap>) {
         if self.is_grpc && self.code.is_none() {

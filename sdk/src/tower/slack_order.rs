@@ -51,7 +51,7 @@ pub struct SlackOrderStats {
     pub waiting: usize,
     /// Number of requests whose turn it is.
     pub running: usize,
-    /// Number of requests that had to wait so far.
+    /// Number of requests that were queued so far.
     pub waited: u64,
 }
 
@@ -128,7 +128,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The ready service is called later; a clone replaces it.
+        // The ready service may be called later; a clone replaces it.
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
         if let Some(turn) = Queue::take_free(&self.order.queue) {

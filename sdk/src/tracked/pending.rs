@@ -44,7 +44,7 @@ pub(crate) fn lock() -> PendingLock {
 }
 
 impl PendingLogs {
-    /// Forgets the parent's logs in a forked child, which ships them itself. It does not free them:
+    /// Forgets the parent's logs, which the parent ships, in a forked child. It does not free them:
     /// another thread of the parent may have held the allocator's locks.
     pub(crate) fn forked(&mut self) {
         std::mem::forget(std::mem::take(&mut self.logs));

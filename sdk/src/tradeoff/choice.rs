@@ -15,7 +15,7 @@ pub struct Choice {
     counted: Option<u32>,
     items: usize,
     omitted: usize,
-    /// One bit per item, set if the item is to be left out; empty if all stay.
+    /// One bit per item, set if the item is to be left out; missing bits count as 0.
     bits: Vec<u64>,
     is_full: bool,
 }

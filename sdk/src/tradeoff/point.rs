@@ -361,7 +361,8 @@ impl Point {
         decision
     }
 
-    /// Adds the decision to the baggage and records it, unless it is full and not an exploration.
+    /// Adds the decision to the baggage unless it is full, and records it unless it is full and not
+    /// an exploration.
     fn made(
         &self,
         decision: &Choice,

@@ -22,7 +22,7 @@ pin_project_lite::pin_project! {
 impl<B: Body> OriginalBody<B> {
     pub(super) fn new(inner: B, copying: Option<CopyState>) -> Self {
         let mut this = Self { inner, copying };
-        // A body that reports that it is empty is never polled.
+        // A reader need not poll a body that reports that it is empty.
         if this.inner.is_end_stream()
             && let Some(copying) = this.copying.take()
         {
