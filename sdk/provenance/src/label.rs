@@ -4,7 +4,7 @@ use core::fmt;
 
 /// Bit of labels that are no inputs.
 const NODE: u32 = 1 << 31;
-/// First label of a block, and the bits that all blocks share.
+/// Bits that all blocks share. This number is no label.
 const BLOCK: u32 = 0xFC00_0000;
 /// Binary logarithm of the inputs that the smallest block covers.
 const BLOCK_LEVEL_MIN: u32 = 6;
@@ -20,7 +20,7 @@ pub const NODES_MAX: u32 = BLOCK - NODE;
 ///
 /// A label is null (no inputs), one input, a node of the log, or a *block*: an aligned power of two
 /// of inputs, such as inputs 64 to 127. A block needs no memory. It is the label of a merge for
-/// which the log has no room, and names more inputs than were merged.
+/// which the log has no room, and may name more inputs than were merged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(transparent)]
 pub struct Label(u32);

@@ -1,8 +1,8 @@
 //! A merge log: names the input bytes on which each output byte depends, by 32-bit labels.
 //!
 //! A program that reads an input of *n* bytes gets *n* labels from the [`MergeLog`]. A value that
-//! it computes from two others gets their merged label. Each merge of new labels appends a node to
-//! the log. Later, queries resolve the labels of outputs to sets of inputs ([`inputs_of`],
+//! it computes from two others gets their merged label. A new merge usually appends a node to the
+//! log. Later, queries resolve the labels of outputs to sets of inputs ([`inputs_of`],
 //! [`sweep`]), or find the labels that some inputs reached ([`Reach`]).
 //!
 //! ```

@@ -14,7 +14,8 @@ pub struct Limits {
     pub sources: u32,
     /// Maximum number of runs of outputs. Further ones are dropped.
     pub outputs: u32,
-    /// Maximum number of bytes of names and contents of items. Further items get no description.
+    /// Maximum number of bytes of items, with their names and contents. Further items get no
+    /// description.
     pub item_bytes: u32,
     /// Reductions of merges that need no node of their own.
     pub reduction: Reduction,
@@ -27,9 +28,9 @@ pub enum Reduction {
     /// the paper.
     Repeated,
     /// Overlapping or adjacent ranges of inputs also become one range, and a merge with a label
-    /// that already contains the other one makes no node, if at most `steps` nodes show that.
+    /// that already contains the other one makes no node, if a walk over `steps` unions finds that.
     Contained {
-        /// Maximum number of nodes that a merge visits.
+        /// Maximum number of unions that a walk descends into. A merge walks at most twice.
         steps: u8,
     },
 }
@@ -50,14 +51,14 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// 4 million nodes: at most 64 MiB.
+    /// 4 million nodes: at most 64 MiB, except while the memo grows.
     fn default() -> Self {
         Self::with_nodes((1 << 22) - 1)
     }
 }
 
 /// Counts of labels that are less precise than the merged ones, of repeated nodes, and of dropped
-/// outputs. Each imprecise label contains all inputs on which the value depends.
+/// outputs and items. Each imprecise label contains all inputs on which the value depends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Losses {
     /// Merges that got a block, because the log has the maximum number of nodes or no memory, and

@@ -222,7 +222,7 @@ impl MergeLog {
     }
 
     /// Returns the label of a node, which it appends if the memo does not hold it. `None` if the
-    /// log is full.
+    /// log is full or there is no memory.
     fn intern(&mut self, node: Node, hash: u64) -> Option<Label> {
         let place = match self.memo.find(node, hash, &self.nodes) {
             Search::Found(index) => return Some(Label::node(index)),
@@ -250,7 +250,7 @@ impl MergeLog {
         self.losses
     }
 
-    /// Returns the limits of the log, of which labels allow no more.
+    /// Returns the limits of the log, reduced to the numbers that labels have.
     pub fn limits(&self) -> Limits {
         self.limits
     }

@@ -23,8 +23,8 @@ pub trait ReadLog {
     /// Returns the descriptions of items, in the order of their recording.
     fn items(&self) -> &[Item];
 
-    /// Returns the source of an input; `None` for an input that several bytes share because a limit
-    /// was reached.
+    /// Returns the source of an input; `None` if it has none, such as an input that several bytes
+    /// share because a limit was reached.
     fn source_of(&self, input: u32) -> Option<Source> {
         let sources = self.sources();
         let after = sources.partition_point(|source| source.first <= input);

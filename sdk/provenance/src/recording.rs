@@ -19,8 +19,8 @@ thread_local! {
 ///
 /// Outside of a recording, sources are not tracked: their bytes get the null label. Labels belong
 /// to the recording that created them. A value of another recording gets arbitrary inputs, or all
-/// of them, so pass its bytes on as a source. A merge of labels outside of any recording yields
-/// [`Label::ALL`].
+/// of them, so pass its bytes on as a source. A merge of different labels outside of any recording
+/// yields [`Label::ALL`], unless one is null.
 #[derive(Debug)]
 pub struct Recording {
     log: Option<Box<MergeLog>>,
@@ -117,7 +117,8 @@ impl<F: Future> Future for RecordedFuture<F> {
     }
 }
 
-/// Calls code with the log of the running recording; returns `None` outside of recordings.
+/// Calls code with the log of the running recording; returns `None` outside of recordings, and in
+/// code that this function calls.
 pub fn with_current<R>(code: impl FnOnce(&mut MergeLog) -> R) -> Option<R> {
     let result = CURRENT.try_with(|current| {
         let mut current = current.try_borrow_mut().ok()?;

@@ -8,7 +8,7 @@ use core::ops::RangeInclusive;
 
 use pages::Pages;
 
-/// Ranges from which on a set keeps bitmaps. Miri needs small sets.
+/// Maximum number of ranges of a set without bitmaps. Miri needs small sets.
 const RANGES_MAX: usize = if cfg!(miri) { 8 } else { 32 };
 
 /// Set of inputs. A clone shares the memory of large parts with its original.

@@ -54,8 +54,8 @@ impl<W: Write> LogWriter<W> {
     /// Appends the additions to the log since the last call, and flushes.
     ///
     /// # Errors
-    /// Returns the errors of the writer. Then the file ends within a segment. Also returns an error
-    /// if the log has less than the one of the last call, because it must always be the same.
+    /// Returns the errors of the writer. The file may then end within a segment. Also returns an
+    /// error if the log has less than the one of the last call, because it must always be the same.
     pub fn append(&mut self, log: &MergeLog) -> io::Result<()> {
         let inputs = log.inputs();
         let is_behind = inputs < self.inputs || log.nodes() < self.nodes;
@@ -102,7 +102,7 @@ impl<W: Write> LogWriter<W> {
     /// Appends the last additions to the log, and ends the file.
     ///
     /// # Errors
-    /// Returns the errors of the writer.
+    /// Returns an error in the cases of [`append`](Self::append).
     pub fn finish(mut self, log: &MergeLog) -> io::Result<W> {
         self.append(log)?;
         let losses = log.losses();

@@ -1,4 +1,4 @@
-//! Append-only storage of nodes in chunks, so that growth copies nothing.
+//! Append-only storage of nodes in chunks, so that growth copies only a small first chunk.
 
 use alloc::vec::Vec;
 

@@ -6,7 +6,7 @@ use crate::node::{Node, Parents};
 
 /// Labels that a walk keeps to visit. It skips further ones, and then finds less.
 const STACK: usize = 8;
-/// Maximum number of nodes that a walk for a block visits.
+/// Maximum number of unions that a walk for a block visits.
 const HULL_STEPS: usize = 64;
 
 /// Result of a reduction.

@@ -98,7 +98,7 @@ pub(super) struct Sweep {
 enum ParentSet {
     /// Range of inputs, which needs no memory of its own.
     Range(u32, u32),
-    /// Set that has no other use.
+    /// Set that no other use shares.
     Owned(InputSet),
     /// Place of a set that has further uses.
     Shared(usize),
@@ -163,7 +163,7 @@ impl Sweep {
         if uses & WANTED != 0 {
             visit(Label::node(index), &set);
         }
-        // The sets of the node's parents have at most as many parts.
+        // The sets of the node's parents have at most as many pages.
         let steps = 1 + set.parts() as u64 + self.resolver.take_visits();
         if uses & USES != 0 {
             self.places[index as usize] = self.keep(set);
