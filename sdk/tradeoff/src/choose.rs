@@ -37,7 +37,7 @@ impl Chooser {
     /// Returns the positions of the items to leave out, in any order, so that `rate` of the total
     /// cost is saved with the least loss. It chooses greedily, by cost saved per loss (§4.3.3.1).
     /// The result is the optimum if all items cost the same; otherwise it is worse than the optimum
-    /// by less than the loss of one item.
+    /// by at most the loss of one item.
     ///
     /// It takes linear time if all items cost the same. Items after the first 2³² − 1 are kept.
     pub fn choose(&mut self, rate: f64, items: impl IntoIterator<Item = Item>) -> &[u32] {

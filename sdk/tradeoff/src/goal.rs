@@ -55,7 +55,7 @@ pub struct Policy {
     pub learned_ns: u64,
     /// Validity of the models in ns, after which services return to full fidelity. 0: unlimited.
     pub valid_for_ns: u64,
-    /// Policies of the points, sorted by name.
+    /// Policies of the points, each with another name.
     pub points: Vec<PointPolicy>,
     /// Model that predicts slack by a request's key, if there is one.
     #[cfg_attr(

@@ -55,7 +55,7 @@ pub struct QualityDrop {
 pub struct QualityModel {
     /// Names of the features, in the order in which items provide them.
     pub schema: Vec<String>,
-    /// Loss of an item without known features.
+    /// Loss of an item without features.
     pub intercept: f64,
     /// Weights of continuous features and of the values of discrete features.
     pub weights: Vec<Weight>,
