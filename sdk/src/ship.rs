@@ -284,10 +284,10 @@ impl ShipTask {
     /// pass close any batch with records, clock steps or windows. A regular pass closes a batch of
     /// at least [`BATCH_AGE_NS`] that contains news or [`IDLE_WINDOWS_MAX`] windows, or that has
     /// reached [`IDLE_BATCH_AGE_NS`]. Records, clock steps, losses and another burst-config are
-    /// news. Windows are not. The first batch on a new connection is news, too, because it announces this
+    /// news. Windows are not. The first batch on a new connection is news, too: it announces this
     /// process to the collector. So a process that records nothing sends a batch when it connects,
-    /// when its config changes, and once a minute. While the buffer is full, only records are news,
-    /// because a batch that is discarded reports nothing.
+    /// when its config changes, and once a minute. While the buffer is full, only records and clock
+    /// steps are news, because a batch that is discarded reports nothing.
     fn is_batch_due(&self, why: Pass, age_ns: i64) -> bool {
         let (has_records, windows) = (self.drain.has_something(), self.notes.windows());
         if why != Pass::Regular {
