@@ -41,8 +41,7 @@ pub struct Batch {
     /// Burst-config in force at to_ns.
     #[prost(uint64, tag = "11")]
     pub burst_config: u64,
-    /// State of the kernel's clock at to_ns. Only some batches contain it; if it
-    /// is absent, the state is unknown.
+    /// State of the kernel's clock at to_ns. Only some batches contain it.
     #[prost(message, optional, tag = "12")]
     pub kernel_clock: ::core::option::Option<KernelClock>,
     /// Load of the process since the previous batch, measured about once a second,
@@ -52,7 +51,8 @@ pub struct Batch {
     /// Wall time since which the process has applied burst_config. 0 if unknown.
     #[prost(uint64, tag = "14")]
     pub burst_config_since_ns: u64,
-    /// The process ends, and sends no further batch.
+    /// The process stops recording, and sends at most one further batch, with later
+    /// losses.
     #[prost(bool, tag = "15")]
     pub is_last: bool,
     /// Logs of requests that tracked the bytes of which they made others.
@@ -226,8 +226,8 @@ pub struct ClockStep {
 #[repr(i32)]
 pub enum SpanFlag {
     None = 0,
-    /// The span's request, or its part in this process, began while recording was
-    /// off.
+    /// The span's request, or its part in this process, began without being
+    /// recorded.
     CutOpen = 1,
     /// The window closed before the span ended. The span's end is the window's
     /// close.
@@ -340,23 +340,25 @@ pub enum LossCause {
     /// No ring was available: there were too many threads for the memory limit and
     /// the shared rings were full, or a record was made inside a record.
     NoRing = 2,
-    /// Fields did not fit the largest record; the record was kept without them.
+    /// Fields did not fit the largest record, or were too many; the record was kept
+    /// without them.
     Oversize = 3,
     /// Too many spans were open at once; the oldest were closed as unfinished, or
     /// new ones were not recorded.
     OpenSpansFull = 4,
-    /// The collector was unreachable for longer than the buffer lasts.
+    /// The buffer of batches that the collector had not acknowledged was full.
     BufferFull = 5,
     /// The collector permanently rejected a batch.
     CollectorRefused = 6,
     /// A string was truncated to the maximum length; the record was kept.
     StringCut = 7,
-    /// A span's end arrived, but its begin had been lost.
+    /// A span's end arrived, but its begin had been lost, or the span had been
+    /// closed because too many were open.
     EndWithoutBegin = 8,
     /// The shutdown deadline passed before everything was shipped.
     ShutdownDeadline = 9,
-    /// A value that should have traveled with a request was malformed or did not
-    /// fit. This cause counts values, not records.
+    /// A value that should have traveled with a request was malformed, did not fit,
+    /// or came from a public caller. This cause counts values, not records.
     BaggageDropped = 10,
     /// The provenance log of a request was too long, or too many waited. This cause
     /// counts logs; the request's other records were kept.
