@@ -14,8 +14,8 @@
 //! | body, severity, observed time | attributes `log.body`, `log.severity_text`, `log.severity_number`, `log.observed_time_unix_nano` |
 //! | flags, dropped attributes | `otel.flags`, `otel.dropped_attributes_count` |
 //!
-//! Attributes keep their names. If a field has the name of one in this table, the attribute is in
-//! `otel.shadowed`. The exact forms of other values that JSON cannot express are not stored.
+//! Attributes keep their names. An attribute with the name of one in this table is in
+//! `otel.shadowed` if the record has that field, too. The exact forms of other values that JSON cannot express are not stored.
 //! Attributes of resource and scope are stored as for [spans](super).
 
 use prost::Message;
@@ -298,7 +298,7 @@ fn name_of(body: &Value, severity: &str) -> String {
     let text = body.as_str().unwrap_or_default().trim_start();
     let is_value = |c: char| c.is_ascii_digit() || c.is_control() || VALUE_MARKS.contains(&c);
     let mut end = text.find(is_value).unwrap_or(text.len());
-    // A name does not end within a word: `user-17` is a value as a whole.
+    // A name does not end within a word with digits: `user-17` is a value as a whole.
     if text[end..].starts_with(|c: char| c.is_ascii_digit()) {
         end = text[..end].rfind(' ').unwrap_or(0);
     }

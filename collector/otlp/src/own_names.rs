@@ -13,8 +13,8 @@ use super::message::{AnyValue, KeyValue};
 use super::value;
 use crate::{Attributes, TakeSpans};
 
-/// Attribute that lists the names of a span's own attributes that collide with names of synthesized
-/// ones.
+/// Attribute that lists those names of own attributes that a synthesized one could have, but does
+/// not.
 pub(super) const OWN_NAMES: &str = "otel.own_names";
 /// Attribute that contains a span's own attributes whose names synthesized attributes already have.
 pub(super) const SHADOWED: &str = "otel.shadowed";

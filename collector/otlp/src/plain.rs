@@ -1,6 +1,6 @@
 //! Fast path of the receivers: checks whether a protobuf request is valid without decoding it.
 //!
-//! It walks over the bytes once and allocates nothing. Anything that is not plainly valid (an id of
+//! It walks over the bytes and allocates nothing. Anything that is not plainly valid (an id of
 //! zeros, a text that is too long, a field of another wire type, a group) goes to the slow path,
 //! [`spans_of`](super::spans_of), which reports the defects. The fast path may therefore leave a
 //! valid request to the slow path, but it never accepts an invalid one; a test compares the two.

@@ -127,8 +127,8 @@ impl<'a> Query<'a> {
         summary.or_else(of_text).filter(|better| better != name)
     }
 
-    /// Reports whether a name gives only the command of the statement, or its database. A
-    /// name that is a part of the statement, or contains it, may have values, and is generic, too.
+    /// Reports whether a name gives only the command of the statement, or its database. A name that
+    /// begins the statement, or contains it, may have values, and is generic, too.
     fn is_generic(&self, name: &str) -> bool {
         let text = self.text.map_or("", str::trim);
         if !text.is_empty() && (text.starts_with(name) || name.contains(text)) {

@@ -1,4 +1,4 @@
-//! Splits statements into tokens. Every text has tokens.
+//! Splits statements into tokens. No text is an error.
 
 use memchr::memmem;
 
@@ -175,8 +175,8 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Skips a comment. Where the dialect is unknown, comments nest: a comment is then never too
-    /// short.
+    /// Skips a comment. Comments nest, except in MySQL and SQLite. Where the dialect is unknown, a
+    /// comment is thus never too short.
     fn skip_comment(&mut self) {
         self.at += 2;
         if matches!(self.dialect, Dialect::MySql | Dialect::Sqlite) {
@@ -324,7 +324,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Reads a text in double quotes. Where it may be a name or a literal, it is a name only if it
-    /// is a part of a qualified name, or stands where a table is named.
+    /// is a part of a qualified name, or, except in MySQL, stands where a table is named.
     fn double_quoted(&mut self) -> Token<'a> {
         if matches!(self.dialect, Dialect::Standard | Dialect::SqlServer) {
             return self.quoted_name(b'"');
