@@ -47,7 +47,8 @@ impl Importer {
         }
     }
 
-    /// Treats sources as this format, regardless of their content.
+    /// Treats sources as this format. In JSON, lists with keys of known formats are read as such
+    /// nevertheless, unless the format is event logs or KUtrace.
     #[must_use]
     pub fn with_format(mut self, format: Format) -> Self {
         self.read_as.format = Some(format);

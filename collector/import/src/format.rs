@@ -16,7 +16,7 @@
 //! | Jaeger | one of the keys `data`, `spanID`, `operationName`, or `spans` together with `traceID` or `operationName`; also inside `_source` and `hits` |
 //! | Zipkin | the keys `traceId` and `id` |
 //!
-//! Only keys that begin within the first 64 KiB are considered.
+//! For the source as a whole, only keys that begin within its first 64 KiB are considered.
 
 use memchr::memmem;
 

@@ -69,7 +69,7 @@ pub(super) struct Kutrace {
     /// Call that may continue, by track: its event, and its place among the held slices.
     calls: HashMap<usize, (i64, usize)>,
     /// State of each RPC number: the number of earlier RPCs, and whether the current one has a
-    /// response; `None` before its first request.
+    /// response; `None` before its first request or response.
     rpcs: HashMap<i64, (u32, Option<bool>)>,
 }
 

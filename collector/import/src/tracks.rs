@@ -193,7 +193,7 @@ impl Tracks {
         self.tasks.iter_mut().for_each(HashMap::clear);
     }
 
-    /// Passes on the roots of all traces that have a slice, and forgets all roots.
+    /// Passes on the roots that cover any time, and forgets all roots.
     pub(super) fn hand_on_roots(&mut self, take: &mut dyn Take) {
         for (trace, root) in std::mem::take(&mut self.roots) {
             if root.start_ns > root.end_ns {
