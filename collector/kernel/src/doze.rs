@@ -33,7 +33,7 @@ struct State {
     clocks: ClockLog,
     configs: ConfigLog,
     /// Late wake-ups, as intervals in monotonic ns: the programs dozed from the first instant to
-    /// the second, which is after the opening of a window.
+    /// the second, which is, or may be, after the opening of a window.
     late: Vec<(u64, u64)>,
 }
 

@@ -204,8 +204,8 @@ impl EbpfSource {
         self.unknown_slots
     }
 
-    /// Moves complete events to `events`, and returns their number. They are in order of time for
-    /// each processor, not across processors.
+    /// Moves complete events to `events`, and returns their number. For each processor, they are in
+    /// order of time, except that an event may follow those of an interrupt.
     pub(crate) fn drain(&mut self, events: &mut Vec<Event>) -> usize {
         let before = events.len();
         for number in 0..self.cpu_count {
@@ -243,8 +243,8 @@ impl EbpfSource {
         self.cpus.words()[number * cpu::WORDS + cpu::TAIL].store(tail, Release);
     }
 
-    /// Adds an event for losses that no LOST event reports, because no event followed them on their
-    /// processor. The added events have the time `until_ns` or later. The caller calls
+    /// Adds an event for losses that no LOST event reports, because no later event ended their gap.
+    /// The added events have the time `until_ns` or later. The caller calls
     /// [`stop`](Self::stop) before.
     pub(crate) fn drain_losses(&mut self, until_ns: u64, events: &mut Vec<Event>) {
         for number in 0..self.cpu_count {
@@ -298,7 +298,7 @@ impl EbpfSource {
     }
 }
 
-/// Mode and clock offset, which the programs read before anything else.
+/// Mode and clock offset of the programs.
 #[derive(Clone, Debug)]
 pub(crate) struct Switches(Arc<MapMemory>);
 

@@ -82,7 +82,8 @@ impl Recorder {
         })
     }
 
-    /// Moves recorded events to `events`, and returns their number.
+    /// Moves recorded events to `events`. Returns their number, with that of the events it drops
+    /// because they fall into a change of the config.
     pub fn drain(&mut self, events: &mut Vec<Event>) -> usize {
         let now_ns = clock::now_ns();
         if matches!(self.processes, Processes::Cgroup(_)) && now_ns - self.looked_ns > LOOK_AGAIN_NS

@@ -10,7 +10,8 @@ use crate::clock::ClockLog;
 /// Events of a finished recording, with its windows, clocks and losses.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
-    /// Events in order of time for each processor, but not across processors.
+    /// Events in order of time for each processor, but not across processors. Interrupts may cause
+    /// exceptions.
     pub events: Vec<Event>,
     /// Windows in which the kernel recorded, in monotonic ns.
     pub windows: Vec<Window>,
