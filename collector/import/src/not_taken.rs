@@ -32,8 +32,8 @@ pub(super) struct NotTakenCounts {
 
 impl NotTakenCounts {
     /// Adds `count` occurrences of `name`, the first of them at `place`. Counts longer names with
-    /// the same first [`NAME_CHARS_MAX`] characters as one. Counts a new name as [`OTHERS`] if there
-    /// are already [`NAMES_MAX`].
+    /// the same first [`NAME_CHARS_MAX`] characters as one. Counts a new name as [`OTHERS`] if
+    /// there are already [`NAMES_MAX`].
     pub(super) fn count(&mut self, name: &str, count: u64, place: u64) {
         if count == 0 {
             return;

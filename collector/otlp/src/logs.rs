@@ -15,8 +15,9 @@
 //! | flags, dropped attributes | `otel.flags`, `otel.dropped_attributes_count` |
 //!
 //! Attributes keep their names. An attribute with the name of one in this table is in
-//! `otel.shadowed` if the record has that field, too. The exact forms of other values that JSON cannot express are not stored.
-//! Attributes of resource and scope are stored as for [spans](super).
+//! `otel.shadowed` if the record has that field, too. The exact forms of other values that JSON
+//! cannot express are not stored. Attributes of resource and scope are stored as for
+//! [spans](super).
 
 use prost::Message;
 use serde::Deserialize;
