@@ -26,7 +26,7 @@ pub(super) fn decide_request(gate: Now, is_forced: bool) -> Root {
         };
     }
     let (trace_id, span_id) = thread::root_ids();
-    // The flag is up one guard time before and after the window; a request that begins then is
+    // The flag is up for a guard time before and after the window; a request that begins then is
     // outside.
     let is_inside = gate.is_open() && gate::is_inside_window(ticks());
     let mut context = SpanContext::new(trace_id, span_id, is_forced).random();
