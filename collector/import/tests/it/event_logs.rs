@@ -163,8 +163,7 @@ fn a_content_is_the_same_compressed_or_not() {
     }
 }
 
-/// Files expire by their hour, so rows of a long source are in their own, or in a later one if there
-/// are very many.
+/// Files expire by their hour. Only the last 168 hours with rows have files of their own.
 #[test]
 fn rows_of_a_long_source_are_in_their_hours() {
     const HOUR_NS: i64 = 3_600_000_000_000;
