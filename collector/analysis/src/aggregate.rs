@@ -1,5 +1,5 @@
-//! Aggregates critical paths and slack over many requests (The Mystery Machine, §4.4.1): how often
-//! each segment is critical, its share of the critical path, and its duration.
+//! Aggregates critical paths and slack over many requests (The Mystery Machine, §4.4.1 and §4.4.2):
+//! how often each segment is critical, its share of the critical path, and its duration.
 //!
 //! Shares are summed in fixed point, in units of 2⁻⁶². Sums therefore do not depend on the order of
 //! traces, and aggregates of parts merge to exactly the aggregate of the whole. A group's share is
@@ -161,8 +161,8 @@ impl PathAggregate {
         PathAggregate::default()
     }
 
-    /// Counts one trace. A trace in which no time passes, such as a single event, has no critical
-    /// path. Only [`without_length`](Self::without_length) counts it.
+    /// Counts one trace. A trace in which no time passes up to the answer, such as a single event,
+    /// has no critical path. Only [`without_length`](Self::without_length) counts it.
     pub fn observe(&mut self, path: &TracePath, weight: Weight) {
         if path.critical_path_ns == 0 {
             self.without_length.count(weight);
@@ -236,12 +236,13 @@ impl PathAggregate {
         }
     }
 
-    /// Returns the number of traces that took any time. Mean shares refer to these traces.
+    /// Returns the number of traces that took any time up to the answer. Mean shares refer to these
+    /// traces.
     pub fn traces(&self) -> WeightedCount {
         self.traces
     }
 
-    /// Returns the number of traces in which no time passed.
+    /// Returns the number of traces in which no time passed up to the answer.
     pub fn without_length(&self) -> WeightedCount {
         self.without_length
     }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 /// Names of the properties that every span has.
 pub const KNOWN_OF_ALL: [&str; 5] = ["service", "host", "operation", "kind", "status"];
-/// Prefix that addresses a recorded attribute with one of the names in [`KNOWN_OF_ALL`].
+/// Prefix that addresses a recorded attribute of any name, also one of [`KNOWN_OF_ALL`].
 const RECORDED: &str = "recorded:";
 /// Recorded attribute that holds the kinds without a span flag.
 const KIND_RECORDED: &str = "span.kind";
@@ -77,7 +77,7 @@ impl Attribute {
     }
 
     /// Returns the name of the recorded attribute that the records must include to determine this
-    /// attribute. `None` if the spans themselves suffice.
+    /// attribute. `None` if no attribute is needed.
     pub fn recorded_key(&self) -> Option<&str> {
         match self {
             Attribute::Recorded(key) => Some(key),

@@ -1,5 +1,5 @@
 //! Breaks down the time of requests by category of segment and by stratum of requests (The Mystery
-//! Machine, §5.1, figures 5 to 8).
+//! Machine, §5, figures 5 to 8).
 
 use crate::critical_path::TracePath;
 use crate::distribution::Distribution;
@@ -19,8 +19,8 @@ pub const SAMPLE_MAX: usize = 1 << 14;
 /// Time of one category of segments, over many requests.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct CategoryTime {
-    /// Total duration of the category's segments up to the answer, without regard to concurrency:
-    /// the "summed delay" of figure 5.
+    /// Total duration of the category's segments that ended by the answer, without regard to
+    /// concurrency: the "summed delay" of figure 5.
     pub summed_delay_ns: u128,
     /// Total duration of the segments on the critical path.
     pub critical_duration_ns: u128,
@@ -29,7 +29,7 @@ pub struct CategoryTime {
     /// Number of requests by the category's share of the critical path, duration plus wait, in
     /// [`SHARE_STEPS`] steps, rounded down. Requests in which the share is 0 are not listed.
     shares: BTreeMap<usize, WeightedCount>,
-    /// Slack of the category's segments up to the answer.
+    /// Slack of the category's segments that ended by the answer.
     pub slack: Distribution,
 }
 
@@ -208,8 +208,8 @@ impl QuantileSample {
     }
 }
 
-/// Returns the name of a value's stratum: of five, `p020` is the lowest, then `p040` and so on, as
-/// in figure 7. `edges` are those of [`QuantileSample::edges`].
+/// Returns the name of a value's stratum: of five, `p020` is the lowest, then `p040` and so on up
+/// to `p100`. `edges` are those of [`QuantileSample::edges`].
 pub fn quantile_stratum(edges: &[f64], value: f64) -> String {
     let at = edges.partition_point(|edge| *edge < value);
     format!("p{:03}", (at + 1) * 100 / (edges.len() + 1))

@@ -2,8 +2,8 @@
 //! requests the bursts record whole, how many they cut, and what share of time they record.
 //!
 //! A burst lasts 2ⁿ ms and recurs every 2ⁿ⁺ᵐ ms. Let bursts have length B and period P, and let a
-//! request last d and begin at a random moment. A burst records it whole with probability (B −
-//! d)/P, and overlaps it with probability (B + d)/P.
+//! request last d and begin at a random moment. If B < P, a burst records it whole with probability
+//! (B − d)/P, or 0 if d > B, and overlaps it with probability (B + d)/P, at most 1.
 
 /// Rate at which requests of each length begin.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -102,8 +102,8 @@ pub struct BurstPlans {
 /// requirement does not help.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GivingWay {
-    /// Bursts that record as much of the time as the goal allows, and fewer whole requests than it
-    /// requires.
+    /// Bursts that record the largest share of time, 2⁻ᵐ, that the goal allows, and fewer whole
+    /// requests than it requires.
     pub whole_per_hour: Option<PlannedBursts>,
     /// Bursts that reach the other requirements with the relaxed maximum share of time.
     pub duty: Option<PlannedBursts>,
@@ -112,9 +112,10 @@ pub struct GivingWay {
     pub longest: Option<(f64, PlannedBursts)>,
 }
 
-/// Preferred minimum ratio of both the burst and the period to the length of the longest requests.
-/// Bursts of this length cut few requests. With periods of this length, no request overlaps two
-/// bursts. Shorter bursts are planned too, but after the preferred ones.
+/// Minimum ratio of the period to the length of the longest requests of interest, unless everything
+/// is recorded, and preferred minimum ratio of the burst. Bursts of this length cut few requests.
+/// With periods of this length, no request of interest overlaps two bursts. Shorter bursts are
+/// planned too, but after the preferred ones.
 pub const TIMES_REQUEST: f64 = 10.0;
 /// Maximum length of a planned burst: 2²⁴ ms, 4.7 hours.
 const BURST_BITS_MAX: u32 = 24;
@@ -187,9 +188,9 @@ fn bits_of(longest_ns: f64) -> u32 {
     wanted_ms.log2().ceil() as u32
 }
 
-/// Returns, for each burst length, the bursts with the longest period that reach the goal. The
-/// shortest bursts that cut few requests come first, then longer ones, then shorter ones that cut
-/// more.
+/// Returns, for each tried burst length, the bursts with the longest period that reach the goal, at
+/// most [`REACHING_MAX`]. The shortest bursts that cut few requests come first, then longer ones,
+/// then shorter ones that cut more.
 fn reaching(arrivals: &Arrivals, goal: &BurstGoal) -> Vec<PlannedBursts> {
     let own = bits_of(goal.longest_ns);
     let shortest = ((goal.longest_ns / 1e6).max(1.0).log2().floor() as u32).min(own);
@@ -245,7 +246,8 @@ fn most(arrivals: &Arrivals, goal: &BurstGoal) -> Option<PlannedBursts> {
 fn shorter(arrivals: &Arrivals, goal: &BurstGoal) -> Option<(f64, PlannedBursts)> {
     let lengths = arrivals.by_length.iter().map(|(length_ns, _)| *length_ns);
     let longest = lengths.fold(0.0, f64::max);
-    // Start at the longest request or the goal's length, and halve until bursts reach the goal.
+    // Start at the longest request or at the goal's length if that is longer, and halve up to 23
+    // times.
     let mut wanted_ns = longest.max(goal.longest_ns);
     for _ in 0..24 {
         let other = BurstGoal {

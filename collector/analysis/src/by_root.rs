@@ -5,7 +5,7 @@
 //! runs for seconds once a minute would be every user's p99. [`ByRoot`] therefore keeps one
 //! distribution for each root operation (see [`root`](crate::root)). A report that needs a single
 //! figure uses [`ByRoot::headline`], which covers only root operations with known callers, or all
-//! if none has any.
+//! if none of those with latencies has any.
 
 use crate::distribution::Distribution;
 use crate::sampling::{Weight, WeightedCount};
@@ -26,7 +26,7 @@ pub struct RootStatistics {
     pub incomplete: WeightedCount,
     /// Number of complete and incomplete requests that are known to have a caller waiting for them.
     pub with_caller: WeightedCount,
-    /// Latencies of the requests that analyses use, without those in which no time passed.
+    /// Latencies of the requests that analyses use, without latencies of 0.
     pub latency: Distribution,
     /// Times after the answer, of the requests that analyses use and that continued after it.
     pub after_answer: Distribution,

@@ -15,7 +15,7 @@ pub struct ServiceCall<'a> {
     pub caller: &'a SpanRecord,
     /// Span of the called service; of several, the first in the records.
     pub called: &'a SpanRecord,
-    /// True if the calling span or a called one failed.
+    /// True if the span that times the call, or a called one, failed.
     pub has_failed: bool,
 }
 

@@ -29,8 +29,9 @@
 //! the lines and that of the timestamps. If the thread of control returns to its origin in only one
 //! of the two orders, that order is the more plausible one. The lines of a pair of hosts are
 //! believed if at most one in ten deciding tasks supports the timestamps. Otherwise the timestamps
-//! are believed. This cannot distinguish a clock that is off by a constant from lines of that host
-//! that arrive late by a constant.
+//! are believed if any task returns to its origin by them; if none does, the pair connects no
+//! hosts. This cannot distinguish a clock that is off by a constant from lines of that host that
+//! arrive late by a constant.
 //!
 //! A kernel's report on its clock ([`ClockEvidence::note_kernel`]) identifies the hosts whose
 //! clocks are not synchronized. It also connects hosts that nothing else does: two synchronized

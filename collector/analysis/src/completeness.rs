@@ -51,12 +51,12 @@ pub enum Incomplete {
         /// Id of the span.
         span_id: u64,
     },
-    /// A process of the trace lost records during the trace's interval. These may have belonged to
-    /// the trace.
+    /// A process of the trace lost records in an interval that overlaps the trace's. These may have
+    /// belonged to the trace.
     Lossy {
         /// The incarnation of the process.
         process: u128,
-        /// Number of records that the process lost in that interval.
+        /// Number of records that the process lost in such intervals.
         records: u64,
     },
 }
@@ -76,8 +76,8 @@ impl Incomplete {
     }
 }
 
-/// Explains a cause, as [`Incomplete::cause`] names it, to a newcomer. Returns an empty string for
-/// unknown causes.
+/// Explains a cause, as [`Incomplete::cause`] names it, or `inner_root`. Returns an empty string
+/// for unknown causes.
 pub fn explanation(cause: &str) -> &'static str {
     match cause {
         "no_root" | "inner_root" => {
@@ -146,8 +146,8 @@ impl Completeness {
 }
 
 /// Finds the reasons for which one trace is incomplete. `losses` may contain losses of any process
-/// at any time: only those of the trace's processes during the trace's interval count. A trace of
-/// event-log records alone is complete if it has at least one record.
+/// at any time: only those of the trace's processes that overlap the trace's interval count. A
+/// trace of event-log records alone is complete if it has at least one record.
 pub fn completeness(records: &TraceRecords, losses: &[ProcessLoss]) -> Completeness {
     let mut reasons = Vec::new();
     if records.spans.is_empty() {

@@ -23,7 +23,7 @@
 //! root spans of the operation, however short, so that requests of one kind have one form.
 //!
 //! **Marks.** If the SDK has the names of requests, it marks the connections in which they begin.
-//! The remaining spans of a marked connection are not requests.
+//! The operation of a marked root span is an operation of connections without further evidence.
 //!
 //! These rules are ours: the papers' systems have one trace for each request.
 

@@ -3,8 +3,8 @@
 
 use crate::model::{Changes, Model, Relations};
 
-/// Maximum number of points in a series. When the series is full, it drops every second point, and
-/// takes points half as often from then on.
+/// Number of points at which a series is full. It then drops every second point, and takes points
+/// about half as often.
 pub const POINTS_MAX: usize = 512;
 
 /// State of the model after a number of traces.
@@ -20,7 +20,7 @@ pub struct ConvergencePoint {
     pub mutual_exclusion: usize,
     /// Number of pipelines not yet refuted.
     pub pipelines: usize,
-    /// Relations added and removed since the previous point.
+    /// Happens-before relations and mutual exclusions added and removed since the previous point.
     pub changes: Changes,
 }
 
@@ -89,7 +89,7 @@ impl Convergence {
         }
     }
 
-    /// Takes a last point, for the traces since the previous one.
+    /// Takes a last point if the model observed traces since the previous one.
     pub fn finish(&mut self, model: &Model) {
         if model.traces() > self.traces() {
             self.take_point(model);

@@ -6,8 +6,7 @@
 //! pipeline of their tasks. The weight of a segment is its duration plus its *wait*. The wait
 //! begins at the latest end among the predecessors, or at the first event if there are none, and
 //! ends at the segment's start. No predecessor explains that time. If the request continues after
-//! its
-//! last segment, that *tail* is a wait as well.
+//! its last segment, that *tail* is a wait as well.
 //!
 //! Two facts follow. First, the longest path to a segment's end is exactly the time from the first
 //! event to that end. The proof is by induction, as a segment's weight is measured from the latest

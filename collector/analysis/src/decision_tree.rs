@@ -89,9 +89,10 @@ impl DecisionTree {
         leaves
     }
 
-    /// Moves each threshold to the value that best separates the classes of the given rows that
-    /// reach it. `table` must have the same columns as the original. Does not change the questions
-    /// otherwise.
+    /// Moves thresholds to the values that best separate the classes of the given rows that reach
+    /// them. If a question below asks about the same column, the threshold moves only if that
+    /// leaves less uncertainty in all. `table` must have the same columns as the original. Changes
+    /// neither the questions otherwise, nor [`Leaf::rows`].
     pub fn refine(&mut self, table: &Table, rows: &[usize]) {
         refinement::refine(&mut self.root, table, rows);
     }

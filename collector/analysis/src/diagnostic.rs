@@ -84,7 +84,8 @@ impl Diagnostic {
         }
     }
 
-    /// Explains a [cause](Diagnostic::cause) to a user. Returns an empty string for unknown causes.
+    /// Explains a [cause](Diagnostic::cause), or `impossible_round_trip`, to a user. Returns an
+    /// empty string for unknown causes.
     pub fn explanation(cause: &str) -> &'static str {
         match cause {
             "negative_span" => "a span ends before it starts; taken as of length zero",

@@ -1,4 +1,4 @@
-//! Distributions of durations, each with an exact sum and a histogram.
+//! Distributions of durations, each with a sum, a maximum and a histogram.
 //!
 //! Each duration has the [`Weight`] of its request. While all weights are 1, the histogram's
 //! counters are numbers of durations. From the first other weight on, they are sums of weights in
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, btree_map};
 /// Significant decimal digits of the percentiles.
 const SIGNIFICANT_DIGITS: u8 = 3;
 /// Longest duration in the histogram, which bounds its memory: 2⁴⁶ ns, 19.5 hours. Longer durations
-/// count as this long there; sum and maximum stay exact.
+/// count as this long there, but not in the sum and the maximum.
 pub const LONGEST_NS: u64 = 1 << 46;
 
 /// Percentiles of durations, in nanoseconds, to three significant digits.
@@ -31,7 +31,7 @@ pub struct Percentiles {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Distribution {
-    /// Histogram that grows with its largest value: 8 KiB to start with, 84 KiB for a second, 148
+    /// Histogram that grows with its largest value: 8 KiB to start with, 84 KiB for a second, 152
     /// KiB for [`LONGEST_NS`]. Each of its counters stops at 2³² - 1, which only blurs percentiles;
     /// the sum and the number of durations stay exact.
     #[cfg_attr(feature = "serde", serde(with = "written"))]
@@ -91,7 +91,8 @@ fn middle_ns(band: u16) -> f64 {
     (f64::from(band - 16 * shift) + 0.5) * f64::from(shift).exp2()
 }
 
-/// Returns the number of the band of a duration. There are 16 bands between powers of two.
+/// Returns the number of the band of a duration. From 16 ns on, there are 16 bands between powers
+/// of two.
 fn band(duration_ns: u64) -> u16 {
     let shift = duration_ns.max(16).ilog2() - 4;
     (16 * shift) as u16 + (duration_ns >> shift) as u16

@@ -2,7 +2,7 @@
 //! queries use this grammar. Formulas and TraceQL have the same units, but only one number for each
 //! duration.
 
-/// The accepted units, for error messages. Spellings of `us` with a Greek letter are left out.
+/// The accepted units, for error messages. The spellings of `us` with µ are left out.
 pub const UNITS: &str = "ns, us, ms, s, m or min, h, d, w";
 
 const UNITS_NS: [(&str, u64); 11] = [
@@ -48,8 +48,8 @@ pub fn parse_ns(text: &str) -> Option<u64> {
     Some(sum)
 }
 
-/// Converts a decimal number of a unit to ns. The result is exact, while floating point would be
-/// inexact beyond 53 bits.
+/// Converts a decimal number of a unit to ns. The result is correctly rounded, while floating point
+/// would be inexact beyond 53 bits.
 fn scaled(number: &str, unit_ns: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && fraction.is_empty() {

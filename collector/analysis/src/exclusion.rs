@@ -6,8 +6,8 @@ use crate::segment::SegmentedTrace;
 
 /// Removes segments from traces by a predicate on their labels, which runs once for each label.
 ///
-/// The request's interval does not change. The time of the removed segments becomes time that no
-/// segment explains.
+/// The request's interval does not change. Time that only removed segments cover becomes time that
+/// no segment explains.
 #[derive(Clone, Debug)]
 pub struct Exclusion<F> {
     is_excluded: F,

@@ -13,8 +13,8 @@
 //! requests.
 //!
 //! The sample determines the questions. [All requests](StoredRows) then determine each threshold,
-//! and each leaf's precision and recall. In a sample, both categories are about equally frequent.
-//! If one of them is rare, a leaf would seem far more precise in the sample than it is.
+//! and each leaf's precision and recall. The sample does not keep the ratio of the categories. If
+//! one of them is rare, a leaf would seem far more precise in the sample than it is.
 //!
 //! The analysis ignores parameters that separate requests without giving a reason: see [`Why`].
 
@@ -49,7 +49,8 @@ use stored::AskedColumn;
 pub struct Parameter {
     /// The operation that records the parameter; empty for the request itself.
     pub operation: Arc<str>,
-    /// The recorded name. If it is empty, the parameter is the fact that the operation ran.
+    /// The recorded name, after `largest ` or `smallest ` if requests record several numbers. If it
+    /// is empty, the parameter is the fact that the operation ran.
     pub key: Arc<str>,
 }
 
@@ -78,7 +79,7 @@ pub struct ExplainedRequest {
     /// Latency of the whole request in nanoseconds.
     pub latency_ns: u64,
     /// Recorded values. If a request records several texts of one parameter, the value is unknown.
-    /// If it records several numbers, their minimum and maximum count.
+    /// If all values of the parameter are numbers, their minimum and maximum count instead.
     pub parameters: Vec<(Parameter, Arc<str>)>,
 }
 

@@ -29,7 +29,7 @@ const MESSAGES: [&str; 3] = [
     "exception.message",
     "error.message",
 ];
-/// Maximum length of types and of shortened messages, in characters.
+/// Maximum length of names of types and of shortened messages, in characters.
 const TEXT_CHARS_MAX: usize = 200;
 
 /// Names of the attributes that describe a failure. Records must include them to be read by
@@ -77,7 +77,7 @@ pub struct FailureFinder {
     order: Vec<usize>,
     /// By span number: true if a failure below the span travels up to it.
     is_below: Vec<bool>,
-    /// By span number: true if a failure travels from the span to a failed root, or out of the
+    /// By span number: true if a failure at the span would travel to a failed root, or out of the
     /// recorded part.
     is_connected: Vec<bool>,
 }
@@ -177,8 +177,8 @@ impl FailureFinder {
 /// Type and message of a failure, as the failed span states them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StatedFailure {
-    /// The type of the error, or the status, such as `HTTP 503`. `error` if the span states
-    /// neither.
+    /// The type of the error, `panic`, or the status, such as `HTTP 503`. `error` if the span
+    /// states none of them.
     pub kind: String,
     /// The message; empty if there is none. [`StatedFailure::of`] shortens it to one line and
     /// replaces ids.
@@ -197,7 +197,7 @@ impl StatedFailure {
         }
     }
 
-    /// Reads the failure with its message as recorded, with all lines and ids.
+    /// Reads the failure with all lines and ids of its message.
     #[must_use]
     pub fn in_full(records: &TraceRecords, span: &SpanRecord) -> StatedFailure {
         let said = FailureAttributes::of(records, span);

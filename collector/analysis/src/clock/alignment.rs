@@ -1,4 +1,5 @@
-//! Alignment of every host's clock to the clock of one reference host.
+//! Alignment of the hosts' clocks to the clock of one reference host, as far as evidence connects
+//! them.
 
 use super::anchors::{Anchor, Anchors};
 use super::evidence::{ClockEvidence, HOSTS_MAX};
@@ -29,8 +30,9 @@ pub struct Alignment {
 }
 
 impl ClockEvidence {
-    /// Relates every host's clock to the clock of `reference`. Without a reference, chooses the
-    /// host with the most round trips (on a tie, the first by name).
+    /// Relates the hosts' clocks to the clock of `reference`, as far as evidence connects them.
+    /// Without a reference, chooses the host with the most round trips (on a tie, the first by
+    /// name).
     pub fn align(&self, reference: Option<&str>) -> Alignment {
         Alignment::of(self, reference)
     }
@@ -183,8 +185,8 @@ impl Alignment {
 
     /// Reports whether `guess`, an alignment from fewer traces, treats every host like this
     /// alignment. A host that one of the two does not know counts as exact in it. Error bounds of
-    /// agreeing clocks become tighter with every trace, so the wider bounds of `guess` hold as
-    /// well. They may be up to twice as wide.
+    /// agreeing clocks tighten as traces arrive, so the wider bounds of `guess` hold as well. They
+    /// may be up to twice as wide.
     pub fn is_as(&self, guess: &Alignment) -> bool {
         let exact = Way::default();
         let way =
@@ -230,8 +232,9 @@ impl Alignment {
     }
 
     /// Corrects all timestamps of a trace, and notes the error bound, resolution and island of each
-    /// host. Notes nothing if all clocks are exact. Keeps the order of one host's events. If clocks
-    /// differ, and the evidence lists no more hosts, each other host is an island of its own.
+    /// host. Notes nothing if all clocks are exact. Keeps the order of one host's events. If the
+    /// evidence lists [`HOSTS_MAX`] hosts and any of their clocks is not exact, each host of the
+    /// trace that it does not list is an island of its own.
     pub fn apply(&self, records: &mut TraceRecords) {
         let exact = Way::default();
         let is_full =
@@ -294,10 +297,11 @@ impl Alignment {
         }
     }
 
-    /// Counts the round trips of a trace, given as recorded, that contradict the alignment. A round
-    /// trip contradicts it if the aligned middles of both intervals are farther apart than the sum
-    /// of all error bounds and both resolutions. A contradiction suggests that a clock was set, or
-    /// that an event log's lines are not in the order of its threads.
+    /// Counts the round trips of a trace, given as recorded, that contradict the alignment. Ignores
+    /// round trips of hosts that are not on the reference host's island. A round trip contradicts
+    /// it if the aligned middles of both intervals are farther apart than the sum of all error
+    /// bounds and both resolutions. A contradiction suggests that a clock was set, or that an event
+    /// log's lines are not in the order of its threads.
     pub fn contradictions(&self, records: &TraceRecords) -> u64 {
         let contradicts = |r: &&super::RoundTrip| {
             let client = self.convert(&r.client, r.client_ns);

@@ -74,8 +74,8 @@ impl Anchors {
             .windows(2)
             .filter(|pair| is_step(pair[0], pair[1]))
             .count();
-        // A clock that is set back shows the same times twice. Of two estimates between which time
-        // would run backwards or almost stop, keep the one with the smaller error.
+        // A clock that is set back shows the same times twice. Of two estimates for which `rises`
+        // is false, keep the one with the smaller error, or the first at a tie.
         let mut list: Vec<Anchor> = Vec::with_capacity(found.len());
         for anchor in found {
             let rises = |list: &[Anchor]| list.last().is_none_or(|last| rises(*last, anchor));
@@ -137,7 +137,8 @@ impl Anchors {
         let Some(first) = self.list.first() else {
             return 0.0;
         };
-        // Least squares, each estimate weighted by its error. Subtracting first keeps precision.
+        // Least squares, each estimate weighted by the inverse square of its error. Subtracting
+        // first keeps precision.
         let (mut weight, mut x, mut y, mut xx, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for anchor in &self.list {
             let elapsed = |to: i64, from: i64| (i128::from(to) - i128::from(from)) as f64;

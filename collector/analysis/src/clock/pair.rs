@@ -17,7 +17,7 @@ pub struct PairReport {
     pub server: Arc<str>,
     /// Conclusion from the evidence; equal for both directions.
     pub verdict: Verdict,
-    /// Number of round trips observed.
+    /// Number of round trips observed, without impossible ones.
     pub round_trips: u64,
     /// Lead of the server's clock over the client's in nanoseconds, by the round trip of lowest
     /// RTT.
@@ -29,7 +29,8 @@ pub struct PairReport {
     /// Gain of the server's clock on the client's, in parts per million.
     pub drift_ppm: f64,
     /// Number of estimates on this pair's line of offsets: at most one per time window. Omits
-    /// estimates that a neighbour bounds more tightly, and those that would stop or reverse time.
+    /// estimates that a neighbour bounds more tightly, and those by which one clock would run
+    /// backwards or more than twice as fast as the other.
     pub estimates: usize,
     /// Number of times that one of the clocks was set: the offsets of neighbouring estimates differ
     /// by more than drift and errors explain.
@@ -122,8 +123,8 @@ pub(super) fn verdict(
         }
         _ => {
             // A round trip that no offset explains (an answer that the caller did not wait for)
-            // does not count against the recorded clocks. Disbelieving them takes more than a few
-            // contradictions.
+            // does not count against the recorded clocks, unless at least half of all are such.
+            // Disbelieving them takes more than a few contradictions.
             let possible = round_trips
                 .iter()
                 .filter(|seen| seen.error_ns(slop_ns).is_some())

@@ -163,8 +163,8 @@ impl PairEvidence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Verdict {
-    /// Most of the evidence agrees with the clocks as recorded, and no line of offsets is proven
-    /// instead. The recorded times are used.
+    /// The evidence does not contradict the clocks as recorded, and proves no line of offsets. The
+    /// recorded times are used, unless other clocks of a group of agreeing hosts differ.
     Agree,
     /// Nearly all round trips agree with one line of offsets, and that line is not zero.
     Differ,

@@ -15,7 +15,7 @@
 //! together.
 //!
 //! The clock of a host has the coarsest resolution that at least one in [`COMMON_SHARE`] of its
-//! timestamps has. A service that occurs once therefore does not coarsen the others.
+//! timestamps has. A service with few of the timestamps therefore does not coarsen the others.
 
 use crate::record::{SpanRecord, TraceRecords};
 use crate::text_map::TextMap;

@@ -65,8 +65,8 @@ pub(super) struct Impossible {
     pub(super) by_ns: u64,
 }
 
-/// A span whose parent is on another host and is not known to wait for it, or whose host or
-/// parent's host is unknown.
+/// A span and its parent on hosts of different names, unless the parent is known to wait for the
+/// span and both hosts are known. Both spans were recorded whole.
 #[derive(Clone, Debug)]
 pub(super) struct NestedSpan<'a> {
     pub(super) parent: &'a Arc<str>,
@@ -102,17 +102,17 @@ impl<'a> Crossings<'a> {
 }
 
 /// Returns every round trip of a trace, and the number of impossible ones. A round trip is
-/// impossible if the server took longer than the client waited. A task whose events on one host did
-/// not arrive in the order of their times also counts as one.
+/// impossible if the server took longer than the client waited. A task on several hosts whose
+/// events on one of them did not arrive in the order of their times also counts as one.
 ///
 /// *Spans*: a span on another host than its parent is a round trip if the parent is a client span
-/// or the child a server span. Both must have been recorded whole.
+/// or the child a server span. Both must have been recorded whole, on known hosts.
 ///
 /// *Event logs*: a task's events are read in their order of arrival, if it agrees with each host's
 /// timestamps. If the thread of control is on A, then on B and the hosts that B calls, then on A
 /// again, B made a round trip. If it goes from A to B, then to C and from C back to A, both B and C
-/// made one. The time on the way is the time that neither host spent. These round trips are correct
-/// only if the order of arrival is the order of control, which
+/// made one. The time on the way is the time that no visited host spent. These round trips are
+/// correct only if the order of arrival is the order of control, which
 /// [`ClockEvidence`](super::ClockEvidence) judges.
 pub fn round_trips(records: &TraceRecords) -> (Vec<RoundTrip>, u64) {
     let crossings = Crossings::of(records);
@@ -203,7 +203,7 @@ pub(super) struct TaskOrders {
     pub(super) pairs: Vec<(Arc<str>, Arc<str>)>,
     /// True if lines from one host are not in the order of that host's timestamps.
     pub(super) is_disordered: bool,
-    /// True if only the order of lines returns to the first host.
+    /// True if only the order of lines returns to the first host, and `is_disordered` is false.
     pub(super) for_lines: bool,
     /// True if only the order of timestamps returns to the first host, or if `is_disordered`.
     pub(super) for_clocks: bool,

@@ -24,9 +24,10 @@ pub(super) struct WeightedTest {
 /// Result of a test among others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Decision {
-    /// `None` if the smallest p-value of the test exceeds its level.
+    /// `None` if the test was left out, because its smallest p-value exceeds its level.
     pub(super) q_value: Option<f64>,
-    /// P-value that would be significant if no other test were.
+    /// Largest p-value that would be significant if no other test were; for a test that was left
+    /// out, if it were added to the tests that remain.
     pub(super) level: f64,
 }
 

@@ -68,8 +68,9 @@ pub struct Cause {
     pub affected: f64,
     /// P-value of the change, corrected for the number of tests.
     pub q_value: f64,
-    /// Period within which a changed structure begins or ends. `q_value` then compares the rest of
-    /// that period with the other one. `None` if the whole periods differ by more than chance.
+    /// Period within which a changed structure begins or ends. `q_value` then compares the section
+    /// of that period that shows the behaviour with the other period. `None` if the whole periods
+    /// differ by more than chance, or if times changed.
     pub changed_within: Option<Period>,
     /// Weight that ranks causes: the contribution as a fraction of the earlier mean latency. If
     /// times changed, it excludes the part that a few slow requests make up. If the structure

@@ -107,8 +107,8 @@ impl Contrast {
     /// If the structure changed, requests with the new structure are separated from those with the
     /// former one, in both periods. An event that coincides with the change without causing it
     /// usually separates these sets less well than the reason does. If the former structure
-    /// vanished, all requests are earlier ones, because the same later requests have the other
-    /// structure.
+    /// vanished, and enough earlier requests already had the other one, all requests are earlier
+    /// ones.
     ///
     /// If times changed, later requests are separated from earlier ones. If only a part of the
     /// later requests changed, their times on `edges` determine that part, or their whole latency

@@ -1,9 +1,9 @@
 //! Evidence that the time of a place changed, from the requests in which it runs.
 //!
 //! Latencies have heavy tails, neighbouring requests are alike, and a rare operation runs only a
-//! few times. Three rank statistics are therefore tested, each within strata of requests that make
-//! the same calls. One is the sum of ranks. The others detect a change in a part of the requests:
-//! they count observations among the slowest tenth and among the slowest fiftieth. Their
+//! few times. Three rank statistics are therefore tested, each within strata of requests that do
+//! the same at the place. One is the sum of ranks. The others detect a change in a part of the
+//! requests: they count observations among the slowest tenth and among the slowest fiftieth. Their
 //! permutation distributions are exact for few requests ([`crate::statistics::stratified`]).
 //!
 //! Requests are not an independent sample of a period. The variance of each statistic is therefore
@@ -174,7 +174,8 @@ impl RankEvidence {
     /// Computes evidence that more or fewer requests have a property. `has` lists the sampled
     /// requests in order of period and time, each with true if it has the property. For each
     /// period, `with` is the number of requests that have it, and `of` that of all requests.
-    /// Returns `None` if all or none have it, in either period or in the samples.
+    /// Returns `None` if all or none of the requests of both periods have it, or of the sampled
+    /// ones.
     pub(super) fn of_shares(
         has: &[(Period, bool)],
         with: [u64; 2],

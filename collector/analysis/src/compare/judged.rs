@@ -1,5 +1,5 @@
-//! Judges which places changed by more than chance, and lists those with too few requests for a
-//! decision.
+//! Judges which places changed by more than chance, and lists those that changed a lot in too few
+//! requests for a decision.
 
 use super::budget::{WeightedTest, decisions};
 use super::evidence::{RankEvidence, Variability};

@@ -29,7 +29,8 @@ const SHARE_MAX: f64 = 0.9;
 
 impl PartialChange {
     /// Finds the boundary from the times of earlier and of later requests, in ns. Returns `None` if
-    /// a period has no requests, or if none or nearly all of the later requests changed.
+    /// a period has no requests, if too few or nearly all of the later requests are beyond the
+    /// boundary, or if too many earlier ones are.
     pub(super) fn of([mut earlier, mut later]: [Vec<f64>; 2]) -> Option<PartialChange> {
         let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
         if earlier.is_empty() || later.is_empty() {

@@ -3,8 +3,8 @@
 //! A client span only waits for its server. Its time, without that of the server's span, is spent
 //! on the link between the two. Some sources record which spans are clients. Other spans count as
 //! clients if all their children are of other services and they do no work between two children. A
-//! root span never counts as a client. A client is not a place of its own: the caller of its link
-//! is the operation around it.
+//! root span never counts as a client. The caller of the link is the operation around the client.
+//! If the callee is unknown, the time is the client's own.
 
 use crate::flow::{EdgeId, EdgeTable, FlowEdge, Operation};
 use crate::task_path;

@@ -61,7 +61,7 @@ impl Production {
         }
     }
 
-    /// Iterates over the calls, in order of execution.
+    /// Iterates over the calls, in order of stages.
     pub(super) fn calls(&self) -> impl DoubleEndedIterator<Item = &Call> {
         self.stages.iter().flatten()
     }
@@ -370,7 +370,8 @@ pub(super) struct OperationChange {
 /// Minimum number of requests of each period in which an operation must run to be compared.
 const REQUESTS_MIN: u64 = 4;
 
-/// Computes the changes in the productions of each operation that has more than one.
+/// Computes the changes in the productions of each operation that has more than one, and runs in at
+/// least [`REQUESTS_MIN`] requests of each period.
 pub(super) fn operation_changes(
     (before, after): (&RootFlows, &RootFlows),
     rows: &Rows<'_>,

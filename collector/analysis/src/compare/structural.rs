@@ -35,7 +35,7 @@ pub(super) struct PathChange {
     pub(super) changed_within: Option<Period>,
     /// Categories of affected requests.
     pub(super) gained: BTreeSet<CategoryId>,
-    /// Categories of requests that still have the former behaviour.
+    /// Categories of requests with the former behaviour.
     pub(super) lost: BTreeSet<CategoryId>,
 }
 
@@ -84,7 +84,7 @@ fn change(
 ) -> Option<PathChange> {
     let requests = operation.runs[1] * root.after.requests() as f64;
     // Users choose what they ask of the root operation. Unless it fails, a change there counts only
-    // if the behaviour is almost absent from one period.
+    // if the behaviour, or its absence, is rare in one period compared with the other.
     let size = |change: &FeatureChange| change.gain().abs();
     // If few requests show existing behaviour slightly more often, their data are probably the
     // reason.

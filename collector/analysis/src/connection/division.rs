@@ -92,8 +92,8 @@ pub fn request_at(trace: &mut TraceRecords, span_id: u64) -> Option<TraceRecords
 }
 
 /// Divides a trace into the requests that begin with the children of this span, whether or not the
-/// span itself was recorded. Of the spans outside of these requests, those with a root are left
-/// out. The others, whose parents are missing, form a request of their own.
+/// span itself was recorded. If the spans outside of these requests include a root, all of them are
+/// left out. Otherwise they form a request of their own.
 #[must_use]
 pub fn requests_below(trace: &mut TraceRecords, span_id: u64) -> Vec<TraceRecords> {
     if trace.spans.is_empty() {

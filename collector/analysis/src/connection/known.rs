@@ -76,7 +76,7 @@ impl Connections {
     }
 
     /// Returns true if a request begins with a span of this operation: a request inside a
-    /// connection, or a root span that is not a connection.
+    /// connection, a declared request, or a root span that is not a connection.
     #[must_use]
     pub fn begins_request(&self, service: &str, name: &str, is_root: bool) -> bool {
         if self.is_empty() {

@@ -13,7 +13,7 @@ pub const CONNECTION_NS_MIN: i64 = 1_000_000_000;
 /// Duration of an operation's longest connection, in nanoseconds, from which the operation needs no
 /// other evidence.
 const EVIDENT_NS_MIN: i64 = 10_000_000_000;
-/// Minimum number of children of a connection.
+/// Minimum number of a connection's children that are not client spans.
 pub const CHILDREN_MIN: usize = 16;
 /// Minimum average number of a connection's children per operation of these children.
 const CHILDREN_PER_OPERATION_MIN: usize = 4;

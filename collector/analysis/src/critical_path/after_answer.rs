@@ -16,7 +16,8 @@ pub struct AfterAnswer {
     /// The chain of segments that determines the duration, in order of time. Their waits and
     /// durations plus the tail add up to exactly `duration_ns`.
     pub path: Vec<LateStep>,
-    /// Time from the last segment's end to the last event.
+    /// Time from the last segment's end to the last event; `duration_ns` if no segment ended after
+    /// the answer.
     pub tail_wait_ns: u64,
 }
 

@@ -22,7 +22,7 @@ const LOOK_BACK: usize = 32;
 enum PredecessorSet {
     /// A single segment.
     One(usize),
-    /// Instances of a repeated label, by its number, that ended before the segment started.
+    /// Instances of a repeated label, by its number, that ended by the start of the segment.
     Repeated(usize),
 }
 
@@ -249,8 +249,8 @@ impl<'a> Predecessors<'a> {
         }
     }
 
-    /// Visits a segment's predecessors among the [`LOOK_BACK`] segments that ended last before it
-    /// started. The latest of them that took any time, P, makes P's own predecessors redundant.
+    /// Visits a segment's predecessors among the [`LOOK_BACK`] segments that ended last by its
+    /// start. The latest of them that took any time, P, makes P's own predecessors redundant.
     /// Returns P once the search reaches a segment that ended by P's start, because every later end
     /// was then visited. Returns `None` if the search ends before that.
     fn stand_in(&self, index: usize, visit: &mut impl FnMut(PredecessorSet)) -> Option<usize> {
@@ -320,11 +320,10 @@ impl<'a> Predecessors<'a> {
         results
     }
 
-    /// Computes a result for each segment:
-    /// `of(segment, (latest end, largest result), all results so far)`. The tuple covers the
-    /// segment's predecessors; without any, it is the trace's start and 0. `order` determines the
-    /// order of evaluation: segments that ended before another one started must come before it.
-    /// `of` must not return less than the results that it is given.
+    /// Computes a result for each segment: `of(segment, (latest end, largest result), all results
+    /// so far)`. The tuple covers the segment's predecessors; without any, it is the trace's start
+    /// and 0. `order` determines the order of evaluation: predecessors of a segment must come
+    /// before it. `of` must not return less than the results that it is given.
     pub(crate) fn fold_in_order(
         &self,
         order: &[u32],

@@ -3,7 +3,7 @@
 //! If a label precedes a segment B, each instance of the label that ended by the start of B is a
 //! predecessor of B. These are the first instances in order of end, and never fewer for a later B.
 //! A running aggregate over the instances, such as the latest end, therefore answers a query
-//! without visiting them one by one. A trace of k segments and l labels takes at most k·l steps,
+//! without visiting them one by one. A trace of k segments and l labels takes at most k·l queries,
 //! however often the labels repeat.
 
 use crate::segment::{Segment, SegmentedTrace};
@@ -121,7 +121,7 @@ impl<'a, T: Copy> EndedInstances<'a, T> {
         }
     }
 
-    /// Returns the aggregate of the instances that ended before this segment started. `add` adds
+    /// Returns the aggregate of the instances that ended by the start of this segment. `add` adds
     /// one instance to the aggregate of those before it.
     pub(super) fn upto(
         &mut self,
@@ -142,9 +142,8 @@ impl<'a, T: Copy> EndedInstances<'a, T> {
     }
 }
 
-/// The latest end and the largest result of the ended instances of each repeated label. Segments
-/// that ended before another segment started must be evaluated before it; otherwise the order is
-/// free.
+/// The latest end and the largest result of the ended instances of each repeated label.
+/// Predecessors of a segment must be evaluated before it; otherwise the order is free.
 pub(super) struct LargestOf<'a> {
     repeated: &'a RepeatedLabels,
     /// Prefix aggregates of each label's instances: of the first one, the first two, and so on.
@@ -159,8 +158,8 @@ impl<'a> LargestOf<'a> {
         }
     }
 
-    /// Returns the latest end and the largest result of the instances that ended before this
-    /// segment started. Their results must be known. Returns `None` if no instance ended.
+    /// Returns the latest end and the largest result of the instances that ended by the start of
+    /// this segment. Their results must be known. Returns `None` if no instance ended.
     pub(super) fn upto(
         &mut self,
         segments: &[Segment],
@@ -203,8 +202,8 @@ impl<'a> HandedValues<'a> {
         }
     }
 
-    /// Hands `value` to all instances of a label that ended before the segment of this index
-    /// started.
+    /// Hands `value` to all instances of a label that ended by the start of the segment of this
+    /// index.
     pub(super) fn hand(
         &mut self,
         segments: &[Segment],

@@ -1,4 +1,4 @@
-//! Grows a tree by adding questions until none helps.
+//! Grows a tree by adding questions until none helps or the maximum depth is reached.
 
 use super::condition::Condition;
 use super::split::{self, Split};
@@ -93,7 +93,7 @@ impl Node {
     }
 }
 
-/// Smallest fraction of a row that a branch takes. Smaller fractions do not change which question
+/// Smallest fraction of a row that a branch takes. Smaller fractions hardly affect which question
 /// is best.
 const PART_MIN: f64 = 1e-3;
 

@@ -2,8 +2,8 @@
 //!
 //! The expected number of errors of a leaf on other rows follows from its share of errors. The
 //! upper bound of a confidence interval for that share is used, as if the leaf's rows were a
-//! sample. A question becomes a leaf if its branches are not expected to make fewer errors than
-//! that leaf.
+//! sample. A question becomes a leaf unless its branches are expected to make fewer errors than
+//! that leaf, by more than [`ERRORS_SAVED_MIN`].
 
 use super::growth::Node;
 use crate::statistics::incomplete_beta;

@@ -8,8 +8,8 @@ use super::{ExperimentRequest, Metric, number};
 
 /// Maximum number of random assignments.
 const DEALS: usize = 200;
-/// Approximate maximum number of requests counted over all assignments. With many requests, there
-/// are fewer assignments, but at least [`DEALS_MIN`].
+/// Approximate maximum number of requests counted over all assignments, for each metric. With many
+/// requests, there are fewer assignments, but at least [`DEALS_MIN`].
 const COUNTED_MAX: usize = 40_000_000;
 const DEALS_MIN: usize = 40;
 /// Minimum number of units on a side. Fewer units do not allow a conclusion about other units.

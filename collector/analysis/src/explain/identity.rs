@@ -174,8 +174,8 @@ struct Values {
 /// Maximum number of distinct values of a parameter. A parameter with more is not taken for an
 /// identity.
 const VALUES_MAX: usize = 4_096;
-/// Minimum number of processes for a conclusion. With fewer, a release or a setting may differ in
-/// each of them as well.
+/// Minimum number of processes for a conclusion from values that do not look generated. With fewer,
+/// a release or a setting may differ in each of them as well.
 const PROCESSES_MIN: usize = 3;
 
 impl Values {

@@ -103,7 +103,7 @@ impl Parameters {
                 continue;
             }
             let name: Arc<str> = parameter.to_string().into();
-            // A column for whether the parameter was recorded, if some requests lack it.
+            // A column for whether one value was recorded, if some requests have none or several.
             if said.iter().any(Option::is_none) {
                 let is_recorded = |text: &Option<Arc<str>>| {
                     Some(Arc::from(match text {
@@ -153,7 +153,7 @@ impl Parameters {
 /// Returns the value of each parameter in each request, for at most [`PARAMETERS_MAX`] parameters.
 /// `None` if the request records no value or several texts. A parameter becomes two, the largest
 /// and the smallest number, if all its values are numbers and any request records several. Omits
-/// parameters of operations that ran in some requests only.
+/// parameters of operations that did not run in nearly all requests of both categories.
 fn texts(
     requests: &[&ExplainedRequest],
     unseen: &mut Unseen,

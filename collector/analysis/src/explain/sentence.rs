@@ -9,7 +9,7 @@ use std::fmt;
 pub enum ParameterTest {
     /// Condition on the parameter's value.
     Value(Test),
-    /// True if the parameter must be recorded, false if it must not be.
+    /// True if one value of the parameter must be recorded, false if none or several must be.
     Recorded(bool),
 }
 

@@ -1,5 +1,5 @@
 //! Determines the common part of the requests of both sides, up to their divergence (Spectroscope,
-//! §4.4). Only an attribute recorded in the common part can be a reason for the divergence. A later
+//! §5.5). Only an attribute recorded in the common part can be a reason for the divergence. A later
 //! one may be a consequence.
 
 use super::Parameter;

@@ -307,8 +307,8 @@ impl PeriodFlows {
         }
     }
 
-    /// Sorts samples and arrivals, so that the result does not depend on the order of requests.
-    /// Reduces samples to [`SAMPLE_MAX`] requests.
+    /// Sorts samples and arrivals by start, so that their order does not depend on the order in
+    /// which requests were observed. Reduces samples to [`SAMPLE_MAX`] requests.
     #[must_use]
     pub fn in_order(mut self) -> PeriodFlows {
         let by_root = self.roots.values_mut();

@@ -17,8 +17,7 @@ pub(in crate::compare) struct Variability {
     places: f64,
 }
 
-/// Weight of the estimate from all places. A place's own estimate weighs one less than its number
-/// of slices.
+/// Weight of the estimate from all places. A place's own estimate weighs its degrees of freedom.
 const WEIGHT: f64 = 10.0;
 /// Minimum number of places for an estimate of the variance between halves.
 const PLACES_MIN: usize = 6;

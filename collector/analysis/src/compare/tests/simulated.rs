@@ -13,7 +13,7 @@ pub(in crate::compare) struct Fault {
     pub(super) asks_for_ads: bool,
     /// Percentage of reads that miss the cache.
     pub(super) misses: u64,
-    /// Number of reads per page.
+    /// Number of reads per request.
     pub(super) reads: u64,
     /// True if the bank fails.
     pub(super) bank_fails: bool,
@@ -31,7 +31,8 @@ pub(in crate::compare) const USUAL: Fault = Fault {
     orders: 20,
 };
 
-/// Returns parameters with this percentage of reads that miss the cache, and one read per page.
+/// Returns parameters with this percentage of reads that miss the cache, one read per page, and no
+/// orders.
 pub(in crate::compare) fn with_misses(misses: u64) -> Fault {
     Fault {
         misses,
