@@ -67,12 +67,12 @@
 //! A module depends only on modules of its own group or of earlier groups: [`sampling`],
 //! [`record`], [`name_rule`], [`task_path`], [`diagnostic`], [`distribution`], [`duration`],
 //! [`statistics`], [`edit_distance`], [`burst_plan`]; [`decision_tree`], [`pooling`] and
-//! [`kernel`]; [`label`], [`by_root`], [`call`] and [`root`]; [`attribute`]; [`completeness`],
-//! [`connection`], [`inner_operations`], [`clock`], [`category`] and [`segment`]; [`exclusion`] and
-//! [`model`]; [`convergence`], [`structural_change`] and [`critical_path`]; [`pass`];
-//! [`aggregate`], [`anomaly`], [`breakdown`], [`what_if`], [`slack_validation`], [`prediction`],
-//! [`slack_by_key`] and [`flow`]; [`failure`]; [`compare`] and [`explain`]; [`experiment`];
-//! [`tradeoff`].
+//! [`kernel`]; [`label`], [`by_root`], [`call`] and [`root`]; [`completeness`], [`connection`],
+//! [`inner_operations`], [`clock`] and [`segment`]; [`exclusion`] and [`model`]; [`convergence`],
+//! [`structural_change`] and [`critical_path`]; [`pass`]; [`aggregate`], [`anomaly`],
+//! [`breakdown`], [`what_if`], [`slack_validation`], [`prediction`], [`slack_by_key`] and
+//! [`flow`]; [`failure`]; [`attribute`] and [`category`]; [`compare`] and [`explain`];
+//! [`experiment`]; [`tradeoff`].
 //!
 //! # Bounds and bad input
 //!

@@ -9,11 +9,12 @@
 //!
 //! Timestamps may have a resolution or error bounds (see [`clock`](crate::clock)). Then an order
 //! contradicts a hypothesis only if it is certain: the timestamps must differ by more than the
-//! resolution and, between two clocks, by more than the sum of both errors. Between clocks that
-//! nothing connects, no order is certain. Two orders are certain regardless of clocks: a segment
-//! starts before it ends, and the segments of a span or of an event log's task follow each other.
-//! In a trace of more than 2,048 segments whose clocks have different bounds, the errors are also
-//! applied between timestamps of one clock. Such a trace may contradict less than it could.
+//! resolution plus, between two clocks, the sum of both errors. Between clocks that nothing
+//! connects, no order is certain. Two orders are certain regardless of clocks: a segment starts
+//! before it ends, and the segments of a span or of an event log's task follow each other. If the
+//! pairs of timestamps of a trace of more than 2,048 segments differ in these tolerances, the
+//! errors are also applied between timestamps of one clock. Such a trace may contradict less than
+//! it could.
 //!
 //! The model believes no relation of two segments until some trace has shown an order of them.
 //!
@@ -104,8 +105,8 @@ impl Model {
     }
 
     /// Creates an empty model that distinguishes at most `max_labels` segments. The counts take
-    /// about 2.1 KiB for each segment and each 64 segments that occur with it, at most `max_labels²
-    /// / 64 * 2.1` KiB, and at most 12 MiB for sets of segments that recur.
+    /// about 2.1 KiB for each segment and each block of 64 segments of which any occurs with it: up
+    /// to about `max_labels² / 64 * 2.1` KiB. Sets of segments that recur take at most 12 MiB more.
     pub fn with_max_labels(max_labels: usize) -> Model {
         Model {
             labels: Labels::with_max(max_labels),
@@ -146,8 +147,8 @@ impl Model {
         self.counts.blocks() * BLOCK_BYTES + self.groups.bytes() + self.labels.len() * LABEL_BYTES
     }
 
-    /// Returns an upper bound of the bytes that the matrix of counts needs for further pairs if
-    /// this trace is observed; `None` if the bound is at most `few`.
+    /// Returns an upper bound of the bytes that the matrix of counts needs for further pairs of
+    /// this trace if it is observed; `None` if the bound is at most `few`.
     pub fn growth_bytes(&self, trace: &SegmentedTrace, few: usize) -> Option<usize> {
         let pairs = trace.segments.len().min(self.labels.len()) * self.labels.len().div_ceil(64);
         if pairs * BLOCK_BYTES <= few {
@@ -225,7 +226,7 @@ impl Model {
     /// Adds the counts of another model. Labels are matched by their text, so the two models may
     /// number them differently. Apart from the numbers, merging is commutative and associative
     /// while no label and no task is refused. Labels over the bound are refused and counted; all
-    /// counts that involve them are left out.
+    /// counts of segments that involve them are left out.
     pub fn merge(&mut self, other: &Model) {
         let ids: Vec<Option<SegmentId>> = other
             .labels
@@ -253,7 +254,8 @@ impl Model {
 
     /// Returns the believed relations. A relation is believed if some trace has shown an order, and
     /// if at most the fraction `tolerance` of the traces that could contradict it do so: 0 allows
-    /// none, 0.01 one in a hundred.
+    /// none, 0.01 one in a hundred. Neither order of two segments is believed if so few traces
+    /// contradict both orders. A mutual exclusion is believed only if neither order is.
     pub fn relations(&self, tolerance: f64) -> Relations {
         Relations::of(&self.resolved(), &self.pipelines, &self.labels, tolerance)
     }
@@ -337,7 +339,8 @@ impl Model {
         self.pipelines.refused()
     }
 
-    /// Returns the model as plain data for storage or transfer. [`Model::from_parts`] restores it.
+    /// Returns the model as plain data for storage or transfer. [`Model::from_parts`] restores it,
+    /// except for [`Model::refused_pipeline_tasks`].
     pub fn parts(&self) -> ModelParts {
         ModelParts {
             max_labels: self.labels.max_labels(),

@@ -106,7 +106,7 @@ pub struct PointEvent {
 /// One span of a request, as recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpanRecord {
-    /// Id of the span, unique inside its trace.
+    /// Id of the span inside its trace.
     pub span_id: u64,
     /// Id of the span that caused this one; 0 if there is none.
     pub parent_id: u64,
@@ -156,7 +156,7 @@ pub struct EventRecord {
     pub host: Arc<str>,
     /// Time of the event, nanoseconds since the Unix epoch.
     pub ts_ns: i64,
-    /// Order of arrival inside its trace. It orders events with equal `ts_ns`.
+    /// Order of arrival inside its trace.
     pub seq: u32,
     /// Name of the event.
     pub event: Arc<str>,
@@ -241,7 +241,7 @@ pub struct TraceRecords {
     /// Id of the trace that this request was [divided](crate::connection) from; `None` if it was
     /// not divided.
     pub divided_from: Option<TraceId>,
-    /// Spans of the SDK, OpenTelemetry, Jaeger and Zipkin.
+    /// Spans of the SDK, of OpenTelemetry and of imported files.
     pub spans: Vec<SpanRecord>,
     /// Events of event logs.
     pub events: Vec<EventRecord>,

@@ -8,9 +8,9 @@
 //! later continues *after the answer*. The time of the answer is unknown without a root, as in an
 //! event log, or if recording ended before a root did; then the request ends with its last event.
 //! A segment may end after the root by no more than the error of their clocks. It then counts as
-//! ended by the answer, and its times are moved to the answer. The model still uses the recorded
-//! times: the recorded order of two instants on one clock is more certain than their order after
-//! both were moved.
+//! ended by the answer, and its times are moved to the answer. For pairs of segments, the model
+//! still uses the recorded times if the two clocks differ: the recorded order of two instants on
+//! one clock is more certain than their order after both were moved.
 
 mod elements;
 pub mod from_events;
@@ -110,15 +110,15 @@ impl ElementId {
     pub const NONE: ElementId = ElementId(u32::MAX);
 }
 
-/// Interval between two consecutive events of one task in which the task itself is active.
+/// Interval between two consecutive events of a task, or two boundaries of a span's own time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Number of the segment's label.
     pub id: SegmentId,
     /// The clock of `start_ns`.
     pub start_clock: ClockId,
-    /// The clock of `end_ns`. It differs from `start_clock` if the task moved to another host
-    /// meanwhile.
+    /// The clock of `end_ns`. It may differ from `start_clock`, for example if the segment ends
+    /// where a child on another host starts.
     pub end_clock: ClockId,
     /// The data element that the segment processes; [`ElementId::NONE`] if there is none.
     pub element: ElementId,
@@ -127,7 +127,7 @@ pub struct Segment {
     pub step: ThreadStep,
     /// Start, nanoseconds since the Unix epoch.
     pub start_ns: i64,
-    /// End, nanoseconds since the Unix epoch; never before `start_ns`.
+    /// End, nanoseconds since the Unix epoch; in a [`SegmentedTrace`], never before `start_ns`.
     pub end_ns: i64,
 }
 
@@ -172,10 +172,9 @@ pub struct SegmentedTrace {
     pub segments: Vec<Segment>,
     /// Error bounds of each clock's timestamps. Clocks that are not listed are exact.
     pub clocks: Vec<ClockBounds>,
-    /// Recorded instants of the timestamps that were moved within the clocks' errors. The last
-    /// entries of `clocks` have the bounds of the moved timestamps, in the same order. A moved
-    /// timestamp may be off by the errors of two clocks: its own and that of the instant to which
-    /// it was moved.
+    /// Recorded instants of the timestamps that were moved to an instant of another clock, within
+    /// the clocks' errors. The last entries of `clocks` have the bounds of the moved timestamps, in
+    /// the same order. A moved timestamp may be off by the errors of both clocks.
     pub moved: Vec<(i64, ClockId)>,
 }
 
@@ -262,9 +261,9 @@ impl SegmentedTrace {
             .tolerance_ns(self.clock_bounds(b), a == b)
     }
 
-    /// Returns a segment with its times and clocks as recorded. The evidence for moving timestamps
-    /// is less certain than an order on one clock. The result may end before it starts if the two
-    /// times are of different clocks.
+    /// Returns a segment with the recorded instants of [`SegmentedTrace::moved`]. The evidence for
+    /// moving timestamps is less certain than an order on one clock. The result may end before it
+    /// starts if the two times are of different clocks.
     pub fn as_recorded(&self, segment: &Segment) -> Segment {
         let recorded = |at: Instant| {
             let first = self.clocks.len().saturating_sub(self.moved.len());

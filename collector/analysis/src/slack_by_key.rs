@@ -138,7 +138,7 @@ impl Components {
 #[derive(Clone, Debug, Default)]
 pub struct SlackByKey {
     /// Last request of each key, by the key's hash: its start in nanoseconds, and the slack of each
-    /// component in µs.
+    /// component in µs, 0 if unknown.
     last: FxHashMap<u64, (i64, Vec<u32>)>,
     /// Distribution and history of the slack of each component.
     seen: Vec<(Distribution, SlackHistory)>,
@@ -222,7 +222,7 @@ impl SlackByKey {
         self.forgotten
     }
 
-    /// Returns the model, its quality for the observed requests, and the number of evicted keys.
+    /// Returns the model, its quality for the observed requests, and the number of evictions.
     /// `key` is the name of the attribute whose values are the keys. A component has slack in a
     /// request if the slack exceeds `threshold_ns`. If that is `None`, the threshold is the
     /// component's median slack.

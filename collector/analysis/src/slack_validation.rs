@@ -122,7 +122,8 @@ fn heat_cell(duration_ns: u64) -> u8 {
     (octave * 4) as u8 + quarter as u8
 }
 
-/// Returns the shortest duration of a cell of [`SlackBucket::heat`], in nanoseconds.
+/// Returns the shortest duration of a cell of [`SlackBucket::heat`], in nanoseconds; 1 for the
+/// first cell, which also has 0.
 pub fn heat_cell_ns(cell: u8) -> u64 {
     let (octave, quarter) = (u32::from(cell / 4).min(63), u64::from(cell % 4));
     (1 << octave)

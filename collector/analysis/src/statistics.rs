@@ -1,4 +1,4 @@
-//! Tests and effect sizes, computed from sums that can be merged.
+//! Tests, effect sizes, percentiles and density estimates.
 
 mod change_point;
 mod density;
@@ -168,8 +168,8 @@ pub(crate) fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     }
 }
 
-/// Evaluates the continued fraction by Lentz's method. It takes about √max(a, b) steps; the maximum
-/// only guards against NaN.
+/// Evaluates the continued fraction by Lentz's method. It takes at most about √max(a, b) steps; the
+/// maximum only guards against NaN.
 fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
     const STEPS_MAX: usize = 20_000;
     let away_from_zero = |v: f64| if v.abs() < 1e-300 { 1e-300 } else { v };

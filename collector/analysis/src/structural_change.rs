@@ -86,8 +86,8 @@ pub struct StructuralChange {
     pub vanished: Vec<ChangedSegment>,
     /// Numbers of further differences, which two samples of an unchanged system would also show.
     pub by_chance: ByChance,
-    /// Number of relations that both ranges test in a way that could show a change. Q-values
-    /// correct for this number.
+    /// Number of relations that both ranges test in a way that could show a change. The q-values of
+    /// relations correct for this number.
     pub tested: usize,
     /// Number of relations of the later range that the earlier range did not test: their segments
     /// are new, or did not occur together before.

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Maximum number of addresses that a cache keeps. A full cache is emptied.
+/// Maximum number of entries of a cache. A full cache is emptied.
 const ADDRESSES_MAX: usize = 1 << 14;
 
 /// Cache of values by the addresses of texts. It keeps the texts, so that no other text gets the

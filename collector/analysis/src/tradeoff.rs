@@ -61,8 +61,8 @@ pub struct LearnedPoint {
     pub performance: PerformanceModel,
     /// Model of the loss that an item's absence causes, by the item's provenance.
     pub quality: QualityModel,
-    /// Number of decisions that the performance model was learned from: proactive decisions of
-    /// requests that explored.
+    /// Number of proactive decisions of requests that explored. The performance model leaves out
+    /// those at unsteady loads, and those with too few others of about the same rate and load.
     pub requests: usize,
     /// Number of answers that the quality model was learned from.
     pub answers: usize,

@@ -100,7 +100,7 @@ pub(crate) struct Fault {
     pub(crate) link: (usize, usize),
     /// Nanoseconds, a factor, or a probability.
     pub(crate) size: f64,
-    /// Fraction of the requests that change.
+    /// Fraction of the requests that a change of kind `Share` affects; 1 for other kinds.
     pub(crate) share: f64,
 }
 

@@ -92,8 +92,8 @@ pub(crate) struct Running<'a> {
 type Outcome = (f64, bool);
 
 impl Running<'_> {
-    /// Runs a request from its root operation. The order of records and notes is that of the spans'
-    /// starts, parents first.
+    /// Runs a request from its root operation. Records and notes have the same order, in which
+    /// parents come before their children.
     pub(crate) fn run(mut self, root: usize, start_ns: f64) -> (TraceRecords, Vec<Note>) {
         self.records.id = TraceId(u128::from(self.seed));
         let seed = self.seed;

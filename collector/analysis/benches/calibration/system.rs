@@ -28,9 +28,9 @@ pub(crate) struct Operation {
     pub(crate) stages: Vec<Vec<Call>>,
     /// Fractions of the own time before, between and after the stages.
     pub(crate) gaps: Vec<f64>,
-    /// Fraction of its executions that fail.
+    /// Fraction of its executions that fail by chance.
     pub(crate) error_share: f64,
-    /// Expected number of spans in its subtree, including itself.
+    /// Estimated number of spans in its subtree, including itself.
     spans: f64,
 }
 

@@ -24,8 +24,8 @@ use super::timeline::{Gap, Owner, Timeline};
 /// intervals on or off a processor for threads that the recorder does not follow, because it
 /// recorded only some of their switches.
 ///
-/// Takes O(n log n) time to sort n events. A gap takes time in proportion to the threads, and a
-/// lock wait in proportion to the releases during the wait times their holders. Never panics,
+/// Takes O(n log n) time to sort n events. A gap takes O(t log t) time for t threads, and a lock
+/// wait takes time in proportion to the releases during the wait times their holders. Never panics,
 /// whatever the events contain.
 #[must_use]
 pub fn attribute(events: &[Event], windows: &[Window], architecture: Architecture) -> Timeline {

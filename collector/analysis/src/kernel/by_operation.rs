@@ -43,8 +43,8 @@ pub struct OperationSum {
     pub spans: u64,
     /// Maximum number of the operation's spans in one request.
     pub spans_max: u64,
-    /// Number of requests with several spans of the operation that ran one by one: each span began
-    /// after the previous one had ended. Requests in which the times of a span are unknown, or in
+    /// Number of requests with several spans of the operation that ran one by one: no span began
+    /// before the previous one had ended. Requests in which the times of a span are unknown, or in
     /// which the spans' hosts have no common time, do not count.
     pub one_by_one: u64,
     /// Kernel work for all spans together.

@@ -10,8 +10,8 @@ use super::timeline::{
 /// Releases of locks, and waits for locks, in the current window.
 #[derive(Debug, Default)]
 pub(super) struct Releases {
-    /// Releases with any kind of evidence. The maps below hold indices into this list, in order
-    /// of time.
+    /// Releases with any kind of evidence. The next three maps hold indices into this list, in
+    /// order of time.
     all: Vec<Release>,
     /// Releases that markers report, by process and by the lock's number in the markers.
     by_marker: FxHashMap<(u32, u64), Vec<usize>>,
@@ -321,7 +321,7 @@ impl Releases {
     }
 }
 
-/// Reports whether the result of a wake call shows that no thread slept on the futex.
+/// Reports whether the result of a wake call shows that it woke no thread.
 fn woke_nobody(call: &SystemCall, architecture: Architecture) -> bool {
     let returns_woken = |args| architecture.returns_woken(call.call, &args);
     call.result == Some(0) && call.args.is_some_and(returns_woken)
@@ -330,8 +330,8 @@ fn woke_nobody(call: &SystemCall, architecture: Architecture) -> bool {
 /// Result of a futex wait that returned at once because the futex's value had changed (EAGAIN).
 const NOTHING_TO_WAIT_FOR: i64 = -11;
 
-/// Maximum number of wake calls considered for one marked wait. A contended lock may have very
-/// many; beyond this number, the calls are no evidence of a holder.
+/// Maximum number of wake calls considered for one marked wait: the first. A contended lock may
+/// have very many.
 const CALLS_MAX: usize = 1_000;
 
 /// Divides a wait among the holders of the lock. A lock has one holder at a time, so the thread of

@@ -111,8 +111,8 @@ pub struct LockSpan<'a> {
     pub operation: &'a str,
 }
 
-/// Waits for one lock, over all requests. A wait that continues when its window closes has no known
-/// length, so it counts only in `cut` and `requests`.
+/// Waits for one lock, over all requests. A wait whose end was not seen has no known length, so it
+/// counts only in `cut` and `requests`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockSum {
     /// Lock or futex that the requests waited for.
@@ -135,7 +135,7 @@ pub struct LockSum {
     /// an operation has zeros.
     pub waiting: Vec<(String, WaitSum)>,
     /// Holders or wakers, the longest total first. Their times add up to `sum.total_ns`. A wait
-    /// with several holders counts once for each holder.
+    /// counts once for each thread and owner that held the lock.
     pub holding: Vec<(LockHolder, WaitSum)>,
     /// Longest waits, the longest first.
     pub longest: Vec<LockExample>,

@@ -12,10 +12,11 @@ use super::timeline::{Owner, Reason, SystemCall, Timeline};
 pub struct RequestSummary {
     /// Low half of the request's trace id.
     pub trace: u64,
-    /// Monotonic time of the request's first recorded activity.
+    /// Monotonic time of the request's first recorded activity. If a long window is read in pieces,
+    /// calls and waits of a piece may begin earlier.
     pub first_ns: u64,
-    /// Monotonic time of the end of its last interval of work or on a processor; `first_ns` without
-    /// such an interval.
+    /// Monotonic time of the latest end of an interval of work or on a processor; `first_ns`
+    /// without such an interval. An interval of work without an end counts by its start.
     pub last_ns: u64,
     /// Number of threads with an interval of work for the request.
     pub threads: usize,

@@ -5,7 +5,7 @@ use super::timeline::{Owner, Waker};
 /// Scheduling state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThreadState {
-    /// The thread was not seen in this window, or its events may be missing.
+    /// The thread was not seen on or off a processor in this window, or its events may be missing.
     Unknown,
     /// On processor `cpu`, with its present owner, since `since_ns`.
     On { cpu: u16, since_ns: u64 },

@@ -51,9 +51,9 @@ pub struct SystemCall {
     /// Start of the call. If the call began earlier, the window's opening; if its beginning may
     /// have been lost, its end.
     pub start_ns: u64,
-    /// End of the call; `None` if the call did not end within the window.
+    /// End of the call; `None` if no end was recorded within the window.
     pub end_ns: Option<u64>,
-    /// Return value; `None` if the call did not end within the window.
+    /// Return value; `None` if no end was recorded within the window.
     pub result: Option<i64>,
     /// Request that the call served.
     pub owner: Owner,
@@ -103,7 +103,7 @@ pub struct Waker {
     /// Request that the running thread worked for.
     pub owner: Owner,
     /// Number of the system call that the running thread was in. `None` if it was in none, or in
-    /// one that began before the window. In the former case, an interrupt (a timer, a device)
+    /// one whose beginning was not recorded. In the former case, an interrupt (a timer, a device)
     /// usually caused the wake-up and only happened to run on this thread.
     pub call: Option<u32>,
     /// Time of the wake-up, monotonic ns.
@@ -120,7 +120,8 @@ pub struct OffCpu {
     /// Time at which the thread became able to run and began to wait for a processor. `None` if the
     /// thread was preempted, or if no wake-up was recorded.
     pub wake_ns: Option<u64>,
-    /// Time at which the thread returned to a processor; `None` if it did not within the window.
+    /// Time at which the thread returned to a processor; `None` if no return within the window was
+    /// recorded.
     pub end_ns: Option<u64>,
     /// Request that the interval counts for.
     pub owner: Owner,
@@ -174,7 +175,7 @@ pub struct LockWait {
     pub is_marked: bool,
     /// Start, monotonic ns.
     pub start_ns: u64,
-    /// End; `None` if the wait did not end within the window.
+    /// End; `None` if no end was recorded within the window.
     pub end_ns: Option<u64>,
     /// Releases during the wait, in order of time. Each holder has one entry, whose `held_ns` is
     /// the holder's share of the wait.

@@ -14,8 +14,9 @@
 //! once. The bits of weight 2ⁱ of all counters are adjacent, so that an adder is one pass over an
 //! array.
 //!
-//! A set of labels gets a group once it has occurred `SIGHTINGS` times. The groups share one memory
-//! bound. A new group that would exceed the bound moves the counts of all others to the matrix.
+//! A set of labels gets a group once it has occurred `SIGHTINGS` times, unless it alone exceeds the
+//! memory bound that the groups share. A new group that would exceed the bound together with the
+//! others moves their counts to the matrix.
 
 use super::counts::{CONTRADICTED, Counts, OVERLAPPED, PerKind, TOGETHER};
 use crate::segment::Segment;
@@ -23,8 +24,8 @@ use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use std::hint::select_unpredictable;
 
-/// A set of labels gets a group when it occurs in this many traces. Emptying a group costs as much
-/// as counting several traces by the sweep, so a group pays off only for a set that recurs.
+/// Number of traces in which a set of labels must occur to get a group. Emptying a group costs as
+/// much as counting several traces by the sweep, so a group pays off only for a set that recurs.
 pub(super) const SIGHTINGS: u8 = 8;
 /// Maximum number of remembered sets without a group. Once it is reached, all of them are
 /// forgotten.

@@ -5,8 +5,9 @@
 //! before `e`. If the instances are taken in order of `e`, this set of labels only grows. It is
 //! kept as one running bitset, which is ORed into row A word by word. Likewise, the set of labels
 //! that are active when an instance of B starts is kept as a running bitset and ORed into row B. A
-//! trace of k segments therefore costs one sort and k rows, each of a word for every 64 labels of
-//! which any occurs. Only repeated labels and segments without length need work for single pairs.
+//! trace of k segments therefore costs one sort and, in each sweep, k rows, each of a word for
+//! every 64 labels of which any occurs. Only repeated labels and segments without length need work
+//! for single pairs.
 
 use super::counts::{Counts, PerKind};
 use super::uncertain::{PAIRWISE_MAX, compare_pairs, shrunk};
@@ -194,7 +195,7 @@ impl Sweep {
         });
     }
 
-    /// Fills `order` with the instances in order of end. Ends before the first start count as
+    /// Fills `order` with the instances in order of end. Ends before the first start may count as
     /// equal.
     fn sort_by_end(&mut self, segments: &[Segment]) {
         self.order.clear();
@@ -270,8 +271,8 @@ impl Sweep {
             let active = segment.end_ns > segment.start_ns;
             if !active {
                 self.hidden.clear();
-                // Active segments that did not certainly start before this segment's end have no
-                // known order with it.
+                // Active segments that did not certainly start before this segment's end do not
+                // certainly overlap it.
                 let before = segments[..index].iter().zip(&self.places).rev();
                 for (other, place) in
                     before.take_while(|(other, _)| other.start_ns >= segment.end_ns)

@@ -119,8 +119,9 @@ fn certain(alpha: f64) -> f64 {
     high
 }
 
-/// Ranks of a process's use, one per step, with a mean of 0 and a variance of 1. The rank of a step
-/// without a sample is 0. Ranks limit the influence of a heavy tail.
+/// Ranks of a process's use, one per step, with a mean of 0 and, unless the use is constant, a
+/// variance of 1. The rank of a step without a sample is 0. Ranks limit the influence of a heavy
+/// tail.
 struct Ranks {
     ranks: Vec<f64>,
     is_known: Vec<bool>,

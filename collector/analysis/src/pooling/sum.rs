@@ -2,7 +2,7 @@
 
 use super::percentile_of;
 
-/// Number of bins of the widest input distribution.
+/// Number of steps from the first to the last bin of the widest input distribution.
 const PLACES: usize = 512;
 /// Tail probability beyond which values are moved to the edge of the bins. For percentiles of the
 /// sum up to the 99th, the exact position of such a value does not matter.
@@ -62,7 +62,7 @@ impl SumOf {
 }
 
 /// Returns the share of the values in each bin. A value between two bins is split between them by
-/// its distance to each, which preserves the mean.
+/// its distance to each, which preserves the mean. A value past the last bin belongs to that bin.
 fn weights_of(values: &[f64], (least, most): (f64, f64), step: f64) -> Vec<f64> {
     let places = ((most - least) / step).round() as usize;
     let each = 1.0 / values.len() as f64;

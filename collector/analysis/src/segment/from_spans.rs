@@ -26,7 +26,7 @@
 //!
 //! The callers of a span have all that they wait for at the earliest end among the spans from its
 //! parent up to the root or a detached span. At that instant, the span's own time is cut once more:
-//! the part before keeps its name, and the part after is `answered … end`. If the span ends later
+//! the part before keeps its name, and the part after starts at `answered`. If the span ends later
 //! only within the clocks' errors, its end is moved to that instant instead. If recording ended
 //! before the parent did, the parent's end is unknown, and no child counts as outliving it.
 //!
@@ -69,7 +69,7 @@ struct PendingSpan {
     number: u32,
     task: TaskId,
     /// Instant at which the span's callers had all that they waited for; `None` if no caller waits
-    /// for the span.
+    /// for the span, or the ends of all callers are unknown.
     answered: Option<Instant>,
 }
 
@@ -83,7 +83,7 @@ struct Boundary {
     element: ElementId,
     /// True if the span waits for children from here to the next boundary.
     waits_after: bool,
-    /// True if a child's edge was moved here from outside its parent, within the clocks' errors.
+    /// True if a child's edge is here, at its parent's edge, only within the clocks' errors.
     is_moved: bool,
 }
 
@@ -377,7 +377,7 @@ impl SpanCutter {
     /// Finds the intervals in which the span waits for children, clipped to the span. Children that
     /// overlap, or follow each other without a gap, share an interval. Children that certainly lie
     /// outside the span are ignored. A child that lies outside by less than the two clocks may be
-    /// off is moved to the span's edge. A detached child only adds an event at its start.
+    /// off is moved to the span's edge. A detached child adds at most an event at its start.
     fn find_stretches(
         &mut self,
         records: &[SpanRecord],
@@ -389,8 +389,8 @@ impl SpanCutter {
         let from = (span.start_ns, own);
         let to = (span.end_ns.max(span.start_ns), own);
         // An instant that certainly lies beyond an edge is clipped to the edge. An instant that may
-        // not lie beyond is moved to the edge. An instant of another clock that lies exactly on the
-        // edge is uncertain, too.
+        // not lie beyond is moved to the edge. An instant of another, inexact clock that lies
+        // exactly on the edge is uncertain, too.
         let clip = |at: Instant, is_start: bool| {
             let touched = if is_start { from } else { to };
             let (edge, is_sure) = if at.0 == touched.0 {

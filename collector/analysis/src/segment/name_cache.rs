@@ -20,8 +20,8 @@ pub const NUMBERED_SIBLINGS_MAX: usize = 32;
 /// leaves out the ancestors below this depth, because the paths of a long chain of spans would
 /// otherwise have a quadratic total size.
 pub const TASK_DEPTH_MAX: usize = 64;
-/// Approximate size in bytes above which the cache is emptied before the next trace. Only names
-/// that rarely repeat can fill the cache.
+/// Approximate size in bytes above which the cache is emptied before the next trace. Only names, or
+/// addresses of names, that rarely repeat can fill the cache.
 const CACHE_BYTES_MAX: usize = 32 << 20;
 /// Approximate memory of an entry in addition to its text, in bytes.
 const ENTRY_BYTES: usize = 96;
@@ -51,8 +51,8 @@ impl BoundaryId {
     pub(super) const ANSWERED: BoundaryId = BoundaryId(2);
 }
 
-/// Kind of boundary at an edge of a group of overlapping children. `Opens` is the start of the
-/// first child, and `Closes` the end of the last child.
+/// Kind of boundary at children. `Opens` is the start of a detached child, or of the first child of
+/// a group of overlapping children. `Closes` is the end of the group's last child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Edge {
     Opens,
@@ -237,8 +237,7 @@ impl NameCache {
         id
     }
 
-    /// Returns the boundary at an edge of a group of overlapping children. `component` is that of
-    /// the first child to start, or of the last child to end.
+    /// Returns the boundary at an edge of a child, which is given by its component.
     pub(super) fn edge(&mut self, component: ComponentId, edge: Edge) -> BoundaryId {
         if let Some(id) = self.edges.get(&(component, edge)) {
             return *id;

@@ -108,7 +108,7 @@ impl Pieces<'_> {
         let of_edge = self.bounds(edge.1);
         let error_ns = self.bounds(from.1).tolerance_ns(of_edge, false);
         let mut moved = self.moved.borrow_mut();
-        // Beyond the range of clock numbers, the result has the edge's own clock.
+        // Beyond the range of clock numbers, and between islands, the result has the edge's clock.
         let clock = u16::try_from(self.clocks.len() + moved.len()).map(ClockId);
         match clock
             .ok()

@@ -12,8 +12,8 @@ pub struct ThreadStep {
 }
 
 impl ThreadStep {
-    /// Position of a segment in no thread, or in a thread beyond the range of numbers. Only
-    /// timestamps order such a segment.
+    /// Position of a segment in no thread, or beyond the range of numbers. Only timestamps order
+    /// such a segment.
     pub const NONE: ThreadStep = ThreadStep {
         thread: u16::MAX,
         step: 0,

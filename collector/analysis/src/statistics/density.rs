@@ -6,8 +6,8 @@
 //! mixture, such as the hits and misses of a cache. If the rule's equation has no usable root, as
 //! with few values, Silverman's rule of thumb replaces it, and [`Density::rule`] reports this.
 //!
-//! Values are first spread over a grid of [`GRID`] places. The time for the estimate then depends
-//! on the grid, not on the number of values.
+//! Values are first spread over a grid of [`GRID`] places. The time of all further steps depends on
+//! the grid, not on the number of values.
 
 use std::f64::consts::{PI, TAU};
 

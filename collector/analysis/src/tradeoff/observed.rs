@@ -35,8 +35,8 @@ pub const ATTRIBUTES: [&str; 15] = [
 pub struct TradeoffInstance {
     /// Id of the request.
     pub trace: TraceId,
-    /// Start of the component, in nanoseconds since the Unix epoch. The component is the first span
-    /// of the request in its process.
+    /// Start of the component, in nanoseconds since the Unix epoch. The component is the nearest
+    /// server span or local root around the decision, or the outermost span of the process.
     pub start_ns: i64,
     /// Duration of the component, in nanoseconds.
     pub latency_ns: u64,
@@ -99,9 +99,9 @@ pub struct Answer {
 pub struct PointObserved {
     /// Names of the features of an item.
     pub schema: Vec<Arc<str>>,
-    /// Tradeoffs, in order of start.
+    /// Decisions; after [`TradeoffObservations::finish`], in order of start.
     pub made: Vec<TradeoffInstance>,
-    /// Whole answers, in order of trace id.
+    /// Whole answers; after [`TradeoffObservations::finish`], in order of trace id.
     pub answers: Vec<Answer>,
     /// Number of answers dropped because a point keeps at most 4,000. The kept answers are an even
     /// sample.
@@ -153,7 +153,8 @@ impl PointObserved {
 pub struct TradeoffObservations {
     /// Points by name.
     pub points: BTreeMap<Arc<str>, PointObserved>,
-    /// Number of events left out because their attributes are missing or unreadable.
+    /// Number of events left out because their span was not recorded, or because their attributes
+    /// are missing or unreadable.
     pub malformed: u64,
     /// Number of tradeoffs left out because the edge of a burst cut their component, or because the
     /// end of the component was never seen.
@@ -161,8 +162,7 @@ pub struct TradeoffObservations {
 }
 
 impl TradeoffObservations {
-    /// Sorts the observations and limits the answers of each point, so that the result does not
-    /// depend on the order of reading.
+    /// Sorts the observations, and limits the answers of each point.
     pub fn finish(&mut self) {
         for point in self.points.values_mut() {
             point.made.sort_by(|a, b| {
@@ -329,8 +329,9 @@ fn decided_in_full<'a>(events: &[(u64, Event<'a>)]) -> BTreeSet<&'a str> {
     points
 }
 
-/// Returns the component of a span: the first span of the request in the same process. `None` if
-/// the span is not recorded.
+/// Returns the component of a span: the nearest server span or local root, from the span itself
+/// upwards, or else the outermost recorded span of the same process. Returns `None` if the span is
+/// not recorded.
 fn component(records: &TraceRecords, span: u64) -> Option<&SpanRecord> {
     let find = |id: u64| records.spans.iter().find(|span| span.span_id == id);
     let mut at = find(span)?;

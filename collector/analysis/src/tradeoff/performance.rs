@@ -17,8 +17,8 @@ pub struct PerformanceSettings {
     pub quantile: f64,
     /// Minimum number of requests with one tradeoff rate at one load.
     pub requests_min: usize,
-    /// Maximum relative difference of loads in one group, 0 to 1. Differences up to one request per
-    /// second are always grouped.
+    /// Maximum relative difference of loads in one group, 0 to 1. A group may always span one
+    /// request per second.
     pub load_step: f64,
     /// Significance level: differences in cost between classes of items count as real below this
     /// p-value.
@@ -36,8 +36,8 @@ impl Default for PerformanceSettings {
     }
 }
 
-/// Minimum difference between the tradeoff rates of two groups. With few items, not every rate is
-/// possible, so similar rates are grouped.
+/// Width of a group of tradeoff rates. With few items, not every rate is possible, so similar rates
+/// are grouped.
 const RATE_STEP: f64 = 0.02;
 
 /// Learns the performance model of a point from the requests that explored it.

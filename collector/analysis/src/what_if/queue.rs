@@ -32,7 +32,7 @@ const HANDOVER_MAX_NS: f64 = 200_000.0;
 const PLACES_MAX: usize = 32;
 /// At most one in this many visits may end before its turn.
 const EARLY_ONE_IN: usize = 500;
-/// Number of times that every arrival at a queue is redrawn.
+/// Number of times that the arrival of each visit that waited is redrawn.
 const SWEEPS: usize = 8;
 
 /// Position of a visit's wait relative to the visit.

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 /// Maximum number of requests in the estimate of chance. Of more requests, those with the lowest
 /// hashes of trace ids are kept.
 const REQUESTS_MAX: usize = 1 << 14;
-/// Number of blocks that are resampled. A block has requests that are consecutive in time, because
-/// requests of one moment resemble each other.
+/// Maximum number of blocks that are resampled. A block has requests that are consecutive in time,
+/// because requests of one moment resemble each other.
 const BLOCKS: usize = 128;
 const REPLICATES: usize = 300;
 /// Fraction of replicates beyond each end of a range.

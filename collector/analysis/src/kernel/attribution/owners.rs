@@ -136,7 +136,7 @@ impl Attribution {
 
     /// Handles a marker that ends the thread's work for `request`. The thread continues with
     /// `outer`, or with no request if `outer` is `None`. If the thread's owner was unknown, it was
-    /// `request`.
+    /// `request`, unless that is `None`.
     pub(super) fn end(
         &mut self,
         ts_ns: u64,
