@@ -102,7 +102,7 @@ pub(super) fn is_shared(unit: &Unit<'_>, a: usize, shared: &SharedProperty, b: u
     }
 }
 
-/// Reports whether a span lacks a required value that it may have had before the recording began.
+/// Reports whether a span lacks a required value that it may have had without being recorded.
 pub(super) fn is_unsure(unit: &Unit<'_>, place: usize, shared: &[SharedProperty]) -> bool {
     unit.may_have_more(place)
         && shared

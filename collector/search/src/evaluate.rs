@@ -1,5 +1,5 @@
 //! Evaluates a formula on every span, innermost operators first. Most operators need one pass over
-//! the spans. Spans that may have had a shared value before the recording began, and inexact starts
+//! the spans. Spans that may have had a shared value that was not recorded, and inexact starts
 //! under `until`, need comparisons of each span with others.
 
 use super::among::{Among, Counts, Groups, RelatedSpans, Stretch, is_unsure};
@@ -254,8 +254,7 @@ impl Unit<'_> {
                 Box::new(move |place| spanning.is_related(self, place))
             }
         };
-        // Spans that may have had a shared value before the recording began are compared one by
-        // one.
+        // Spans that may have had a shared value that was not recorded are compared one by one.
         let is_unsure = |place: usize| is_unsure(self, place, &relation.same);
         let unsure: Vec<usize> = (0..self.len())
             .filter(|place| other[*place].is_possible() && is_unsure(*place))

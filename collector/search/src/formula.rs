@@ -142,7 +142,7 @@ impl Formula {
         }
     }
 
-    /// Returns the names of the stored attributes that the formula reads.
+    /// Returns the names of the stored attributes of spans that the formula reads.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = self.fields().iter().flat_map(Field::keys).collect();

@@ -24,7 +24,7 @@ const OPERATORS: &str =
 ///
 /// # Errors
 /// Returns a position at which the text does not match the grammar, with the expected text. An
-/// invalid token is reported before other errors.
+/// excessive length is reported first, then an invalid token, then other errors.
 pub fn parse(text: &str) -> Result<Formula, SyntaxError> {
     if text.chars().count() > CHARACTERS_MAX {
         return Err(SyntaxError::new(
