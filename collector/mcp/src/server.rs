@@ -65,7 +65,7 @@ impl ToolServer {
     /// the address of the pages.
     ///
     /// # Errors
-    /// Fails if the client does not begin as the protocol requires.
+    /// Fails if the client does not begin as the protocol requires, or if the server's task panics.
     pub async fn serve_stdio(tools: Tools, site: Option<String>) -> Result<(), ServeError> {
         let server = Self::new(tools, Site::Known(site));
         match server.serve(stdio()).await {
@@ -101,7 +101,7 @@ impl ToolServer {
         }
     }
 
-    /// Returns the address of the pages; `None` if there are none.
+    /// Returns the address of the pages; `None` if there are none, or the request states no host.
     fn site_of(&self, context: &RequestContext<RoleServer>) -> Option<String> {
         match &self.site {
             Site::Known(site) => site.clone(),

@@ -93,8 +93,8 @@ impl Archive {
         self.contents().traces.keys().copied().collect()
     }
 
-    /// Returns the ids of a trace, and of all traces that link to it or to each other. Links of
-    /// another test's work do not count, only that of its own span.
+    /// Returns the ids of a trace, and of all traces that link to it directly or by other traces.
+    /// Links of another test's work do not count, only those of its own span.
     pub(crate) fn linked(&self, id: u128) -> HashSet<u128> {
         let contents = self.contents();
         let mut linked = HashSet::from([id]);

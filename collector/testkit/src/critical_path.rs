@@ -72,7 +72,7 @@ impl<'a> CriticalPath<'a> {
     }
 
     /// Returns the names of the spans on the path, in order of time. A span occurs again after each
-    /// child that it waited for.
+    /// child that it waited for, and after each of its events.
     pub fn names(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let (records, path) = (self.records, self.path);
         let places = path.steps.iter().map(|(place, _)| *place);

@@ -122,7 +122,7 @@ impl Trace {
         self.records.root().map_or("(no root)", |root| &root.name)
     }
 
-    /// Returns the duration of the first span.
+    /// Returns the duration of the first span or, if that has not ended, of the trace so far.
     #[must_use]
     pub fn duration(&self) -> Duration {
         Duration::from_nanos(self.path.latency_ns)
