@@ -83,8 +83,8 @@ pub enum PoolRefusal {
     Dependent(Dependence),
     /// The samples do not suffice to show whether processes depend on each other.
     Untold {
-        /// Number of times at which both processes of a pair were measured, for the pair with the
-        /// fewest.
+        /// Number of evaluated times at which both processes of a pair were measured, for the pair
+        /// with the fewest.
         steps: usize,
         /// Estimated number of such times needed; `None` if `steps` is 0. The estimate assumes that
         /// the use keeps varying as it did.
