@@ -9,8 +9,8 @@
 //! name.
 //!
 //! **Boundaries.** A span's own time is its interval minus the parts that its children cover. It is
-//! cut at `start`, at the span's own events, and at `end`. It is also cut where a group of
-//! overlapping children begins (`→child`, the first child to start) and ends (`←child`, the last
+//! cut at `start`, at the span's own events, and at `end`. It is also cut where a group of children
+//! that overlap or adjoin begins (`→child`, the first child to start) and ends (`←child`, the last
 //! child to end). Own segments of length zero are left out, except those that a child's clock
 //! causes: the child may cross the parent's edge, or lie outside the parent, by less than their
 //! clocks may be off. The parent was then active before or after the child for an unknown time, so

@@ -52,7 +52,7 @@ impl BoundaryId {
 }
 
 /// Kind of boundary at children. `Opens` is the start of a detached child, or of the first child of
-/// a group of overlapping children. `Closes` is the end of the group's last child.
+/// a group. `Closes` is the end of the group's last child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Edge {
     Opens,
