@@ -8,13 +8,15 @@ use stroboscope_burst::BurstConfig;
 use crate::sampled_notes::BurstRequests;
 
 /// Returns the mean time in ns from one request to the next; `None` if fewer than two requests
-/// arrived, or if the starts of some were not kept.
+/// arrived, if the starts of some were not kept, or if no burst config of samplers has two
+/// requests.
 ///
 /// Requests between windows are mostly not recorded, so only the time of the windows counts, and
 /// the requests that began in them. If requests have sampling weights, they represent all requests
 /// of the whole time instead. So they do if most of them began outside of windows, because another
-/// program recorded them. If samplers recorded most of them because they began in bursts, the time
-/// of these bursts counts. `windows` must be disjoint and in order; the flows must be in order.
+/// program recorded them. If samplers recorded at least half of them because they began in bursts,
+/// the time of these bursts counts, even if there are weights. `windows` must be disjoint and in
+/// order; the flows must be in order.
 pub(super) fn inter_arrival_ns(
     flows: &PeriodFlows,
     windows: &[(i64, i64)],

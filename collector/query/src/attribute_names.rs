@@ -78,6 +78,7 @@ pub(super) fn attribute_counts(
 }
 
 /// Number of traces in which each attribute occurs, for at most [`COUNTED_MAX`] attributes.
+/// Attributes of events inside spans are not counted.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct AttributeCounts(BTreeMap<Arc<str>, u64>);
 

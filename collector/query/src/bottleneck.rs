@@ -1,7 +1,7 @@
 //! Operation that requests wait for most, by time on the critical path.
 //!
 //! Operations are ranked by their total time, not by their mean share of a request. A mean of
-//! shares would weigh a request of a millisecond as much as a request of a second. If root
+//! shares would weigh a request of a millisecond as much as a request of a second. If the main root
 //! operations wait for different operations, each has its own bottleneck.
 
 use schemars::JsonSchema;

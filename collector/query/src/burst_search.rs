@@ -1,5 +1,6 @@
 //! Search for bursts that satisfy a formula. A burst is held completely in memory while it is
-//! searched. The number of bursts in memory at a time is bounded, so the store may be of any size.
+//! searched. The size of the bursts in memory at a time is bounded, so the store may be of any
+//! size.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -28,9 +29,10 @@ use super::time_range::TimeRange;
 /// to evaluate formulas on it.
 const SEARCHED_SPAN_BYTES: u64 = 160;
 
-/// Returns the bursts that satisfy a formula, evaluated over all spans of all their requests. Reads
-/// the store once to compare clocks, unless the result is cached, and once to determine the size of
-/// each burst. Then reads the bursts in slices that fit into memory.
+/// Returns the bursts that satisfy a formula, evaluated over the spans of all their requests that
+/// start in the burst. Also returns those that may satisfy it. Reads the store once to compare
+/// clocks, unless the result is cached, and once to determine the size of each burst. Then reads
+/// the bursts in slices that fit into memory.
 ///
 /// # Errors
 /// Fails if the store cannot be read, if nothing in it was recorded in bursts, or if there is too
@@ -114,8 +116,8 @@ struct Burst {
     /// Time from the first opening to the last close of the hosts' windows, on the hosts' common
     /// time axis, in ns since the Unix epoch.
     any_ns: (i64, i64),
-    /// Time in which all hosts recorded, on the hosts' common time axis, in ns since the Unix
-    /// epoch; `None` if there was none.
+    /// Time in which the windows of all hosts were open, on the hosts' common time axis, in ns
+    /// since the Unix epoch; `None` if there was none.
     all_ns: Option<(i64, i64)>,
 }
 
@@ -173,7 +175,7 @@ fn slices(
     (slices, large)
 }
 
-/// Returns the memory in bytes that a request's records occupy in a search.
+/// Estimates the memory in bytes that a request's records occupy in a search.
 fn bytes_of(records: &TraceRecords) -> u64 {
     let attributes = records.attributes.iter();
     let values = attributes.map(|one| (size_of::<AttributeRecord>() + one.value.len()) as u64);
@@ -277,7 +279,7 @@ impl BurstReader<'_> {
         }
     }
 
-    /// Returns the memory in bytes that the records of each burst occupy.
+    /// Estimates the memory in bytes that the records of each burst occupy.
     fn weigh(&self, bursts: &[Burst], notes: &mut Notes) -> Result<Vec<u64>, QueryError> {
         let parts = self.parts(bursts)?;
         let workers = vec![vec![0_u64; bursts.len()]; parts.count()];

@@ -29,8 +29,7 @@ const ZSTD_LEVEL: i32 = 1;
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
     directory: PathBuf,
-    /// Hash of the names and sizes of the store's files and of this program's version, as text,
-    /// with which the names of entries begin.
+    /// Hash of the store's files and of this program, with which the names of entries begin.
     state: String,
 }
 

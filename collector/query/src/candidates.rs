@@ -25,7 +25,8 @@ const READ_SHARE_MAX: f64 = 0.5;
 /// Requests that a search reads and skips, or the reason why it reads all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SearchPlan {
-    /// Spans that a request must have, in the formula's notation.
+    /// Conditions on spans in the formula's notation. A request must have spans that meet some or
+    /// all of them.
     pub needs: Vec<String>,
     /// Reason why all requests are read; `None` if only selected ones are.
     pub all_because: Option<&'static str>,
@@ -34,7 +35,8 @@ pub struct SearchPlan {
     /// Number of requests that may be incomplete. The search reads all of them, because a missing
     /// span does not show that a formula is false.
     pub unseen: u64,
-    /// Number of requests that may have the necessary spans; 0 if the search did not look for them.
+    /// Number of requests that may have the necessary spans; 0 if the search did not look for them,
+    /// or if files are damaged.
     pub candidates: u64,
     /// Number of requests that the search reads. `of` is the number of selected requests.
     pub read: u64,

@@ -16,7 +16,7 @@ use stroboscope_analysis::model::{Relation, Relations};
 pub struct CausalGraph {
     /// Happens-before edges to draw, without edges that follow from other edges.
     pub edges: Vec<(SegmentId, SegmentId)>,
-    /// Pairs of segments that never overlap.
+    /// Pairs of segments that exclude each other.
     pub exclusions: Vec<(SegmentId, SegmentId)>,
 }
 
@@ -120,7 +120,8 @@ fn reduce(edges: &[(SegmentId, SegmentId)]) -> Vec<(SegmentId, SegmentId)> {
         .iter()
         .for_each(|(a, b)| direct[a.0 as usize].push(b.0));
     // Edges of a cycle can follow from each other. Omitting all of them would lose the cycle, so
-    // they are kept. Cycles are possible only with a tolerance.
+    // they are kept. Cycles are possible with a tolerance, or if no trace has all segments of the
+    // cycle.
     let follows = |a: SegmentId, b: SegmentId| {
         direct[a.0 as usize].iter().any(|&c| {
             let (c, b) = (c as usize, b.0 as usize);

@@ -23,7 +23,7 @@ use gathered::PartRequests;
 #[derive(Clone, Debug)]
 pub struct ExperimentSettings {
     /// Attribute whose value assigns a request to a side, or `process` for the process that served
-    /// it.
+    /// it. With a service in `of`, `host` stands for the host that served it.
     pub by: String,
     /// Service whose process or host counts if `by` is `process` or `host`. With `None`, the
     /// process of the root span counts, or the attribute `host`.

@@ -83,8 +83,8 @@ pub struct Failures {
     pub recovered: WeightedCount,
     /// Root operations. Those with the most failed requests come first.
     pub roots: Vec<(String, RootFailures)>,
-    /// Last change of each root operation's error rate, for operations with a change. The most
-    /// certain change comes first.
+    /// Last change of the error rate of each root operation with a change, among the eight with the
+    /// most failed requests. The most certain change comes first.
     pub changes: Vec<RateChange>,
     /// Origins of failures, the most frequent first. Origins from which the requests recovered come
     /// last.

@@ -35,11 +35,11 @@ struct Entry {
 }
 
 /// Returns the correction of the selected traces' timestamps, the same that `infer` computes;
-/// `None` if they need none. Caches it in the data directory, unless files are damaged or large
-/// traces were left out.
+/// `None` if they need none. Caches it in the data directory, unless files are damaged or changed
+/// meanwhile, or large traces were left out.
 ///
 /// # Errors
-/// Fails if the store cannot be read.
+/// Fails if the store cannot be read, or if there is too little memory.
 pub fn alignment(source: &Source, selection: Selection) -> Result<Option<Alignment>, QueryError> {
     Ok(first_look(source, selection)?.clocks)
 }

@@ -35,8 +35,8 @@ use stroboscope_store::tables::{AttributeKeys, IdRange};
 /// store is read a second time.
 ///
 /// # Errors
-/// Fails if the store cannot be read, if no trace is complete, if no request has the selected root
-/// operation, or if there is too little memory.
+/// Fails if the store cannot be read, if there are traces but none is complete, or none has the
+/// selected root operation, or if there is too little memory.
 pub fn infer(
     source: &Source,
     selection: Selection,
@@ -55,8 +55,8 @@ pub fn infer(
 /// Infers the model like [`infer`], with the given settings.
 ///
 /// # Errors
-/// Fails if the store cannot be read, if no trace is complete, if no request has the selected root
-/// operation, or if there is too little memory.
+/// Fails if the store cannot be read, if there are traces but none is complete, or none has the
+/// selected root operation, or if there is too little memory.
 pub fn infer_with(
     source: &Source,
     selection: Selection,

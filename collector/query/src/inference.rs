@@ -152,7 +152,7 @@ impl PassResult {
     /// evidence. `root` is the root operation whose requests were selected; `None` for all.
     ///
     /// # Errors
-    /// Fails if no trace is complete, or if no request has the selected root operation.
+    /// Fails if there are traces but none is complete, or none has the selected root operation.
     pub(super) fn conclude(
         self,
         clocks: Alignment,
@@ -168,7 +168,7 @@ impl PassResult {
             kinds,
             ..
         } = self;
-        // Requests of other root operations than the selected one are not read.
+        // Only the selected root operation is in the result.
         let selected = |(name, of): (&String, &RootStatistics)| {
             root.is_none_or(|wanted| wanted == name)
                 .then(|| (name.clone(), of.clone()))

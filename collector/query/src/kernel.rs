@@ -19,10 +19,10 @@ pub struct KernelPart {
     pub host: String,
     /// Architecture that defines the numbers of system calls.
     pub architecture: Architecture,
-    /// Burst-configs of the recording, in order of first use.
+    /// Burst-configs of the chunks that were read, in order of first use.
     pub burst_configs: Vec<u64>,
-    /// Burst-configs that services of the host used during the recording and the recording did not,
-    /// in ascending order.
+    /// Burst-configs that services of the host used in the shown time and `burst_configs` lacks, in
+    /// ascending order.
     pub services_configs: Vec<u64>,
     /// Numbers of events lost from the start of the recording to the last chunk that was read.
     pub lost: LossCounts,
@@ -131,7 +131,8 @@ impl Read {
             .any(|event| matches!(event.body, Body::Switch { .. }));
         self.part.timeline = attribute(&self.part.events, &self.windows, self.part.architecture);
         if !has_scheduling {
-            // The recording is from strace, which does not show the threads on a processor.
+            // Without switches, as in a recording from strace, the threads on a processor are
+            // unknown.
             let timeline = &mut self.part.timeline;
             (timeline.on_cpu, timeline.off_cpu, timeline.implied_switches) =
                 (Vec::new(), Vec::new(), 0);
@@ -191,7 +192,8 @@ fn continues(before: &KernelChunk, after: &KernelChunk) -> bool {
         && edges.is_some_and(|(last, next)| last.close_ns == next.open_ns)
 }
 
-/// Passes the chunks of all recordings to `visit`, in order, and returns the damage found.
+/// Passes the chunks with windows of all recordings to `visit`, in order, and returns the damage
+/// found.
 ///
 /// A window may continue from one chunk into the next, as in a recording that is always on. The
 /// later chunk is then interpreted together with the earlier one, and its view contains only the

@@ -30,7 +30,7 @@ pub struct Parts {
 
 impl Parts {
     /// Returns the number of files that are read, and the number of files that are skipped because
-    /// all their records lie outside the time range.
+    /// none of their records begins in the time range.
     #[must_use]
     pub fn files(&self) -> (usize, usize) {
         (self.files.files(), self.files.skipped())
@@ -63,9 +63,9 @@ impl Source {
     }
 
     /// Opens the files that may have rows beginning in this time range, and cuts their traces with
-    /// ids in `ids` into parts. If `ids` is `None`, there are no parts.
-    /// The number of parts depends on [`PartsWanted`] and is limited by the memory. With
-    /// [`PartsWanted::Cores`], it is also limited by the number of rows.
+    /// ids in `ids` into parts. If `ids` is `None`, there are no parts. The number of parts depends
+    /// on [`PartsWanted`], and is limited by the memory and by the number of open files. With
+    /// [`PartsWanted::Cores`], small stores have fewer parts.
     pub(super) fn parts_between(
         &self,
         times_ns: RangeInclusive<i64>,

@@ -3,11 +3,12 @@
 /// Number of parts that a store is cut into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PartsWanted {
-    /// One part for each core; fewer for a small store, or if the memory suffices only for fewer.
+    /// One part for each core; fewer for a small store, or if the memory or the number of open
+    /// files allows only fewer.
     #[default]
     Cores,
-    /// This number of parts, at least one, however small the store; fewer if the memory suffices
-    /// only for fewer.
+    /// This number of parts, at least one; fewer only if the store has fewer rows or traces, or if
+    /// the memory or the number of open files allows only fewer.
     Exactly(usize),
 }
 

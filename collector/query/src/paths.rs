@@ -125,8 +125,8 @@ impl Paths {
     }
 }
 
-/// Passes the critical path of each selected trace to `visit`, in order of trace id, until `visit`
-/// returns `false`.
+/// Passes the critical path of each selected request to `visit`, in order of the ids of their
+/// traces, until `visit` returns `false`.
 ///
 /// # Errors
 /// Fails if the store cannot be listed, or if there is too little memory.

@@ -18,8 +18,8 @@ use super::query_error::QueryError;
 use super::study::{Question, StudyInput};
 use stroboscope_store::tables::AttributeKeys;
 
-/// Maximum number of attributes that are tried. Each needs memory for a history of all requests, so
-/// only those that occur in the most requests are tried.
+/// Maximum number of attributes that are tried if the user names none. Each needs memory for a
+/// history of all requests, so only those that occur in the most requests are tried.
 pub const ATTRIBUTES_MAX: usize = 16;
 
 /// Target and keys of a prediction.

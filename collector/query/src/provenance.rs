@@ -100,7 +100,7 @@ pub struct ReachedItem {
 pub struct ProvenanceAnswer {
     /// Items by id, with the queried one.
     pub items: BTreeMap<u64, ReachedItem>,
-    /// Flows in order of log, output and source.
+    /// Flows in order of log, output and bytes of the output.
     pub flows: Vec<ByteFlow>,
     /// Number of flows left out of the list, because it has its maximum length.
     pub left_out: u64,

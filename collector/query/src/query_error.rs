@@ -83,7 +83,7 @@ pub enum QueryError {
         root: String,
         /// Suggestion in the form ` (is it NAME?)`; empty if no name is similar.
         nearest: String,
-        /// The most frequent root operations.
+        /// Root operations that there are, at most 20.
         known: String,
     },
     /// No category has the requested name.
@@ -182,7 +182,7 @@ pub enum QueryError {
     /// No request was found, and files could not be read in full.
     #[error("{error}; {damage}{}", match more { 0 => String::new(), 1 => "; another file is damaged".to_owned(), more => format!("; {more} other files are damaged") })]
     Damaged {
-        /// Error if the files had no other requests.
+        /// Error apart from the damage.
         error: Box<QueryError>,
         damage: Damage,
         /// Number of other damaged files.

@@ -291,8 +291,9 @@ pub fn request_of_low(
     Ok(None)
 }
 
-/// Completes the id of a request of which only the low half may be given, as tables print it. In
-/// this case, all requests are read. Returns the same id if no request has it.
+/// Completes the id of a request of which only the low half may be given, as tables print it. If no
+/// request has the id as given, reads requests until one has this low half. Returns the same id if
+/// none has.
 ///
 /// # Errors
 /// Fails if the store cannot be read.

@@ -27,7 +27,8 @@ pub struct SpanNode<'a> {
     pub depth: usize,
     /// Span as recorded.
     pub span: &'a SpanRecord,
-    /// Segments of the span in order of time. No segment covers time in which a child is active.
+    /// Segments of the span in order of time. No segment covers time in which a child is active,
+    /// unless the span did not wait for the child's end.
     pub segments: Vec<OwnSegment>,
 }
 

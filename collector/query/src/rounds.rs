@@ -81,7 +81,7 @@ pub(super) fn rounds(
     let parts = parts as u64;
     let sides = settings.convergence.into_iter().flat_map(|pace| {
         (0..parts).map(move |part| {
-            // The channel holds one model, so a part is at most one round ahead before it waits.
+            // The channel holds one model; a part that sends another one waits.
             let (sender, receiver) = sync_channel(1);
             (
                 Rounds {

@@ -190,8 +190,8 @@ impl SamplingNotes {
         is_unweighted && self.malformed == 0 && self.differing == 0 && self.bursts.is_empty()
     }
 
-    /// Returns sentences about the sampling weights; empty if all weights are 1 and there are no
-    /// flaws.
+    /// Returns sentences about the sampling weights; empty if all weights are 1, there are no
+    /// flaws, and no sampler recorded requests in bursts.
     #[must_use]
     pub fn sentences(&self) -> Vec<String> {
         let mut said = Vec::new();

@@ -284,8 +284,8 @@ pub(super) fn witness(unit: &Unit<'_>, formula: &Formula) -> Vec<WitnessSpan> {
 
 /// Returns the requests that satisfy a formula. First reads all requests to compare the clocks,
 /// unless the result is cached. Then reads the incomplete requests, and those complete ones that
-/// have the spans that the formula needs. Reads all requests if more than half are needed, or if
-/// the needed ones cannot be determined.
+/// have the spans that the formula needs. Reads all requests if the settings ask for it, if more
+/// than half are needed, or if the needed ones cannot be determined.
 ///
 /// # Errors
 /// Fails if the store cannot be read, or if there is too little memory. A formula about the kernel

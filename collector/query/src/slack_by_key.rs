@@ -33,7 +33,7 @@ pub struct SlackModelReport {
     pub model: SlackModel,
     /// Quality of the predictions for the recorded requests, by component.
     pub components: Vec<ComponentSlack>,
-    /// Services that exceed the limit on components of a model.
+    /// Services and operations that exceed the limit on components of a model.
     pub left_out: Vec<String>,
     /// Number of keys that were dropped at the limit on keys. The model keeps those seen last.
     pub forgotten: u64,

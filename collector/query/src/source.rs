@@ -332,8 +332,8 @@ impl Source {
         &self.losses
     }
 
-    /// Passes the selected traces to `visit` in order of their ids, until `visit` returns `false`.
-    /// Reads the attributes of `keys`, as described at
+    /// Passes the selected requests to `visit` in order of the ids of their traces, until `visit`
+    /// returns `false`. Reads the attributes of `keys`, as described at
     /// [`TraceReader::open_with`](stroboscope_store::tables::TraceReader::open_with).
     ///
     /// # Errors

@@ -11,7 +11,8 @@ use stroboscope_analysis::record::TraceRecords;
 const TRACE_NS_MAX: i64 = 3_600_000_000_000;
 
 /// Half-open range of time; by default unlimited. A trace belongs to the range in which its first
-/// record begins, by the clock that recorded it. Adjacent ranges therefore share no trace.
+/// record begins, by the clock that recorded it. Adjacent ranges therefore share no trace that
+/// takes less than an hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeRange {
     /// Start, inclusive, in ns since the Unix epoch; `None` for no limit.

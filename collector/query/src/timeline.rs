@@ -252,8 +252,8 @@ fn seen_by_kernel(source: &Source, low: u64) -> Result<Option<(i64, i64)>, Query
 }
 
 /// Returns the timeline of the kernel's burst that contains `at_ns` (ns since the Unix epoch), or
-/// of the next one, with all requests in it. Without a kernel recording from that instant on, it is
-/// the timeline of the [services' burst](of_recorded_burst).
+/// of the next one: at most a second of it, with the requests in that time. Without a kernel
+/// recording from that instant on, it is the timeline of the [services' burst](of_recorded_burst).
 ///
 /// # Errors
 /// Fails if nothing was recorded in bursts from that instant on, on a read error, or if memory is
@@ -313,7 +313,7 @@ pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError>
 }
 
 /// Returns the timeline of the services' burst that contains `at_ns` (ns since the Unix epoch), or
-/// of the next one. It has all requests in the burst, and any kernel activity.
+/// of the next one: at most a second, with the requests and kernel activity in it.
 ///
 /// # Errors
 /// Fails if nothing was recorded in bursts at that instant or later, if the store cannot be read,

@@ -14,7 +14,7 @@ pub(super) enum Assignment {
     /// Attribute of the request as a whole.
     Attribute(Attribute),
     /// Process or host that served the request in the service `of`. If `of` is `None`, the process
-    /// or host of the root span counts.
+    /// of the root span counts.
     Instance {
         is_process: bool,
         of: Option<String>,
@@ -31,8 +31,8 @@ pub(super) enum AssignmentReading {
 }
 
 impl Assignment {
-    /// Returns the assignment by process if `by` is `process`, by host if `by` is `host` and a
-    /// service is given, and by the attribute `by` otherwise.
+    /// Returns the assignment by process if `by` is `process`, by host if `by` is `host` or
+    /// `host.name` and a service is given, and by the attribute `by` otherwise.
     pub(super) fn of(by: &str, service: Option<&str>) -> Assignment {
         let attribute = Attribute::named(by);
         let is_process = by == PROCESS;

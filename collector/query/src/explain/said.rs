@@ -186,7 +186,7 @@ struct FoundRequests {
 }
 
 /// Reads the wanted requests of a period with their attributes. Returns one element for each part
-/// of the store, with the requests in order of their ids.
+/// of the store, or none if no request is wanted.
 fn requests(
     period: &PeriodOf,
     wanted: &BTreeMap<TraceId, &ContrastRequest>,

@@ -91,8 +91,8 @@ struct WantedRequest {
     weight: f64,
 }
 
-/// Root operation, the samples of its successful and its failed requests, and the time in ns from
-/// which requests count.
+/// Root operation, the samples of its requests that did not fail and of its failed ones, and the
+/// time in ns from which requests count.
 type RootSamples<'a> = (&'a str, &'a [RequestSample; 2], i64);
 
 /// Finds the differences between failed requests and others. Reads only the pages of files that may

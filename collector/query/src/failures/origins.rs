@@ -18,7 +18,7 @@ pub struct FailureGroup {
     pub root: String,
     /// True if the root span failed as well; false if the requests recovered.
     pub has_reached_root: bool,
-    /// Operation that failed first, `service:name`.
+    /// Operation at which the failure originated, `service:name`.
     pub origin: String,
     pub stated: StatedFailure,
 }

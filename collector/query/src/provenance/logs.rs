@@ -20,7 +20,7 @@ const PROBLEMS_MAX: usize = 5;
 pub struct ProvenanceMap {
     /// Outputs in the order of the logs, each with its sources.
     pub outputs: Vec<(u64, BytesByItem)>,
-    /// Number of flows that were not followed, because an output has too many.
+    /// Number of flows that were left out, because an output has too many.
     pub left_out: u64,
     /// Number of ranges of inputs without a source, because a log reached a limit.
     pub unknown: u64,

@@ -50,7 +50,8 @@ impl PartFile {
     }
 }
 
-/// Reads a file, and verifies its checksum. Reads no more of it than its first bytes declare.
+/// Reads a file, and verifies its checksum. Reads at most one byte more of it than its first bytes
+/// declare.
 pub(super) fn read_part(path: &Path) -> Result<PartFile, ShardError> {
     let file = File::open(path).map_err(|error| ShardError::Read {
         path: path.to_owned(),

@@ -58,11 +58,11 @@ impl<'a> ShardTask<'a> {
     /// Encodes the task.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        // A worker rejects an empty task. Encoding to memory cannot fail otherwise.
+        // Encoding to memory cannot fail. A worker would reject an empty task.
         postcard::to_stdvec(self).unwrap_or_default()
     }
 
-    /// Decodes a task. Only the program that encoded it can run it, see [`task_version`].
+    /// Decodes a task. Only a program of the same [`task_version`] can run it.
     ///
     /// # Errors
     /// Fails if the bytes are no task.
@@ -189,7 +189,8 @@ impl TaskStore {
     /// Reads a shard for a report like [`infer`](Self::infer). The basis must be an inference.
     ///
     /// # Errors
-    /// Fails under the same conditions as [`infer`](Self::infer).
+    /// Fails if the basis is a file of clocks, if the store cannot be read or changes meanwhile, or
+    /// if there is too little memory.
     pub fn report<Q: ShardQuestion>(
         &self,
         asked: (&Q, ShardReport),
