@@ -36,8 +36,8 @@ impl Mirror {
     /// manifest lists.
     ///
     /// # Errors
-    /// Returns an error if nothing is published at the URL, or if the object store or the local
-    /// disk fails.
+    /// Returns an error if nothing is published at the URL, if an object is damaged, or if the
+    /// object store or the local disk fails.
     pub async fn of(remote: &Remote, cache: &Path) -> Result<Self, RemoteError> {
         let name = format!("{:032x}", XxHash3_128::oneshot(remote.url.as_bytes()));
         let (directory, lock) = claimed(cache, &name)?;
@@ -61,7 +61,8 @@ impl Mirror {
         }
     }
 
-    /// Returns the mirror's path, which callers use as a data directory and do not write to.
+    /// Returns the mirror's path, which callers use as a data directory. They add no files to its
+    /// tables.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
