@@ -20,7 +20,7 @@ use crate::resolution::{WorkerAddress, resolve};
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 /// Number of failures in a row after which a worker is given up, if it could recover.
 const STRIKES_MAX: u32 = 3;
-/// Number of times that a worker gets the same task.
+/// Maximum number of times that a worker gets the same task.
 const TRIES_MAX: u32 = 2;
 
 /// Workers, and how to call them.
@@ -100,11 +100,12 @@ impl Cluster {
     }
 
     /// Runs `count` tasks, which `task` encodes by their numbers, and passes the result of each
-    /// with its number to `save`. A task whose worker fails goes to another one. A worker that
-    /// fails is left out, also of later runs, unless its connection was lost.
+    /// with its number to `save`. If a worker fails, any worker may get its task. A worker that
+    /// cannot be reached or whose connection was lost is called again, and left out of this run
+    /// after three failures in a row. Any other failure leaves it out at once, also of later runs.
     ///
     /// # Errors
-    /// Fails if `save` fails, or if all workers failed before all tasks have results.
+    /// Fails if `save` fails, or if no worker is left for a task.
     pub async fn run(
         &mut self,
         (count, task): (usize, impl Fn(usize) -> Arc<[u8]>),

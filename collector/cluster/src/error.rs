@@ -18,10 +18,10 @@ pub enum WorkerFailure {
     Version { found: String, own: String },
     #[error("it sent no result within {0:?} (--cluster-deadline)")]
     Deadline(Duration),
-    /// The connection ended while a task ran.
+    /// A call failed, as when the connection ends, or its result is incomplete.
     #[error("the connection was lost: {0}")]
     Lost(String),
-    /// The worker ran the task, and answered with an error.
+    /// The worker answered with an error, or with too large a result.
     #[error("{0}")]
     Task(String),
 }
@@ -89,7 +89,7 @@ pub enum ClusterError {
     NoResult {
         tasks: usize,
         missing: usize,
-        /// Workers with the reason why each was given up.
+        /// Workers that failed, with the last failure of each.
         failures: Vec<(String, WorkerFailure)>,
     },
 }
