@@ -1,6 +1,6 @@
 //! SQL over the store, by Apache DataFusion. Empty without the feature `datafusion`.
 //!
-//! It provides the tables of the store: `spans`, `events`, `batches` and `kernel`, with a column
+//! It provides the tables of the store that have files, such as `spans` and `events`, with a column
 //! for each attribute that has one in any file. The view `traces` has one row per trace. Results
 //! are tables, too: `segments`, `relations`, `pipelines` and `paths`. The aggregate function
 //! `infer` returns a model.
@@ -85,7 +85,7 @@ fn engine_text(error: &DataFusionError) -> String {
 pub struct SqlLimits {
     /// Maximum memory in bytes for sorting, joining and grouping. Operators that can do so spill
     /// the excess to temporary files. The analyses behind tables such as `segments` are not
-    /// counted.
+    /// counted; they have an equal limit of their own.
     pub memory_bytes: usize,
     /// Maximum duration of the query.
     pub time: Duration,

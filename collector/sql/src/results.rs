@@ -1,5 +1,5 @@
-//! Results as tables: `segments`, `relations`, `pipelines` and `paths`, computed when a query first
-//! reads one.
+//! Results as tables: `segments`, `relations`, `pipelines` and `paths`, computed when a query reads
+//! them. The model is inferred once.
 
 use std::sync::Arc;
 
@@ -178,7 +178,7 @@ fn pipelines(inference: &Inference) -> Vec<ArrayRef> {
     ]
 }
 
-/// Table of analysis results, computed when a query first reads it.
+/// Table of analysis results, computed when a query reads it.
 #[derive(Debug)]
 pub(super) struct ResultTable {
     pub(super) kind: ResultKind,
