@@ -28,7 +28,8 @@ fn long_duration(seconds: f64) -> String {
     format!("{sign}{whole}{unit} {rest}{smaller_unit}")
 }
 
-/// Formats a number with three significant digits, or all digits before its point.
+/// Formats a number with three digits, at most two of them after its point, or with all digits
+/// before its point.
 pub(crate) fn three_digits(number: f64) -> String {
     let decimals = if number.abs() < 10.0 {
         2

@@ -6,7 +6,7 @@ use super::svg::{Anchor, Picture, Sketch, label};
 use crate::humanise::percent;
 use crate::show::{Axis, Bar, Chart, Kind, Line, Stack, StackPart};
 
-/// Width of all charts, in px.
+/// Width of all charts except lists of shares, in px.
 const WIDTH_PX: f64 = 720.0;
 const LEFT_PX: f64 = 74.0;
 const RIGHT_PX: f64 = 20.0;

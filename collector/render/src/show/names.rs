@@ -28,7 +28,8 @@ impl SegmentName {
         self.id
     }
 
-    /// Returns `task [start … end]`, with the task's whole path.
+    /// Returns `task [start … end]`, with the task's whole path; `segment N` if the model does not
+    /// know the segment.
     #[must_use]
     pub fn full(&self) -> String {
         self.label
