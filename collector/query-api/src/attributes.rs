@@ -23,8 +23,8 @@ pub(crate) fn attribute_names(store: &Store) -> BTreeSet<String> {
     fields.iter().filter_map(key).collect()
 }
 
-/// Returns up to `most` values of these attributes, each with the name of its type. Stops after
-/// [`READING_MAX`] with the values found so far.
+/// Returns up to `most` values of these attributes, each with the name of its type. After
+/// [`READING_MAX`], stops at the next values, with those found so far.
 pub(crate) fn attribute_values(
     store: &Store,
     names: &[String],

@@ -75,7 +75,8 @@ impl Traces {
     }
 
     /// Returns the trace with an id, or only its first `spans_max` spans. Returns `None` if there
-    /// is no such trace. Finds the rows by the files' indexes. Times are as recorded.
+    /// is no such trace, or if it has no spans. Finds the rows by the files' indexes. Times are as
+    /// recorded.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed, or if the trace takes more memory than the

@@ -19,7 +19,7 @@ const WARNINGS: &str = "@jaeger@warnings";
 pub struct StoredTrace {
     /// Trace id.
     pub id: u128,
-    /// Spans, in order of time.
+    /// Spans, in order of their recorded starts.
     pub spans: Vec<TraceSpan>,
     /// Warnings about the trace.
     pub warnings: Vec<String>,

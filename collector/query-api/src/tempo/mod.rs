@@ -17,7 +17,7 @@ use crate::store::Traces;
 const NO_ROUTE: &str = "of Tempo's query API there are /api/echo, /api/traces/ID, /api/v2/traces/ID, /api/search, \
                         /api/v2/search/tags and /api/v2/search/tag/TAG/values; metrics of TraceQL are not supported\n";
 
-/// Returns all routes of Tempo's API, at `/api/…`.
+/// Returns all routes of Tempo's API, at `/api/…` and `/ready`.
 pub fn router(traces: &Traces) -> Router {
     Router::new()
         .route("/api/echo", get(async || "echo"))
