@@ -47,8 +47,7 @@ pub struct Request {
     pub path: Option<TracePath>,
     /// Failure of the request, or a failure from which it recovered; `None` if no span failed.
     pub failure: Option<RequestFailure>,
-    /// Connection that the request belongs to, or the requests inside it if it is itself a
-    /// connection.
+    /// Connection that the request belongs to, or the requests that are divided from it.
     pub connection: RequestConnection,
     /// Spans of other requests that the request links to.
     pub follows: Follows,

@@ -9,11 +9,12 @@ const LISTED_MAX: usize = 50;
 /// Relation of a trace to connections: those that it belongs to, and the requests inside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestConnection {
-    /// Trace of the connection that the request is a part of; `None` if it is a trace of its own.
+    /// Trace from which the request was divided, such as that of its connection; `None` if it is a
+    /// trace of its own.
     pub inside: Option<TraceId>,
-    /// Number of requests that this trace contains, if it is a connection.
+    /// Number of requests that are divided from this trace, such as those inside its connections.
     pub requests: u64,
-    /// First 50 requests that this trace contains, in order of time.
+    /// First 50 of these requests, in order of time.
     pub first: Vec<ConnectionRequest>,
     /// True if the SDK marked this trace as a connection, so that requests in other traces link to
     /// it.
@@ -50,7 +51,7 @@ pub(super) fn request_connection(
     }
 }
 
-/// Returns the requests inside the connections of a trace.
+/// Returns the requests that are divided from a trace.
 fn requests_of(records: &TraceRecords, connections: &Connections) -> Vec<ConnectionRequest> {
     if connections.is_empty() || records.spans.is_empty() {
         return Vec::new();

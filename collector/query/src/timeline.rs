@@ -79,8 +79,8 @@ pub struct KernelOverview {
     /// Kernel activity by request, in order of the low half of the trace id. The parts of a request
     /// in several windows and on several hosts are added up.
     pub requests: Vec<RequestSummary>,
-    /// Number of requests that lie wholly in one window. `calls` and `operations` cover only these,
-    /// or all requests if there are none.
+    /// Number of requests that lie wholly in one window; windows of all hosts that overlap or touch
+    /// are one. `calls` and `operations` cover only these, or all requests if there are none.
     pub whole: u64,
     /// System calls per request, with their numbers and durations.
     pub calls: Vec<CallPerRequest>,

@@ -30,7 +30,7 @@ pub struct WhatIfReport {
     /// groups, the order is by total latency, the largest first.
     pub by_root: Vec<(String, LatencyChange)>,
     /// Number of segments that wait for other segments between their start and end, and number of
-    /// those that wait before their start.
+    /// those that wait before their start. Waits in shared queues do not count.
     pub waiting: (usize, usize),
     /// Number of queues at which requests wait for each other.
     pub shared_queues: usize,

@@ -11,7 +11,7 @@ use stroboscope_search::parse;
 use stroboscope_store::record::{BatchRow, Rows, SpanRow, WindowRow};
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
 
-/// Bytes that are allocated now, and were at most.
+/// Number of bytes that are allocated now; `MOST` is the maximum since the search began.
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 

@@ -96,7 +96,7 @@ struct WantedRequest {
 type RootSamples<'a> = (&'a str, &'a [RequestSample; 2], i64);
 
 /// Finds the differences between failed requests and others. Reads only the pages of files that may
-/// contain sampled requests, unless the store has connections.
+/// contain sampled requests, unless the store has connections or declared requests.
 pub(super) fn tell_apart<'a>(
     source: &Source,
     selection: Selection,

@@ -38,7 +38,7 @@ pub(crate) struct RandomStore {
 struct Traits {
     /// Offset of each host's clock.
     skew_ns: [i64; 3],
-    /// Number of cut spans per thousand.
+    /// Number of cut roots per thousand.
     cut_per_mille: usize,
     /// Number of parents per thousand that were not recorded.
     orphans_per_mille: usize,
