@@ -426,7 +426,7 @@ fn any_text_is_answered_or_refused() {
         while let Some(directory) = directories.pop() {
             for entry in std::fs::read_dir(directory).unwrap() {
                 let path = entry.unwrap().path();
-                // What inference found is kept there.
+                // A cache is no part of the store.
                 if path.is_dir() && !path.ends_with("cache") {
                     directories.push(path);
                 } else if path.is_file() {
