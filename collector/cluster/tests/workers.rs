@@ -24,7 +24,8 @@ use tonic::transport::{Endpoint, Server};
 
 const BUILD: &str = "test 1";
 
-/// Repeats the task as often as its first byte says; fails for the task `error`.
+/// Repeats the task as often as its first byte states. The tasks `error` and `panic` fail, and
+/// `slow` takes three seconds.
 struct Repeat(AtomicUsize);
 
 impl TaskRunner for Repeat {
