@@ -1,4 +1,4 @@
-//! Tests that OTLP that is stored, or sent over a socket, is returned unchanged.
+//! Tests that OTLP that is stored is returned unchanged.
 
 use proptest::prelude::*;
 use prost::Message as _;
