@@ -146,7 +146,8 @@ pub type Describe<'a> = &'a dyn Fn(&Comparison) -> String;
 /// Explains a cause or a mutation, which `describe` puts into words.
 ///
 /// # Errors
-/// Fails if a store cannot be read, if there is no such change, or if there are too few requests.
+/// Fails if a store cannot be read, if there is no such change, if there are too few requests, or
+/// if there is too little memory.
 pub fn explain_change(
     periods: [&PeriodOf; 2],
     how: HowCompared<'_>,
@@ -181,7 +182,7 @@ pub const EXPLAINED_MAX: u64 = 50_000;
 /// too few requests, or if the periods have more than [`EXPLAINED_MAX`] requests.
 ///
 /// # Errors
-/// Fails if a store cannot be read.
+/// Fails if a store cannot be read, or if there is too little memory.
 pub fn explain_first_cause(
     periods: [&PeriodOf; 2],
     compared: &ComparedPeriods,

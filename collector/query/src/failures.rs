@@ -103,7 +103,7 @@ pub struct Failures {
 /// as recorded.
 ///
 /// # Errors
-/// Fails if the store cannot be read.
+/// Fails if the store cannot be read, or if there is too little memory.
 pub fn failures(
     source: &Source,
     selection: Selection,

@@ -257,7 +257,7 @@ pub fn request(
 /// Reports whether a request with this id exists.
 ///
 /// # Errors
-/// Fails if the store cannot be read.
+/// Fails if the store cannot be read, or if there is too little memory.
 pub fn request_exists(source: &Source, id: u128) -> Result<bool, QueryError> {
     let asked = RequestAsked {
         id,
@@ -295,7 +295,7 @@ pub fn request_of_low(
 /// none has.
 ///
 /// # Errors
-/// Fails if the store cannot be read.
+/// Fails if the store cannot be read, or if there is too little memory.
 pub fn whole_id(source: &Source, id: u128) -> Result<u128, QueryError> {
     if id >> 64 != 0 || request_exists(source, id)? {
         return Ok(id);
@@ -309,7 +309,7 @@ pub fn whole_id(source: &Source, id: u128) -> Result<u128, QueryError> {
 /// spans have the same id, returns the first of them.
 ///
 /// # Errors
-/// Fails if the store cannot be read.
+/// Fails if the store cannot be read, or if there is too little memory.
 pub fn span_of(
     source: &Source,
     asked: RequestAsked,

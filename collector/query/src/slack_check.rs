@@ -30,7 +30,8 @@ pub struct SlackCheck {
 /// requests. Reads the critical paths twice: to find the edges of the buckets, and to fill them.
 ///
 /// # Errors
-/// Fails if the store cannot be read, or if no segment is of the category that `server` names.
+/// Fails if the store cannot be read, if no segment is of the category that `server` names, or if
+/// there is too little memory.
 pub fn check_slack(
     study: &Study,
     server: &CategoryChoice,

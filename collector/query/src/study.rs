@@ -339,7 +339,7 @@ impl Study {
     /// Returns the model. The first call infers it from all selected traces, unless it is cached.
     ///
     /// # Errors
-    /// Fails if the store cannot be read, or if no trace is selected and complete.
+    /// Fails if the store cannot be read, memory is short, or no trace is selected and complete.
     pub fn inference(&self) -> Result<&Inference, QueryError> {
         self.inferred_with(&()).map(|(inference, _)| inference)
     }
@@ -367,8 +367,8 @@ impl Study {
     /// Answers a question, and infers the model if it is not known yet.
     ///
     /// # Errors
-    /// Fails if the store cannot be read, if no trace is selected and complete, or if there is no
-    /// answer.
+    /// Fails if the store cannot be read, if no trace is selected and complete, if memory is short,
+    /// or if there is no answer.
     pub fn ask<Q: Question>(&self, question: &Q) -> Result<Q::Answer, QueryError> {
         let (inference, records) = self.inferred_with(question)?;
         let whole = Some(&IdRange::ALL);

@@ -407,7 +407,7 @@ fn requests_between(
 /// Sums up all kernel recordings of a store.
 ///
 /// # Errors
-/// Fails if the store has no kernel recording, or if it cannot be read.
+/// Fails if the store has no kernel recording or cannot be read, or if there is too little memory.
 pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
     let mut overview = KernelOverview::default();
     let mut lost: BTreeMap<u128, LossCounts> = BTreeMap::new();

@@ -11,7 +11,7 @@ use stroboscope_store::tables::AttributeKeys;
 /// Reads all tradeoffs and explorations of the selected requests, in one pass over the store.
 ///
 /// # Errors
-/// Fails if the store cannot be read.
+/// Fails if the store cannot be read, or if there is too little memory.
 pub fn tradeoffs(
     source: &Source,
     selection: Selection,

@@ -44,7 +44,7 @@ pub struct WhatIfReport {
 /// Reads the critical paths twice: to learn the dependencies of waits, and to replay the traces.
 ///
 /// # Errors
-/// Fails if `segments` is empty, or if the store cannot be read.
+/// Fails if `segments` is empty, if the store cannot be read, or if there is too little memory.
 pub fn what_if(
     study: &Study,
     segments: Vec<SegmentId>,

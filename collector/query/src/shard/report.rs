@@ -32,7 +32,7 @@ pub trait ShardQuestion: Question {
     /// `None` if it is empty.
     ///
     /// # Errors
-    /// Fails if the store cannot be read.
+    /// Fails if the store cannot be read, or if there is too little memory.
     fn state(
         &self,
         studied: StudyInput<'_>,
