@@ -24,7 +24,8 @@ pub(super) fn request_failure_keys() -> impl Iterator<Item = &'static str> {
 /// outline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestFailure {
-    /// True if the root span failed as well; false if the request recovered.
+    /// True if the root span failed as well, or if it was not recorded and the failure may have
+    /// reached it; false if the request recovered.
     pub has_reached_root: bool,
     /// Spans that the failure passed through, from its origin up towards the root.
     pub trail: Vec<usize>,
