@@ -48,7 +48,8 @@ pub struct Inference {
     pub trailing_elements: bool,
     /// Number of relations over the course of the inference; empty if not requested.
     pub convergence: Vec<ConvergencePoint>,
-    /// Number and latency of the traces in the model, by root operation.
+    /// Numbers of complete and incomplete traces, and latency of those in the model, by root
+    /// operation.
     pub roots: ByRoot,
     /// Kinds of the operations' spans, such as server or client.
     pub kinds: SpanKinds,

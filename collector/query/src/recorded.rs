@@ -33,7 +33,8 @@ pub struct RecordedSummary {
     pub bursts: u64,
     /// Agreement of the processes' windows, 0 to 1. It is the time in which both processes of a
     /// pair recorded, divided by the time in which at least one did, summed over all pairs. Only
-    /// time in which both processes ran counts. `None` if there is no such time.
+    /// time in which both processes ran counts. `None` if no process of a pair recorded in such
+    /// time.
     pub window_overlap: Option<f64>,
     /// Number of lost records by service and cause, as the processes counted them.
     pub lost: BTreeMap<(String, String), u64>,
