@@ -56,9 +56,10 @@ const NOT_SYNCED: [ErrorKind; 4] = [
 
 /// Data directory. It contains the log `wal/`, the tables, `checkpoint.json`, `lock`, `requests`,
 /// `generations/` and `replaced/` (see [`maintenance`](crate::maintenance)). It may also contain
-/// `damaged/` (see [`check`](crate::check)), `published.json` of a collector that publishes,
-/// `redact.key` of one that redacts, and `cache/`, which can be deleted at any time. The directory
-/// of an agent contains `wal/`, `forwarded/` and `lock`, and possibly `redact.key`.
+/// `damaged/` and `checkpoint.json.damaged` (see [`check`](crate::check)), `published.json` of a
+/// collector that publishes, `redact.key` of one that hashes values, `imports/` with the receipts
+/// of imports, and `cache/`, which can be deleted at any time. The directory of an agent contains
+/// `wal/`, `forwarded/` and `lock`, and possibly `redact.key`.
 #[derive(Clone, Debug)]
 pub struct DataDir {
     root: PathBuf,
@@ -161,9 +162,9 @@ impl DataDir {
         }
     }
 
-    /// Syncs the data directory and its parents, because files are only as durable as their
-    /// directory entries. Syncs all of them each time, because the process that created them may
-    /// have been killed before it synced.
+    /// Syncs the data directory and its parents (of a relative path, up to the working directory),
+    /// because files are only as durable as their directory entries. Syncs them each time, because
+    /// the process that created them may have been killed before it synced.
     fn sync_directories(&self) -> std::io::Result<()> {
         self.disk.sync(&self.root)?;
         for directory in self.root.ancestors().skip(1) {

@@ -12,11 +12,11 @@
 //! - [`ledger`]: record of stored and missing batches.
 //! - [`tables`]: Parquet behind `object_store`, read back as whole traces.
 //! - [`publishing`]: state of publishing to an object store.
-//! - [`maintenance`]: merges small files and deletes old ones.
 //! - [`data_dir`]: the data directory and its lock.
-//! - [`check`]: checks and repairs a data directory.
 //! - [`flush`]: flushes closed segments of the log to the tables, or forwards them to another
 //!   collector.
+//! - [`maintenance`]: merges small files and deletes old ones.
+//! - [`check`]: checks and repairs a data directory.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"

@@ -3,7 +3,8 @@
 
 use stroboscope_otlp::SpanLimits;
 
-/// Limits on received data. `collect` uses [`Limits::default`], and tests use smaller limits.
+/// Limits on received data. `collect` uses [`Limits::default`], with smaller messages and requests
+/// if it has little memory.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Maximum size of a gRPC message, after decompression, in bytes.

@@ -176,7 +176,7 @@ pub struct BatchRow {
     pub loads: Vec<LoadRow>,
 }
 
-/// Row of a provenance log, which has one or more rows: a piece of at most 32 KiB.
+/// Piece of a provenance log, of at most 32 KiB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProvenanceRow {
     pub trace_id: u128,

@@ -87,7 +87,7 @@ pub struct TableSize {
     pub table: StoreTable,
     /// Number of the table's files.
     pub files: u64,
-    /// Number of the table's readable rows.
+    /// Number of rows in the files that could be read completely.
     pub rows: u64,
     /// Size of the table's files, in bytes.
     pub bytes: u64,
@@ -100,7 +100,7 @@ pub struct CheckReport {
     pub tables: Vec<TableSize>,
     /// Number of log segments that are not flushed to the tables.
     pub log_segments: u64,
-    /// Number of holes in the ledger: batches that never arrived although later ones did. They
+    /// Number of holes in the ledger: batches that were not stored although later ones were. They
     /// count as losses, not as findings.
     pub holes: u64,
     /// True if a collector is running on the data directory.

@@ -27,7 +27,7 @@ pub(super) struct StoredBatches {
 }
 
 impl StoredBatches {
-    /// Reads the batches of log segments below `next`.
+    /// Reads the batches of the files for which [`is_below`] returns true.
     pub(super) fn read_below(store: &Store, next: u64) -> Result<Self, StoreError> {
         let mut files = store.list(StoreTable::Batches)?;
         files.retain(|(path, _)| is_below(path, next));
@@ -70,8 +70,8 @@ impl StoredBatches {
     /// processes that the ledger lists. If `is_in_use` (a collector is running), omits batches that
     /// only the store has. `is_whole` states that every file is readable and no hour was ever
     /// deleted. Otherwise, batches before the first stored one of a process may be missing without
-    /// a finding. The ledger forgets an idle process, and lists only its later batches if it comes
-    /// back, so earlier ones are not unknown.
+    /// a finding, and so may all batches of a process without any. The ledger forgets an idle
+    /// process, and lists only its later batches if it comes back, so earlier ones are not unknown.
     pub(super) fn compare(
         &self,
         checkpoint: &Checkpoint,

@@ -47,8 +47,8 @@ impl Check {
     /// running.
     ///
     /// # Errors
-    /// Returns an error if the checkpoint or the log cannot be read, or if the store cannot be
-    /// listed. Damaged content is a finding, not an error.
+    /// Returns an error if the checkpoint or the log cannot be read, or if the store fails. Damaged
+    /// content is a finding, not an error.
     pub fn run(data: &DataDir, store: &Store, is_in_use: bool) -> Result<Self, CheckError> {
         let mut check = Self {
             data: data.clone(),
@@ -195,8 +195,8 @@ impl Check {
         self.checkpoint.as_ref().map_or(0, |of| of.next_segment)
     }
 
-    /// Returns the log segment below which batches are compared with the ledger. Without a usable
-    /// checkpoint, or while a collector is running, all batches are compared.
+    /// Returns the log segment below which the check counts batches and records. Without a usable
+    /// checkpoint, or while a collector is running, it counts all of them.
     fn next_known(&self) -> u64 {
         match self.next_segment() {
             0 => u64::MAX,
@@ -269,7 +269,7 @@ impl Check {
 
     fn hold_ledger_against_batches(&mut self, counts: &RecordCounts) -> Result<(), CheckError> {
         let stored = StoredBatches::read_below(&self.store, self.next_known())?;
-        // If a file is unreadable, its missing batches are no findings of their own.
+        // If a file is unreadable or was deleted, the first batches of a process may be missing.
         let is_whole = self.damaged.is_empty()
             && !self.has_found(FindingKind::NewerFile)
             && !self.store.has_deleted()?;

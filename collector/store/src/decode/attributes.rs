@@ -192,8 +192,8 @@ impl<'a> AttributeReader<'a> {
         self.next_json_seen(|_, _| {}).map(Into::into)
     }
 
-    /// Returns the next record's attributes as [`next_json`](Self::next_json) does, and passes each
-    /// key with its text to `see`.
+    /// Returns the next record's attributes as [`next_json`](Self::next_json) does, and passes the
+    /// key and the text of each attribute with a text to `see`.
     pub(super) fn next_json_seen(
         &mut self,
         mut see: impl FnMut(&'a str, &'a str),

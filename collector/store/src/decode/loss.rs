@@ -17,7 +17,7 @@ pub fn loss_cause_name(cause: i32) -> String {
 }
 
 /// Reports whether a cause of loss means lost records. A cut string, an oversize field, dropped
-/// baggage, a dropped provenance log and dropped notes of the process leave the records whole.
+/// baggage, a dropped provenance log and dropped notes of the process lose no record.
 #[must_use]
 pub fn loses_records(cause_name: &str) -> bool {
     let of_values = [

@@ -15,7 +15,7 @@ pub enum Refusal {
     /// The incarnation is not 16 bytes, or all zero.
     #[error("process.incarnation has {0} bytes, or is zero; it must be 16 random bytes")]
     Incarnation(usize),
-    /// A column's length does not match that of the others.
+    /// A column or an id has the wrong length.
     #[error("column {column} has {got} elements, expected {expected}")]
     ColumnLength {
         /// The column's name in the protocol.
@@ -39,7 +39,7 @@ pub enum Refusal {
     /// String 0 is not empty, as the protocol requires.
     #[error("string 0 must be empty")]
     FirstString,
-    /// A time or duration does not fit into 63 bits of ns.
+    /// A time, a duration or the end of a span is negative, or does not fit into 63 bits of ns.
     #[error("{column}[{at}] is out of range: times are ns since the Unix epoch, in 63 bits")]
     Time {
         column: &'static str,

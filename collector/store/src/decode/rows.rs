@@ -17,8 +17,8 @@ use crate::record::{
 const PROVENANCE_PIECE_BYTES: usize = 32 << 10;
 
 impl CheckedBatch {
-    /// Appends the batch, its spans and its events to `rows`. `received_ns` is the time of arrival
-    /// by the collector's clock, in ns since the Unix epoch.
+    /// Appends the batch, its spans, its events and its provenance logs to `rows`. `received_ns` is
+    /// the time of arrival by the collector's clock, in ns since the Unix epoch.
     pub fn append_to(&self, received_ns: u64, rows: &mut Rows) {
         let names: Vec<StringId> = self
             .batch

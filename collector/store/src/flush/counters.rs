@@ -14,7 +14,7 @@ pub struct Counters {
     pub stored: AtomicU64,
     /// Number of received batches that were stored already.
     pub duplicate: AtomicU64,
-    /// Number of batches and OTLP requests rejected temporarily, which the sender retries.
+    /// Number of batches and OTLP requests that the log did not take, and which the sender retries.
     pub pushed_back: AtomicU64,
     /// Number of records stored: spans, events, and log records from OTLP.
     pub records: AtomicU64,
@@ -29,7 +29,7 @@ pub struct Counters {
     pub parquet_bytes: AtomicU64,
     /// Number of log segments flushed to the tables, or forwarded by an agent.
     pub flushes: AtomicU64,
-    /// Number of flushes that failed.
+    /// Number of failed attempts to flush or forward a segment.
     pub flush_failures: AtomicU64,
     /// Next segment of the checkpoint. All segments below it are durable in the tables, or
     /// forwarded by an agent.
@@ -54,19 +54,19 @@ pub struct Counters {
     refused: Mutex<BTreeMap<&'static str, u64>>,
 }
 
-/// Snapshot of the outcomes of batches.
+/// Snapshot of the outcomes of batches and requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Totals {
-    /// Number of batches by outcome. `pushed_back` also counts OTLP requests.
+    /// Number of batches by outcome. `pushed_back` and `refused` also count OTLP requests.
     pub batches: BTreeMap<&'static str, u64>,
-    /// Number of refused batches by cause.
+    /// Number of refused batches, requests, calls and streams by cause.
     pub refused: BTreeMap<&'static str, u64>,
     /// Number of records stored: spans, events, and log records from OTLP.
     pub records: u64,
 }
 
 impl Counters {
-    /// Counts a refused batch by its cause.
+    /// Counts a refused batch, request, call or stream by its cause.
     pub fn refuse(&self, cause: &'static str) {
         if let Ok(mut refused) = self.refused.lock() {
             *refused.entry(cause).or_default() += 1;

@@ -40,7 +40,7 @@ pub struct LedgerEntry {
     pub has_ended: bool,
     /// Number of spans and events stored.
     pub records: u64,
-    /// Number of records lost since the process started, by cause, according to its reports.
+    /// Number of losses since the process started, by cause, according to its reports.
     pub losses: BTreeMap<String, u64>,
     /// Sequence numbers of the stored batches.
     pub stored: Ranges,
@@ -79,7 +79,7 @@ impl Ledger {
 
     /// Reports whether a batch that is not entered yet has new information: a record, a loss, a
     /// clock step, a changed burst-config, or an unknown process. Other batches report only windows
-    /// without records, loads, the state of the clock, and the end of the process.
+    /// without records, loads, provenance logs, the state of the clock, and the end of the process.
     #[must_use]
     pub fn is_news(&self, batch: &CheckedBatch) -> bool {
         let Some(known) = self.entries.get(&batch.incarnation()) else {
@@ -236,8 +236,7 @@ impl Ledger {
             .fold(0, |sum, entry| sum.saturating_add(entry.stored.holes()))
     }
 
-    /// Returns the number of lost records by service and cause, including those of forgotten
-    /// processes.
+    /// Returns the number of losses by service and cause, including those of forgotten processes.
     #[must_use]
     pub fn losses(&self) -> BTreeMap<(String, String), u64> {
         let mut totals = self.past_losses.clone();

@@ -1,9 +1,10 @@
 //! Merge policy: chooses the files to merge by their names and sizes alone.
 //!
 //! Merging is size-tiered. Within an hour that still grows, [`FAN_IN`] neighbours of a tier become
-//! one file of the next tier. The number of segments in a file determines its tier, so neighbours
-//! nearly always share a tier. Once the hour is over, its files become one file, or a few if it is
-//! large. Each row is thereby rewritten about twice: once within its hour, and once after it.
+//! one file of the next tier. The range of segments in a file's name determines its tier, so
+//! neighbours nearly always share a tier. Once the hour is over, its files become one file, or a
+//! few if it is large. Each row is thereby rewritten about twice: once within its hour, and once
+//! after it.
 
 use object_store::path::Path;
 

@@ -17,7 +17,7 @@ use crate::tables::{
 
 /// Default time for which replaced files are kept, which is longer than queries usually take.
 const GRACE: Duration = Duration::from_secs(3_600);
-/// Maximum size of all replaced files, in bytes.
+/// Default maximum size of all replaced files, in bytes.
 const REPLACED_BYTES_MAX: u64 = 4 << 30;
 
 /// Maximum number of retried spans that are remembered after a round, to drop their events as well.

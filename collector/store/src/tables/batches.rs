@@ -14,7 +14,7 @@ use super::runs::{BatchRead, FileRun};
 use super::schema::Batches;
 use super::spill::{FILES_MAX, SpillRequest, open_files};
 
-/// Iterator over the rows of all files of a table, in the order of their keys.
+/// Iterator over the rows of several files of a table, in the order of their keys.
 pub type SortedRows<Row> = Merge<FileRun<Row>>;
 
 /// Reads all batches in the order of process and sequence number.

@@ -94,7 +94,7 @@ pub(super) fn row_groups(metadata: &ParquetMetaData) -> Vec<RowGroupIds> {
 }
 
 /// Returns the lowest and the highest value of a column of times in ns, from the statistics; `None`
-/// if statistics are missing or the file has no rows.
+/// if the file has no rows or lacks the column or its statistics.
 pub(super) fn times_ns(metadata: &ParquetMetaData, column: &str) -> Option<(i64, i64)> {
     let at = metadata
         .file_metadata()

@@ -415,8 +415,8 @@ impl ReadKind for Nullable<Text> {
     }
 }
 
-/// Kind of columns with texts that are stored without a dictionary. In rows, they are interned like
-/// other texts.
+/// Kind of columns with texts that are no Arrow dictionaries. In rows, the texts are interned like
+/// others.
 pub(super) enum PlainText {}
 
 impl ColumnKind for PlainText {

@@ -17,14 +17,14 @@ use super::reader::TableFile;
 #[derive(Debug)]
 pub struct ShardPlan {
     files: Vec<Vec<(Path, u64)>>,
-    /// Row groups that may have rows of the time range.
+    /// Row groups of the files that may have rows of the time range.
     groups: Vec<RowGroupIds>,
     identity: String,
 }
 
 impl ShardPlan {
-    /// Reads the footers of all files of spans and events. Files without a row that begins in
-    /// `times_ns` do not influence the cut.
+    /// Reads the footers of all files of spans and events. Files whose statistics exclude rows that
+    /// begin in `times_ns` do not influence the cut.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed.
@@ -68,7 +68,7 @@ impl ShardPlan {
     }
 
     /// Returns two ranges: the lowest trace ids with about `rows` rows, and all others. Returns one
-    /// range if there are not that many rows.
+    /// range if there are no more rows than that.
     #[must_use]
     pub fn first_and_rest(&self, rows: u64) -> Vec<IdRange> {
         let total: u64 = self.groups.iter().map(|group| group.rows).sum();

@@ -54,7 +54,8 @@ pub(super) struct SpillRequest<'a> {
     pub(super) table: StoreTable,
     pub(super) columns: &'a [&'a str],
     pub(super) keys: &'a AttributeKeys,
-    /// Time range in ns since the Unix epoch. Files without a row that begins in it are skipped.
+    /// Time range in ns since the Unix epoch. Files whose statistics show that no row begins in it
+    /// are skipped.
     pub(super) times_ns: RangeInclusive<i64>,
     /// Range of the traces to read. Rows of other traces may be left out.
     pub(super) range: IdRange,
@@ -211,8 +212,9 @@ impl SpillRequest<'_> {
         })
     }
 
-    /// Merges so many of the smallest files that the number of files is within the limit. Each run
-    /// takes the position of the first file of its group.
+    /// Merges so many of the smallest files that the number of files is within the limit, or all
+    /// files in groups if that takes several calls. Each run takes the position of the first file
+    /// of its group.
     fn merge_smallest<T: DeclaredTable>(
         &self,
         inputs: Vec<Input>,
@@ -356,7 +358,7 @@ impl SpillRequest<'_> {
     }
 
     /// Returns the schema of a run: the selected columns of the table, and the selected attribute
-    /// columns of any of the files.
+    /// columns of the files, up to the limit of merged files.
     fn union(&self, files: &[TableFile]) -> SchemaRef {
         let mut more = std::collections::BTreeMap::new();
         let mut counts = std::collections::BTreeMap::new();

@@ -23,7 +23,7 @@
 //!
 //! ## Writing
 //!
-//! One thread writes. It takes the waiting appends, up to about 16 MiB, writes them with one
+//! One thread writes. It takes the waiting appends until they have 16 MiB, writes them with one
 //! `write`, calls `fdatasync` once, and only then answers them (group commit). When it begins a
 //! segment, it calls `fsync` on the directory before it answers the first append, so that the
 //! segment's name is durable.

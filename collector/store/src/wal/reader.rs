@@ -82,8 +82,8 @@ pub struct Scan {
     pub notes: Vec<ScanNote>,
 }
 
-/// Reads the segment at `path` into memory as a whole. A segment is closed when it exceeds 32 MiB,
-/// so its size is bounded.
+/// Reads the segment at `path` into memory as a whole. A segment is closed when it exceeds 32 MiB
+/// (by default), so its size is bounded.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read. The notes report damage inside the file.

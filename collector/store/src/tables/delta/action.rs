@@ -85,7 +85,7 @@ pub(super) struct MetaData {
     pub(super) schema_string: String,
     pub(super) partition_columns: Vec<String>,
     pub(super) configuration: BTreeMap<String, String>,
-    /// Time at which the log was begun, in ms since the Unix epoch.
+    /// Time of the log's first commit, in ms since the Unix epoch.
     pub(super) created_time: i64,
 }
 

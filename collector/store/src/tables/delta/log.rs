@@ -44,13 +44,13 @@ pub enum DeltaError {
 /// Result of an update of a log.
 #[derive(Debug)]
 pub struct DeltaCommit {
-    /// Newest version of the log; `None` for a table without files, which has no log yet.
+    /// Newest version of the log; `None` if it has none, because the table has no readable file.
     pub version: Option<u64>,
-    /// Number of files of the table.
+    /// Number of files in this version.
     pub files: usize,
     pub added: usize,
     pub removed: usize,
-    /// Columns that Delta cannot have because of their names.
+    /// Columns of added files that Delta cannot have because of their names or types.
     pub left_out_columns: BTreeSet<String>,
     /// Files found to be unreadable since the last update, which the log leaves out.
     pub damage: Vec<Damage>,
@@ -114,8 +114,8 @@ impl DeltaLog {
     /// there are any. `now_ms` is the time in ms since the Unix epoch.
     ///
     /// # Errors
-    /// Returns an error if the store fails, or if the log is damaged. The newest version is then
-    /// unchanged.
+    /// Returns an error if the store fails, or if the log is damaged. The log may have the commit
+    /// nevertheless, for example if only its checkpoint could not be written.
     pub fn update(&mut self, store: &Store, now_ms: i64) -> Result<DeltaCommit, DeltaError> {
         let names = names(store, self.table)?;
         if self.known.as_ref().map(|known| known.version) != newest(&names) {

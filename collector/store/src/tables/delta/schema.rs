@@ -69,8 +69,8 @@ impl DeltaSchema {
     }
 
     /// Adds the columns of a file that the schema lacks. Passes the names of those that Delta
-    /// cannot have to `refuse`: names with reserved characters, and names that differ from another
-    /// only in case, which many engines ignore.
+    /// cannot have to `refuse`: columns of other types, names with reserved characters, and names
+    /// that differ from another only in case, which many engines ignore.
     pub(super) fn add(&mut self, file: &Schema, mut refuse: impl FnMut(&str)) {
         for field in file.fields() {
             let name = field.name();

@@ -89,7 +89,7 @@ pub(in crate::tables) struct Shredder {
 
 impl Shredder {
     /// Chooses columns for the most frequent attributes of these rows, at most [`COLUMNS_MAX`], in
-    /// the order of types and keys. If there are [`LOOKED_AT`] rows or more, checks only an evenly
+    /// the order of keys and types. If there are [`LOOKED_AT`] rows or more, checks only an evenly
     /// spread sample of them. Equal rows always give equal columns.
     pub(in crate::tables) fn of(rows: &[impl HasAttributes]) -> Self {
         let mut counted = AttributeNumbers::default();
