@@ -42,7 +42,7 @@ pub struct CollectorSettings {
     pub burst_config: Option<BurstConfig>,
     /// Access control and connection limits.
     pub doors: NetSettings,
-    /// Rules that name the attribute values to drop or hash before they are written.
+    /// Rules for the values to drop, hash or mask before they are written.
     pub redact: RedactSettings,
     /// Options of the intake.
     pub intake: Options,

@@ -9,7 +9,7 @@
 //! - [`live`]: a model that learns from traces while they arrive.
 //! - [`ingest`]: ledger, log, and store or gateway, in an order that loses nothing.
 //! - [`kernel_recording`]: records kernel events into the store; on Linux.
-//! - [`redact`]: drops or hashes values before they are written.
+//! - [`redact`]: drops, hashes or masks values before they are written.
 //! - [`net`]: listening sockets with TLS, tokens and limits.
 //! - `otlp`: receives from OpenTelemetry exporters, over gRPC and HTTP.
 //! - [`grpc`]: the gRPC server, and the control of burst-config and policy.

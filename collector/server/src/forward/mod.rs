@@ -2,7 +2,7 @@
 //!
 //! One task, the uplink, keeps a connection to one of the gateways and follows its directives.
 //! The flushing thread forwards closed segments over the same connection. If a
-//! gateway fails either of them, the uplink moves on to the next one.
+//! gateway fails either of them, the uplink moves on to the next one, if there are several.
 
 mod delivery;
 mod gateway;

@@ -14,8 +14,8 @@ use tonic::{Code, Status, Streaming};
 use super::gateway::{CONNECT_MAX, Client, Gateway};
 use crate::grpc::BurstControl;
 
-/// First pause after all gateways have failed in turn. Each further pause is twice as long, up to
-/// [`PAUSE_MAX`].
+/// Maximum of the first pause after all gateways have failed in turn; at least half of it passes.
+/// It doubles for each further pause, up to [`PAUSE_MAX`].
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Maximum time for answering a probe.

@@ -80,9 +80,9 @@ impl BurstControl {
         &self.agents
     }
 
-    /// Applies a directive from the collector that this agent forwards to. Unless it is a probe or
-    /// changes nothing, all processes and agents that are connected here then get it too, and
-    /// agents get the route.
+    /// Applies a directive from the collector that this agent forwards to. All processes and agents
+    /// that are connected here then get a changed burst-config and any policy too, and agents get a
+    /// changed route.
     pub(crate) fn relay(&self, directive: Kind) {
         match directive {
             Kind::SetBurstConfig(SetBurstConfig {
@@ -152,8 +152,8 @@ impl BurstControl {
             .map(|setting| (setting.config, setting.at_ns))
     }
 
-    /// Passes the burst-config and each change of it to `apply`, with the instant from which it
-    /// applies, in ns since the Unix epoch.
+    /// Passes the burst-config and its changes to `apply`, with the instant from which it applies,
+    /// in ns since the Unix epoch. A change that is superseded before it is passed is skipped.
     pub async fn follow_config(&self, mut apply: impl FnMut(BurstConfig, u64)) {
         let mut changes = self.setting.subscribe();
         changes.mark_changed();

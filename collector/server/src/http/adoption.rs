@@ -234,7 +234,7 @@ mod tests {
         let others: Vec<_> = others
             .map(|of| (of.pid, of.is_heard_since, of.overlap))
             .collect();
-        // Both record in a quarter of the other's bursts: the masks have no bit in common.
+        // The process records in a quarter of the fleet's bursts: the masks have no bit in common.
         assert_eq!(others, [(7, true, Some(0.25)), (5, false, None)]);
         assert_eq!(adoption.configs["unknown"], 1);
         assert_eq!(adoption.configs[&new.to_string()], 3);

@@ -304,8 +304,8 @@ fn set_config(shared: &Pages, text: &str) -> Result<String, String> {
 }
 
 /// Handles a request that matches no route. A gRPC call or an OTLP request gets an error that names
-/// the right port. The store's site answers any other request; without a site, the error lists the
-/// existing pages.
+/// the right port. The store's site answers any other request; without a site, the error lists most
+/// of the pages.
 async fn no_page(State(shared): State<Pages>, request: Request) -> Response {
     let path = request.uri().path();
     if let Some(answer) = wrong_port(&request, "pages and metrics", shared.grpc_port) {

@@ -26,7 +26,8 @@ use stroboscope_store::tables::{KernelChunk, Store, StoreError, write_kernel};
 const EVENTS_MAX: usize = 1 << 20;
 /// Interval between drains of the kernel's buffers.
 const DRAIN_EVERY: Duration = Duration::from_millis(5);
-/// Delay after the end of a chunk by which all its events have been drained.
+/// Delay after the end of a chunk by which all its events have been drained, unless draining has
+/// paused.
 const SETTLED: Duration = Duration::from_millis(50);
 
 /// A recording that is not started yet: a thread that waits.

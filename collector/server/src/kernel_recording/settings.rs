@@ -28,7 +28,7 @@ impl Default for RecordingSettings {
 pub struct RecordingSummary {
     /// Number of events in the store.
     pub events: u64,
-    /// Number of windows in the store; a window that a chunk boundary divides counts twice.
+    /// Number of windows in the store; a window that chunk boundaries divide counts once per chunk.
     pub windows: u64,
     /// Number of chunks in the store.
     pub chunks: u64,

@@ -21,7 +21,7 @@ const CLOSED_MAX: usize = 1 << 19;
 struct ClosedTraces {
     new: HashSet<u128>,
     old: HashSet<u128>,
-    /// Start of the newer generation, in ns since the Unix epoch.
+    /// Time of the latest change of generations because of age, in ns since the Unix epoch.
     since_ns: i64,
 }
 
@@ -95,7 +95,7 @@ impl Assembly {
     }
 
     /// Adds one record that arrives at `now_ns`: calls `put` with the records and events of its
-    /// trace, unless the record is late or exceeds a limit.
+    /// trace, unless the record is late, exceeds a limit, or belongs to no request.
     pub(super) fn add(
         &mut self,
         trace_id: u128,

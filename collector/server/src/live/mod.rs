@@ -9,20 +9,20 @@
 //! - *Late.* Records of a trace that was already observed are counted and left out. Observed traces
 //!   are remembered for five to ten minutes (less if more than half a million traces close in that
 //!   time). Records that come even later form a trace of their own, which is usually incomplete.
-//! - *Bounded.* If open traces hold more than [`RECORDS_OPEN_MAX`] records, the one that has been
-//!   quiet longest is observed early, and counted. If the model's thread cannot keep up, arriving
-//!   records are skipped, and counted.
+//! - *Bounded.* If open traces hold too many records (by default more than [`RECORDS_OPEN_MAX`]),
+//!   the one that has been quiet longest is observed early, and counted. If the model's thread
+//!   cannot keep up, arriving records are skipped, and counted.
 //! - *Complete.* The model judges whether a trace is complete by its knowledge at that time: the
 //!   losses reported so far, and which operations run inside others.
 //! - *As recorded.* Clocks are not corrected, as the proof that they differ may come after the
 //!   traces concerned. They are compared, and [`Snapshot::clocks_differ`] reports a difference. The
 //!   resolution of timestamps follows from those seen so far.
 //!
-//! Totals since the collector started, for metrics, count all requests, spans and calls, and the
-//! critical paths of all complete requests.
+//! Totals since the collector started, for metrics, count all requests, spans and calls. The time
+//! on critical paths is that of all complete requests, or an estimate if they are too many.
 //!
-//! The latest requests are kept as segments, at most [`RECENT_TRACES_MAX`]. Their critical paths
-//! are computed on demand. Failed requests and spans of the last minutes are counted over all
+//! The latest complete requests are kept as segments, at most [`RECENT_TRACES_MAX`]. Their critical
+//! paths are computed on demand. Failed requests and spans of the last minutes are counted over all
 //! requests.
 //!
 //! - *Window.* The model covers a sliding window of time (`--live-window`), so that nothing from

@@ -31,7 +31,7 @@ use stroboscope_store::tables::{
 
 /// Maximum losses remembered. The oldest are dropped first.
 const LOSSES_MAX: usize = 4_096;
-/// Maximum interned texts; beyond it, all are dropped at once.
+/// Number of interned texts above which the next call drops them all.
 const TEXTS_MAX: usize = 65_536;
 
 /// Counts of arrived traces and records.
@@ -282,8 +282,8 @@ impl Live {
         RecentRequests::of(&self.recent, &self.outcomes, &self.window, now_ns)
     }
 
-    /// Returns a process's recording windows (`None` if it has reported none) and the resolution of
-    /// its host's clock.
+    /// Returns a process's recording windows (`None` if it has reported none, or if they have been
+    /// evicted) and the resolution of its host's clock.
     #[must_use]
     pub fn of_process(&self, process: u128, host: &str) -> (Option<ProcessWindows>, Resolution) {
         (self.windows.get(process), self.clocks.resolution(host))

@@ -29,8 +29,8 @@ use super::window::ModelWindow;
 const PAIRS_MAX: usize = 2_048;
 /// Maximum operations with slack.
 const OPERATIONS_MAX: usize = 512;
-/// Time for counting a flush that never delays the next count. Beyond it, counting takes at most
-/// one part in [`PAUSE_FACTOR`] of the time, and requests of several flushes count together.
+/// Time for counting a flush that never delays the next count. After a longer count comes a pause
+/// of [`PAUSE_FACTOR`] times the excess, and requests of several flushes count together.
 const COUNT_TIME: Duration = Duration::from_millis(100);
 const PAUSE_FACTOR: u32 = 20;
 /// Name of the time between the last segment and the answer, in place of an operation.
@@ -77,7 +77,7 @@ pub(super) struct PathTotals {
     /// Time of the latest count, and the earliest time of the next one, in ns since the Unix epoch.
     pause: Range<i64>,
     /// Time on critical paths in ns, by weight. The sum of a root operation is that of its
-    /// latencies.
+    /// latencies, except for rounding.
     critical: BTreeMap<PathOperation, u128>,
     slack: BTreeMap<ServiceOperation, SlackTotals>,
 }

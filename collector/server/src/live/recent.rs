@@ -162,7 +162,7 @@ impl Windows {
         }
     }
 
-    /// Evicts the processes whose latest windows are oldest. It evicts about a sixteenth of the
+    /// Evicts the processes whose latest windows are oldest. It evicts at least a sixteenth of the
     /// maximum at once, so that a flood of processes costs little per process.
     fn forget_longest_ago(&mut self) {
         let mut closes: Vec<i64> = self.0.values().map(|of| of.last_close_ns).collect();

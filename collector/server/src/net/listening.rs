@@ -22,7 +22,8 @@ use super::rejections::{PortName, RejectionCause};
 use super::tls::is_about_client;
 use crate::pool::{Lack, Peer, Pool, Share};
 
-/// Pause before accepting again when the system has no sockets left.
+/// Pause before accepting again after an error that does not concern only one client, such as when
+/// the system has no sockets left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A running port.
@@ -159,8 +160,8 @@ async fn accept(mut socket: Socket, visits: Visits, stopped: watch::Receiver<boo
     while visiting.join_next().await.is_some() {}
 }
 
-/// Reports whether an error of `accept` concerns only one client, which is gone. The next `accept`
-/// may then follow at once.
+/// Reports whether an error of `accept` concerns only one client, which is gone, or is an
+/// interruption. The next `accept` may then follow at once.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

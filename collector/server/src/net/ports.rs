@@ -31,7 +31,7 @@ const REQUESTS_PER_CONNECTION: usize = 4;
 pub struct NetSettings {
     /// TLS files of all TCP ports; `None` disables TLS.
     pub tls: Option<TlsFiles>,
-    /// File of tokens; `None` disables authentication.
+    /// File of tokens; with `None`, requests need no token.
     pub tokens: Option<PathBuf>,
     /// Host names under which requests may reach this collector, in addition to `localhost` and IP
     /// addresses.

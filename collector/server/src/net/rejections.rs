@@ -56,13 +56,13 @@ pub enum RejectionCause {
     LoginAttempts,
     /// The request names a host that is not this collector.
     Host,
-    /// A page of another site requests a change.
+    /// A page of another site requests a change or sends OTLP.
     Origin,
     /// No request came, or its head took too long.
     SlowHead,
     HeaderSize,
     SlowBody,
-    /// The bytes are not HTTP.
+    /// The bytes are not valid HTTP.
     BrokenProtocol,
     /// The maximum number of requests is open.
     Requests,

@@ -21,7 +21,8 @@ use super::tokens::Role;
 /// still answered.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Future that resolves when the token that admitted a request becomes invalid. Clones share it.
+/// Future that resolves when a reload of the files makes the token that admitted a request invalid,
+/// or finds that it has expired. Clones share it.
 #[derive(Clone)]
 pub(super) struct Withdrawal(Shared<BoxFuture<'static, Rejection>>);
 

@@ -89,7 +89,7 @@ impl TlsClient {
     }
 
     /// Encrypts a connection to the server `host`, a name or an IP address, whose certificate must
-    /// be for it. The handshake happens at the first write.
+    /// be for it. The handshake happens at the first read or write.
     ///
     /// # Errors
     /// Returns an error if `host` is neither a name nor an IP address.

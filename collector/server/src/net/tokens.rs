@@ -62,7 +62,7 @@ pub(super) enum TokenMatch {
 /// Set of tokens, as keyed hashes: timing a comparison reveals nothing about them, and nothing
 /// prints them.
 pub(crate) struct Tokens {
-    /// Random key of this process.
+    /// Random key of this set.
     key: hmac::Key,
     tokens: Vec<TokenOfRole>,
 }

@@ -43,8 +43,8 @@ pub struct Redaction {
     key: hmac::Key,
     /// Number of values dropped, number hashed, and number of texts and numbers with masks.
     pub(crate) counts: [AtomicU64; 3],
-    /// Number of provenance logs dropped because they cannot be parsed, and because their hashes
-    /// made them too long.
+    /// Number of provenance logs dropped because they cannot be parsed, and because their hashes or
+    /// masks made them too long.
     pub(crate) logs_dropped: [AtomicU64; 2],
 }
 

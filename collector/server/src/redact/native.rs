@@ -277,7 +277,8 @@ fn next<T: Copy>(
     })
 }
 
-/// Redacts the attributes of all records. Returns true if there was something to redact.
+/// Redacts the attributes of all records. Returns true if a rule drops or hashes the value of an
+/// attribute.
 fn of_records(
     texts: &mut Texts<'_>,
     counts: &mut [u32],

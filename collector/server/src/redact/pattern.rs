@@ -8,7 +8,7 @@ use regex::bytes::Regex;
 pub(super) const MASK: &str = "****";
 /// Maximum size of a compiled pattern, in bytes.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
-/// Maximum length of a text that masks may lengthen, in bytes. Otherwise, masks of short matches
+/// Maximum length to which masks may lengthen a text, in bytes. Otherwise, masks of short matches
 /// could lengthen a text above the limit on strings, and the collector would reject its batch.
 const LENGTHENED_BYTES_MAX: usize = 1 << 10;
 
@@ -107,7 +107,8 @@ impl ValuePattern {
 }
 
 /// Returns the text with masks in place of all matches; `None` if there are no matches. If patterns
-/// match the result again, such as `[^@]+@x` in `a@x@x`, the mask replaces the whole text.
+/// match the result again, such as `[^@]+@x` in `a@x@x`, or if the result is longer than the text
+/// and than [`LENGTHENED_BYTES_MAX`], the mask replaces the whole text.
 pub(super) fn masked(patterns: &[ValuePattern], text: &str) -> Option<String> {
     let mut masked: Option<String> = None;
     for pattern in patterns {

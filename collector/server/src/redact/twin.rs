@@ -301,7 +301,7 @@ fn request(element: &impl prost::Message) -> Vec<u8> {
     request
 }
 
-/// Checks that no text in the store, and no text with an at sign in a request, has a match.
+/// Checks that no text in the store has a match, and that no request contains `alice@`.
 fn check_clean(twin: &Twin, stored: &Value, requests: &[&[u8]]) {
     let mut again = stored.clone();
     twin.json(&mut again);
