@@ -45,8 +45,8 @@ impl DataArguments {
         Ok(&self.data)
     }
 
-    /// Returns these arguments. If they name the default directory, and it is no store itself,
-    /// returns the newest store of a demo in it and prints its path.
+    /// Returns these arguments. If they name the default directory, which is no store itself but
+    /// has directories of demos, returns the newest of these and prints its path.
     #[must_use]
     pub fn or_newest_demo(self) -> Self {
         let Some(data) = newest_demo(&self.data) else {
@@ -188,7 +188,7 @@ pub fn parse_max_segments(text: &str) -> Result<usize, String> {
         .ok_or_else(|| "expected a number from 1 to 1000000".to_owned())
 }
 
-/// Arguments of all subcommands that infer a model.
+/// Arguments that select requests and define the model inferred from them.
 #[derive(Clone, Debug, Args)]
 pub struct ReadingArguments {
     #[command(flatten)]
@@ -281,7 +281,7 @@ impl ReadingArguments {
     /// Returns the selection of requests that these arguments describe.
     ///
     /// # Errors
-    /// Returns an error unless the time range begins before it ends.
+    /// Returns an error if the time range has both ends and does not begin before it ends.
     pub fn selection(&self) -> Result<Selection, Failure> {
         let SelectionArguments {
             since,

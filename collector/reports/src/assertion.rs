@@ -120,8 +120,8 @@ fn named(found: &SearchMatch) -> String {
     }
 }
 
-/// Returns the reasons why a search without a counterexample does not exclude one. `first` names
-/// the first request with an unknown result.
+/// Returns the reasons why a search without a counterexample does not exclude one. `first` is text
+/// that names the first request or burst with an unknown result.
 fn doubts_of(found: &SearchReport, one: &str, first: &str) -> Vec<String> {
     let mut reasons = Vec::new();
     // Bursts without a request satisfy no formula, and are no counterexamples.

@@ -16,13 +16,13 @@ use crate::output::{print, print_json};
 use crate::{Failure, FailureCode, Status};
 use stroboscope_render::humanise::{duration, percent};
 
-/// Number of windows to show.
+/// Maximum number of windows to show.
 const WINDOWS_SHOWN: usize = 5;
 /// Minimum ratio of a burst period to the request's length, after Ardelean et al., NSDI 2018,
 /// §3.3.1. Applied to the time from burst to burst, the rule makes sure that requests are seen at
 /// all. Applied to the burst itself, it makes sure that most requests are seen whole: the edges cut
-/// about a tenth of the requests that are a tenth as long as the burst. Explanations show both
-/// bounds; plans obey the stricter one.
+/// about a tenth of the requests that are a tenth as long as the burst. Explanations show the
+/// bounds that a config has; plans obey the stricter one.
 const TIMES_REQUEST: u32 = 10;
 
 /// Explain a burst-config, or plan one
@@ -150,7 +150,7 @@ impl Burst {
 
 /// Plans a config. The burst is the smallest power of two, in ms, that is at least ten times as
 /// long as a request. The period is the shortest that records at most the share `duty` of the time.
-/// Fails if the period would exceed 2^40 ms, which is about 35 years.
+/// A share of 1 records always. Fails if the period would exceed 2^40 ms, which is about 35 years.
 fn plan(request: Duration, duty: f64) -> Result<BurstConfig, String> {
     let burst_ms = (request * TIMES_REQUEST).as_secs_f64() * 1e3;
     let zeros = burst_ms.max(1.0).log2().ceil() as u32;

@@ -9,7 +9,7 @@ use stroboscope_analysis::clock::{Alignment, Verdict};
 
 use stroboscope_render::humanise::{counted, duration};
 
-/// Maximum number of hosts to list by name.
+/// Maximum number of hosts, of groups of hosts, and of contradictory pairs to list.
 const NAMES_SHOWN: usize = 8;
 
 /// Returns the name of a host as shown to users.

@@ -2,7 +2,8 @@
 //!
 //! The shards are those of `shard`. The driver estimates how to correct the clocks, lets the
 //! workers infer, and merges their parts; if the evidence of all shards contradicts the estimate,
-//! it repeats the round. A report takes a second round, with the merged model.
+//! it repeats the round. A report takes one more round, with the merged model. It takes only that
+//! round if the model is cached.
 
 #[cfg(feature = "cluster")]
 mod rounds;

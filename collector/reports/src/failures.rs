@@ -244,7 +244,8 @@ impl FailureRootRow {
         }
     }
 
-    /// Returns a warning if failed requests shift the median latency; `None` otherwise.
+    /// Returns a warning if failed requests shift the median latency, and there are enough failed
+    /// and other requests; `None` otherwise.
     fn warning(&self) -> Option<String> {
         let (all, others) = (
             self.latency.as_ref()?,

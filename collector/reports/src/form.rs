@@ -48,7 +48,7 @@ pub struct Field {
     pub is_required: bool,
     /// True if the option may be given several times.
     pub is_list: bool,
-    /// True if the option is common to the subcommands that read a store.
+    /// True if the option is one of [`ReadingArguments`].
     pub is_common: bool,
 }
 
@@ -69,8 +69,8 @@ pub enum FieldKind {
 }
 
 impl VerbPage {
-    /// Creates the form of a subcommand. It lacks arguments that name files, and those that the
-    /// page lacks.
+    /// Creates the form of a subcommand. It lacks arguments that name files, those that concern
+    /// printing or this process's memory, and those that the page lacks.
     #[must_use]
     pub fn of(page: &Page) -> Self {
         let command = (page.command)(Command::new(page.name));

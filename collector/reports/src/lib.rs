@@ -1,13 +1,13 @@
 //! Reports on a store of traces.
 //!
 //! A report consists of its arguments, the question that it asks a store, and the rows of the
-//! answer: a type that the command line prints, pages show, and SQL reads. The modules, from the
-//! bottom up: `failure` with `advice` and `suggest`; the console (`output`, `stderr`, `progress`);
-//! `time`, `size`, `arguments`, `memory_limit`; `study` (an opened store, and the names of its
-//! segments); `verb` (the traits of reports); `shard` and `cluster` (reports by several
-//! processes); `form` (arguments as fields, for pages and tools); `verdict_files` (files for CI),
-//! `regression` and `assertion` (verdicts on reports); `results` (results shared by several
-//! reports); then a module for each report, and their `registry`.
+//! answer: a type that the command line prints. Pages show and SQL reads most of these types. The
+//! main modules, from the bottom up: `failure` with `advice` and `suggest`; the console (`output`,
+//! `stderr`, `progress`); `time`, `size`, `arguments`, `memory_limit`; `study` (an opened store,
+//! and the names of its segments); `verb` (the traits of reports); `shard` and `cluster` (reports
+//! by several processes); `form` (arguments as fields, for pages and tools); `verdict_files` (files
+//! for CI), `regression` and `assertion` (verdicts on reports); `results` (results shared by
+//! several reports); then a module for each report, and their `registry`.
 #![allow(
     missing_docs,
     reason = "the users are the program's crates beside this one, and help texts document arguments"

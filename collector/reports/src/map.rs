@@ -336,7 +336,7 @@ impl MapReport {
         }
     }
 
-    /// Draws the map; `None` if no service calls another one.
+    /// Draws the map; `None` if it has no edge.
     fn figure(&self) -> Option<Figure> {
         let graph = self.graph();
         let (nodes, edges) = (graph.nodes.len(), graph.edges.len());

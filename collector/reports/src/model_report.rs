@@ -49,7 +49,7 @@ pub struct ModelReport<'a> {
     /// Command that shows all operations.
     #[serde(skip)]
     all_command: String,
-    /// Maximum number of rows of each table.
+    /// Maximum number of rows of each table, except for that of the operations below a focus.
     #[serde(skip)]
     top: usize,
 }
@@ -90,7 +90,7 @@ impl JsonSchema for ModelNotes<'_> {
     }
 }
 
-/// Number of operations to list below the one in focus.
+/// Maximum number of operations to list below the one in focus.
 const OPERATIONS_LISTED: usize = 20;
 
 impl<'a> ModelReport<'a> {
@@ -116,7 +116,7 @@ impl<'a> ModelReport<'a> {
         self
     }
 
-    /// Limits each table to this number of rows.
+    /// Limits the tables to this number of rows, except for that of the operations below a focus.
     pub(crate) fn short(self, top: usize) -> Self {
         Self { top, ..self }
     }

@@ -61,7 +61,7 @@ pub fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
 }
 
 /// Returns the width of the output in columns: that in `COLUMNS`, else that of the terminal.
-/// Returns `None` without either, such as in a pipe, whose readers want full lines.
+/// Returns `None` without either, such as in a pipe, whose readers want full lines, or if it is 0.
 pub fn width() -> Option<usize> {
     let said = std::env::var("COLUMNS")
         .ok()

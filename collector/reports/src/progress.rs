@@ -13,7 +13,7 @@ const QUIET_FOR: Duration = Duration::from_secs(2);
 const LINE_EVERY: Duration = Duration::from_secs(5);
 /// Number of steps between two readings of the clock.
 const STEPS_PER_LOOK: u64 = 64;
-/// Number of steps of a task up to which each reads the clock, such as the shards of workers.
+/// Total of a task up to which each of its steps reads the clock, such as the number of shards.
 const FEW_STEPS: u64 = 4_096;
 
 /// Returns an observer that shows tasks on standard error.

@@ -93,8 +93,8 @@ impl Entry {
         }
     }
 
-    /// Adds a page for a nested subcommand, whose full name is `words`. The page lacks the
-    /// arguments in `without`.
+    /// Adds a page for the subcommand of this full name: the entry's own, or one nested in it. The
+    /// page lacks the arguments in `without`.
     #[must_use]
     pub fn paged_as<V: PageVerb + Args>(
         self,

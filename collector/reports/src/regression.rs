@@ -126,7 +126,8 @@ impl Finding {
 }
 
 impl RegressionEvidence {
-    /// Returns a check for each thing that is judged or that a finding is about.
+    /// Returns a check for each thing that is judged or that a finding is about; without any, one
+    /// check that passed.
     fn checks(&self, gate: &GateArguments) -> Vec<Check> {
         let unknown = match gate.fail_on {
             Some(FailOn::Unknown) => CheckOutcome::Error,
@@ -165,7 +166,7 @@ impl RegressionEvidence {
 }
 
 impl Regression {
-    /// Decides: findings prove a regression, even if other data is in doubt.
+    /// Decides: large rises and failures prove a regression, even if other data is in doubt.
     pub fn of(evidence: RegressionEvidence, worse_by: f64) -> Self {
         let RegressionEvidence {
             mut rises,

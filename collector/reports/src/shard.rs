@@ -44,7 +44,7 @@ pub const OF_SHARDS: &[&str] = &["shard", "cluster", "cluster_deadline"];
 
 impl ShardArguments {
     /// Reads the requested shard, and saves its part. With `--cluster`, prints the report that
-    /// `show` makes of the answer. Returns `None` if neither is requested.
+    /// `of` makes of the answer. Returns `None` if neither is requested.
     pub fn run<Q: ShardQuestion, R: Report>(
         &self,
         (reading, show): (&ReadingArguments, &ShowArguments),

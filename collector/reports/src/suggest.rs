@@ -21,7 +21,8 @@ fn command(words: &str) -> String {
     format!("{} {words}", program(std::env::args_os().next()))
 }
 
-/// Puts this program's name before a subcommand, and adds the data directory.
+/// Puts this program's name before a subcommand, and adds the data directory unless it is the
+/// default.
 pub fn command_on(words: &str, data: &Path) -> String {
     if data == Path::new(DATA_DEFAULT) {
         return command(words);

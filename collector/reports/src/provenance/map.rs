@@ -178,7 +178,7 @@ impl ProvenanceMapReport {
     }
 
     /// Returns the outcome of the subcommand, which is partial if a log could not be read whole or
-    /// pairs may be missing.
+    /// flows were not followed.
     pub(super) fn status(&self, read: Status) -> Status {
         match self.flows_left_out {
             0 => LogGaps::status(&self.logs, read),

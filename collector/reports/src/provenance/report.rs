@@ -231,8 +231,8 @@ impl LogGaps {
 }
 
 impl ProvenanceReport {
-    /// Creates the report of an answer. Leaves out items that `only` does not accept, and flows to
-    /// or from them.
+    /// Creates the report of an answer. Leaves out items that `only` does not accept, and flows
+    /// from them (`Backward`) or to them (`Forward`).
     pub(super) fn of(
         mut answer: ProvenanceAnswer,
         logs: &ProvenanceLogs<'_>,

@@ -18,7 +18,7 @@ const CHANGED: usize = 1;
 
 /// Operations and calls of the requests of a category.
 pub(super) struct DrawnFlow {
-    /// Operations, parents first.
+    /// Operations, in the order in which a walk from the root meets them.
     operations: Vec<Operation>,
     /// Caller, callee, and number of repetitions.
     calls: Vec<(usize, usize, Repeats)>,
@@ -74,7 +74,7 @@ impl DrawnFlow {
     }
 
     /// Selects up to [`DRAWN_MAX`] operations: the changed ones, then those that take most time,
-    /// each with its callers.
+    /// each with one chain of callers.
     fn drawn(&self, changed: &BTreeSet<Operation>) -> BTreeSet<usize> {
         let time_ns = |number: usize| {
             let time_ns = self.times_ns.get(&self.operations[number]);

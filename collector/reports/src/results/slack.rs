@@ -83,8 +83,8 @@ impl SlackList {
         &self.notes
     }
 
-    /// Describes a use of the largest slack; `None` if requests mostly wait for each segment that
-    /// has some.
+    /// Describes a use of the largest slack of a segment that requests seldom wait for; `None` if
+    /// there is none.
     fn use_text(&self) -> Option<String> {
         let seldom = |of: &&SegmentSlack| of.critical_share < 0.5 && of.slack.p50_ns > 0;
         let most = self.segments.iter().find(seldom)?;

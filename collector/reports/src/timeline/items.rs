@@ -87,7 +87,8 @@ pub(super) fn summary_text(summary: &RequestSummary, architecture: Architecture)
     parts.join(", ")
 }
 
-/// Returns the activities for the request whose id has this low half.
+/// Returns the activities for the request whose id has this low half, in order of start. Omits
+/// calls of `getpid`, because markers are such calls.
 pub(super) fn items_of(part: &KernelPart, low: u64) -> Vec<Item> {
     let (timeline, clocks, architecture) = (&part.timeline, &part.clocks, part.architecture);
     let thread = |tid: u32| {

@@ -28,7 +28,7 @@ const CALLS_SHOWN: usize = 6;
 pub struct Sums {
     overview: KernelOverview,
     notes: Notes,
-    /// Maximum number of rows of each table.
+    /// Maximum number of rows of each table, except for that of system calls.
     top: usize,
 }
 

@@ -237,7 +237,7 @@ struct TimelineLine<'a> {
     /// Time since the beginning of the request, in ns.
     from_ns: i64,
     takes_ns: Option<u64>,
-    /// Thread of an activity; none for the request itself.
+    /// Thread of an activity of the kernel; `None` for spans and segments.
     thread: Option<String>,
     what: String,
 }

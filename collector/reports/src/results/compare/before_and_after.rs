@@ -8,7 +8,8 @@ use stroboscope_analysis::flow::{CategoryId, Operation, PeriodFlows};
 use super::super::flow_graph::DrawnFlow;
 use stroboscope_render::show::{Figure, Graph};
 
-/// Draws the first mutation of the first cause; `None` if there is none.
+/// Draws the first mutation of the first cause; `None` if there is none, or if its structure or its
+/// precursor is unknown.
 pub(super) fn figure(of: &Comparison, periods: [&PeriodFlows; 2]) -> Option<Figure> {
     let cause = of.causes.first()?;
     let mutation = of.mutations.get(*cause.mutations.first()?)?;

@@ -134,7 +134,7 @@ impl FailureShiftRow {
         })
     }
 
-    /// Describes the change, and the origin that explains most of it.
+    /// Describes the change and, if the share rose, the origin with the largest increase.
     fn sentence(&self) -> String {
         let change = format!(
             "Of {}, {} fail rather than {}: {} of {} after, {} of {} before",
