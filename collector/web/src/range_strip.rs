@@ -54,7 +54,7 @@ pub(crate) fn range_strip(scope: &Scope, steered: RangeUse, rates: &Rates) -> Ht
 }
 
 /// Returns the part of the store around the range, in ns since the Unix epoch. Returns `None` if
-/// the range is long enough to be visible within the whole store.
+/// the range is invalid, is empty, or is long enough to be visible within the whole store.
 fn window(scope: &Scope, whole: &RequestRate) -> Option<Range<i64>> {
     let (begin_ns, end_ns) = (whole.from_ns, column_ns(whole, whole.columns.len()));
     let range = scope.range(whole.newest_ns).ok()?;

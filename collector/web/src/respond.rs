@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_millis(20);
 const FIRST_PATIENCE: Duration = Duration::from_millis(250);
 /// Interval between progress reports.
 const TOLD_EVERY: Duration = Duration::from_millis(500);
-/// Maximum number of progress reports to one client.
+/// Maximum number of progress reports to one client after the first one.
 const TOLD_MAX: usize = 600;
 
 /// A page before its content is known.
