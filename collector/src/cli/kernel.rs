@@ -258,7 +258,7 @@ pub(super) fn start(
     prepared.start(store).map_err(Failure::of)
 }
 
-/// Starts to delete old data of a directory, unless a collector uses it. If a collector starts
+/// Starts to delete old data of a directory. Fails if a collector uses it. If a collector starts
 /// later, its own settings apply.
 fn maintain(
     data: &std::path::Path,

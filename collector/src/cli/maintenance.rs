@@ -45,8 +45,8 @@ impl RetentionArguments {
         self.keep.is_some() || self.keep_bytes.is_some()
     }
 
-    /// Returns the settings for a data directory that no collector uses. Prints a remark if it was
-    /// published, because then nothing expires by its age.
+    /// Returns the settings for a data directory that no collector uses. Prints a remark if data
+    /// shall expire by its age and the directory was published, because then none does.
     pub(super) fn settings_without_collector(&self, data: &Path) -> MaintenanceSettings {
         let settings = MaintenanceSettings {
             // Every hour waits to be published, as no publisher tells which ones are.
