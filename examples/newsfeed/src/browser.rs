@@ -50,8 +50,8 @@ pub(crate) struct Visit {
     pub(crate) background_after: Duration,
 }
 
-/// Reason why a page did not load. All failures of one kind have the same text, so that they can be
-/// counted.
+/// Reason why a page did not load. All failures with one gRPC code have one text, so that they can
+/// be counted.
 pub(crate) type Cause = String;
 
 impl Browser {
@@ -65,7 +65,7 @@ impl Browser {
     /// Loads the page of `visit`, up to and including its `onload`.
     ///
     /// # Errors
-    /// Returns the gRPC code of a failed call, or that pagelets are missing.
+    /// Returns the gRPC code of a failed call, that pagelets are missing, or that a stage panicked.
     #[stroboscope::trace(name = "page", fields(user = visit.user, link = visit.link.name(), count = visit.count))]
     pub(crate) async fn load(&self, visit: Visit) -> Result<(), Cause> {
         let engine = Arc::new(Engine::new(self.cpu));

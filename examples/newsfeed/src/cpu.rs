@@ -55,8 +55,8 @@ impl Cpu {
     }
 
     /// Computes for about `duration` on an undisturbed processor. Returns the result, so that the
-    /// compiler cannot optimize the work away. For one `duration`, the result depends only on
-    /// `seed`.
+    /// compiler cannot optimize the work away. For one `Cpu` and `duration`, the result depends
+    /// only on `seed`.
     pub(crate) fn work(&self, duration: Duration, seed: u64) -> u64 {
         let count = (duration.as_nanos() as f64 / 1e3 * self.rounds_per_us) as u64;
         black_box(rounds(black_box(seed), count))

@@ -19,7 +19,7 @@ pub struct FleetOptions {
     /// Arguments before the role's name, for a program that does more than roles.
     pub prefix_args: Vec<String>,
     /// URL of the collector (`http://127.0.0.1:4317`); without one the processes record nothing.
-    /// Several URLs are separated by commas; the processes then use them in turn.
+    /// Several URLs are separated by commas; each process then gets one of them, in turn.
     pub collector: Option<String>,
     /// Burst config in the form of `STROBOSCOPE_BURST_CONFIG`; the SDK's default if not given.
     pub burst_config: Option<String>,

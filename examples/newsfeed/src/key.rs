@@ -12,7 +12,7 @@ pub(crate) const PROPERTIES: [&str; 5] = ["name", "locale", "timezone", "quota",
 /// The candidate generators of the ranker.
 pub(crate) const GENERATORS: [&str; 3] = ["friends", "pages", "ads"];
 
-/// The generator that is asked only by the fault `ranker.extra-call`.
+/// Generator that a ranking with [`GENERATORS`] asks only by the fault `ranker.extra-call`.
 pub(crate) const EXTRA_GENERATOR: &str = "trending";
 
 /// Number of keys that a generator reads for a user, one after the other.

@@ -259,7 +259,8 @@ fn generator_span(generator: &str) -> Span {
     }
 }
 
-/// Candidates of one generator. Each generator is a task, whose bytes are tracked by themselves.
+/// Candidates of one generator. Each generator but the extra one is a task, whose bytes are tracked
+/// by themselves.
 struct CandidateBytes {
     generator: &'static str,
     /// The candidates' bytes, one after the other.

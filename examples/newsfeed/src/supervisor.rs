@@ -70,8 +70,9 @@ struct AllOptions {
     json: bool,
 }
 
-/// Runs the command line `args` (without the program's own name). The status is 2 for bad flags, 1
-/// for an error or failed requests, 130 after a signal.
+/// Runs the command line `args` (without the program's own name). The status is 2 for bad flags and
+/// 1 for an error. That of `all` is also 1 if a request failed or none succeeded, and 130 after a
+/// signal.
 pub fn run<I>(args: I) -> ExitCode
 where
     I: IntoIterator,
