@@ -66,7 +66,7 @@ const LIMITS: Limits = Limits {
     ..Limits::with_nodes(1 << 15)
 };
 
-/// Number of values of the lowest 56 bits of a trace id with which requests are tracked.
+/// Number of values of [`mixed`] with which requests are tracked.
 static TRACKED: AtomicU64 = AtomicU64::new(1 << RANDOM_BITS);
 
 /// Sets the share of recorded requests to track, 0 to 1.
@@ -189,6 +189,14 @@ struct RequestLog {
     ticks: u64,
 }
 
+/// Returns [`RANDOM_BITS`] bits that all processes derive alike from a request's id. They hardly
+/// depend on the bits that decide about sampling by ratio, so that of the requests that a ratio
+/// keeps, the same fraction is tracked (multiplicative hashing; Knuth, The Art of Computer
+/// Programming, §6.4).
+fn mixed(trace_id: u128) -> u64 {
+    (trace_id as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RANDOM_BITS)
+}
+
 impl RequestLog {
     /// Begins a log if the current request is recorded and to be tracked, unless it has one.
     fn begin() -> Option<Self> {
@@ -200,8 +208,7 @@ impl RequestLog {
         if !context.is_valid() || !is_recorded || is_tracking() {
             return None;
         }
-        let random = context.trace_id() as u64 & ((1 << RANDOM_BITS) - 1);
-        (random < TRACKED.load(Relaxed)).then(|| Self {
+        (mixed(context.trace_id()) < TRACKED.load(Relaxed)).then(|| Self {
             recording: Recording::new(LIMITS),
             trace_id: context.trace_id(),
             span_id: context.span_id(),
@@ -220,5 +227,28 @@ impl Drop for RequestLog {
             ticks: self.ticks,
             log: self.recording.take_log(),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_the_requests_that_a_ratio_keeps_is_tracked() {
+        let mut state = 7u64;
+        let mut id = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            u128::from(state >> 8 ^ state << 40)
+        };
+        let kept_from = (1u128 << RANDOM_BITS) / 10 * 9;
+        let is_kept = |id: &u128| id % (1 << RANDOM_BITS) >= kept_from;
+        let kept: Vec<u128> = (0..100_000).map(|_| id()).filter(is_kept).collect();
+        let half = 1 << (RANDOM_BITS - 1);
+        let tracked = kept.iter().filter(|id| mixed(**id) < half).count();
+        let share = tracked as f64 / kept.len() as f64;
+        assert!((0.47..0.53).contains(&share), "{share} of {}", kept.len());
     }
 }
