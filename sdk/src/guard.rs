@@ -81,6 +81,8 @@ impl Threads {
         self.timer.stop();
         self.gate.thread().unpark();
         let _ = self.gate.join();
+        crate::marker::stop();
+        gate::set_followed(crate::marker::is_followed());
         let deadline = Instant::now() + deadline.min(DEADLINE_MAX);
         // Sending fails if the shipping thread has already ended.
         let _ = self.stop.send(Stop { deadline });

@@ -141,8 +141,16 @@ pub(crate) fn look(monotonic_ns: i64) {
     ON.store(sys::is_locked(&recorder_path()), Relaxed);
 }
 
-/// Resets the thread's state after a fork: the child's only thread has a new id.
+/// Ends markers, because no thread checks any longer whether a recorder listens. The caller then
+/// passes the result of [`is_followed`] to the gate.
+pub(crate) fn stop() {
+    ON.store(false, Relaxed);
+}
+
+/// Resets the state after a fork: the child's only thread has a new id, and no thread of it checks
+/// whether a recorder listens.
 pub(crate) fn forked() {
+    stop();
     TID.set(0);
     SAID.set(false);
 }
