@@ -18,7 +18,7 @@ const PLACES: usize = 16;
 enum Place {
     Unmade,
     Lent,
-    ThreadRef(Writer),
+    Available(Writer),
 }
 
 static SHARED: [Mutex<Place>; PLACES] = [const { Mutex::new(Place::Unmade) }; PLACES];
@@ -50,7 +50,7 @@ fn take(place: u8) -> Option<Writer> {
         Err(TryLockError::WouldBlock) => return None,
     };
     match std::mem::replace(&mut *there, Place::Lent) {
-        Place::ThreadRef(writer) => Some(writer),
+        Place::Available(writer) => Some(writer),
         Place::Lent => None,
         Place::Unmade => {
             let made = RINGS.make_shared().map(Writer::of);
@@ -70,7 +70,7 @@ pub(super) fn give_back(place: u8, writer: Writer) {
     // This waits only while other threads find that the place is empty.
     *there
         .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner) = Place::ThreadRef(writer);
+        .unwrap_or_else(std::sync::PoisonError::into_inner) = Place::Available(writer);
 }
 
 /// Resets the places in the thread that survived a fork: threads that no longer exist may have
