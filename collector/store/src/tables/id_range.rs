@@ -2,7 +2,7 @@
 //! about equally many rows.
 
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
-use parquet::file::metadata::ParquetMetaData;
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::statistics::Statistics;
 
@@ -96,12 +96,7 @@ pub(super) fn row_groups(metadata: &ParquetMetaData) -> Vec<RowGroupIds> {
 /// Returns the lowest and the highest value of a column of times in ns, from the statistics; `None`
 /// if the file has no rows or lacks the column or its statistics.
 pub(super) fn times_ns(metadata: &ParquetMetaData, column: &str) -> Option<(i64, i64)> {
-    let at = metadata
-        .file_metadata()
-        .schema_descr()
-        .columns()
-        .iter()
-        .position(|known| known.name() == column)?;
+    let at = place(metadata, column)?;
     let mut times_ns: Option<(i64, i64)> = None;
     for group in metadata.row_groups() {
         let Some(Statistics::Int64(found)) = group.columns().get(at)?.statistics() else {
@@ -112,6 +107,19 @@ pub(super) fn times_ns(metadata: &ParquetMetaData, column: &str) -> Option<(i64,
         times_ns = Some((known.0.min(least), known.1.max(greatest)));
     }
     times_ns
+}
+
+/// Returns the number of nulls of a column; `None` if the file does not state it.
+pub(super) fn nulls(metadata: &ParquetMetaData, column: &str) -> Option<u64> {
+    let at = place(metadata, column)?;
+    let of_group =
+        |group: &RowGroupMetaData| group.columns().get(at)?.statistics()?.null_count_opt();
+    metadata.row_groups().iter().map(of_group).sum()
+}
+
+fn place(metadata: &ParquetMetaData, column: &str) -> Option<usize> {
+    let columns = metadata.file_metadata().schema_descr().columns();
+    columns.iter().position(|known| known.name() == column)
 }
 
 /// Selects the row groups that may contain ids of the range, and the rows of their pages that may.

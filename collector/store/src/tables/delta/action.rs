@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use super::schema::{DeltaSchema, PARTITIONS};
-use crate::tables::id_range::times_ns;
+use crate::tables::id_range::{nulls, times_ns};
 
 /// Feature of the protocol that no other program has.
 const WRITER_FEATURE: &str = "stroboscope";
@@ -147,11 +147,11 @@ struct FileStatistics {
     num_records: i64,
     min_values: BTreeMap<String, i64>,
     max_values: BTreeMap<String, i64>,
-    null_count: BTreeMap<String, i64>,
+    null_count: BTreeMap<String, u64>,
 }
 
-/// Returns the statistics of a file as JSON: its number of rows, and the bounds of these columns,
-/// which must be of type Int64 and without nulls.
+/// Returns the statistics of a file as JSON: its number of rows, and the bounds and numbers of
+/// nulls of these columns, which must be of type Int64.
 pub(super) fn statistics<'a>(
     metadata: &ParquetMetaData,
     times: impl Iterator<Item = &'a str>,
@@ -164,8 +164,47 @@ pub(super) fn statistics<'a>(
         if let Some((least, greatest)) = times_ns(metadata, name) {
             found.min_values.insert(name.into(), least);
             found.max_values.insert(name.into(), greatest);
-            found.null_count.insert(name.into(), 0);
+            if let Some(nulls) = nulls(metadata, name) {
+                found.null_count.insert(name.into(), nulls);
+            }
         }
     }
     serde_json::to_string(&found).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+    use parquet::arrow::ArrowWriter;
+    use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+    use std::sync::Arc;
+
+    #[test]
+    fn statistics_state_the_nulls_of_each_column() {
+        let column =
+            |values: &[Option<i64>]| Arc::new(Int64Array::from(values.to_vec())) as ArrayRef;
+        let batch = RecordBatch::try_from_iter_with_nullable([
+            ("from_ns", column(&[Some(3), Some(1), Some(2)]), false),
+            ("error_ns", column(&[None, Some(5), None]), true),
+            ("never_ns", column(&[None; 3]), true),
+        ])
+        .expect("columns of one length");
+        let mut bytes = Vec::new();
+        let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), None).expect("a schema");
+        writer.write(&batch).expect("memory");
+        writer.close().expect("memory");
+        let file = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes));
+        let names = ["from_ns", "error_ns", "never_ns"];
+        let found = statistics(file.expect("a file").metadata(), names.into_iter());
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&found).expect("JSON"),
+            serde_json::json!({
+                "numRecords": 3,
+                "minValues": {"from_ns": 1, "error_ns": 5},
+                "maxValues": {"from_ns": 3, "error_ns": 5},
+                "nullCount": {"from_ns": 0, "error_ns": 2},
+            })
+        );
+    }
 }
