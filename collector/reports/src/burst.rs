@@ -158,7 +158,7 @@ fn plan(request: Duration, duty: f64) -> Result<BurstConfig, String> {
     if ones == 0 {
         return Ok(BurstConfig::ALWAYS_ON);
     }
-    if zeros + ones > 40 {
+    if zeros.saturating_add(ones) > 40 {
         return Err(
             "such bursts would come less than once in thirty years; use shorter requests or more duty"
                 .to_owned(),
@@ -177,8 +177,8 @@ impl BurstReport {
             windows.push((open_ms, close_ms));
             from_ms = close_ms;
         }
-        let burst_ms =
-            (config != BurstConfig::ALWAYS_ON).then(|| 1u64 << config.bits().trailing_zeros());
+        let has_bursts = config != BurstConfig::ALWAYS_ON && config != BurstConfig::NEVER;
+        let burst_ms = has_bursts.then(|| 1u64 << config.bits().trailing_zeros());
         let tenth = |ms| Duration::from_millis(ms) / TIMES_REQUEST;
         let request_max = config.pattern_ms().map(|(_, period_ms)| tenth(period_ms));
         Self {
@@ -271,11 +271,10 @@ mod tests {
         let always = BurstReport::of(BurstConfig::ALWAYS_ON, 5);
         assert_eq!(always.windows, [(5, None)]);
         assert!(always.to_text(None).contains("always on"));
-        assert!(
-            BurstReport::of(BurstConfig::NEVER, 5)
-                .to_text(None)
-                .contains("off")
-        );
+        let never = BurstReport::of(BurstConfig::NEVER, 5);
+        let text = never.to_text(None);
+        assert!(text.contains("off") && !text.contains("requests"), "{text}");
+        assert_eq!(never.plan(None).request_whole_max_ns, None);
     }
 
     #[test]
@@ -293,5 +292,6 @@ mod tests {
         check(1, 1.0, 0);
         check(1, 0.5, 1);
         assert!(plan(Duration::from_secs(10_000_000), 0.0001).is_err());
+        assert!(plan(Duration::from_micros(3_000), 1e-320).is_err());
     }
 }
