@@ -31,6 +31,8 @@ const MESSAGES: [&str; 3] = [
 ];
 /// Maximum length of names of types and of shortened messages, in characters.
 const TEXT_CHARS_MAX: usize = 200;
+/// Maximum number of digits of a status code.
+const CODE_DIGITS_MAX: usize = 10;
 
 /// Names of the attributes that describe a failure. Records must include them to be read by
 /// [`StatedFailure`].
@@ -249,13 +251,14 @@ impl<'a> FailureAttributes<'a> {
         }
         let code = self.first(&[GRPC_CODE]).filter(|code| *code != "0");
         if let Some(code) = code {
-            return format!("gRPC {}", grpc_name(code).unwrap_or(code));
+            let name = grpc_name(code).map_or_else(|| code_text(code), str::to_owned);
+            return format!("gRPC {name}");
         }
         let is_failed = |status: &&str| status.parse().is_ok_and(|status: u16| status >= 400);
         if let Some(status) = self.first(&HTTP_STATUSES).filter(is_failed) {
             return format!("HTTP {status}");
         }
-        of_error.unwrap_or("error").to_owned()
+        of_error.map_or_else(|| "error".to_owned(), code_text)
     }
 
     fn message(&self) -> &'a str {
@@ -286,6 +289,16 @@ fn first_line(text: &str) -> String {
         None => line,
     };
     normalise(line).into_owned()
+}
+
+/// Returns a code: its digits if it is a short number, otherwise its first line.
+fn code_text(code: &str) -> String {
+    let is_short = code.len() <= CODE_DIGITS_MAX;
+    if is_short && code.bytes().all(|byte| byte.is_ascii_digit()) {
+        code.to_owned()
+    } else {
+        first_line(code)
+    }
 }
 
 /// Returns the name of a gRPC status code, or `None` for an unknown code.

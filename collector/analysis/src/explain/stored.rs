@@ -273,7 +273,7 @@ impl Side {
     }
 
     fn bound(&mut self, columns: usize) {
-        while self.cells.len() > CELLS_MAX && self.level < u64::BITS {
+        while self.hashes.len() * columns.max(1) > CELLS_MAX && self.level < u64::BITS {
             self.level += 1;
             self.retain(columns);
         }

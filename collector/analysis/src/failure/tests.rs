@@ -213,6 +213,7 @@ fn spans_state_their_failures_in_many_ways() {
     let grpc = [(ERROR_TYPE, "14"), (GRPC_CODE, "14")];
     check_stated(&grpc, CLIENT, "gRPC UNAVAILABLE", "");
     check_stated(&[(GRPC_CODE, "99")], CLIENT, "gRPC 99", "");
+    check_stated(&[(GRPC_CODE, "no such\ncode")], CLIENT, "gRPC no such", "");
     check_stated(&[(ERROR, "true")], SpanFlags::PANICKED, "panic", "");
     let exception = [
         ("event:exception.type", "KeyError"),
