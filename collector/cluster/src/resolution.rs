@@ -25,7 +25,8 @@ pub(crate) async fn resolve(asked: &[String]) -> Result<Vec<WorkerAddress>, Clus
     let [one] = &*workers else {
         return Ok(workers);
     };
-    let (Some(Host::Domain(host)), Some(port)) = (one.url.host(), one.url.port()) else {
+    let (Some(Host::Domain(host)), Some(port)) = (one.url.host(), one.url.port_or_known_default())
+    else {
         return Ok(workers);
     };
     let found = lookup_host((host, port)).await;

@@ -226,7 +226,7 @@ fn direct(
         }
     }
     let better = name_sources.name(name);
-    if better.is_some() {
+    if better.is_some() && !name.is_empty() {
         json.text(SPAN_NAME, name);
     }
     if end_ns == 0 {

@@ -142,7 +142,11 @@ function segments(trace, span) {
 /** Returns the time range and root operation that all links of a page carry. */
 function carried() {
     const said = new URLSearchParams(location.search);
-    return ["since", "until", "root"].map((name) => (said.get(name) ? `&${name}=${encodeURIComponent(said.get(name) ?? "")}` : "")).join("");
+    const read = (/** @type {string} */ name, other = name) => {
+        const value = said.get(name) || said.get(other);
+        return value ? `&${name}=${encodeURIComponent(value)}` : "";
+    };
+    return read("since", "from") + read("until", "to") + read("root");
 }
 
 /** @param {Trace} trace @param {number} span */

@@ -306,7 +306,7 @@ impl<'a> Unit<'a> {
                 attributes: range(RecordOwner::Event(event.seq)),
             });
         }
-        let root = records.spans.iter().find(|span| span.parent_id == 0);
+        let root = records.root();
         let is_cut_open = |span: &SpanRecord| span.flags.contains(SpanFlags::CUT_OPEN);
         self.requests.push(RequestSeen {
             records,
@@ -414,11 +414,13 @@ impl<'a> Unit<'a> {
     }
 
     pub(super) fn process(&self, place: usize) -> Option<u128> {
-        match self.spans[place].record {
-            UnitRecord::Span(span) => Some(span.process),
-            UnitRecord::Kernel { of, .. } => of.map(|span| span.process),
-            UnitRecord::Event { .. } => Some(0),
-        }
+        let span = match self.spans[place].record {
+            UnitRecord::Span(span) => Some(span),
+            UnitRecord::Kernel { of, .. } => of,
+            UnitRecord::Event { .. } => None,
+        };
+        span.map(|span| span.process)
+            .filter(|process| *process != 0)
     }
 
     /// Evaluates whether a gap, given by its bounds, lies in a range. Both ends belong to the

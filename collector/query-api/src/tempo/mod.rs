@@ -14,8 +14,9 @@ use axum::routing::get;
 use crate::answer::{Door, Refusal};
 use crate::store::Traces;
 
-const NO_ROUTE: &str = "of Tempo's query API there are /api/echo, /api/traces/ID, /api/v2/traces/ID, /api/search, \
-                        /api/v2/search/tags and /api/v2/search/tag/TAG/values; metrics of TraceQL are not supported\n";
+const NO_ROUTE: &str = "of Tempo's query API there are /ready, /api/echo, /api/traces/ID, /api/v2/traces/ID, /api/search, \
+                        /api/search/tags, /api/search/tag/TAG/values, /api/v2/search/tags and \
+                        /api/v2/search/tag/TAG/values; metrics of TraceQL are not supported\n";
 
 /// Returns all routes of Tempo's API, at `/api/…` and `/ready`.
 pub fn router(traces: &Traces) -> Router {

@@ -332,7 +332,7 @@ async fn of_site(site: &ServedSite, request: Request) -> Response {
 
 fn no_such(path: &str) -> String {
     format!(
-        "there is no page {path:?}; there are /fleet, /metrics, /metrics/requests, /api/model, /api/critical-path, /api/processes, \
+        "there is no page {path:?}; there are /, /model, /fleet, /metrics, /metrics/requests, /api/model, /api/critical-path, /api/processes, \
          /api/doors, /api/burst-config, /healthz, /readyz and /burst-config"
     )
 }
