@@ -253,7 +253,7 @@ impl PathAggregate {
     }
 
     /// Returns the times for which requests continued after their answer. Omits requests that ended
-    /// with their answer.
+    /// with their answer, and requests in which no time passed up to the answer.
     pub fn after_answer(&self) -> &Distribution {
         &self.after_answer
     }

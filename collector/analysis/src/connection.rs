@@ -3,8 +3,8 @@
 //! A server may have a span for each connection and, inside it, one for each command. Loops of
 //! workers and consumers have similar spans. A connection's span lasts as long as its client stays
 //! connected, and mostly waits for the client. Its latency, critical path and structure therefore
-//! reveal nothing about the service. Users wait for the span's children, so each child becomes a
-//! request.
+//! reveal nothing about the service. Users wait for the span's children, so each child that is not
+//! a client span becomes a request.
 //!
 //! **Rule for a span.** A root span that is neither a server's nor a client's is a connection if
 //!

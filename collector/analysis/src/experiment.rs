@@ -98,7 +98,8 @@ pub struct Effect {
     pub p_value: f64,
     /// Effective number of clusters: the smaller of the effective numbers of units and of bursts.
     pub effective_clusters: f64,
-    /// Standard error of the logarithm of the ratio of test to control.
+    /// Standard error of the logarithm of the ratio of test to control; infinite if the data do not
+    /// bound `interval`.
     pub standard_error: f64,
 }
 

@@ -154,7 +154,8 @@ pub struct Explanation {
     pub learned_from: [usize; 2],
     /// Number of held-out requests, which tested the leaves.
     pub held_out: [usize; 2],
-    /// Number of requests that were counted: fewer than `requests` if the memory limit was reached.
+    /// Number of requests that were counted: fewer than `requests` if the memory limit was reached,
+    /// or if a request represents several.
     pub counted: [u64; 2],
     /// Leaves that separate the held-out requests significantly, and whose precision exceeds their
     /// category's share of all requests. The mutation's come first, then those of higher recall.

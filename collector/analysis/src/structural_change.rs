@@ -90,7 +90,7 @@ pub struct StructuralChange {
     /// relations correct for this number.
     pub tested: usize,
     /// Number of relations of the later range that the earlier range did not test: their segments
-    /// are new, or did not occur together before.
+    /// are new, or did not occur together before, or their tasks shared too few data elements.
     pub untested_before: usize,
     /// Number of relations of the earlier range that the later range did not test.
     pub untested_after: usize,

@@ -163,12 +163,12 @@ impl PairEvidence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Verdict {
-    /// The evidence does not contradict the clocks as recorded, and proves no line of offsets. The
-    /// recorded times are used, unless other clocks of a group of agreeing hosts differ.
+    /// The evidence supports the clocks as recorded, rather than a line of offsets. The recorded
+    /// times are used, unless other clocks of a group of agreeing hosts differ.
     Agree,
     /// Nearly all round trips agree with one line of offsets, and that line is not zero.
     Differ,
-    /// The evidence contradicts the clocks as recorded, and agrees with no other offset either. The
-    /// pair does not connect its hosts.
+    /// The evidence supports neither the clocks as recorded nor one line of offsets. The pair does
+    /// not connect its hosts.
     Contradictory,
 }

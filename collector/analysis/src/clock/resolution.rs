@@ -25,7 +25,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// Minimum number of timestamps for which nearly all instead of all must be multiples, and for
-/// which any power of ten is accepted.
+/// which any power of ten is accepted. A process with as many timestamps is judged alone.
 const SURE_FROM: u64 = 32;
 /// Share of a program's timestamps that a power of ten must divide, as numerator and denominator.
 /// It is less than 1 because programs may add timestamps that they computed. With one half, the
@@ -33,11 +33,13 @@ const SURE_FROM: u64 = 32;
 const NEARLY_ALL: (u64, u64) = (19, 20);
 /// Number of powers of ten that are tried: 1 ns to 1 s.
 const DECADES: usize = 10;
-/// A host has the coarsest resolution that at least one in this many of its timestamps has,
-/// counting coarser ones.
+/// Inverse of the minimum share of a host's timestamps that decides its resolution: the coarsest
+/// resolution that at least one in this many timestamps has. Timestamps of a coarser resolution
+/// count as well.
 const COMMON_SHARE: u64 = 20;
 
-/// Histogram of timestamps by the coarsest power of ten of nanoseconds that divides them.
+/// Histogram of timestamps by the coarsest power of ten of nanoseconds, up to a second, that
+/// divides them. Timestamps of 0 are left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 struct Grain([u64; DECADES]);
@@ -208,7 +210,7 @@ impl Resolutions {
     }
 
     /// Returns the coarsest resolution that at least one in [`COMMON_SHARE`] of a host's timestamps
-    /// has.
+    /// has; [`Resolution::EXACT`] for a host without timestamps.
     pub(super) fn get(&self, host: &str) -> Resolution {
         let mut programs = self.programs(host);
         programs.sort_unstable_by_key(|program| Reverse((program.tick_ns, program.unit_ns)));

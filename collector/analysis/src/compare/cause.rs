@@ -66,11 +66,13 @@ pub struct Cause {
     pub by_root_ns: BTreeMap<String, f64>,
     /// Fraction of the later period's requests that show the change.
     pub affected: f64,
-    /// P-value of the change, corrected for the number of tests.
+    /// P-value of the change, corrected for the number of tests. The smallest one, if several
+    /// places or root operations changed.
     pub q_value: f64,
-    /// Period within which a changed structure begins or ends. `q_value` then compares the section
+    /// Period within which a changed structure begins or ends. The test then compares the section
     /// of that period that shows the behaviour with the other period. `None` if the whole periods
-    /// differ by more than chance, or if times changed.
+    /// differ by more than chance, or if times changed. Of several root operations, the one with
+    /// the most affected requests decides.
     pub changed_within: Option<Period>,
     /// Weight that ranks causes: the contribution as a fraction of the earlier mean latency. If
     /// times changed, it excludes the part that a few slow requests make up. If the structure

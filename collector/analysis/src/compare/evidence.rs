@@ -75,7 +75,7 @@ pub(super) struct RankEvidence {
     statistics: Vec<Statistic>,
     /// For each period, the squared difference of mean ranks between its halves, in units of the
     /// variance of ranks, and its expectation under independence. `None` if the period has too few
-    /// observations, or if their ranks do not vary.
+    /// observations, if their ranks do not vary, or if the evidence of several groups was joined.
     halves: [Option<[f64; 2]>; 2],
 }
 
@@ -175,7 +175,7 @@ impl RankEvidence {
     /// requests in order of period and time, each with true if it has the property. For each
     /// period, `with` is the number of requests that have it, and `of` that of all requests.
     /// Returns `None` if all or none of the requests of both periods have it, or of the sampled
-    /// ones.
+    /// ones, or if a period has no requests.
     pub(super) fn of_shares(
         has: &[(Period, bool)],
         with: [u64; 2],

@@ -16,7 +16,7 @@ use crate::statistics::{benjamini_hochberg, kolmogorov_smirnov};
 /// the variance is too imprecise.
 const LARGE_MIN: u64 = 10;
 
-/// Variation of latencies within the large categories.
+/// Variation of latencies within the large categories of root operations that both periods have.
 #[derive(Clone, Debug, Default)]
 pub struct Variation {
     /// C² of each period's large categories, in ascending order.

@@ -42,8 +42,9 @@ pub fn connection_ids(request: TraceId) -> (TraceId, (TraceId, TraceId)) {
 
 impl Connections {
     /// Divides a trace into the requests of its connections, and into declared requests. Returns
-    /// `None` if it has neither. Removes spans outside of all requests, as they belong to the
-    /// connection. If none of these spans is a root, they form a request of their own.
+    /// `None` if the trace has no connection, and no request that begins at a span with a parent.
+    /// Removes spans outside of all requests, as they belong to the connection. If none of these
+    /// spans is a root, they form a request of their own.
     #[must_use]
     pub fn divide(&self, trace: &mut TraceRecords) -> Option<Division> {
         if self.is_empty() {

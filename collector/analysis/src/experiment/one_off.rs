@@ -54,7 +54,7 @@ pub struct TimedRequest {
 }
 
 /// Finds time spans with a [`OneOff`] event. Divides the time into 48 equal slots, and compares
-/// each slot with the median over all slots with enough requests.
+/// each slot with enough requests with the median over these slots.
 pub fn one_offs(requests: &[TimedRequest]) -> Vec<LeftOutTime> {
     let began = requests.iter().map(|one| one.at_ns);
     let (Some(first), Some(last)) = (began.clone().min(), began.max()) else {

@@ -153,7 +153,8 @@ impl Parameters {
 /// Returns the value of each parameter in each request, for at most [`PARAMETERS_MAX`] parameters.
 /// `None` if the request records no value or several texts. A parameter becomes two, the largest
 /// and the smallest number, if all its values are numbers and any request records several. Omits
-/// parameters of operations that did not run in nearly all requests of both categories.
+/// the facts that operations ran, and parameters of operations that did not run in nearly all
+/// requests of both categories.
 fn texts(
     requests: &[&ExplainedRequest],
     unseen: &mut Unseen,

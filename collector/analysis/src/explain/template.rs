@@ -46,9 +46,10 @@ impl Template {
         }
     }
 
-    /// Returns the values that the common operations of a request record up to its divergence: that
-    /// they ran, their hosts, and the attributes of their spans, of events inside these, and of log
-    /// events. Omits [`ERROR`]: a failure is part of the structure, not a reason for it.
+    /// Returns the values of the common operations that began before the request diverged: that
+    /// they ran, their hosts, and the attributes of their spans and of events inside these.
+    /// Includes all common log events. Omits [`ERROR`]: a failure is part of the structure, not a
+    /// reason for it.
     pub fn said(&self, records: &TraceRecords) -> Vec<SaidText> {
         let mut said = Vec::new();
         let processes = processes(records);

@@ -4,8 +4,7 @@
 //! Requests of one category may number their tasks differently, and a loop has several tasks of one
 //! name. An edge therefore stands for all segments whose labels differ only by numbers. A request's
 //! time on an edge is the sum over these segments on its critical path. Waits are included, so that
-//! the times on all edges add up to the latency, unless the table of labels refused a segment of
-//! the path.
+//! the times on all edges add up to the latency.
 
 use super::shape::Operation;
 use crate::by_root::{OTHER_ROOTS, ROOTS_MAX};
@@ -103,8 +102,8 @@ fn operation(component: &str) -> Operation {
     }
 }
 
-/// Table of numbered edges. The bound on labels also bounds its size. Of tails, it has one for each
-/// of the first [`ROOTS_MAX`] root operations, and one for all others.
+/// Table of numbered edges. It has at most one edge for each label of a segment, one tail for each
+/// of the first [`ROOTS_MAX`] root operations, and one tail for all others.
 #[derive(Clone, Debug, Default)]
 pub struct EdgeTable {
     /// Number of tails of named root operations.

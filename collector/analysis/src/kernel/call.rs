@@ -78,7 +78,8 @@ impl Architecture {
     }
 
     /// Kind of a futex call, and the futex's address in the process (0 if the arguments do not
-    /// contain it). Returns `None` if the system call neither waits for a futex nor wakes one.
+    /// contain it). Returns `None` if the system call neither waits for a futex nor wakes one, and
+    /// for `futex_requeue`.
     #[must_use]
     pub fn futex(self, number: u32, args: &[u64; 6]) -> Option<(FutexOperation, u64)> {
         let operation = match number {

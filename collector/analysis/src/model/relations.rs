@@ -323,7 +323,7 @@ impl Relations {
     }
 
     /// Returns the support of the mutual exclusion of `a` and `b`, in either order; `None` if it is
-    /// not believed.
+    /// not believed, or if `a == b`.
     pub fn mutual_exclusion_support(&self, a: SegmentId, b: SegmentId) -> Option<Support> {
         find(&self.mutual_exclusion, a.min(b), a.max(b))
     }

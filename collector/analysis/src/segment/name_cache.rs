@@ -260,7 +260,7 @@ impl NameCache {
         &self.boundaries[id.0 as usize]
     }
 
-    /// Returns the number of a segment in `labels`; `None` if `labels` are full.
+    /// Returns the number of a segment in `labels`; `None` if it is new and `labels` are full.
     pub(super) fn segment(
         &mut self,
         labels: &mut Labels,

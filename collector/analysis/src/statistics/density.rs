@@ -45,7 +45,8 @@ pub struct Density {
     pub rule: BandwidthRule,
     /// Density at each place, per doubling of the latency.
     pub densities: Vec<f64>,
-    /// Maxima of the density that are not noise, the shortest latency first.
+    /// Maxima of the density that are not noise, the shortest latency first. If all are noise, the
+    /// highest one.
     pub modes: Vec<Mode>,
 }
 

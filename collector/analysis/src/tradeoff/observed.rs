@@ -153,8 +153,8 @@ impl PointObserved {
 pub struct TradeoffObservations {
     /// Points by name.
     pub points: BTreeMap<Arc<str>, PointObserved>,
-    /// Number of events left out because their span was not recorded, or because their attributes
-    /// are missing or unreadable.
+    /// Number of events left out because their span was not recorded, because their component ends
+    /// before it starts, or because their attributes are missing or unreadable.
     pub malformed: u64,
     /// Number of tradeoffs left out because the edge of a burst cut their component, or because the
     /// end of the component was never seen.

@@ -170,10 +170,10 @@ fn curve_point(bin: &[&TradeoffInstance], quantile: f64) -> CurvePoint {
 }
 
 /// Returns the first feature with the relative costs of its classes; `None` if the costs do not
-/// differ significantly, or there are too few data. Only requests whose omitted items were chosen
-/// at random count. An F test of nested regressions compares two models of the latency of requests
-/// with one rate at one load. One model uses the number of omitted items of each class, the other
-/// only their total number.
+/// differ significantly, if there are too few data or classes, or if omitting items saves no time.
+/// Only requests whose omitted items were chosen at random count. An F test of nested regressions
+/// compares two models of the latency of requests with one rate at one load. One model uses the
+/// number of omitted items of each class, the other only their total number.
 fn class_costs(
     point: &PointObserved,
     explored: &[&TradeoffInstance],
