@@ -71,11 +71,14 @@ pub struct CompareSettings {
     /// Maximum expected fraction of false discoveries among the differences that are found
     /// (Benjamini and Hochberg).
     pub false_discoveries: f64,
-    /// Minimum change of a category's number of requests, scaled to the later period. Smaller
-    /// changes are ignored. The paper calls it `SM_THRESHOLD`.
+    /// Minimum change of the number of requests of a category, or of those in which an operation
+    /// behaves differently, scaled to the later period. Smaller changes are ignored. The paper calls
+    /// it `SM_THRESHOLD`.
     pub count_min: u64,
     /// Minimum relevant change of a place, as a fraction of the latency of the requests that reach
-    /// it. A tenth of this suffices for a place whose own time changed by 30 % or more.
+    /// it. A tenth of this suffices for a place whose own time changed by 30 % or more. A change of
+    /// less than a tenth of this, as a fraction of the latency of all requests of the root
+    /// operation, is never relevant.
     pub effect_min: f64,
     /// True if a precursor may have lost fewer requests than the mutation gained, against the
     /// paper's 1:N rule.

@@ -19,7 +19,9 @@ pub const CHILDREN_MIN: usize = 16;
 const CHILDREN_PER_OPERATION_MIN: usize = 4;
 /// Minimum ratio of a connection's duration to that of its median child.
 const TIMES_MEDIAN_MIN: i64 = 50;
-/// Maximum number of distinct operations. Connections of further operations are not divided.
+/// Maximum number of operations of each kind: connections, marked connections, roots, and requests,
+/// which count once for each operation of connections. Connections of further operations are not
+/// divided. Requests of further operations are found only below a recorded connection.
 const OPERATIONS_MAX: usize = 4_096;
 
 /// Evidence from traces for the operations of connections.
