@@ -25,8 +25,8 @@ pub(in crate::compare) struct SectionEvidence {
 impl SectionEvidence {
     /// Computes evidence from the arguments of [`RankEvidence::of_shares`]. If most requests have
     /// the property, uses its absence. Returns `None` if the rarer period has it at over
-    /// [`RARER_MAX`] of the other's frequency, or if it occurs throughout the other period or in
-    /// none of its sampled requests.
+    /// [`RARER_MAX`] of the other's frequency, if it occurs throughout the other period or in none
+    /// of its sampled requests, or if [`RankEvidence::of_shares`] returns `None` for the section.
     pub(in crate::compare) fn of_shares(
         has: &[(Period, bool)],
         with: [u64; 2],
