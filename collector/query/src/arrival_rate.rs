@@ -8,8 +8,8 @@ use stroboscope_burst::BurstConfig;
 use crate::sampled_notes::BurstRequests;
 
 /// Returns the mean time in ns from one request to the next; `None` if fewer than two requests
-/// arrived, if the starts of some were not kept, or if no burst config of samplers has two
-/// requests.
+/// arrived, if the starts of some were not kept, or if the bursts of samplers count and no burst
+/// config has two requests.
 ///
 /// Requests between windows are mostly not recorded, so only the time of the windows counts, and
 /// the requests that began in them. If requests have sampling weights, they represent all requests

@@ -20,7 +20,9 @@ const ROOTS_MAX: usize = 3;
 /// Operation that requests wait for most.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Bottleneck {
-    /// Root operation of the requests; `None` for all requests, if their root operations agree.
+    /// Root operation of the requests; `None` for all requests, unless the main root operations
+    /// have different bottlenecks. Main ones are at most three, each with at least 5 % of the total
+    /// latency.
     pub root: Option<String>,
     /// `service:name`.
     pub operation: String,

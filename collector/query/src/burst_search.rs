@@ -35,8 +35,8 @@ const SEARCHED_SPAN_BYTES: u64 = 160;
 /// the bursts in slices that fit into memory.
 ///
 /// # Errors
-/// Fails if the store cannot be read, if nothing in it was recorded in bursts, or if there is too
-/// little memory. A formula about the kernel also fails if the kernel was not recorded, or if its
+/// Fails if the store cannot be read, if it has no recorded burst that opened in the selected time
+/// range, or if there is too little memory. A formula about the kernel also fails if the kernel was not recorded, or if its
 /// events exceed the memory limit.
 pub fn search_bursts(
     source: &Source,

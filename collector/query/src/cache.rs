@@ -5,7 +5,7 @@
 //! store's files in the tables that inference reads (files never change), on the version, size and
 //! modification time of this program, and on the question. Entries of other files or of another
 //! program are never found, and are deleted when a new entry is kept. Entries can be deleted at any
-//! time. If the directory cannot be written, results are computed without a cache.
+//! time. If the directory cannot be written, new results are not cached.
 
 use std::fs;
 use std::path::{Path, PathBuf};

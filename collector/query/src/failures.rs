@@ -92,8 +92,8 @@ pub struct Failures {
     /// Number of requests with a failed span that are in no group, because the limit on groups was
     /// reached.
     pub other_origins: WeightedCount,
-    /// Differences between failed requests and others, for at most three root operations. Those
-    /// with the most failed requests are chosen.
+    /// Differences between failed requests and others, for at most three root operations: those
+    /// with the most failed requests, among those with enough requests of both kinds.
     pub apart: Vec<FailedApart>,
     pub notes: Notes,
 }

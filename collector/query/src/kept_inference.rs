@@ -46,7 +46,7 @@ impl<'a> KeptInference<'a> {
     }
 
     /// Returns the cached inference, with the relations that the tolerance accepts; `None` if there
-    /// is no entry or too little memory.
+    /// is no usable entry or too little memory.
     pub(super) fn find(&self, settings: &InferSettings) -> Option<Inference> {
         let whole = self.cache.find(MODEL, &self.asked);
         let entry: SavedInference =

@@ -14,9 +14,10 @@ use stroboscope_store::tables::{Damage, LeftOut};
 /// Notes of a query about the data that it read.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Notes {
-    /// Number of traces read.
+    /// Number of traces in the selected time range, of the selected root operation, and with the
+    /// filter's condition.
     pub traces: u64,
-    /// Number of complete traces.
+    /// Number of complete ones among these traces.
     pub complete_traces: u64,
     /// Number of fragments: incomplete traces without their root, mostly because the request began
     /// before the burst.

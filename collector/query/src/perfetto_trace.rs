@@ -34,7 +34,7 @@ fn recorded(hosts: &[String]) -> String {
 }
 
 /// Returns the bytes of a `.pftrace` file with the segments of `requests` and the kernel activity
-/// of `host`. `None` selects the only host in `kernel`. If `kernel` is empty, the file has only
+/// of `host`. `None` selects the only host in `kernel`; if `kernel` is empty, the file has only
 /// segments.
 ///
 /// # Errors

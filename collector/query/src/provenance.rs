@@ -147,7 +147,8 @@ impl<'a> ProvenanceLog<'a> {
         })
     }
 
-    /// Describes why answers may lack flows of this log; `None` if they do not.
+    /// Describes the damage of the log, or the lack of steps, due to which answers may lack flows;
+    /// `None` if there is neither.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
         match self.problem {

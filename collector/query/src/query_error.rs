@@ -110,7 +110,7 @@ pub enum QueryError {
         value: String,
         known: String,
     },
-    /// No process measured its usage.
+    /// No process measured its usage in the requested time.
     #[error(
         "no process in {0} reported its usage: those with this version's SDK do, about once a second, while they \
          record"
@@ -148,7 +148,7 @@ pub enum QueryError {
     /// No segment belongs to the component whose slack was requested.
     #[error("there is no service and no operation {0}")]
     NoComponent(String),
-    /// Nothing was recorded in bursts. Only processes with the SDK record bursts.
+    /// No burst that processes with the SDK recorded opened in the requested time.
     #[error(
         "nothing in {0} was recorded in bursts, as services with the SDK do; search its requests, without --bursts"
     )]
@@ -164,7 +164,7 @@ pub enum QueryError {
         "no request has attributes; give some to its spans, such as its user: span!(\"page\", user)"
     )]
     NoAttributes,
-    /// No trace is in the requested time range.
+    /// No trace is in the requested time range, or the filter rejects all that are.
     #[error(
         "no request in {0} began in the requested time, by --since and --until or as a period of --before or --after"
     )]

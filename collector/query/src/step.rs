@@ -54,8 +54,8 @@ const BAND_BITS: u32 = 7;
 pub struct LatencyStep {
     /// Root operation whose requests changed.
     pub root: String,
-    /// Start of the time before the change: the first request or the preceding change, in ns since
-    /// the Unix epoch.
+    /// Start of the time before the change: the start of the column with the first request, or the
+    /// preceding change, in ns since the Unix epoch.
     pub before_from_ns: i64,
     /// Start of the first block of requests after the change, in ns since the Unix epoch.
     pub at_ns: i64,

@@ -28,8 +28,8 @@ use super::super::source::{Selection, Source};
 const KEPT_MAX: usize = 2_048;
 /// Maximum number of kept requests of one outcome and root operation whose attributes are read.
 const READ_MAX: usize = 512;
-/// Maximum number of root operations whose failed requests are compared with others. Those with the
-/// most failed requests are chosen.
+/// Maximum number of root operations whose failed requests are compared with others. Among those
+/// with enough requests of both kinds, those with the most failed requests are chosen.
 const ROOTS_MAX: usize = 3;
 
 /// Pseudo-random sample of requests: the [`KEPT_MAX`] requests whose ids have the smallest hashes.

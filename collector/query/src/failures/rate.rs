@@ -66,8 +66,8 @@ impl Default for OutcomesOverTime {
 pub struct RateChange {
     /// Root operation whose requests fail more or less often.
     pub root: String,
-    /// Start of the time before the change: the first request or the preceding change, in ns since
-    /// the Unix epoch.
+    /// Start of the time before the change: the start of the column with the first request, or the
+    /// preceding change, in ns since the Unix epoch.
     pub before_from_ns: i64,
     /// Start of the first block after the change, in ns since the Unix epoch.
     pub at_ns: i64,

@@ -83,7 +83,8 @@ impl<'a> Flows<'a> {
         Self { answer, by_output }
     }
 
-    /// Returns the flows to bytes of an output, with the bytes that each has of them.
+    /// Returns the flows that made some of these bytes of an output, each with the bytes that it
+    /// made.
     fn to(&self, output: u64, bytes: Range<u64>) -> impl Iterator<Item = (&ByteFlow, Range<u64>)> {
         let flows = self.by_output.get(&output).into_iter().flatten();
         flows.filter_map(move |flow| {
@@ -99,8 +100,8 @@ impl<'a> Flows<'a> {
         item.flat_map(move |item| item.ends.within(bytes.clone()))
     }
 
-    /// Returns the offsets between which all bytes of an output depend on the same flows, also
-    /// where they were copied from.
+    /// Returns offsets that divide bytes of an output. The bytes between two offsets depend on the
+    /// same flows, directly and through copies. Stops beyond twice [`INTERVALS_MAX`] offsets.
     fn bounds(&self, output: u64, bytes: Range<u64>) -> BTreeSet<u64> {
         let mut bounds = BTreeSet::from([bytes.start, bytes.end]);
         let mut seen = HashSet::new();

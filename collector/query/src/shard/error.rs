@@ -65,7 +65,7 @@ pub enum ShardError {
          their parts", .0.display(), .0.display()
     )]
     OnlyInference(PathBuf),
-    /// The parts are of a report, and those of `infer` are needed.
+    /// The parts belong to a report, but parts of `infer` are needed.
     #[error("{} is a part of `{report}`, and those of `infer` are needed", path.display())]
     NotOfInference { path: PathBuf, report: &'static str },
     /// The parts are of different reports.

@@ -209,8 +209,8 @@ pub fn merge_clocks(parts: &PartSet, to: &Path, share: &mut QueryShare) -> Resul
 /// inference. [`merge_parts`] rejects it if the evidence of all traces contradicts it.
 ///
 /// # Errors
-/// Fails if the store cannot be read, if there is too little memory, or if the file cannot be
-/// written.
+/// Fails if the store cannot be read or changes meanwhile, if there is too little memory, or if the
+/// file cannot be written.
 pub fn save_first_clocks(study: &Study, to: &Path) -> Result<(), ShardError> {
     let alignment = sampled(study.source(), study.selection())?;
     let bytes = whole(study)?.encode(Kind::Clocks, (alignment, None), &())?;
@@ -221,7 +221,7 @@ pub fn save_first_clocks(study: &Study, to: &Path) -> Result<(), ShardError> {
 /// is none.
 ///
 /// # Errors
-/// Fails if the store cannot be read, or if the file cannot be written.
+/// Fails if the store cannot be read or changes meanwhile, or if the file cannot be written.
 pub fn save_kept_inference(study: &Study, to: &Path) -> Result<bool, ShardError> {
     let Some(inference) = study.kept_inference() else {
         return Ok(false);

@@ -103,8 +103,8 @@ impl TaskStore {
     /// Opens the store in `directory` for tasks with the basis of `task`.
     ///
     /// # Errors
-    /// Fails if the basis is damaged, if the store cannot be read or has another snapshot, or if
-    /// there is too little memory.
+    /// Fails if the basis is damaged or of another kind, if the store cannot be read or has another
+    /// snapshot or other settings, or if there is too little memory.
     pub fn open(
         directory: &Path,
         task: &ShardTask<'_>,
