@@ -157,8 +157,8 @@ pub struct ExperimentSays {
     certainty: f64,
     control: SideOf,
     test: SideOf,
-    /// Number of blocks whose requests are assumed to be alike: bursts, or equal times if nothing
-    /// was recorded in bursts.
+    /// Number of blocks whose requests are assumed to be alike: bursts, or equal times if there are
+    /// fewer than two bursts.
     blocks: usize,
     are_bursts: bool,
     /// Time from the beginning of the first request to that of the last, in ns.

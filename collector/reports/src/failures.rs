@@ -71,8 +71,8 @@ pub struct FailuresReport {
     recovered: u64,
     /// Root operations, most failed requests first.
     roots: Vec<FailureRootRow>,
-    /// Last change of each root operation's error rate, the most certain first; empty if all
-    /// changes may be chance.
+    /// Last changes of the error rates of at most eight root operations: those with the most failed
+    /// requests. The most certain change comes first; changes that may be chance are absent.
     changes: Vec<FailureChangeRow>,
     /// Origins of failures, the most frequent first.
     origins: Vec<FailureOriginRow>,
@@ -80,11 +80,13 @@ pub struct FailuresReport {
     recovered_origins: Vec<RecoveredOriginRow>,
     /// Number of requests whose origins of failures are beyond the limit of distinct origins.
     other_origins: u64,
-    /// Sets of attributes that distinguish failed requests of a root operation from others. For
-    /// each root operation, those of failed requests come first, and the largest recall first.
+    /// Sets of attributes that distinguish failed requests of a root operation from others, for at
+    /// most three root operations. For each, those of failed requests come first, and the largest
+    /// recall first.
     leaves: Vec<FailureLeafRow>,
-    /// Root operations whose failed requests no attribute distinguishes from others, if there are
-    /// at least 12 of both.
+    /// Root operations whose failed requests no attribute distinguishes from others. At most three
+    /// root operations with at least 12 requests of both kinds are examined: those with the most
+    /// failed requests.
     indistinct: Vec<String>,
     /// Commands that examine the first change further; empty on a page, which has links.
     #[serde(skip)]

@@ -198,7 +198,8 @@ struct RecordedEntry {
     records: u64,
     bursts: u64,
     /// Time that two processes recorded together, divided by the time that at least one of them
-    /// recorded, while both ran; null for one process.
+    /// recorded, while both ran, summed over all pairs; null if no two processes ran at the same
+    /// time, or none recorded then.
     window_overlap: Option<f64>,
     lost_records: u64,
     /// Lost records by service and cause.
@@ -362,10 +363,11 @@ pub struct InferenceReport<'a> {
     roots: Vec<RootRow>,
     segments: Vec<SegmentEntry<'a>>,
     /// Pairs of segments where the first ends before the second begins, in all requests that have
-    /// both.
+    /// both, except for the share that `--tolerance` allows.
     #[schemars(with = "Vec<[u32; 2]>")]
     happens_before: Pairs<'a>,
-    /// Pairs of segments that never overlapped, in either order.
+    /// Pairs of segments that did not overlap, in either order, except in the share of requests that
+    /// `--tolerance` allows.
     #[schemars(with = "Vec<[u32; 2]>")]
     mutual_exclusion: Pairs<'a>,
     pipelines: Vec<PipelineEntry<'a>>,

@@ -62,7 +62,7 @@ pub struct MapVerb {
 pub struct MapReport {
     #[serde(flatten)]
     notes: Notes,
-    /// Number of complete requests.
+    /// Number of requests behind the shares: complete ones, and incomplete ones if requested.
     used_traces: u64,
     /// Number of spans of services beyond the limit of 4,096 services.
     other_spans: u64,

@@ -25,7 +25,8 @@ pub(crate) fn focus_path(operation: &str) -> String {
 pub(crate) struct ModelOperation {
     /// Name of the operation, as `service:name`.
     pub operation: String,
-    /// Share of the critical path of all requests, 0 to 1; null if shares were not computed.
+    /// Share of the critical path of all requests, 0 to 1; null if shares were not computed, or if
+    /// the store's requests lack the operation.
     pub critical_share: Option<f64>,
     /// Number of requests with the operation's most frequent segment.
     pub requests: u64,

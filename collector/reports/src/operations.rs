@@ -47,7 +47,7 @@ pub const TOP: usize = 100;
 pub struct OperationsReport {
     #[serde(flatten)]
     notes: Notes,
-    /// Number of complete requests.
+    /// Number of requests behind the shares: complete ones, and incomplete ones if requested.
     used_traces: u64,
     /// Number of spans of operations beyond the limit of 4,096 operations.
     other_spans: u64,

@@ -59,7 +59,8 @@ pub struct OverviewReport {
     pub latency_without_failed: Option<Latency>,
     /// Last change of latency; null if none was detected.
     pub step: Option<LatencyStep>,
-    /// Operation that requests wait for most; one for each root operation, if these differ.
+    /// Operation that requests wait for most; one for each main root operation, if these differ.
+    /// Main ones are at most three, each with at least 5 % of the total latency.
     pub bottlenecks: Vec<Bottleneck>,
     /// Sentences about circumstances that make figures misleading: busy processors, failed
     /// requests, requests without propagated context.
@@ -67,7 +68,8 @@ pub struct OverviewReport {
     /// Operations by their time on critical paths, the largest first.
     pub operations: Vec<OperationTime>,
     pub roots: Vec<RootRow>,
-    /// Requests over time, for up to eight root operations with callers and the most time.
+    /// Requests over time, for up to eight root operations: first those with callers, and in both
+    /// groups those with the most time first.
     pub series: Vec<RootSeries>,
     pub heatmap: Vec<HeatmapRow>,
     /// Number of windows in which at least one process recorded; overlapping windows count as one.
@@ -75,7 +77,7 @@ pub struct OverviewReport {
     pub processes: u64,
     /// Records lost by service and cause, as counted by the processes.
     pub losses: Vec<LossRow>,
-    /// Number of batches missing between others.
+    /// Number of batches that are missing before a stored batch of the same process.
     pub missing_batches: u64,
     #[serde(skip)]
     pub map: Heatmap,

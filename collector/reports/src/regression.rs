@@ -45,7 +45,7 @@ pub enum FailOn {
 pub enum RegressionVerdict {
     /// Nothing rose enough, and the data would show it.
     NoRegression,
-    /// A latency or the share of failed requests rose by more than chance.
+    /// A latency rose enough, or the share of failed requests rose, by more than chance.
     Worse,
     /// The data cannot tell.
     Unknown,
@@ -55,8 +55,9 @@ pub enum RegressionVerdict {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Regression {
     verdict: RegressionVerdict,
-    /// Findings that the verdict rests on: of `worse` all rises, the largest first; of `unknown`
-    /// all problems of the data; of `no_regression` rises that are too small.
+    /// Findings that the verdict rests on: of `worse` the rises of latency that are large enough,
+    /// the largest first, then those of failed requests; of `unknown` all problems of the data; of
+    /// `no_regression` rises that are too small.
     reasons: Vec<String>,
 }
 

@@ -124,8 +124,8 @@ pub struct SearchSays {
     searched: u64,
     /// Number of requests or bursts that match.
     matched: u64,
-    /// Number of requests or bursts with unknown results, because they are cut off or their clocks
-    /// err too much.
+    /// Number of requests or bursts with unknown results, such as those that are cut off or whose
+    /// clocks err too much.
     unknown: u64,
     /// Attributes in the formula that no span has.
     absent_attributes: Vec<String>,

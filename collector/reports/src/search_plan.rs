@@ -20,7 +20,8 @@ pub(crate) struct SearchPlanSays {
     /// Number of requests read, of all `requests` in the range.
     read: u64,
     requests: u64,
-    /// Number of requests that have the needed spans.
+    /// Number of requests that may have the needed spans; 0 if the search did not look for them, or
+    /// if files are damaged.
     candidates: u64,
     /// Number of requests that were only partly seen, and were read for that reason.
     not_all_seen: u64,

@@ -57,8 +57,8 @@ pub(super) struct MetricRow {
 pub(super) struct NoiseRow {
     /// Name of the metric: `mean`, `p50`, `p95` or `p99`.
     pub metric: String,
-    /// Number of units on each side, and in `requests` of requests. Each side has half of the
-    /// requests that were treated alike.
+    /// Number of units on each side, and in `requests` of requests: half of those that were treated
+    /// alike.
     pub units: usize,
     pub requests: usize,
     /// Relative difference that half of the pairs of equal sides exceed; one pair in twenty exceeds
@@ -69,7 +69,7 @@ pub(super) struct NoiseRow {
     /// units as this experiment has.
     pub here: f64,
     /// Ratio of the experiment's own interval to `here`, which should be about 1; null if it has no
-    /// interval.
+    /// interval, or if `here` is 0.
     pub interval_to_noise: Option<f64>,
 }
 

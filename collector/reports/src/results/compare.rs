@@ -50,8 +50,8 @@ pub struct ComparisonReport {
     /// Operations that changed a lot, but in too few requests for a test.
     too_few: Vec<TooFewRow>,
     mutations: Top<MutationRow>,
-    /// Root operations with failed requests in either period; those with a changed share of failed
-    /// requests come first.
+    /// At most eight root operations with failed requests in either period: those with the most.
+    /// Those with a changed share of failed requests come first.
     failures: Vec<FailureShiftRow>,
     /// Attributes that distinguish requests of the first cause from others, as in `explain`.
     leaves: Vec<LeafRow>,
@@ -106,8 +106,9 @@ struct PeriodSummary {
     /// Number of requests beyond the limit of categories, whose structure is not distinguished.
     uncategorised: u64,
     /// Mean time from one request to the next, in ns, in the time in which requests were recorded:
-    /// that of windows, or the whole time if requests have sampling weights. Null with fewer than
-    /// two requests, or if the start times of some requests were not kept.
+    /// that of windows or of samplers' bursts, or the whole time if requests have sampling weights
+    /// or most of them began outside of windows. Null with fewer than two requests, if the start
+    /// times of some requests were not kept, or if the bursts of samplers have too few.
     inter_arrival_mean_ns: Option<f64>,
     /// Median time from one recorded request to the next, in ns; also null if requests have
     /// sampling weights.

@@ -46,8 +46,9 @@ pub struct Aggregate {
     categories: Vec<CategoryShare>,
     operations: Vec<OperationShare>,
     operations_by_root: Vec<RootOperations>,
-    /// Operations that requests wait for most, by time on the critical path: for all requests, or
-    /// for each root operation if these differ.
+    /// Operations that requests wait for most, by time on the critical path: one for all requests,
+    /// or one for each main root operation if these differ. Main ones are at most three, each with
+    /// at least 5 % of the total latency.
     bottlenecks: Vec<Bottleneck>,
     /// Circumstances that make these figures misleading.
     circumstances: Vec<String>,

@@ -58,7 +58,7 @@ pub enum By {
 pub struct FlowList {
     #[serde(flatten)]
     notes: Notes,
-    /// Number of requests read.
+    /// Number of requests in the requested range of latency.
     requests: u64,
     #[serde(skip)]
     requests_text: String,

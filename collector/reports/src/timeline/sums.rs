@@ -24,7 +24,8 @@ use stroboscope_render::show::{Cell, Doc};
 /// Maximum number of calls to name for one operation.
 const CALLS_SHOWN: usize = 6;
 
-/// Sums over everything recorded. Times in JSON are ns.
+/// Sums over all recordings. System calls and operations cover only whole requests, if there are
+/// any. Times in JSON are ns.
 pub struct Sums {
     overview: KernelOverview,
     notes: Notes,
@@ -43,7 +44,8 @@ impl Sums {
     }
 }
 
-/// Sums over all activities of the kernel.
+/// Sums over the activities of the kernel. `calls_per_request` and `operations` cover only whole
+/// requests, if there are any.
 #[derive(Serialize, JsonSchema)]
 struct SumsJson<'a> {
     recordings: usize,

@@ -23,7 +23,7 @@ pub(super) struct FailureShiftRow {
     p_value: f64,
     /// True if the share changed by more than chance, and by enough to matter.
     changed: bool,
-    /// Origins of failures, the largest increase first.
+    /// At most eight origins of failures, the largest increase first.
     origins: Vec<OriginShiftRow>,
 }
 

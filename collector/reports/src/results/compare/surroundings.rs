@@ -94,8 +94,8 @@ impl MixRow {
         })
     }
 
-    /// Describes the difference of the mean latency if its 95 % interval excludes changes of less
-    /// than a twentieth.
+    /// Describes the difference of the mean latency if its 95 % interval excludes changes of up to
+    /// a twentieth.
     pub(super) fn mean_difference(&self) -> Option<String> {
         let ends_ns = self.change_low_ns.zip(self.change_high_ns)?;
         let nearest_ns = ends_ns.0.max(-ends_ns.1);
@@ -225,7 +225,8 @@ impl VariationSays {
 const RATE_MIN: f64 = 1.25;
 /// Minimum change of a root operation's share of requests, 0 to 1, to be mentioned.
 const MIX_MIN: f64 = 0.05;
-/// Minimum change of a mean latency that is stated without a cause, as a share of the earlier mean.
+/// Share of the earlier mean latency that a change without a cause must exceed to be stated. The
+/// end of its 95 % interval that is nearest to zero counts.
 const DIFFERENCE_MIN: f64 = 0.05;
 
 /// Describes differences that are no causes: factors by which the times in all services changed,
