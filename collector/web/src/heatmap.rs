@@ -365,8 +365,8 @@ fn is_power_of_ten(number: u64) -> bool {
     number > 0 && 10u64.checked_pow(number.ilog10()) == Some(number)
 }
 
-/// Formats an instant as a date, or as a time of day with seconds or fractions, depending on the
-/// step.
+/// Formats an instant as a date, or as a time of day to the minute, second or millisecond,
+/// depending on the step.
 fn moment(at_ns: i64, step_ns: i64) -> String {
     let format = match step_ns {
         step_ns if step_ns >= 86_400_000_000_000 => "%m-%d",

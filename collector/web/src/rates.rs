@@ -1,4 +1,5 @@
-//! Requests over time, read when the store's files change; each undamaged file is read once.
+//! Requests over time, read when the store's files change. Each file is read once, unless it is
+//! damaged or has spans that start more than a minute after the present.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};

@@ -99,8 +99,8 @@ impl Scope {
         self.key_of_rows(&format!("{of} {}", self.query()))
     }
 
-    /// Returns the key of an answer that depends on the rows of tables, and on nothing else of the
-    /// scope.
+    /// Returns the key of an answer that depends on `of` and on the maximum number of table rows,
+    /// but on no other part of the scope.
     pub(crate) fn key_of_rows(&self, of: &str) -> String {
         let rows = self.rows.map(|rows| format!(" {ROWS} {rows}"));
         format!("{of}{}", rows.unwrap_or_default())

@@ -359,7 +359,8 @@ async fn perfetto(
     as_file(made.await, &format!("{id:032x}.pftrace"))
 }
 
-/// Sends the burst that contains an instant, or the next one after it, as a Perfetto trace.
+/// Sends the burst that contains an instant, or the next one after it, as a Perfetto trace: at most
+/// a second of it.
 async fn burst_perfetto(
     State(site): State<Site>,
     Path(text): Path<String>,

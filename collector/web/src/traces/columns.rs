@@ -26,7 +26,7 @@ pub(super) enum Column {
 }
 
 impl Column {
-    /// Stores indices in the narrowest type that fits.
+    /// Stores indices in 16 bits each if all fit, otherwise in 32.
     pub(super) fn indices(indices: Vec<u32>) -> Self {
         let narrow: Option<Vec<u16>> = indices.iter().map(|at| u16::try_from(*at).ok()).collect();
         narrow.map_or(Self::U32(indices), Self::U16)
