@@ -16,7 +16,8 @@ use crate::connection::{Access, Connection, endpoint};
 use crate::error::{ClusterError, WorkerFailure};
 use crate::resolution::{WorkerAddress, resolve};
 
-/// Pause before a worker whose connection was lost is called again. It may be restarting.
+/// Pause before a worker is called again that could not be reached, or whose connection was lost.
+/// It may be restarting.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 /// Number of failures in a row after which a worker is given up, if it could recover.
 const STRIKES_MAX: u32 = 3;
