@@ -45,7 +45,7 @@ impl Format {
     }
 }
 
-/// Text of metrics in a format.
+/// Writer of metrics as text, in one of the formats.
 struct Writer {
     text: Text,
     format: Format,
