@@ -47,7 +47,8 @@ pub struct Distinction {
     /// changed side has the former structure.
     pub within: Option<Period>,
     /// Explanation of what distinguishes the later requests that changed from the other later ones;
-    /// `None` if all changed, if there are too few requests, or if nothing distinguishes them.
+    /// `None` if the change is not partial, if there are too few requests, or if nothing
+    /// distinguishes them.
     pub among_later: Option<AmongLater>,
 }
 
