@@ -165,7 +165,7 @@ struct Run<'a, F, S, T> {
     count: usize,
     task: F,
     state: RefCell<RunState<S, T>>,
-    /// Notifies waiting workers that a task is in the queue, or that all tasks are done.
+    /// Notifies all that wait for a state, such as workers without a task, that a task has ended.
     changed: Notify,
 }
 
