@@ -170,7 +170,7 @@ pub(super) struct DemoReport {
     /// recorded, while both ran.
     window_overlap: Option<f64>,
     complete_traces: u64,
-    /// Number of parts of requests that began before their burst.
+    /// Number of traces without their root, mostly because the request began before the burst.
     fragments: u64,
     /// Number of traces that are incomplete for any other reason.
     incomplete_traces: u64,
@@ -182,7 +182,8 @@ pub(super) struct DemoReport {
     happens_before: usize,
     mutual_exclusions: usize,
     bottleneck: Option<String>,
-    /// Operation that requests wait for most; one for each root operation, if these differ.
+    /// Operation that requests wait for most; one for each main root operation, if these differ.
+    /// Main ones are at most three, each with at least 5 % of the total latency.
     bottlenecks: Vec<Bottleneck>,
     /// Circumstances that make these figures misleading.
     circumstances: Vec<String>,

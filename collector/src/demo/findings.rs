@@ -23,7 +23,7 @@ pub struct Findings {
     pub kernel_clocks: KernelClocks,
     /// Number of traces recorded completely.
     pub complete: u64,
-    /// Number of parts of requests that began before their burst.
+    /// Number of traces without their root, mostly because the request began before the burst.
     pub fragments: u64,
     /// Number of traces that are incomplete for any other reason.
     pub incomplete: u64,
@@ -35,7 +35,8 @@ pub struct Findings {
     pub mutual_exclusions: usize,
     /// Critical paths of the complete traces.
     pub paths: PathAggregate,
-    /// Operations that requests wait for most, for all requests or by root operation.
+    /// Operations that requests wait for most: one for all requests, or one for each main root
+    /// operation if these differ.
     pub bottlenecks: Vec<Bottleneck>,
     /// Processor time of the processes.
     pub processor_use: ProcessorUse,
