@@ -47,7 +47,8 @@ const REASONS_SHOWN_MAX: usize = 3;
 const CHARACTERS_SHOWN_MAX: usize = 500;
 
 impl CheckOutcome {
-    /// Returns the name of the element in JUnit XML; `None` for a passed check, which has none.
+    /// Returns the beginning and the end of the element in JUnit XML; `None` for a passed check,
+    /// which has none.
     const fn element(self) -> Option<[&'static str; 2]> {
         match self {
             Self::Failed => Some(["<failure type=\"failed\" message=\"", "</failure>"]),

@@ -45,7 +45,8 @@ struct Parameter {
 }
 
 impl CarriedParameters {
-    /// Reads the parameters from the query of an address; the first value of a name counts.
+    /// Reads the parameters from the query of an address; the first non-empty value of a name
+    /// counts.
     ///
     /// # Errors
     /// Fails if a value has more than 1,024 bytes, which is too long for a range or the name of an

@@ -17,8 +17,8 @@ pub struct SegmentName {
     label: Option<SegmentLabel>,
     /// Part of the path of the segment's task that is unique among the tasks of the model.
     task: Arc<str>,
-    /// First and last event of the segment in short form; empty if it is the only segment of its
-    /// task.
+    /// First and last event of the segment, in short form if that is unique in its task; empty if
+    /// it is the only segment of its task.
     part: Arc<str>,
 }
 
