@@ -31,7 +31,8 @@ impl From<FieldValue<'_>> for OwnedValue {
 }
 
 impl OwnedValue {
-    /// Returns the value if it is an integer or the decimal text of one.
+    /// Returns the value if it is an integer, or the decimal text of one, that fits into 64 signed
+    /// bits.
     #[cfg(feature = "tracing")]
     pub(crate) fn number(&self) -> Option<i64> {
         match self {

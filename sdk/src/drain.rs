@@ -361,7 +361,8 @@ impl Drain {
         }
     }
 
-    /// Closes the span of an end; returns the end if its begin was not seen.
+    /// Closes the span of an end; returns the end if the span is unknown: its begin was not read,
+    /// or the span was evicted.
     fn end(&mut self, end: End) -> Option<End> {
         match self.open.end(end.span_id) {
             EndOutcome::Settled => None,

@@ -61,8 +61,9 @@ impl Default for Limits {
 /// outputs and items. Each imprecise label contains all inputs on which the value depends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Losses {
-    /// Merges that got a block, because the log has the maximum number of nodes or no memory, and
-    /// merges and outputs that got the block of all inputs, because the log does not have a label.
+    /// Merges and ranges that got a block, because the log has the maximum number of nodes or no
+    /// memory, and merges and outputs that got the block of all inputs, because the log does not
+    /// have a label.
     pub coarse_merges: u64,
     /// Inputs that share the last label, because the log has the maximum number of inputs or
     /// sources.

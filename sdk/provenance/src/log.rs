@@ -35,7 +35,7 @@ pub struct MergeLog {
     sources: Vec<Source>,
     outputs: Vec<Output>,
     items: Vec<Item>,
-    /// Bytes of the names and contents of the items.
+    /// Bytes of the items, with their names and contents.
     item_bytes: usize,
     losses: Losses,
 }

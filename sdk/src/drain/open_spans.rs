@@ -148,7 +148,8 @@ impl OpenSpans {
         }
     }
 
-    /// Adds fields to a span; returns them if the span's begin was not seen.
+    /// Adds fields to a span; returns them if the span is unknown: its begin was not read, or the
+    /// span has ended or was evicted.
     #[must_use]
     pub(crate) fn add_fields(&mut self, span_id: u64, fields: Fields) -> Option<Fields> {
         match self.entries.get_mut(&span_id) {

@@ -69,8 +69,8 @@ pub(super) async fn follow(channel: AuthorizedChannel, process: v1::Process, tim
     }
 }
 
-/// Directive in a message, or the reason for rejecting it. `None` means a directive of an unknown
-/// kind. A rejected message does not end the stream.
+/// Directive in a message, or the reason for rejecting it. `None` means an empty directive, or one
+/// of an unknown kind. A rejected message does not end the stream.
 type DirectiveResult = Result<Option<v1::directive::Kind>, String>;
 
 struct BoundedCodec;

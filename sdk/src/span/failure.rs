@@ -7,8 +7,8 @@ use crate::context::SpanContext;
 use crate::record;
 
 /// Marks the current span as failed: adds the attribute `error`, and the message as
-/// `otel.status_description`. A later message replaces an earlier one. Outside of spans, and in
-/// requests that are not recorded, it has no effect and does not format the message.
+/// `otel.status_description`. A later message replaces an earlier one. Outside of spans, and while
+/// the request is not recorded, it has no effect and does not format the message.
 ///
 /// ```
 /// # fn work() -> Result<(), std::io::Error> { Ok(()) }

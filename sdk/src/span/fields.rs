@@ -13,7 +13,7 @@ use crate::value::Value;
 
 /// Adds a field to the current span. Use it for values that are known only after the span began,
 /// for example in a function with [`#[trace]`](macro@crate::trace). It replaces a field of the same
-/// name. Outside of spans, and in requests that are not recorded, it has no effect and does not
+/// name. Outside of spans, and while the request is not recorded, it has no effect and does not
 /// format the value. For a span in a variable, see [`Span::record`].
 ///
 /// ```

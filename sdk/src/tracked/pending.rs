@@ -52,7 +52,7 @@ impl PendingLogs {
     }
 }
 
-/// Adds a log, unless it has no outputs or too many wait.
+/// Adds a log, unless it has no outputs, or too many logs or bytes wait.
 pub(super) fn push(pending: PendingLog) {
     if pending.log.outputs().is_empty() {
         return;

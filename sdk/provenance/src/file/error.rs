@@ -15,7 +15,7 @@ pub enum FileError {
     },
     /// The file ends within a segment, or without its end segment.
     Truncated {
-        /// Offset of the incomplete segment.
+        /// Offset of the incomplete or missing segment; 0 if the header is incomplete.
         at: usize,
     },
     /// The checksum of the header or of a segment does not match.

@@ -34,8 +34,8 @@ struct Output {
 /// that contains JSON, each byte gets the labels of all tracked values.
 ///
 /// # Errors
-/// Returns serde_json's error if a `Serialize` implementation fails, or a map has a key that is no
-/// string.
+/// Returns serde_json's error if a `Serialize` implementation fails, or a map has a key that
+/// serde_json cannot write as a string.
 pub fn to_json<T: Serialize + ?Sized>(value: &T) -> serde_json::Result<TrackedBuf> {
     let scope = Scope::enter(&OUTPUT, Some(Output::default()));
     serde_json::to_writer(OutputWriter, value)?;
