@@ -25,7 +25,7 @@ const PROCESSES_SHOWN: usize = 1_000;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PathShare {
     pub(super) segment: SegmentName,
-    /// Time on critical paths as a share of the time of all requests, 0 to 1.
+    /// Time on critical paths as a share of the time of these requests, 0 to 1.
     pub(super) share_of_time: f64,
     /// Part of `share_of_time` before the segment, which no segment explains.
     pub(super) wait_share_of_time: f64,
@@ -71,7 +71,7 @@ impl OperationNow {
         }
     }
 
-    /// Returns the entry of an operation that only incomplete requests contain.
+    /// Returns the entry of an operation that no request of the critical paths contains.
     fn of_incomplete(operation: String, spans: Outcomes) -> Self {
         Self {
             operation,

@@ -284,7 +284,7 @@ impl Committer {
 
     /// Decides the outcome of each append in a group, writes the new ones to the log, and answers
     /// all. If the backlog is too large, all answers are errors. If the write fails, those of the
-    /// new appends are.
+    /// new appends and of their repetitions in the group are.
     pub(super) fn commit(&mut self, group: Vec<Append>) {
         if group.is_empty() {
             return;

@@ -132,7 +132,8 @@ impl Intake {
     /// Blocks, so async code must not call it.
     ///
     /// # Errors
-    /// Returns an error if the directory is in use or damaged, or if the disk fails.
+    /// Returns an error if the directory is in use or damaged, if the disk fails, or if a thread
+    /// cannot be started.
     pub fn open(root: &Path, store: Store, options: &Options) -> Result<Self, FlushError> {
         Self::open_in(&DataDir::create(root)?, store, options)
     }
@@ -166,7 +167,8 @@ impl Intake {
     /// like [`Self::open`].
     ///
     /// # Errors
-    /// Returns an error if the directory is in use, damaged or a store's, or if the disk fails.
+    /// Returns an error if the directory is in use, damaged or a store's, if the disk fails, or if
+    /// a thread cannot be started.
     pub fn open_agent(
         root: &Path,
         upstream: Box<dyn Upstream>,

@@ -61,7 +61,7 @@ impl TlsClient {
     /// Creates a client that trusts the authorities in `ca`, as PEM, or else those of the system.
     ///
     /// # Errors
-    /// Returns an error if there are no authorities.
+    /// Returns an error if there are no authorities, or if one in `ca` is invalid.
     pub fn new(ca: Option<&[u8]>) -> Result<Self, TlsClientError> {
         let mut roots = RootCertStore::empty();
         match ca {

@@ -57,7 +57,8 @@ pub struct Counters {
 /// Snapshot of the outcomes of batches and requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Totals {
-    /// Number of batches by outcome. `pushed_back` and `refused` also count OTLP requests.
+    /// Number of batches by outcome. `pushed_back` and `refused` also count OTLP requests, and
+    /// `refused` calls and streams.
     pub batches: BTreeMap<&'static str, u64>,
     /// Number of refused batches, requests, calls and streams by cause.
     pub refused: BTreeMap<&'static str, u64>,
