@@ -88,8 +88,9 @@ impl Importer {
     /// the reason.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be read or has no known form, or if the store cannot be
-    /// written. The next attempt overwrites the rows written so far.
+    /// Returns an error if the file cannot be read or has no known form, if a unit of time was given
+    /// for a format that fixes it, or if the store cannot be written. The next attempt overwrites
+    /// the rows written so far.
     pub fn file(
         &self,
         path: &Path,

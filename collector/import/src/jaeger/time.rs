@@ -10,7 +10,7 @@ use crate::time::{TimeUnit, duration_ns, rfc3339};
 /// 3339.
 ///
 /// # Errors
-/// Fails if the text is neither.
+/// Fails if the text is neither, or out of range.
 pub(super) fn instant_ns(field: &'static str, raw: &str) -> Result<i64, BadLine> {
     match number_or_text(raw)? {
         Ok(us) => from_us(field, us),
@@ -24,7 +24,7 @@ pub(super) fn instant_ns(field: &'static str, raw: &str) -> Result<i64, BadLine>
 /// `1m2.5s`.
 ///
 /// # Errors
-/// Fails if the text is neither.
+/// Fails if the text is neither, or out of range.
 pub(super) fn length_ns(raw: &str) -> Result<i64, BadLine> {
     let text = match number_or_text(raw)? {
         Ok(us) => return from_us("duration", us),
@@ -66,7 +66,7 @@ fn no_time(text: &str, expected: &str) -> BadLine {
     }
 }
 
-/// Returns a whole number, even if it is written as a text. Returns the text if it is not a number.
+/// Returns a whole number, even if it is written as a text. Returns the text if it is not one.
 /// Fails for any other JSON value.
 fn number_or_text(raw: &str) -> Result<Result<u64, String>, BadLine> {
     let is_text = raw.starts_with('"');
