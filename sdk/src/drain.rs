@@ -73,7 +73,7 @@ pub(crate) struct Drain {
     awaited_fields: FxHashMap<u64, u32>,
     /// Ends that this pass read before the begin, or before fields that another thread wrote.
     early_ends: Vec<End>,
-    /// Fields by span id that this pass read before the span's begin.
+    /// Fields by span id that this pass read while the span was unknown.
     early_fields: FxHashMap<u64, Fields>,
     /// Ends and fields that the last pass read without a begin, which may be in a newer ring.
     overdue_ends: Vec<End>,

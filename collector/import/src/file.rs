@@ -88,7 +88,7 @@ impl Importer {
     /// the reason.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be read or has no known form, if a unit of time was given
+    /// Returns an error if the file cannot be read or has no known form, if a time unit was given
     /// for a format that fixes it, or if the store cannot be written. The next attempt overwrites
     /// the rows written so far.
     pub fn file(
