@@ -257,6 +257,7 @@ impl Point {
 
     /// Returns the requests under way beyond those that the model explains: 1.5 times the number by
     /// Little's law, plus 2, to allow for chance. They must be worked off within a second, too.
+    /// Returns 0 if the load exceeds every measurement.
     fn backlog(&self, policy: &PointPolicy, per_second: f64) -> f64 {
         let present = f64::from_bits(self.rate.load(Relaxed));
         let latency_ns = policy.performance.latency_ns(per_second, present);
