@@ -4,7 +4,8 @@
 //! `sr`, `ss`, `cr` of one span or of two describe the sides. In version 2, the sides are two
 //! spans, one of them marked `shared`. This module keeps the id for the server's side, which keeps
 //! its children. The client's side gets an id of its own (a hash of the shared one) and becomes the
-//! parent of the server's side. The sides are matched within [`Zipkin::HELD_MAX`] spans.
+//! parent of the server's side. The sides are matched within [`Zipkin::HELD_MAX`] spans and 128 MiB
+//! of records.
 //!
 //! Times are in µs. Hosts are the endpoints' addresses. Other annotations become events, tags and
 //! binary annotations become attributes; remote endpoints become `peer.service`, `peer.ip` and

@@ -16,10 +16,10 @@
 //! | dropped attributes, events, links (also an event's attributes) | `otel.dropped_attributes_count`, … |
 //! | links | `links`, a list of objects: `trace_id`, `span_id`, and if present `trace_state`, `flags`, `dropped_attributes_count`, `attributes` |
 //! | values that JSON cannot express, such as bytes and infinity | bytes as hex digits, infinity as its name; and in `otel.exact` as in OTLP's JSON |
-//! | a span's attributes with the name of one in this table | unchanged, with their names in `otel.own_names`; if both exist, in `otel.shadowed` |
+//! | a span's or event's own attributes with the name of one in this table | unchanged, with their names in `otel.own_names`; if both exist, in `otel.shadowed` |
 //! | events without a name | `event`, with `otel.event_name: ""` |
 //! | original name of a span that is named by its statement (see `query`) or gets its module as a prefix, such as `get::apply` (see `code_place`) | `otel.span_name` |
-//! | a resource's service name that is not a text | `resource.service.name` |
+//! | a resource's service name that is empty or not a text | `resource.service.name` |
 //!
 //! [`StoredSpan::parts`] is the inverse, with the exceptions that its module names.
 //!

@@ -16,7 +16,8 @@ use crate::{Attributes, TakeSpans};
 /// Attribute that lists those names of own attributes that a synthesized one could have, but does
 /// not.
 pub(super) const OWN_NAMES: &str = "otel.own_names";
-/// Attribute that contains a span's own attributes whose names synthesized attributes already have.
+/// Attribute that contains those own attributes whose names synthesized attributes already have, or
+/// whose name is `otel.exact`, `otel.own_names` or `otel.shadowed`.
 pub(super) const SHADOWED: &str = "otel.shadowed";
 
 /// Reports whether a synthesized attribute of a span may have this name.

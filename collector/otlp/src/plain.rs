@@ -9,8 +9,8 @@ use crate::SpanLimits;
 
 /// Maximum nesting of values; more than people write, and below prost's limit of 100.
 const DEPTH_MAX: u32 = 16;
-/// Maximum number of attributes synthesized from other fields of a span and its scope: status,
-/// kind, state, counts, links …
+/// Maximum number of attributes synthesized from other fields of a span, its scope and its
+/// resource: status, kind, state, counts, links …
 const MADE_ATTRIBUTES: usize = 24;
 
 /// Returns the number of spans and events in a request if the whole request is plainly valid, and
@@ -269,9 +269,9 @@ impl Walk {
         })
     }
 
-    /// Checks an attribute. `name_max` limits the length of its text in bytes. Only texts of a
-    /// resource have this limit, because they may become names. Returns `None` if the attribute is
-    /// not plainly valid.
+    /// Checks an attribute. `name_max` limits the length of its texts in bytes, and excludes NUL.
+    /// Only texts of a resource have this limit, because they may become names. Returns `None` if
+    /// the attribute is not plainly valid.
     fn pair(&self, bytes: &[u8], name_max: Option<usize>) -> Option<()> {
         pair(bytes, name_max, 0)
     }

@@ -4,7 +4,8 @@
 //! Elements whose order has no meaning in OTLP (resources, the scopes of a resource, attributes)
 //! are in the store's order. Present but empty fields (an empty scope, an unset status) are
 //! omitted. The store keeps only the last of duplicate attributes, and no unknown fields. Trace ids
-//! of 64 bits become ids of 128 bits.
+//! of 64 bits become ids of 128 bits. A span without a name that was named by its statement keeps
+//! that name.
 
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@ use super::ResourceLogs;
 use super::message::ResourceSpans;
 use crate::wire;
 
-/// Maximum nesting of values; deeper ones are left unchanged, because the decoder rejects them.
+/// Maximum nesting of messages; deeper ones are left unchanged, because the decoder rejects them.
 const DEPTH_MAX: usize = 100;
 const LENGTH_DELIMITED: u64 = 2;
 
