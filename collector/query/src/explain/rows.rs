@@ -69,7 +69,7 @@ impl Pass<TraceView<'_>> for RowsPass<'_> {
                 let request = CountedRequest {
                     id: seen.records.id,
                     is_mutation: class,
-                    weight: 1.0,
+                    weight: seen.weight().value(),
                     latency_ns,
                 };
                 tree.observe(rows, request, &said);
