@@ -1,5 +1,5 @@
-//! State that the layer and the subscriber for `tracing` share. It stores the SDK's spans for spans
-//! of `tracing`, usually without a lock or an allocation.
+//! Adapter from `tracing` to the SDK, for the layer and the subscriber. Each stores its open spans,
+//! usually without a lock or an allocation: the layer in [`table`], the subscriber in [`slab`].
 
 mod cell;
 pub(crate) mod conventions;

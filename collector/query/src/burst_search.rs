@@ -36,8 +36,8 @@ const SEARCHED_SPAN_BYTES: u64 = 160;
 ///
 /// # Errors
 /// Fails if the store cannot be read, if it has no recorded burst that opened in the selected time
-/// range, or if there is too little memory. A formula about the kernel also fails if the kernel was not recorded, or if its
-/// events exceed the memory limit.
+/// range, or if there is too little memory. A formula about the kernel also fails if the kernel was
+/// not recorded, or if its events exceed the memory limit.
 pub fn search_bursts(
     source: &Source,
     selection: Selection,

@@ -45,7 +45,8 @@ pub struct EdgeOptions {
         requires = "duplicate"
     )]
     duplicate_share: f64,
-    /// Fault to inject, as POINT=+DURATION[@PERCENT%]; repeatable.
+    /// Fault to inject, as POINT=+DURATION[@PERCENT%], or POINT[@PERCENT%] if it takes no duration;
+    /// repeatable.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
 }

@@ -2,7 +2,7 @@
 
 use crate::generator::WIDE;
 
-/// Number of users, numbered from 0. With 18 values of a KiB each, and those of wide rankings, the
+/// Number of users, numbered from 0. Each has 18 values of 1 KiB. With those of wide rankings, the
 /// store's file has 11 MiB.
 pub(crate) const USERS: u64 = 480;
 

@@ -77,7 +77,8 @@ pub struct RankerOptions {
     /// `index`, also the places in the order of stories, which depend on all candidates.
     #[arg(long, default_value = "data")]
     linkage: RankingLinkage,
-    /// Fault to inject, as POINT=+DURATION[@PERCENT%]; repeatable.
+    /// Fault to inject, as POINT=+DURATION[@PERCENT%], or POINT[@PERCENT%] if it takes no duration;
+    /// repeatable.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
 }

@@ -35,7 +35,8 @@ pub struct StoreOptions {
     /// Directory of the (unnamed) file of values; the system's temporary directory if not given.
     #[arg(long, env = "NEWSFEED_STORE_DIRECTORY")]
     directory: Option<PathBuf>,
-    /// Fault to inject, as POINT=+DURATION[@PERCENT%]; repeatable.
+    /// Fault to inject, as POINT=+DURATION[@PERCENT%], or POINT[@PERCENT%] if it takes no duration;
+    /// repeatable.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
 }

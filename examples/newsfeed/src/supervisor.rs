@@ -53,7 +53,8 @@ struct AllOptions {
     /// tradeoffs.
     #[arg(long, value_name = "SHARE")]
     duplicate: Option<f64>,
-    /// Fault to inject, as POINT=+DURATION[@PERCENT%]; repeatable.
+    /// Fault to inject, as POINT=+DURATION[@PERCENT%], or POINT[@PERCENT%] if it takes no duration;
+    /// repeatable.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
     /// URL of the collector; without one the processes record nothing.

@@ -54,7 +54,8 @@ pub struct WebOptions {
     /// Longest wait for the store and the ranker at start-up, in milliseconds.
     #[arg(long, default_value_t = 5_000)]
     patience_ms: u64,
-    /// Fault to inject, as POINT=+DURATION[@PERCENT%]; repeatable.
+    /// Fault to inject, as POINT=+DURATION[@PERCENT%], or POINT[@PERCENT%] if it takes no duration;
+    /// repeatable.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
 }

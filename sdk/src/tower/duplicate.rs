@@ -94,8 +94,9 @@ struct Counters {
 type Explore = dyn Fn(u64) -> Vec<(String, Value)> + Send + Sync;
 type OnAnswer = dyn Fn(DuplicateAnswer) + Send + Sync;
 
-/// Layer that sends copies of a fraction of the requests to a pipeline: another service that is
-/// [`Clone`], such as a channel of tonic or a client of hyper.
+/// Layer that sends copies of a fraction of the requests to a pipeline: another service for
+/// `Request<CopiedBody>` that is [`Clone`], such as a channel of tonic whose requests are converted
+/// by `map_request`. A copy has the URI of its original.
 ///
 /// Copies carry [`DUPLICATE`] in their baggage, so that all components on their way can recognise
 /// them ([`baggage::is_duplicate`](crate::baggage::is_duplicate)). Components must not write a

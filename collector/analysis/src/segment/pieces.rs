@@ -98,9 +98,8 @@ impl Pieces<'_> {
             .unwrap_or(at)
     }
 
-    /// Moves an instant to an edge. The instant is known not to lie beyond the edge, although its
-    /// own clock shows it there, by no more than the clocks may be off. The result may be off by
-    /// the errors of both instants' clocks.
+    /// Moves an instant to an edge that it is known not to lie beyond. By its timestamp it does, by
+    /// at most the errors of the two clocks. The result may be off by the errors of both.
     pub(super) fn move_to(&self, edge: Instant, from: Instant) -> Instant {
         if from.1 == edge.1 {
             return edge;

@@ -53,7 +53,8 @@ pub struct TradeoffInstance {
     pub omitted: u64,
     /// Number of items left out, by class.
     pub omitted_by: Vec<(Arc<str>, u64)>,
-    /// Requests per second at the point when it decided.
+    /// Requests per second at the point, as last measured before the decision; 0 if the point
+    /// measured nothing, as without a policy and without exploration.
     pub requests_per_second: f64,
     /// Version of the policy in use; 0 if there was no policy.
     pub policy: u64,

@@ -312,8 +312,8 @@ fn interval_text((low_ns, high_ns): (f64, f64)) -> String {
 
 /// Describes a comparison without causes. The mean latency of a root operation may differ all the
 /// same, as when the kinds of its requests come in turns within a period: the test of causes
-/// considers the variation within periods, and the interval of the mean does not. So the interval
-/// also excludes zero for many equal periods, and is no proof of a change.
+/// considers how a period's parts vary, and the interval of the mean takes requests as independent.
+/// So the interval also excludes zero for many equal periods, and is no proof of a change.
 fn no_cause_text(mix: &[MixRow], also_different: usize) -> String {
     let asked_most = |a: &&MixRow, b: &&MixRow| a.after.total_cmp(&b.after);
     let changed = mix.iter().filter(|row| row.mean_difference().is_some());

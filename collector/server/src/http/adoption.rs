@@ -53,7 +53,8 @@ pub struct Other {
     pub burst_config: Option<String>,
     /// Share of the fleet's bursts in which the process records too, 0 to 1; `None` if unknown.
     pub overlap: Option<f64>,
-    /// True if the process sent a batch after the instant of the change.
+    /// True if a batch of the process arrived after the instant of the change. An agent may have
+    /// had it from before.
     pub is_heard_since: bool,
     /// Time since its latest batch, in ns.
     pub quiet_ns: u64,

@@ -167,8 +167,7 @@ impl Intake {
     /// like [`Self::open`].
     ///
     /// # Errors
-    /// Returns an error if the directory is in use, damaged or a store's, if the disk fails, or if
-    /// a thread cannot be started.
+    /// Returns an error if the directory is a store's, and otherwise in the cases of [`Self::open`].
     pub fn open_agent(
         root: &Path,
         upstream: Box<dyn Upstream>,
