@@ -33,8 +33,8 @@ impl Node {
         Self((Label::input(last).raw() as u64) << 32 | Label::input(first).raw() as u64)
     }
 
-    /// Returns the node whose number is `raw`, as [`raw`](Self::raw) returns it. `None` if a log with
-    /// this number of inputs cannot have the node at this index.
+    /// Returns the node whose number is `raw`, as [`raw`](Self::raw) returns it. `None` if a log
+    /// with this number of inputs cannot have the node at this index.
     pub fn from_raw(raw: u64, index: u32, inputs: u32) -> Option<Self> {
         let (high, low) = (
             Label::from_raw((raw >> 32) as u32)?,

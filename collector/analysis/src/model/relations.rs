@@ -283,9 +283,9 @@ impl Relations {
         &self.pipelines
     }
 
-    /// Reports whether both segments work on the same element, and the task of `a` comes before that
-    /// of `b` in a pipeline. If `a` came first, `b` then waited for it (a dynamic happens-before relation, The Mystery
-    /// Machine, §4.1).
+    /// Reports whether both segments work on the same element, and the task of `a` comes before
+    /// that of `b` in a pipeline. If `a` came first, `b` then waited for it (a dynamic
+    /// happens-before relation, The Mystery Machine, §4.1).
     pub fn pipelined(&self, a: &Segment, b: &Segment) -> bool {
         let same_element = a.element == b.element && a.element != ElementId::NONE;
         same_element

@@ -167,7 +167,7 @@ impl Intake {
     /// like [`Self::open`].
     ///
     /// # Errors
-    /// Returns an error if the directory is a store's, and otherwise in the cases of [`Self::open`].
+    /// Returns an error if the directory is a store's, and like [`Self::open`].
     pub fn open_agent(
         root: &Path,
         upstream: Box<dyn Upstream>,
