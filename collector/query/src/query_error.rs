@@ -166,7 +166,7 @@ pub enum QueryError {
     NoAttributes,
     /// No trace is in the requested time range, or the filter rejects all that are.
     #[error(
-        "no request in {0} began in the requested time, by --since and --until or as a period of --before or --after"
+        "no request in {0} began in the requested time, by --since and --until or as a period of --before or --after, or --where rejects all"
     )]
     NoneInRange(String),
     /// There are traces, but none is complete.
