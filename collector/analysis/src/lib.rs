@@ -71,7 +71,7 @@
 //! [`inner_operations`], [`clock`] and [`segment`]; [`exclusion`] and [`model`]; [`convergence`],
 //! [`structural_change`] and [`critical_path`]; [`pass`]; [`aggregate`], [`anomaly`],
 //! [`breakdown`], [`what_if`], [`slack_validation`], [`prediction`], [`slack_by_key`] and
-//! [`flow`]; [`failure`]; [`attribute`] and [`category`]; [`compare`] and [`explain`];
+//! [`flow`]; [`failure`]; [`attribute`], [`category`] and [`thinning`]; [`compare`] and [`explain`];
 //! [`experiment`]; [`tradeoff`].
 //!
 //! # Bounds and bad input
@@ -125,5 +125,6 @@ pub mod task_path;
 #[cfg(test)]
 mod test_noise;
 mod text_map;
+pub mod thinning;
 pub mod tradeoff;
 pub mod what_if;

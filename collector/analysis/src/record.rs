@@ -275,12 +275,16 @@ impl TraceRecords {
     /// [`sampling`](crate::sampling).
     pub fn weight(&self) -> Weight {
         let by_threshold = self.sampling.weight();
-        let is_certain = || !self.spans.is_empty() && self.spans.iter().all(SpanRecord::was_held);
-        if by_threshold == Weight::ONE || is_certain() {
+        if by_threshold == Weight::ONE || (self.sampling.thinned().is_none() && self.is_held()) {
             Weight::ONE
         } else {
             by_threshold
         }
+    }
+
+    /// Reports whether windows held all spans, so that the request was certain to be recorded.
+    pub(crate) fn is_held(&self) -> bool {
+        !self.spans.is_empty() && self.spans.iter().all(SpanRecord::was_held)
     }
 
     /// Returns the trace's value of an attribute; `None` if no record has the attribute. If spans

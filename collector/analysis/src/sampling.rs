@@ -36,6 +36,11 @@
 //!
 //! Malformed thresholds are ignored. A trace without a valid threshold counts once.
 //!
+//! **Thinned requests.** The store may later keep a share of old requests only
+//! ([`thinning`](crate::thinning)). It writes the new threshold of a kept request, and notes the
+//! threshold of the share alone as `stroboscope=thin:`. The new threshold already takes the windows
+//! into account, so the request counts by it, whatever windows held.
+//!
 //! **Fixed point.** Weights are rounded to whole multiples of 2⁻¹⁶. The error is at most 0.0008 %,
 //! since no weight is below 1, except that weights above 2³² are reduced to it. Sums therefore do
 //! not depend on the order of traces, nor on how a range is divided into parts. Random rounding to
@@ -46,19 +51,21 @@ use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
 /// Bits of a threshold.
-const THRESHOLD_BITS: u32 = 56;
+pub(crate) const THRESHOLD_BITS: u32 = 56;
 /// Maximum number of hex digits of a threshold.
-const DIGITS_MAX: usize = 14;
+pub(crate) const DIGITS_MAX: usize = 14;
 /// Number of fractional bits of a weight.
 const FRACTION_BITS: u32 = 16;
 /// Key of OpenTelemetry in `tracestate`. Its value contains the threshold under the key
 /// [`THRESHOLD`].
-const VENDOR: &str = "ot";
-const THRESHOLD: &str = "th";
-/// Key of our samplers for OpenTelemetry's SDKs in `tracestate`. Its value contains the mask of the
-/// burst in which the request began, under the key [`BURST`], as 1 to 16 hex digits.
-const OWN: &str = "stroboscope";
+pub(crate) const VENDOR: &str = "ot";
+pub(crate) const THRESHOLD: &str = "th";
+/// Our key in `tracestate`. Our samplers for OpenTelemetry's SDKs write the mask of the burst in
+/// which the request began, under the key [`BURST`], as 1 to 16 hex digits. The store writes the
+/// threshold of thinning under the key [`THIN`].
+pub(crate) const OWN: &str = "stroboscope";
 const BURST: &str = "burst";
+pub(crate) const THIN: &str = "thin";
 
 /// Number of requests that a recorded request represents: at least 1, at most 2³².
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -219,11 +226,20 @@ pub struct MalformedThreshold;
 /// Returns the threshold that a `tracestate` states; `None` if it states none. Returns an error if
 /// the threshold is malformed.
 pub fn threshold(tracestate: &str) -> Result<Option<u64>, MalformedThreshold> {
-    let Some(digits) = stated(tracestate, VENDOR, THRESHOLD) else {
-        return Ok(None);
-    };
-    let leading = hex(digits, DIGITS_MAX).ok_or(MalformedThreshold)?;
-    Ok(Some(leading << (4 * (DIGITS_MAX - digits.len()))))
+    stated(tracestate, VENDOR, THRESHOLD)
+        .map(|digits| of_digits(digits).ok_or(MalformedThreshold))
+        .transpose()
+}
+
+/// Returns the threshold of thinning that a `tracestate` states; `None` if it states none, or a
+/// malformed one.
+fn thinning_threshold(tracestate: &str) -> Option<u64> {
+    of_digits(stated(tracestate, OWN, THIN)?)
+}
+
+/// Parses a threshold from its leading hex digits.
+fn of_digits(digits: &str) -> Option<u64> {
+    Some(hex(digits, DIGITS_MAX)? << (4 * (DIGITS_MAX - digits.len())))
 }
 
 /// Returns the burst-config, as bits, that a `tracestate` states; `None` if it states none, or a
@@ -261,6 +277,8 @@ pub struct TraceSampling {
     malformed: u32,
     /// Burst-config, as bits, that a span without a parent states; `None` if none does.
     burst_config: Option<u64>,
+    /// Threshold of thinning; `None` if no span states one.
+    thinned: Option<u64>,
 }
 
 impl TraceSampling {
@@ -269,6 +287,7 @@ impl TraceSampling {
         if is_root && self.burst_config.is_none() {
             self.burst_config = burst_config(tracestate);
         }
+        self.thinned = self.thinned.or_else(|| thinning_threshold(tracestate));
         let stated = match threshold(tracestate) {
             Ok(Some(stated)) => stated,
             Ok(None) => return,
@@ -284,12 +303,20 @@ impl TraceSampling {
         self.bounds = Some((low.min(stated), high.max(stated)));
     }
 
-    /// Returns the number of traces that this trace represents, by the rule of the [module](self).
+    /// Returns the threshold by which the trace counts, by the rule of the [module](self); `None`
+    /// if no span states one.
+    pub fn threshold(&self) -> Option<u64> {
+        self.root.or(self.bounds.map(|(low, _)| low))
+    }
+
+    /// Returns the threshold of thinning; `None` if the trace was not thinned.
+    pub fn thinned(&self) -> Option<u64> {
+        self.thinned
+    }
+
+    /// Returns the number of traces that this trace represents by its threshold.
     pub fn weight(&self) -> Weight {
-        let lowest = self.bounds.map(|(low, _)| low);
-        self.root
-            .or(lowest)
-            .map_or(Weight::ONE, Weight::of_threshold)
+        self.threshold().map_or(Weight::ONE, Weight::of_threshold)
     }
 
     /// Reports whether spans state different thresholds.

@@ -150,7 +150,9 @@ impl SamplingNotes {
     pub(super) fn observe(&mut self, trace: &TraceRecords) {
         let weight = trace.weight();
         self.requests.count(weight);
-        if weight != Weight::ONE && trace.root().is_some_and(SpanRecord::was_held) {
+        let sampling = &trace.sampling;
+        let is_sampled = weight != Weight::ONE && sampling.threshold() != sampling.thinned();
+        if is_sampled && trace.root().is_some_and(SpanRecord::was_held) {
             self.held_roots.count(weight);
         }
         self.malformed += u64::from(trace.sampling.is_malformed());
