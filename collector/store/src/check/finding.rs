@@ -12,7 +12,8 @@ pub enum FindingKind {
     NewerFile,
     /// A file in a table's directory is not one that the store writes.
     StrangeFile,
-    /// A crash or an error interrupted a compaction and left files that readers ignore.
+    /// A crash or an error interrupted a compaction or a thinning and left files that readers
+    /// ignore.
     InterruptedCompaction,
     /// The write-ahead log is damaged.
     DamagedLog,
@@ -105,6 +106,8 @@ pub struct CheckReport {
     pub holes: u64,
     /// True if a collector is running on the data directory.
     pub is_in_use: bool,
+    /// Number of hours of the table of spans with thinned files.
+    pub thinned_hours: u64,
     /// Problems found.
     pub findings: Vec<Finding>,
 }

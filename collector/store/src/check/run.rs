@@ -1,5 +1,6 @@
 //! Reads all parts of a data directory in a safe order, and collects findings.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use object_store::path::Path;
@@ -10,7 +11,8 @@ use crate::data_dir::{DataDir, DataDirError};
 use crate::ledger::{Checkpoint, CheckpointError};
 use crate::maintenance::{MaintenanceError, hour_of};
 use crate::tables::{
-    Flaw, Recorder, Segments, Store, StoreError, StoreTable, is_of_delta_log, is_part, verify_file,
+    Flaw, Hour, Recorder, Segments, Store, StoreError, StoreTable, is_of_delta_log, is_part,
+    verify_file,
 };
 use crate::wal::{list_segments_on, read_segment_on, segment_path};
 
@@ -148,6 +150,11 @@ impl Check {
             rows: 0,
             bytes: files.iter().map(|(_, bytes)| bytes).sum(),
         };
+        if table == StoreTable::Spans {
+            let thinned = files.iter().filter(|(path, _)| Segments::are_thinned(path));
+            let hours: BTreeSet<Hour> = thinned.filter_map(|(path, _)| hour_of(path)).collect();
+            self.report.thinned_hours = hours.len() as u64;
+        }
         let mut unknown = None;
         let next = self.next_known();
         for object in &files {
@@ -238,6 +245,13 @@ impl Check {
     }
 
     fn find_leftovers(&mut self, table: StoreTable) -> Result<(), CheckError> {
+        for path in self.store.begun_thinning()? {
+            if path.as_ref().starts_with(&format!("{}/", table.name())) {
+                let at = self.store.display(&path);
+                let detail = "its hour was not thinned completely";
+                self.find(FindingKind::InterruptedCompaction, at, detail);
+            }
+        }
         for of in self.store.covered(table)? {
             let detail = format!("{} replaces it", of.by.0);
             self.find(
@@ -284,7 +298,9 @@ impl Check {
             self.checkpoint = Some(checkpoint);
         }
         self.report.findings.extend(stored.doubled());
-        if is_whole && !self.report.is_in_use {
+        // Batches also count the records that thinning dropped.
+        let is_thinned = self.report.thinned_hours > 0;
+        if is_whole && !is_thinned && !self.report.is_in_use {
             self.report.findings.extend(stored.span_counts(counts));
             self.report.findings.extend(stored.event_counts(counts));
         }

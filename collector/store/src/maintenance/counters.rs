@@ -24,6 +24,16 @@ pub struct MaintenanceCounters {
     pub hours_deleted_for_age: AtomicU64,
     /// Number of hours deleted because of the size limit.
     pub hours_deleted_for_size: AtomicU64,
+    /// Number of hours that were thinned.
+    pub hours_thinned: AtomicU64,
+    /// Number of hours whose thinning failed.
+    pub thinning_failures: AtomicU64,
+    /// Number of requests that thinning dropped.
+    pub requests_thinned: AtomicU64,
+    /// Number of spans that thinning dropped.
+    pub spans_thinned: AtomicU64,
+    /// Size by which thinning reduced files, in bytes.
+    pub thinned_bytes: AtomicU64,
     /// Size of the files of deleted hours, in bytes.
     pub deleted_bytes: AtomicU64,
     /// Number of updates of a table's Delta log that failed.

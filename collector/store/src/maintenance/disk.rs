@@ -11,12 +11,14 @@ use crate::tables::{REPLACED, Store, StoreTable, is_part, is_readable};
 
 impl Care {
     /// Cleans up after a crash: moves covered files and files whose deletion had begun to
-    /// `replaced/`, and deletes unfinished files. Keeps files that an unreadable file covers.
+    /// `replaced/`, and deletes unfinished files and those of an unfinished thinning. Keeps files
+    /// that an unreadable file covers.
     ///
     /// # Errors
     /// Returns an error if the store fails.
     pub fn tidy(&self) -> Result<(), MaintenanceError> {
         self.end_deletion()?;
+        self.abandon_thinning()?;
         for table in StoreTable::ALL {
             for meta in self.store().list_under(&Path::from(table.name()))? {
                 if is_part(&meta.location) {

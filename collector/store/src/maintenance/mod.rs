@@ -14,6 +14,8 @@
 //! A crash leaves covered files, which readers ignore, or files of step 1. The first round after a
 //! start removes them. Merging and retention skip the files of segments that the checkpoint does
 //! not cover, because the flusher may write these files again after a crash.
+//!
+//! Old hours may be thinned, by similar steps (see `thinning.rs`).
 
 mod counters;
 mod delta;
@@ -21,7 +23,10 @@ mod disk;
 mod policy;
 mod retention;
 mod round;
+mod thinning;
 
 pub use counters::MaintenanceCounters;
-pub use policy::{Job, hour_of, next_job};
-pub use round::{Care, MaintenanceError, MaintenanceSettings, MergeResult};
+pub use policy::{Job, SETTLED, hour_of, next_job};
+pub use round::{
+    Care, MaintenanceError, MaintenanceSettings, MergeResult, ThinningSettings,
+};

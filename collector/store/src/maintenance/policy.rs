@@ -6,6 +6,8 @@
 //! few if it is large. Each row is thereby rewritten about twice: once within its hour, and once
 //! after it.
 
+use std::time::Duration;
+
 use object_store::path::Path;
 
 use crate::tables::{Hour, Segments};
@@ -22,9 +24,11 @@ const BYTES_MAX: u64 = 512 << 20;
 /// Time after the end of an hour at which it counts as over, in ns. Services send within seconds,
 /// and retries take a few more.
 const QUIET_NS: i64 = 10 * 60 * 1_000_000_000;
-/// Time after the end of an hour from which on no more records of it arrive, in ns. See
+/// Time after the end of an hour from which on no more records of it arrive. See
 /// `PartitionRule::received`.
-const SETTLED_NS: i64 = 25 * 3_600 * 1_000_000_000;
+pub const SETTLED: Duration = Duration::from_secs(25 * 3_600);
+/// [`SETTLED`] in ns.
+const SETTLED_NS: i64 = SETTLED.as_nanos() as i64;
 
 /// Merge of files of one directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,11 +68,7 @@ pub fn next_job(files: &[(Path, u64)], now_ns: i64, is_all: bool) -> Option<Job>
     }?;
     let segments = |at: Option<&(Path, u64)>| at.and_then(|(path, _)| Segments::of(path));
     let (first, last) = (segments(group.first())?, segments(group.last())?);
-    let name = Segments {
-        first: first.first,
-        last: last.last,
-    }
-    .name();
+    let name = Segments::range(first.first, last.last).name();
     let directory = group[0].0.as_ref().rsplit_once('/')?.0;
     Some(Job {
         inputs: group.to_vec(),
@@ -189,13 +189,7 @@ mod tests {
     #[test]
     fn little_that_comes_late_waits_until_nothing_comes_any_more() {
         let files = [
-            file(
-                Segments {
-                    first: 0,
-                    last: 359,
-                },
-                100 << 20,
-            ),
+            file(Segments::range(0, 359), 100 << 20),
             file(Segments::one(400), 1 << 10),
         ];
         let after = |hours: i64| next_job(&files, BEGIN_NS + hours * HOUR_NS, false);

@@ -11,7 +11,7 @@ use super::counters::MaintenanceCounters;
 use super::policy::{Job, next_job};
 use crate::publishing::PublishCounters;
 use crate::tables::{
-    DeltaLog, MergeError, MergedFile, RetriedSpans, Segments, Store, StoreError, StoreTable,
+    DeltaLog, Hour, MergeError, MergedFile, RetriedSpans, Segments, Store, StoreError, StoreTable,
     merge_files,
 };
 
@@ -23,6 +23,18 @@ const REPLACED_BYTES_MAX: u64 = 4 << 30;
 /// Maximum number of retried spans that are remembered after a round, to drop their events as well.
 /// If there are more, all are forgotten, and their events stay duplicated.
 const RETRIED_MAX: usize = 1 << 20;
+/// Settings by which old hours are thinned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ThinningSettings {
+    /// Time since the end of an hour after which it is thinned. Hours for which records may still
+    /// arrive ([`SETTLED`](super::SETTLED)) are not thinned before.
+    pub after: Duration,
+    /// Share of the requests that is kept, above 0 and at most 1.
+    pub ratio: f64,
+    /// Duration of the root span from which on a request stays unchanged; `None` for no limit.
+    pub slow: Option<Duration>,
+}
+
 /// Settings of store maintenance.
 #[derive(Clone, Debug)]
 pub struct MaintenanceSettings {
@@ -39,6 +51,8 @@ pub struct MaintenanceSettings {
     /// Maximum size of the tables in bytes, above which the oldest hours are deleted; `None` for no
     /// limit.
     pub keep_bytes: Option<u64>,
+    /// Settings by which old hours are thinned; `None` if none are.
+    pub thinning: Option<ThinningSettings>,
     /// Time for which replaced files are kept for queries in progress.
     pub grace: Duration,
     /// Maximum size of all replaced files, in bytes.
@@ -53,6 +67,7 @@ impl Default for MaintenanceSettings {
             keep: None,
             publishing: None,
             keep_bytes: None,
+            thinning: None,
             grace: GRACE,
             replaced_bytes_max: REPLACED_BYTES_MAX,
         }
@@ -86,7 +101,9 @@ pub struct Care {
     retried: RetriedSpans,
     /// Damaged files. No merge includes a damaged file, or files on both sides of a damaged file.
     damaged: BTreeSet<Path>,
-    is_tidy: bool,
+    /// Hours that are not thinned, because of a damaged file or because all their requests stay.
+    pub(super) unthinnable: BTreeSet<Hour>,
+    pub(super) is_tidy: bool,
     pub(super) delta: Mutex<BTreeMap<StoreTable, DeltaLog>>,
 }
 
@@ -104,6 +121,7 @@ impl Care {
             counters,
             retried: RetriedSpans::default(),
             damaged: BTreeSet::new(),
+            unthinnable: BTreeSet::new(),
             is_tidy: false,
             delta: Mutex::default(),
         }
@@ -143,6 +161,7 @@ impl Care {
                 }
             }
         }
+        self.thin(next_segment, now_ns, goes_on)?;
         if self.retried.len() > RETRIED_MAX {
             self.retried = RetriedSpans::default();
         }
@@ -151,8 +170,8 @@ impl Care {
     }
 
     /// Returns the files of a table that may be merged, as runs of neighbours in one directory.
-    /// Omits files of segment `next_segment` or later, and runs of a single file. A damaged file
-    /// ends a run.
+    /// Omits files of segment `next_segment` or later, and runs of a single file. A damaged or a
+    /// thinned file ends a run.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed.
@@ -174,7 +193,8 @@ impl Care {
         let mut stretches = Vec::new();
         for mut files in directories.into_values() {
             files.sort_by_key(|(path, _)| Segments::of(path));
-            let parts = files.split(|(path, _)| self.damaged.contains(path));
+            let ends_run = |path: &Path| self.damaged.contains(path) || Segments::are_thinned(path);
+            let parts = files.split(|(path, _)| ends_run(path));
             stretches.extend(parts.filter(|part| part.len() > 1).map(<[_]>::to_vec));
         }
         Ok(stretches)

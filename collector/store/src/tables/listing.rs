@@ -16,6 +16,9 @@ const DELETED: &str = "generations/deleted";
 /// Object that contains the paths of the files being deleted, one per line. Readers ignore the
 /// files that it lists.
 const DELETING: &str = "generations/deleting";
+/// Object that contains the paths of the thinned files of one hour, one per line, while they are
+/// written. Readers ignore the files that it lists.
+const THINNING: &str = "generations/thinning";
 
 /// Covered object and the object that covers it, each with its path and its size in bytes.
 #[derive(Clone, Debug)]
@@ -83,6 +86,11 @@ impl Store {
     /// listing in progress is then invalid, because this object differs before and after it. A
     /// listing during which a whole deletion took place is invalid, because the generations differ.
     ///
+    /// Thinned files of an hour appear in all tables together. They are named in one object before
+    /// the first of them is written (`Store::begin_thinning`), and no listing contains them while
+    /// it exists. The generations change before it is removed, so the argument is that of
+    /// deletions.
+    ///
     /// # Errors
     /// Returns an error if the store cannot be listed.
     pub fn snapshots(&self, tables: &[StoreTable]) -> Result<Vec<Vec<ObjectMeta>>, StoreError> {
@@ -90,12 +98,12 @@ impl Store {
             let before = self.state(tables)?;
             let mut listed = Vec::with_capacity(tables.len());
             for table in tables {
-                listed.push(self.list_all(*table)?);
+                listed.push(self.list_all(*table, &paths_in(before.thinning.as_ref()))?);
             }
             if self.state(tables)? != before {
                 continue;
             }
-            let deleting = deletion(before.0.as_ref());
+            let deleting = paths_in(before.deleting.as_ref());
             for files in &mut listed {
                 let mut out: std::collections::BTreeSet<Path> =
                     covered(files.iter().map(|meta| &meta.location))
@@ -109,34 +117,70 @@ impl Store {
         }
     }
 
-    /// Returns the files of the deletion in progress, and the generations of the tables. If either
-    /// changes during a listing, the listing is invalid.
-    fn state(
-        &self,
-        tables: &[StoreTable],
-    ) -> Result<(Option<Bytes>, Vec<Option<Bytes>>), StoreError> {
-        let deleting = self.known(&Path::from(DELETING))?;
+    /// Returns the state that must not change during a listing. Reads the generations last, because
+    /// they change before the other objects are removed.
+    fn state(&self, tables: &[StoreTable]) -> Result<ListingState, StoreError> {
+        let (deleting, thinning) = (
+            self.known(&Path::from(DELETING))?,
+            self.known(&Path::from(THINNING))?,
+        );
         let generations = tables.iter().map(|table| self.generation(*table));
-        Ok((deleting, generations.collect::<Result<_, _>>()?))
+        Ok(ListingState {
+            deleting,
+            thinning,
+            generations: generations.collect::<Result<_, _>>()?,
+        })
     }
 
     /// Begins the permanent deletion of files: names them durably in one object. From then on, no
     /// listing contains them, even after a crash.
     pub(crate) fn begin_deletion(&self, files: &[Path]) -> Result<(), StoreError> {
+        self.put_paths(DELETING, files)
+    }
+
+    /// Writes the paths of files to an object durably, one per line.
+    fn put_paths(&self, at: &str, files: &[Path]) -> Result<(), StoreError> {
         let lines: String = files.iter().map(|path| format!("{path}\n")).collect();
-        let at = Path::from(DELETING);
+        let at = Path::from(at);
         self.put(&at, lines.into_bytes())?;
         self.make_durable(&[at])
     }
 
     /// Returns the files of a deletion in progress.
     pub(crate) fn begun_deletion(&self) -> Result<Vec<Path>, StoreError> {
-        Ok(deletion(self.known(&Path::from(DELETING))?.as_ref()))
+        Ok(paths_in(self.known(&Path::from(DELETING))?.as_ref()))
     }
 
     /// Ends a deletion. The caller must have moved or deleted all its files.
     pub(crate) fn end_deletion(&self) -> Result<(), StoreError> {
         self.delete(&Path::from(DELETING))
+    }
+
+    /// Begins to thin an hour: names the files that will be written durably in one object. No
+    /// listing contains them until [`Store::end_thinning`], even after a crash.
+    pub(crate) fn begin_thinning(&self, files: &[Path]) -> Result<(), StoreError> {
+        self.put_paths(THINNING, files)
+    }
+
+    /// Returns the files of a thinning in progress.
+    pub(crate) fn begun_thinning(&self) -> Result<Vec<Path>, StoreError> {
+        Ok(paths_in(self.known(&Path::from(THINNING))?.as_ref()))
+    }
+
+    /// Makes the files of a thinning visible, all in one step. They cover the files that they
+    /// replace. The caller must have written all of them, or deleted all of them. It must move no
+    /// covered file before this method has returned without an error.
+    pub(crate) fn end_thinning(&self) -> Result<(), StoreError> {
+        for table in StoreTable::OF_REQUESTS {
+            self.announce(table)?;
+        }
+        self.delete(&Path::from(THINNING))?;
+        self.make_thinning_durable()
+    }
+
+    /// Makes the end of a thinning durable. Until then, a power cut may undo it.
+    pub(crate) fn make_thinning_durable(&self) -> Result<(), StoreError> {
+        self.make_absence_durable(&[Path::from(THINNING)])
     }
 
     /// Returns the covered objects of a table, with the objects that cover them. Covered objects
@@ -145,7 +189,7 @@ impl Store {
     /// # Errors
     /// Returns an error if the store cannot be listed.
     pub fn covered(&self, table: StoreTable) -> Result<Vec<CoveredObject>, StoreError> {
-        let files = self.list_all(table)?;
+        let files = self.list_all(table, &self.begun_thinning()?)?;
         let bytes: std::collections::BTreeMap<&Path, u64> = files
             .iter()
             .map(|meta| (&meta.location, meta.size))
@@ -182,10 +226,13 @@ impl Store {
         Ok(found)
     }
 
-    fn list_all(&self, table: StoreTable) -> Result<Vec<ObjectMeta>, StoreError> {
+    /// Lists the Parquet objects of a table, also covered ones, except those in `hidden`.
+    fn list_all(&self, table: StoreTable, hidden: &[Path]) -> Result<Vec<ObjectMeta>, StoreError> {
         let mut files = self.list_under(&Path::from(table.name()))?;
         files.retain(|meta| {
-            meta.location.extension() == Some("parquet") && !is_of_delta_log(&meta.location)
+            meta.location.extension() == Some("parquet")
+                && !is_of_delta_log(&meta.location)
+                && !hidden.contains(&meta.location)
         });
         files.sort_unstable_by(|a, b| a.location.cmp(&b.location));
         Ok(files)
@@ -256,8 +303,18 @@ impl Store {
     }
 }
 
-/// Parses the paths in the object that names the files of a deletion.
-fn deletion(said: Option<&Bytes>) -> Vec<Path> {
+/// State of a store that must not change during a listing.
+#[derive(PartialEq, Eq)]
+struct ListingState {
+    /// Content of the objects [`DELETING`] and [`THINNING`]; `None` if they do not exist.
+    deleting: Option<Bytes>,
+    thinning: Option<Bytes>,
+    /// Generations of the tables.
+    generations: Vec<Option<Bytes>>,
+}
+
+/// Parses the paths in an object that names files.
+fn paths_in(said: Option<&Bytes>) -> Vec<Path> {
     let lines = said.and_then(|bytes| std::str::from_utf8(bytes).ok());
     lines
         .into_iter()

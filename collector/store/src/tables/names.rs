@@ -5,6 +5,8 @@
 pub const SCHEMA_VERSION: u32 = 4;
 pub(super) const VERSION_KEY: &str = "stroboscope.schema_version";
 pub(super) const TABLE_KEY: &str = "stroboscope.table";
+/// Metadata entry of thinned files, with the ratio.
+pub(super) const THINNED_KEY: &str = "stroboscope.thinned";
 
 /// Column of the trace ids, by which readers tell traces apart.
 pub(super) const TRACE_ID: &str = "trace_id";

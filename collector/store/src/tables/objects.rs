@@ -48,9 +48,10 @@ pub enum StoreError {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// There are too many files to read concurrently, and they could not be merged first.
+    /// Temporary files could not be written. Readers merge many files into them, and thinning
+    /// writes its decisions there.
     #[error(
-        "cannot write temporary files to {directory}: {reason}; the store has very many files; merge them with \
+        "cannot write temporary files to {directory}: {reason}; if the store has very many files, merge them with \
          `stroboscope store compact`"
     )]
     Temporary { directory: PathBuf, reason: String },

@@ -41,6 +41,9 @@ impl StoreTable {
     /// List of the tables that segments of the log are converted to.
     pub const OF_SEGMENTS: [Self; 4] = [Self::Spans, Self::Events, Self::Batches, Self::Provenance];
 
+    /// List of the tables whose rows belong to requests by their trace ids.
+    pub const OF_REQUESTS: [Self; 3] = [Self::Spans, Self::Events, Self::Provenance];
+
     /// Returns the column with the times at which rows begin; `None` for tables that are not
     /// selected by time.
     pub(super) fn time_column(self) -> Option<&'static str> {

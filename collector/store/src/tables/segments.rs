@@ -4,10 +4,16 @@
 //! `seg-A-B`. It *covers* the files of the same directory whose segments all lie in A to B, because
 //! it contains their rows. Readers ignore covered files. A compacted file therefore replaces its
 //! inputs at the moment it appears, and a crash before they are removed duplicates nothing.
+//!
+//! `seg-N-thinned` and `seg-A-B-thinned` are files without the requests that thinning dropped. They
+//! also cover the file of the same segments that is not thinned.
 
 use std::collections::BTreeMap;
 
 use object_store::path::Path;
+
+/// End of the names of thinned files, before the extension.
+const THINNED: &str = "-thinned";
 
 /// Range of log segments, from `first` to `last`, both inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -16,25 +22,35 @@ pub struct Segments {
     pub first: u64,
     /// Number of the last segment.
     pub last: u64,
+    /// True if the file lacks the requests that thinning dropped.
+    pub is_thinned: bool,
 }
 
 impl Segments {
     /// Returns the range of one segment.
     #[must_use]
     pub fn one(number: u64) -> Self {
+        Self::range(number, number)
+    }
+
+    /// Returns the range of the segments from `first` to `last`.
+    #[must_use]
+    pub fn range(first: u64, last: u64) -> Self {
         Self {
-            first: number,
-            last: number,
+            first,
+            last,
+            is_thinned: false,
         }
     }
 
     /// Returns the name of files with the rows of these segments, without the extension.
     #[must_use]
     pub fn name(self) -> String {
-        if self.is_compacted() {
-            format!("seg-{:010}-{:010}", self.first, self.last)
+        let end = if self.is_thinned { THINNED } else { "" };
+        if self.first < self.last {
+            format!("seg-{:010}-{:010}{end}", self.first, self.last)
         } else {
-            format!("seg-{:010}", self.first)
+            format!("seg-{:010}{end}", self.first)
         }
     }
 
@@ -43,30 +59,48 @@ impl Segments {
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         let name = path.filename()?.strip_prefix("seg-")?;
-        let numbers = name.strip_suffix(".parquet")?;
+        let name = name.strip_suffix(".parquet")?;
+        let thinned = name.strip_suffix(THINNED);
+        let is_thinned = thinned.is_some();
+        let numbers = thinned.unwrap_or(name);
         let number = |digits: &str| {
             let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
             digits.parse().ok().filter(|_| is_number)
         };
-        match numbers.split_once('-') {
-            None => number(numbers).map(Self::one),
+        let found = match numbers.split_once('-') {
+            None => number(numbers).map(Self::one)?,
             Some((first, last)) => {
                 let (first, last) = (number(first)?, number(last)?);
-                (first < last).then_some(Self { first, last })
+                (first < last).then_some(Self::range(first, last))?
             }
-        }
+        };
+        Some(Self {
+            is_thinned,
+            ..found
+        })
     }
 
-    /// Reports whether a file of these segments was merged from others.
+    /// Reports whether a file lacks the requests that thinning dropped, by its name.
+    #[must_use]
+    pub fn are_thinned(path: &Path) -> bool {
+        Self::of(path).is_some_and(|of| of.is_thinned)
+    }
+
+    /// Reports whether a file of these segments was made from others: merged or thinned.
     #[must_use]
     pub fn is_compacted(self) -> bool {
-        self.first < self.last
+        self.first < self.last || self.is_thinned
     }
 
     /// Reports whether a file of these segments covers a file of `other` in the same directory.
     #[must_use]
     pub fn covers(self, other: Self) -> bool {
-        self != other && self.is_compacted() && self.first <= other.first && other.last <= self.last
+        let is_wider = (self.first, self.last) != (other.first, other.last);
+        self != other
+            && self.is_compacted()
+            && (is_wider || self.is_thinned)
+            && self.first <= other.first
+            && other.last <= self.last
     }
 }
 
@@ -89,7 +123,10 @@ pub(super) fn covered<'a>(files: impl Iterator<Item = &'a Path>) -> BTreeMap<&'a
     let mut covered = BTreeMap::new();
     for mut files in directories.into_values() {
         // Sorts a covering file before the files that it covers.
-        files.sort_by_key(|(segments, _)| (segments.first, std::cmp::Reverse(segments.last)));
+        files.sort_by_key(|(segments, _)| {
+            let widest_first = std::cmp::Reverse((segments.last, segments.is_thinned));
+            (segments.first, widest_first)
+        });
         let mut widest: Option<(Segments, &Path)> = None;
         for (segments, path) in files {
             match widest {
@@ -121,7 +158,15 @@ mod tests {
         for segments in [
             Segments::one(0),
             Segments::one(12_345_678_901),
-            Segments { first: 3, last: 17 },
+            Segments::range(3, 17),
+            Segments {
+                is_thinned: true,
+                ..Segments::one(3)
+            },
+            Segments {
+                is_thinned: true,
+                ..Segments::range(3, 17)
+            },
         ] {
             assert_eq!(Segments::of(&path(3, segments)), Some(segments));
         }
@@ -134,6 +179,8 @@ mod tests {
             "seg-+1.parquet",
             "seg-0000000001.parquet.part",
             "seg-1-2-3.parquet",
+            "seg-thinned.parquet",
+            "seg-1-2-thinned-thinned.parquet",
         ] {
             assert_eq!(Segments::of(&Path::from(other)), None, "{other}");
         }
@@ -144,14 +191,17 @@ mod tests {
         /// their widths are powers of four.
         #[test]
         fn covered_files_are_those_that_lie_in_another(
-            files in proptest::collection::btree_set((0_u8..2, 0_u32..4, 0_u64..64), 0..20),
+            files in proptest::collection::btree_set(
+                (0_u8..2, 0_u32..4, 0_u64..64, proptest::bool::ANY),
+                0..20,
+            ),
         ) {
             let paths: Vec<Path> = files
                 .into_iter()
-                .map(|(hour, level, at)| {
+                .map(|(hour, level, at, is_thinned)| {
                     let width = 4_u64.pow(level);
                     let first = at / width * width;
-                    path(hour, Segments { first, last: first + width - 1 })
+                    path(hour, Segments { is_thinned, ..Segments::range(first, first + width - 1) })
                 })
                 .collect::<std::collections::BTreeSet<_>>()
                 .into_iter()

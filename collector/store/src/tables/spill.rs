@@ -317,7 +317,7 @@ impl SpillRequest<'_> {
             };
             merge.add(run).map_err(StoreError::Run)?;
         }
-        let (directory, to) = self.temporary()?;
+        let (directory, to) = temporary_file(self.store)?;
         let at_directory = |reason: String| StoreError::Temporary {
             directory: directory.clone(),
             reason,
@@ -387,26 +387,25 @@ impl SpillRequest<'_> {
         let fields: Vec<_> = wanted.cloned().chain(more.into_values()).collect();
         Arc::new(Schema::new(fields))
     }
+}
 
-    /// Creates an unnamed file in the data directory's `cache/`. Uses the system's temporary
-    /// directory if that is not writable or the store is not local. Returns the file with its
-    /// directory.
-    fn temporary(&self) -> Result<(PathBuf, File), StoreError> {
-        let root = self.store.local_root().filter(|root| root.is_dir());
-        if let Some(directory) = root.map(|root| root.join("cache"))
-            && std::fs::create_dir_all(&directory).is_ok()
-            && let Ok(file) = tempfile::tempfile_in(&directory)
-        {
-            return Ok((directory, file));
-        }
-        let directory = std::env::temp_dir();
-        match tempfile::tempfile_in(&directory) {
-            Ok(file) => Ok((directory, file)),
-            Err(error) => Err(StoreError::Temporary {
-                directory,
-                reason: error.to_string(),
-            }),
-        }
+/// Creates an unnamed file in the data directory's `cache/`. Uses the system's temporary directory
+/// if that is not writable or the store is not local. Returns the file with its directory.
+pub(super) fn temporary_file(store: &Store) -> Result<(PathBuf, File), StoreError> {
+    let root = store.local_root().filter(|root| root.is_dir());
+    if let Some(directory) = root.map(|root| root.join("cache"))
+        && std::fs::create_dir_all(&directory).is_ok()
+        && let Ok(file) = tempfile::tempfile_in(&directory)
+    {
+        return Ok((directory, file));
+    }
+    let directory = std::env::temp_dir();
+    match tempfile::tempfile_in(&directory) {
+        Ok(file) => Ok((directory, file)),
+        Err(error) => Err(StoreError::Temporary {
+            directory,
+            reason: error.to_string(),
+        }),
     }
 }
 

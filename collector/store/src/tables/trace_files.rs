@@ -115,6 +115,21 @@ impl TraceFiles {
         Self::open_listed(objects, store, &wanted, files_max)
     }
 
+    /// Opens these files of spans and events, to read all their traces.
+    pub(super) fn open_files(
+        store: &Store,
+        keys: &AttributeKeys,
+        objects: FileLists,
+    ) -> Result<Self, StoreError> {
+        let wanted = WantedRows {
+            keys,
+            times_ns: i64::MIN..=i64::MAX,
+            range: &IdRange::ALL,
+            is_verified: true,
+        };
+        Self::open_listed(objects, store, &wanted, FILES_MAX)
+    }
+
     fn open_listed(
         objects: FileLists,
         store: &Store,
@@ -266,7 +281,8 @@ struct WantedRows<'a> {
     is_verified: bool,
 }
 
-type FileLists = Vec<Vec<(Path, u64)>>;
+/// Paths and sizes in bytes of files, first those of spans and then those of events.
+pub(super) type FileLists = Vec<Vec<(Path, u64)>>;
 
 /// Lists the files of spans and of events together, so that no events appear whose spans were
 /// deleted in between.

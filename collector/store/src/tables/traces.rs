@@ -257,15 +257,20 @@ impl TraceReader {
             if self.wanted.as_ref().is_none_or(is_it) {
                 return Some(id);
             }
-            let Self {
-                spans,
-                events,
-                context,
-                ..
-            } = self;
-            spans.take(id, context, |_, _, _, _| {});
-            events.take(id, context, |_, _, _, _| {});
+            self.skip_trace(id);
         }
+    }
+
+    /// Skips all records of a trace, which must be the next one.
+    pub(super) fn skip_trace(&mut self, id: u128) {
+        let Self {
+            spans,
+            events,
+            context,
+            ..
+        } = self;
+        spans.take(id, context, |_, _, _, _| {});
+        events.take(id, context, |_, _, _, _| {});
     }
 
     fn skip_outside_requests(&mut self) {

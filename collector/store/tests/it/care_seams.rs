@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stroboscope_fixtures::disk::SimDisk;
+use stroboscope_fixtures::mixed_requests::{requests, write};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::maintenance::MaintenanceSettings;
 use stroboscope_store::tables::{Store, StoreTable};
 
 use crate::maintenance::{NOW_NS, at_rest, care, files, flush, seen};
+use crate::thinning::{LATER_NS, provenance, thinning, traces};
 
 const ROOT: &str = "/sim/data";
 const SEGMENTS: u64 = 4;
@@ -28,7 +30,8 @@ struct Seams {
 }
 
 impl Seams {
-    fn new() -> Self {
+    /// Creates a disk with a store that `fill` fills.
+    fn new(fill: impl FnOnce(&Store)) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let seams = Self {
             runtime: runtime.unwrap(),
@@ -36,7 +39,7 @@ impl Seams {
         };
         // The directories above it are durable, too.
         DataDir::create_on(Arc::new(seams.prepared.clone()), Path::new(ROOT)).unwrap();
-        flush(&seams.store(&seams.prepared), 0..SEGMENTS);
+        fill(&seams.store(&seams.prepared));
         seams.prepared.restart_machine();
         seams
     }
@@ -45,7 +48,7 @@ impl Seams {
         disk.store(Path::new(ROOT), self.runtime.handle().clone())
     }
 
-    /// Interrupts a round of compaction at each operation, repeatedly by a kill and by a power cut,
+    /// Interrupts a round of maintenance at each operation, repeatedly by a kill and by a power cut,
     /// and passes the result to `check`. Returns the number of operations.
     fn at_each(
         &self,
@@ -85,7 +88,7 @@ impl Seams {
 
 #[test]
 fn a_merge_that_ends_anywhere_loses_and_doubles_nothing() {
-    let seams = Seams::new();
+    let seams = Seams::new(|store| flush(store, 0..SEGMENTS));
     let before = seen(&seams.store(&seams.prepared));
     assert!(!before.0.is_empty() && !before.1.is_empty());
     let operations = seams.at_each(&at_rest(), NOW_NS, &|disk, when| {
@@ -111,7 +114,7 @@ fn a_merge_that_ends_anywhere_loses_and_doubles_nothing() {
 
 #[test]
 fn an_hour_is_deleted_as_a_whole_wherever_that_ends() {
-    let seams = Seams::new();
+    let seams = Seams::new(|store| flush(store, 0..SEGMENTS));
     let before = seen(&seams.store(&seams.prepared));
     assert!(!before.0.is_empty() && !before.1.is_empty());
     let too_old = MaintenanceSettings {
@@ -136,4 +139,50 @@ fn an_hour_is_deleted_as_a_whole_wherever_that_ends() {
     });
     println!("{operations} operations, {} ends each", 2 * seeds());
     assert!(operations > 20, "{operations}");
+}
+
+#[test]
+fn an_hour_is_thinned_in_all_tables_or_in_none_wherever_that_ends() {
+    let settings = MaintenanceSettings {
+        compacts: false,
+        ..thinning(0.1)
+    };
+    let seams = Seams::new(|store| {
+        write(
+            store,
+            requests(6, 90)
+                .into_iter()
+                .filter(|it| it.is_in_two_files()),
+        );
+    });
+    let seen = |store: &Store| (traces(store), provenance(store));
+    let before = seen(&seams.store(&seams.prepared));
+    let thinned = seams.prepared.copy(1);
+    let (mut whole, _) = care(&seams.store(&thinned), settings.clone());
+    whole.round(SEGMENTS, LATER_NS, &|| true).unwrap();
+    let after = seen(&seams.store(&thinned));
+    assert!(after.0.len() < before.0.len() / 2, "{}", after.0.len());
+    let operations = seams.at_each(&settings, LATER_NS, &|disk, when| {
+        let store = seams.store(disk);
+        let now = seen(&store);
+        assert!(now == before || now == after, "in part: {when}");
+        let (mut next, _) = care(&store, settings.clone());
+        next.round(SEGMENTS, LATER_NS, &|| true).unwrap();
+        assert!(seen(&store) == after, "{when}");
+        let left: Vec<String> = disk.files(Path::new(ROOT)).into_keys().collect();
+        let is_left =
+            |name: &&String| name.ends_with(".part") || name.ends_with("generations/thinning");
+        assert_eq!(left.iter().find(is_left), None, "{when}");
+        let tables = StoreTable::OF_REQUESTS.map(|table| files(&store, table));
+        let mut names = tables.iter().flatten();
+        assert!(
+            names.all(|name| name.ends_with("-thinned.parquet")),
+            "{when}"
+        );
+        // The result is durable.
+        disk.restart_machine();
+        assert!(seen(&store) == after, "{when}");
+    });
+    println!("{operations} operations, {} ends each", 2 * seeds());
+    assert!(operations > 60, "{operations}");
 }

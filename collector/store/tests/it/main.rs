@@ -17,4 +17,5 @@ mod records;
 mod shredding;
 mod side_by_side;
 mod tables;
+mod thinning;
 mod wal;

@@ -44,6 +44,23 @@ pub(super) fn find_members<'a>(json: &'a str, members: &mut Vec<Member<'a>>) -> 
     at.object(members).is_some()
 }
 
+/// Removes the member `key` from a JSON object, if its value is a text. Returns the rest (`None` if
+/// nothing is left), and the text. Returns `None` if there is no such member.
+pub(in crate::tables) fn without_text(json: &str, key: &str) -> Option<(Option<String>, String)> {
+    let mut members = Vec::new();
+    if !find_members(json, &mut members) {
+        return None;
+    }
+    let found = members.iter().find_map(|member| match &member.value {
+        Value::Text(text) if member.key == key => Some(text.to_string()),
+        _ => None,
+    })?;
+    let others = members.iter().filter(|member| member.key != key);
+    let others: Vec<&str> = others.map(|member| member.text).collect();
+    let rest = (!others.is_empty()).then(|| format!("{{{}}}", others.join(",")));
+    Some((rest, found))
+}
+
 struct Scan<'a> {
     json: &'a str,
     offset: usize,

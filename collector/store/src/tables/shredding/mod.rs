@@ -18,6 +18,7 @@ mod read;
 mod write;
 
 pub(super) use fold::{fold, folded};
+pub(super) use members::without_text;
 pub(super) use name::AttributeColumn;
 pub(super) use read::ShreddedColumns;
 pub(super) use write::{HasAttributes, Shredder};

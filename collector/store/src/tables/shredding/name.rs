@@ -62,6 +62,14 @@ impl AttributeColumn {
         })
     }
 
+    /// Returns the column of the texts of an attribute.
+    pub(in crate::tables) fn text(key: &str) -> Self {
+        Self {
+            key: key.into(),
+            value_type: ValueType::Text,
+        }
+    }
+
     pub(in crate::tables) fn name(&self) -> String {
         format!("{}{}", self.value_type.prefix(), self.key)
     }
