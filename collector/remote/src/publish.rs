@@ -30,7 +30,7 @@ use tokio::runtime::Handle;
 use crate::address::{Remote, RemoteError};
 use crate::identity::{Identity, random};
 use crate::manifest::{self, Manifest, PublishedFile, Read, UnnamedObject, Wrote, directory_of};
-use crate::naming::{covers, without_covered};
+use crate::naming::{covers, half_thinned, without_covered};
 use crate::upload::upload;
 #[cfg(feature = "simulation")]
 pub use simulated::SimulatedPublisher;
@@ -242,18 +242,18 @@ impl Rounds {
         // The flusher may still be writing later segments.
         let next_segment = self.flushed.checkpoint_segment.load(Relaxed);
         let mut files = Vec::new();
-        for table in StoreTable::ALL {
-            let listed = self.store.list(table);
-            for (path, bytes) in listed.map_err(|error| local(&self.data, error))? {
-                if Segments::of(&path).is_none_or(|of| of.last < next_segment)
-                    && !self.is_old(path.as_ref())
-                {
-                    files.push(PublishedFile {
-                        path: path.to_string(),
-                        object: String::new(),
-                        bytes,
-                    });
-                }
+        // Lists the tables together, so that an hour is thinned in all of them or in none.
+        let listed = self.store.list_together(&StoreTable::ALL);
+        let listed = listed.map_err(|error| local(&self.data, error))?;
+        for (path, bytes) in listed.into_iter().flatten() {
+            if Segments::of(&path).is_none_or(|of| of.last < next_segment)
+                && !self.is_old(path.as_ref())
+            {
+                files.push(PublishedFile {
+                    path: path.to_string(),
+                    object: String::new(),
+                    bytes,
+                });
             }
         }
         Ok(files)
@@ -380,13 +380,14 @@ impl Rounds {
         // them or will cover them.
         let put = self.put.values().filter(|file| here.contains(&*file.path));
         all.extend(put.map(|file| (&*file.path, file)));
+        let waiting = half_thinned(files, &all);
+        all.retain(|path, _| !waiting.contains(*path));
         let named = without_covered(all.into_values().filter(|file| !self.is_old(&file.path)));
         let objects: BTreeSet<&str> = named.iter().map(|file| &*file.object).collect();
         let since_ns = now_ns();
-        let gone = before
-            .files
-            .iter()
-            .chain(self.put.values())
+        let known = before.files.iter().chain(self.put.values());
+        let gone = known
+            .filter(|file| !waiting.contains(&*file.path))
             .map(|file| file.object.clone())
             .filter(|object| !objects.contains(&**object));
         let gone: BTreeSet<String> = gone.collect();
@@ -401,7 +402,7 @@ impl Rounds {
             return Ok(());
         }
         self.replace(Some(&owned), manifest)?;
-        self.put.clear();
+        self.put.retain(|path, _| waiting.contains(path));
         Ok(())
     }
 
