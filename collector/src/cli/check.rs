@@ -49,6 +49,8 @@ pub(super) struct CheckedDirectory {
     tables: Vec<CheckedTable>,
     /// Number of log segments that are not in the store yet.
     log_segments: u64,
+    /// Number of hours that were thinned: their requests are a sample.
+    thinned_hours: u64,
     /// Number of batches that never arrived: they are counted as losses, and are not findings.
     holes: u64,
     findings: Vec<DefectRow>,
@@ -126,6 +128,7 @@ impl CheckedDirectory {
             is_in_use: report.is_in_use,
             tables: report.tables.iter().map(table).collect(),
             log_segments: report.log_segments,
+            thinned_hours: report.thinned_hours,
             holes: report.holes,
             findings: report.findings.iter().map(found).collect(),
         }
@@ -134,6 +137,13 @@ impl CheckedDirectory {
     fn doc(&self) -> Doc {
         let mut doc = Doc::new();
         doc.table("The store", &self.tables, self.tables.len());
+        if self.thinned_hours > 0 {
+            doc.sentence(format!(
+                "{} of spans {} thinned: of their requests, a sample remains.",
+                counted(self.thinned_hours, "hour"),
+                are(self.thinned_hours)
+            ));
+        }
         if self.log_segments > 0 {
             doc.sentence(format!(
                 "{} of the log {} not in the store yet.",

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-use super::maintenance::RetentionArguments;
+use super::maintenance::{RetentionArguments, ThinningArguments};
 use stroboscope_render::humanise::counted;
 use stroboscope_reports::arguments::DataArguments;
 use stroboscope_reports::output::print;
@@ -30,6 +30,8 @@ pub(super) struct Compact {
     data: DataArguments,
     #[command(flatten)]
     retention: RetentionArguments,
+    #[command(flatten)]
+    thinning: ThinningArguments,
     /// Print JSON instead of text
     #[arg(long)]
     json: bool,
@@ -49,6 +51,13 @@ pub(super) struct CompactionReport {
     otlp_retries_dropped: u64,
     deleted_hours: u64,
     deleted_bytes: u64,
+    thinned_hours: u64,
+    /// Number of requests that thinning dropped.
+    thinned_requests: u64,
+    /// Number of spans that thinning dropped.
+    thinned_spans: u64,
+    /// Size by which thinning reduced files.
+    thinned_bytes: u64,
     /// Number of files that could not be merged because they are damaged.
     damaged_files: usize,
 }
@@ -65,6 +74,7 @@ impl Compact {
         let counters = Arc::new(MaintenanceCounters::default());
         let settings = MaintenanceSettings {
             is_at_rest: true,
+            thinning: self.thinning.settings(),
             ..self.retention.settings_without_collector(data.root())
         };
         let mut care = Care::of(store, settings, counters.clone());
@@ -85,6 +95,10 @@ impl Compact {
             deleted_hours: counters.hours_deleted_for_age.load(Relaxed)
                 + counters.hours_deleted_for_size.load(Relaxed),
             deleted_bytes: counters.deleted_bytes.load(Relaxed),
+            thinned_hours: counters.hours_thinned.load(Relaxed),
+            thinned_requests: counters.requests_thinned.load(Relaxed),
+            thinned_spans: counters.spans_thinned.load(Relaxed),
+            thinned_bytes: counters.thinned_bytes.load(Relaxed),
             damaged_files: care.damaged().len(),
         };
         if self.json {
@@ -121,6 +135,15 @@ impl CompactionReport {
             "duplicate rows of OTLP were removed",
         );
         more(self.deleted_hours, "hours were deleted");
+        more(
+            self.thinned_hours,
+            &format!(
+                "hours were thinned by {}, {} and {} bytes",
+                counted(self.thinned_requests, "request"),
+                counted(self.thinned_spans, "span"),
+                self.thinned_bytes
+            ),
+        );
         more(
             self.damaged_files as u64,
             "damaged files were left unchanged: see `stroboscope store check`",

@@ -6,11 +6,11 @@ use std::time::Duration;
 use clap::Args;
 
 use stroboscope_remote::is_published;
-use stroboscope_reports::arguments::parse_duration;
+use stroboscope_reports::arguments::{parse_duration, parse_share};
 use stroboscope_reports::output::say;
 use stroboscope_reports::size::parse_size;
 use stroboscope_server::ingest::MaintenanceOptions;
-use stroboscope_store::maintenance::MaintenanceSettings;
+use stroboscope_store::maintenance::{MaintenanceSettings, SETTLED, ThinningSettings};
 
 /// Arguments for the retention of data.
 #[derive(Clone, Debug, Args)]
@@ -64,11 +64,53 @@ impl RetentionArguments {
     }
 }
 
+/// Arguments for the thinning of old hours.
+#[derive(Clone, Debug, Args)]
+pub(super) struct ThinningArguments {
+    /// Thin hours of data that ended longer ago than this, such as 48h or 7d, at least 25h: keep
+    /// failed requests, and a share of the others, which then count for more. Needs --thin-ratio
+    #[arg(long, value_name = "AGE", value_parser = parse_thin_after, requires = "thin_ratio")]
+    thin_after: Option<Duration>,
+    /// Share of requests that thinning keeps, such as 5%. Each then counts for 20. Needs
+    /// --thin-after
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, requires = "thin_after")]
+    thin_ratio: Option<f64>,
+    /// Keep all requests that take at least this long, such as 500ms, when thinning. Needs
+    /// --thin-after
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "thin_after")]
+    thin_slower: Option<Duration>,
+}
+
+impl ThinningArguments {
+    pub(super) fn settings(&self) -> Option<ThinningSettings> {
+        let (after, ratio) = self.thin_after.zip(self.thin_ratio)?;
+        Some(ThinningSettings {
+            after,
+            ratio,
+            slow: self.thin_slower,
+        })
+    }
+}
+
+/// Parses the age at which hours are thinned. Rejects ages at which records may still arrive.
+fn parse_thin_after(text: &str) -> Result<Duration, String> {
+    let after = parse_duration(text)?;
+    if after < SETTLED {
+        let hours = SETTLED.as_secs() / 3_600;
+        return Err(format!(
+            "write at least {hours}h: records of an hour may arrive until {hours} hours after its end"
+        ));
+    }
+    Ok(after)
+}
+
 /// Arguments for the maintenance of the store by a running collector.
 #[derive(Clone, Debug, Args)]
 pub(super) struct MaintenanceArguments {
     #[command(flatten)]
     retention: RetentionArguments,
+    #[command(flatten)]
+    thinning: ThinningArguments,
     /// Do not merge the store's small files; each flush writes one file per table and hour
     #[arg(long)]
     no_compaction: bool,
@@ -79,6 +121,7 @@ impl MaintenanceArguments {
         MaintenanceOptions {
             settings: MaintenanceSettings {
                 compacts: !self.no_compaction,
+                thinning: self.thinning.settings(),
                 ..self.retention.settings()
             },
             ..MaintenanceOptions::default()

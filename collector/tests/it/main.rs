@@ -52,6 +52,7 @@ mod snapshots;
 #[cfg(feature = "sql")]
 mod sql;
 mod steering;
+mod thinning;
 mod tradeoffs;
 mod verdict_files;
 mod view;

@@ -17,7 +17,7 @@ const PARSERS_WORDS: [&str; 8] = [
 ];
 
 /// Commands, each with a part of the expected error.
-const MISTAKES: [(&str, &str); 33] = [
+const MISTAKES: [(&str, &str); 40] = [
     ("requests --top x", "a whole number"),
     (
         "requests --top 99999999999999999999",
@@ -53,6 +53,22 @@ const MISTAKES: [(&str, &str); 33] = [
     ("import nosuch.json", "cannot read nosuch.json"),
     ("import file", "unknown format"),
     ("collect --keep-bytes 20", "20 needs a unit, such as 20GiB"),
+    ("collect --thin-after 24h --thin-ratio 5%", "at least 25h"),
+    ("collect --thin-after 48h", "--thin-ratio <SHARE>"),
+    ("collect --thin-ratio 5%", "--thin-after <AGE>"),
+    ("collect --thin-slower 1s", "--thin-after <AGE>"),
+    (
+        "store compact --thin-after 48h --thin-ratio 0",
+        "such as 5%",
+    ),
+    (
+        "store compact --thin-after 48h --thin-ratio 200%",
+        "such as 5%",
+    ),
+    (
+        "store compact --thin-after 48 --thin-ratio 5%",
+        "a number and a unit",
+    ),
     ("collect --listen 4317", "an address and a port"),
     ("collect --listen localhost", "an address and a port"),
     ("view --http 80x", "an address and a port"),

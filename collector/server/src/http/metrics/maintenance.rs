@@ -43,6 +43,31 @@ pub(super) fn render(counters: &MaintenanceCounters, text: &mut Text) {
             &counters.delta_log_failures,
         ),
         (
+            "thinned_hours_total",
+            "Hours of the store that were thinned.",
+            &counters.hours_thinned,
+        ),
+        (
+            "thinned_requests_total",
+            "Requests that thinning of old hours dropped.",
+            &counters.requests_thinned,
+        ),
+        (
+            "thinned_spans_total",
+            "Spans that thinning of old hours dropped.",
+            &counters.spans_thinned,
+        ),
+        (
+            "thinned_bytes_total",
+            "Bytes by which thinning of old hours reduced files.",
+            &counters.thinned_bytes,
+        ),
+        (
+            "thinning_failures_total",
+            "Failed thinnings of old hours, due to a damaged file or a disk error.",
+            &counters.thinning_failures,
+        ),
+        (
             "deleted_bytes_total",
             "Bytes of deleted hours.",
             &counters.deleted_bytes,
