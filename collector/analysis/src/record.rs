@@ -378,6 +378,8 @@ mod tests {
         let outside = held.with(SpanFlags::OUTSIDE);
         let foreign = SpanFlags(0);
         check(&[held, held], "ot=th:c", 1.0);
+        // Thinning has taken the windows into account.
+        check(&[held, held], "stroboscope=thin:8,ot=th:8", 2.0);
         check(&[held, outside], "ot=th:c", 4.0);
         check(&[outside, held], "ot=th:c", 4.0);
         check(&[foreign, held], "ot=th:c", 4.0);

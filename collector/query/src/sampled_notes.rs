@@ -349,6 +349,33 @@ mod tests {
         assert_eq!(said(&[outside, SpanFlags::SAMPLED]), (7.0, 0, 0.0));
     }
 
+    /// A thinned request that was not weighted before has no likes in windows that count twice.
+    #[test]
+    fn thinned_requests_do_not_count_twice() {
+        let check = |state: &str, expected: u64| {
+            let mut trace = TraceRecords::default();
+            trace.spans.push(SpanRecord {
+                span_id: 1,
+                parent_id: 0,
+                service: "s".into(),
+                name: "n".into(),
+                host: "h".into(),
+                process: 1,
+                start_ns: 0,
+                end_ns: 1,
+                flags: SpanFlags::SAMPLED,
+                events: Vec::new(),
+            });
+            trace.sampling.observe(true, state);
+            let mut notes = SamplingNotes::default();
+            notes.observe(&trace);
+            assert!(notes.requests.is_weighted(), "{state}");
+            assert_eq!(notes.held_roots.recorded(), expected, "{state}");
+        };
+        check("stroboscope=thin:8,ot=th:8", 0);
+        check("stroboscope=thin:8,ot=th:c", 1);
+    }
+
     #[test]
     fn weights_are_said() {
         let mut states = vec!["ot=th:fd70a3d70a3d7"; 10];

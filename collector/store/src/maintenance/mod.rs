@@ -27,6 +27,4 @@ mod thinning;
 
 pub use counters::MaintenanceCounters;
 pub use policy::{Job, SETTLED, hour_of, next_job};
-pub use round::{
-    Care, MaintenanceError, MaintenanceSettings, MergeResult, ThinningSettings,
-};
+pub use round::{Care, MaintenanceError, MaintenanceSettings, MergeResult, ThinningSettings};
