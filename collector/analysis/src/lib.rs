@@ -71,8 +71,8 @@
 //! [`inner_operations`], [`clock`] and [`segment`]; [`exclusion`] and [`model`]; [`convergence`],
 //! [`structural_change`] and [`critical_path`]; [`pass`]; [`aggregate`], [`anomaly`],
 //! [`breakdown`], [`what_if`], [`slack_validation`], [`prediction`], [`slack_by_key`] and
-//! [`flow`]; [`failure`]; [`attribute`], [`category`] and [`thinning`]; [`compare`] and [`explain`];
-//! [`experiment`]; [`tradeoff`].
+//! [`flow`]; [`failure`]; [`attribute`], [`category`] and [`thinning`]; [`compare`] and
+//! [`explain`]; [`experiment`]; [`tradeoff`].
 //!
 //! # Bounds and bad input
 //!
