@@ -342,6 +342,6 @@ pub fn parse_share(text: &str) -> Result<f64, String> {
         .map_or((text, 1.0), |number| (number, 100.0));
     match number.trim().parse::<f64>().map(|share| share / scale) {
         Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
-        _ => Err("a share above 0, such as 5% or 0.05".to_owned()),
+        _ => Err("a share above 0 and at most 1, such as 5% or 0.05".to_owned()),
     }
 }

@@ -74,7 +74,7 @@ impl Compact {
         let counters = Arc::new(MaintenanceCounters::default());
         let settings = MaintenanceSettings {
             is_at_rest: true,
-            thinning: self.thinning.settings(),
+            thinning: self.thinning.settings(&self.retention),
             ..self.retention.settings_without_collector(data.root())
         };
         let mut care = Care::of(store, settings, counters.clone());

@@ -19,7 +19,7 @@ pub(super) struct ForwardArguments {
         long,
         value_name = "URL",
         value_delimiter = ',',
-        conflicts_with_all = ["publish", "kernel", "burst_config", "tradeoffs", "jaeger", "tempo"]
+        conflicts_with_all = ["publish", "kernel", "burst_config", "tradeoffs", "jaeger", "tempo", "thin_after"]
     )]
     forward: Vec<String>,
     /// Authority that signed the certificate of an https collector, as PEM. It is read again for

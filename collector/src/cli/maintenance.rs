@@ -73,7 +73,7 @@ pub(super) struct ThinningArguments {
     thin_after: Option<Duration>,
     /// Share of requests that thinning keeps, such as 5%. Each then counts for 20. Needs
     /// --thin-after
-    #[arg(long, value_name = "SHARE", value_parser = parse_share, requires = "thin_after")]
+    #[arg(long, value_name = "SHARE", value_parser = parse_thin_ratio, requires = "thin_after")]
     thin_ratio: Option<f64>,
     /// Keep all requests that take at least this long, such as 500ms, when thinning. Needs
     /// --thin-after
@@ -82,8 +82,12 @@ pub(super) struct ThinningArguments {
 }
 
 impl ThinningArguments {
-    pub(super) fn settings(&self) -> Option<ThinningSettings> {
+    /// Returns the settings. Prints a remark if hours are deleted before they would be thinned.
+    pub(super) fn settings(&self, retention: &RetentionArguments) -> Option<ThinningSettings> {
         let (after, ratio) = self.thin_after.zip(self.thin_ratio)?;
+        if retention.keep.is_some_and(|keep| keep <= after) {
+            say!("--thin-after thins nothing: --keep deletes hours before they are that old");
+        }
         Some(ThinningSettings {
             after,
             ratio,
@@ -104,6 +108,17 @@ fn parse_thin_after(text: &str) -> Result<Duration, String> {
     Ok(after)
 }
 
+/// Minimum ratio of thinning: the weights of requests have an upper limit.
+const THIN_RATIO_MIN: f64 = 1e-8;
+
+fn parse_thin_ratio(text: &str) -> Result<f64, String> {
+    let ratio = parse_share(text)?;
+    if ratio < THIN_RATIO_MIN {
+        return Err("write at least 0.000001%".to_owned());
+    }
+    Ok(ratio)
+}
+
 /// Arguments for the maintenance of the store by a running collector.
 #[derive(Clone, Debug, Args)]
 pub(super) struct MaintenanceArguments {
@@ -121,7 +136,7 @@ impl MaintenanceArguments {
         MaintenanceOptions {
             settings: MaintenanceSettings {
                 compacts: !self.no_compaction,
-                thinning: self.thinning.settings(),
+                thinning: self.thinning.settings(&self.retention),
                 ..self.retention.settings()
             },
             ..MaintenanceOptions::default()

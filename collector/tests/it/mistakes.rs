@@ -17,7 +17,7 @@ const PARSERS_WORDS: [&str; 8] = [
 ];
 
 /// Commands, each with a part of the expected error.
-const MISTAKES: [(&str, &str); 40] = [
+const MISTAKES: [(&str, &str); 42] = [
     ("requests --top x", "a whole number"),
     (
         "requests --top 99999999999999999999",
@@ -55,6 +55,14 @@ const MISTAKES: [(&str, &str); 40] = [
     ("collect --keep-bytes 20", "20 needs a unit, such as 20GiB"),
     ("collect --thin-after 24h --thin-ratio 5%", "at least 25h"),
     ("collect --thin-after 48h", "--thin-ratio <SHARE>"),
+    (
+        "collect --thin-after 48h --thin-ratio 1e-300",
+        "at least 0.000001%",
+    ),
+    (
+        "collect --thin-after 48h --thin-ratio 5% --forward http://localhost:1",
+        "cannot be used with",
+    ),
     ("collect --thin-ratio 5%", "--thin-after <AGE>"),
     ("collect --thin-slower 1s", "--thin-after <AGE>"),
     (

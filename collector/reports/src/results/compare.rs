@@ -51,7 +51,7 @@ pub struct ComparisonReport {
     too_few: Vec<TooFewRow>,
     mutations: Top<MutationRow>,
     /// At most eight root operations with failed requests in either period: those with the most.
-    /// Those with a changed share of failed requests come first.
+    /// Root operations with a changed share come first.
     failures: Vec<FailureShiftRow>,
     /// Attributes that distinguish requests of the first cause from others, as in `explain`.
     leaves: Vec<LeafRow>,

@@ -23,6 +23,7 @@ const REPLACED_BYTES_MAX: u64 = 4 << 30;
 /// Maximum number of retried spans that are remembered after a round, to drop their events as well.
 /// If there are more, all are forgotten, and their events stay duplicated.
 const RETRIED_MAX: usize = 1 << 20;
+
 /// Settings by which old hours are thinned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ThinningSettings {
