@@ -22,7 +22,7 @@
 use crate::failure::FailureFinder;
 use crate::flow::{ERROR, failed_spans};
 use crate::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
-use rustc_hash::{FxHashMap, FxHashSet};
+use foldhash::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Names of the properties that every span has.
@@ -129,11 +129,11 @@ impl Attribute {
         let kinds = if *self == Attribute::Kind {
             recorded_kinds(records)
         } else {
-            FxHashMap::default()
+            HashMap::default()
         };
-        let failed: FxHashSet<u64> = match self {
+        let failed: HashSet<u64> = match self {
             Attribute::Status => failed_spans(records).collect(),
-            _ => FxHashSet::default(),
+            _ => HashSet::default(),
         };
         let of_span = |span: &'a SpanRecord| match self {
             Attribute::Service => Some(span.service.clone()),
@@ -155,7 +155,7 @@ fn status(has_failed: bool) -> Arc<str> {
     if has_failed { "error" } else { "ok" }.into()
 }
 
-fn kind(span: &SpanRecord, recorded: &FxHashMap<u64, &Arc<str>>) -> Arc<str> {
+fn kind(span: &SpanRecord, recorded: &HashMap<u64, &Arc<str>>) -> Arc<str> {
     if span.flags.contains(SpanFlags::SERVER) {
         "server".into()
     } else if span.flags.contains(SpanFlags::CLIENT) {
@@ -169,8 +169,8 @@ fn kind(span: &SpanRecord, recorded: &FxHashMap<u64, &Arc<str>>) -> Arc<str> {
 
 /// Maps span ids to the kinds that spans recorded as an attribute. Of several values of one span,
 /// the alphabetically first one counts.
-fn recorded_kinds(records: &TraceRecords) -> FxHashMap<u64, &Arc<str>> {
-    let mut kinds: FxHashMap<u64, &Arc<str>> = FxHashMap::default();
+fn recorded_kinds(records: &TraceRecords) -> HashMap<u64, &Arc<str>> {
+    let mut kinds: HashMap<u64, &Arc<str>> = HashMap::default();
     for said in records
         .attributes
         .iter()

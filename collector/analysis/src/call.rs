@@ -4,7 +4,7 @@
 //! duration is that of the call, and all its children in one service are one call. Otherwise the
 //! called span's own duration counts. So clocks of different hosts are never compared.
 
-use rustc_hash::FxHashMap;
+use foldhash::HashMap;
 
 use crate::record::{SpanFlags, SpanRecord};
 
@@ -42,7 +42,7 @@ pub fn calls<'a>(
         return Vec::new();
     }
     let places = spans.iter().enumerate();
-    let places: FxHashMap<u64, usize> = places.map(|(at, span)| (span.span_id, at)).collect();
+    let places: HashMap<u64, usize> = places.map(|(at, span)| (span.span_id, at)).collect();
     // Places of the span that times the call, of the caller, and of the called span.
     let mut found: Vec<(usize, usize, usize)> = Vec::new();
     for (at, called) in spans.iter().enumerate() {

@@ -6,7 +6,6 @@
 //! from such analyses.
 
 use crate::record::{SpanFlags, TraceRecords};
-use rustc_hash::FxHashSet;
 use std::fmt;
 
 /// A loss of records by one process within an interval of wall time.
@@ -165,7 +164,7 @@ pub fn completeness(records: &TraceRecords, losses: &[ProcessLoss]) -> Completen
 }
 
 fn structure(records: &TraceRecords, reasons: &mut Vec<Incomplete>) {
-    let ids: FxHashSet<u64> = records.spans.iter().map(|span| span.span_id).collect();
+    let ids: foldhash::HashSet<u64> = records.spans.iter().map(|span| span.span_id).collect();
     let mut roots: Vec<u64> = records
         .spans
         .iter()
@@ -222,7 +221,7 @@ fn lossy(records: &TraceRecords, losses: &[ProcessLoss], reasons: &mut Vec<Incom
         .map(|span| span.end_ns.max(span.start_ns))
         .max()
         .unwrap_or(0);
-    let processes: FxHashSet<u128> = records
+    let processes: foldhash::HashSet<u128> = records
         .spans
         .iter()
         .map(|span| span.process)

@@ -15,7 +15,7 @@ use crate::flow::{ERROR, failed_spans, is_failure};
 use crate::name_rule::normalise;
 use crate::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
 use crate::segment::SpanTree;
-use rustc_hash::FxHashSet;
+use foldhash::HashSet;
 
 const ERROR_TYPE: &str = "error.type";
 const EXCEPTION_TYPE: &str = "exception.type";
@@ -74,7 +74,7 @@ pub struct FailureTrail<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct FailureFinder {
     tree: SpanTree,
-    failed: FxHashSet<u64>,
+    failed: HashSet<u64>,
     /// Numbers of the spans, parents before their children.
     order: Vec<usize>,
     /// By span number: true if a failure below the span travels up to it.

@@ -1,6 +1,6 @@
 //! Finds the spans that a selector matches.
 
-use rustc_hash::FxHashMap;
+use foldhash::HashMap;
 use stroboscope_analysis::record::SpanRecord;
 
 use super::among::Counts;
@@ -68,7 +68,7 @@ impl Unit<'_> {
     }
 
     fn parents(&self) -> Vec<Parent> {
-        let places: FxHashMap<(u32, u64), usize> = self
+        let places: HashMap<(u32, u64), usize> = self
             .spans_only()
             .map(|(place, request, span)| ((request, span.span_id), place))
             .collect();
@@ -91,7 +91,7 @@ impl Unit<'_> {
     }
 
     fn siblings(&self, holds: &[Truth]) -> Vec<Truth> {
-        let mut counts: FxHashMap<(u32, u64), Counts> = FxHashMap::default();
+        let mut counts: HashMap<(u32, u64), Counts> = HashMap::default();
         let one = |place: usize| Counts {
             sure: u64::from(holds[place].is_sure()),
             possible: u64::from(holds[place].is_possible()),

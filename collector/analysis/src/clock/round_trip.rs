@@ -132,7 +132,7 @@ fn of_spans<'a>(spans: &'a [SpanRecord], crossings: &mut Crossings<'a>) {
     if spans.windows(2).all(|pair| pair[0].host == pair[1].host) {
         return;
     }
-    let by_id: FxHashMap<u64, &SpanRecord> =
+    let by_id: foldhash::HashMap<u64, &SpanRecord> =
         spans.iter().map(|span| (span.span_id, span)).collect();
     for child in spans
         .iter()

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use foldhash::HashMap;
+use rustc_hash::FxHashSet;
 
 use super::known::{Connections, is_worker, operation};
 use crate::record::{RecordOwner, SpanFlags, SpanRecord, TraceId, TraceRecords};
@@ -106,12 +107,12 @@ pub fn requests_below(trace: &mut TraceRecords, span_id: u64) -> Vec<TraceRecord
     into_requests(trace, &owners, |_| false).requests
 }
 
-fn places(spans: &[SpanRecord]) -> FxHashMap<u64, usize> {
+fn places(spans: &[SpanRecord]) -> HashMap<u64, usize> {
     let ids = spans.iter().map(|span| span.span_id);
     ids.zip(0..).collect()
 }
 
-fn parent(spans: &[SpanRecord], places: &FxHashMap<u64, usize>, at: usize) -> Option<usize> {
+fn parent(spans: &[SpanRecord], places: &HashMap<u64, usize>, at: usize) -> Option<usize> {
     match spans[at].parent_id {
         0 => None,
         id => places.get(&id).copied(),
@@ -124,7 +125,7 @@ fn outermost(
     spans: &[SpanRecord],
     parent: impl Fn(usize) -> Option<usize>,
     begins: impl Fn(usize) -> bool,
-) -> FxHashMap<u64, usize> {
+) -> HashMap<u64, usize> {
     let mut outermost: Vec<Option<Option<usize>>> = vec![None; spans.len()];
     let mut chain = Vec::new();
     for at in 0..spans.len() {
@@ -158,7 +159,7 @@ fn outermost(
 /// roots for which `is_connection` returns true.
 fn into_requests(
     trace: &mut TraceRecords,
-    owners: &FxHashMap<u64, usize>,
+    owners: &HashMap<u64, usize>,
     is_connection: impl Fn(&SpanRecord) -> bool,
 ) -> Division {
     let empty = |first: &SpanRecord| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::known::{Connections, Operation, is_worker, operation};
 use crate::name_rule::normalise;
@@ -56,7 +56,7 @@ impl ConnectionLearning {
             self.mark(&span.service, &span.name);
             is_judged = true;
         }
-        let places: FxHashMap<u64, &SpanRecord> = trace
+        let places: foldhash::HashMap<u64, &SpanRecord> = trace
             .spans
             .iter()
             .map(|span| (span.span_id, span))

@@ -54,7 +54,7 @@ impl Template {
         let mut said = Vec::new();
         let processes = processes(records);
         let parts_ns = self.parts_ns(records);
-        let mut spans: FxHashMap<u64, Arc<str>> = FxHashMap::default();
+        let mut spans: foldhash::HashMap<u64, Arc<str>> = foldhash::HashMap::default();
         for span in &records.spans {
             let Some(operation) = self.common(span).filter(|_| span.start_ns < parts_ns) else {
                 continue;
@@ -152,8 +152,8 @@ fn text(operation: &Arc<str>, key: &str, text: Arc<str>, process: u128) -> SaidT
 
 /// Returns the process of each record: its incarnation or, if that is unknown, a hash of the
 /// attributes that identify the process.
-fn processes(records: &TraceRecords) -> FxHashMap<RecordOwner, u128> {
-    let mut processes: FxHashMap<RecordOwner, u128> = FxHashMap::default();
+fn processes(records: &TraceRecords) -> foldhash::HashMap<RecordOwner, u128> {
+    let mut processes: foldhash::HashMap<RecordOwner, u128> = foldhash::HashMap::default();
     for attribute in records
         .attributes
         .iter()

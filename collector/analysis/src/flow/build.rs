@@ -6,7 +6,7 @@ use super::shape::{Fold, FormDigest, Operation, Shape, ShapeOf};
 use crate::record::{EventRecord, RecordOwner, SpanFlags, SpanRecord, TraceRecords};
 use crate::root::{EVENT_LOG, NO_ROOT};
 use crate::segment::SpanTree;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// Level of detail of a request-flow graph.
@@ -76,7 +76,7 @@ pub struct FlowBuilder {
     operations: OperationCache,
     known: KnownShapes,
     tree: SpanTree,
-    failed: FxHashSet<u64>,
+    failed: foldhash::HashSet<u64>,
     /// Items that no finished operation contains yet, those of the innermost operation last.
     open: Vec<Item>,
     stages: Stages,

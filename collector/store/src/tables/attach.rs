@@ -34,7 +34,7 @@ pub struct EventRead {
 #[derive(Debug, Default)]
 pub struct EventAttacher {
     /// Index of each span in the trace, by span id.
-    span_of: FxHashMap<u64, usize>,
+    span_of: foldhash::HashMap<u64, usize>,
     /// Number of log lines inside spans that were attached to the trace so far.
     log_lines: u32,
 }

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use arrow_array::{Array as _, RecordBatch, UInt64Array};
 use arrow_select::interleave::interleave_record_batch;
-use rustc_hash::FxHashSet;
+use foldhash::HashSet;
 
 use super::batch_column::column;
 use super::partition::StoreTable;
@@ -15,7 +15,7 @@ const CHUNK_ROWS: usize = 8_192;
 
 /// Trace and span ids of spans that were stored more than once, because OTLP has no sequence
 /// numbers that identify retries.
-pub type RetriedSpans = FxHashSet<(u128, u64)>;
+pub type RetriedSpans = HashSet<(u128, u64)>;
 
 /// Key by which rows are sorted, as numbers that compare like the columns.
 pub(super) type SortKey = [u128; 3];

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
+use foldhash::HashSet;
 use stroboscope_analysis::record::{SpanRecord, TraceId, TraceRecords};
 use stroboscope_analysis::sampling::TraceSampling;
 
@@ -349,7 +349,7 @@ impl TraceReader {
         } = self;
         let is_part = (trace.spans.len() as u64) < spans.min(RECORDS_PER_TRACE_MAX as u64);
         let of_part = trace.spans.iter().filter(|_| is_part);
-        let part: FxHashSet<u64> = of_part.map(|span| span.span_id).collect();
+        let part: HashSet<u64> = of_part.map(|span| span.span_id).collect();
         let files = events.take(trace.id.0, context, |rows, row, name, context| {
             if read.len() >= most {
                 left_out.over_trace_limit += 1;
