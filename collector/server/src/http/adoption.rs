@@ -70,6 +70,11 @@ rows! {
     quiet_ns: DurationNs, "last seen, ago" = row.quiet_ns as f64;
 }
 
+/// Reports whether a process sent a batch lately and has not ended.
+pub(super) fn is_live(entry: &LedgerEntry, now_ns: i64) -> bool {
+    !entry.has_ended && now_ns.saturating_sub(entry.last_seen_ns) < LIVE_NS
+}
+
 impl Adoption {
     pub(super) fn of(pages: &Pages) -> Self {
         pages.intake.with_ledger(|ledger| {
@@ -92,11 +97,8 @@ impl Adoption {
             at_ns,
             ..Self::default()
         };
-        let is_live = |entry: &&LedgerEntry| {
-            !entry.has_ended && now_ns.saturating_sub(entry.last_seen_ns) < LIVE_NS
-        };
         let mut others = Vec::new();
-        for entry in entries.filter(is_live) {
+        for entry in entries.filter(|entry| is_live(entry, now_ns)) {
             adoption.live += 1;
             let reported = entry
                 .config

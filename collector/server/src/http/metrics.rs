@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::adoption::is_live;
 use super::pages::Pages;
 use crate::line_limit::lines_left_out;
 use crate::live::LiveModel;
+use stroboscope_store::flush::now_ns;
 
 struct Text(String);
 
@@ -156,8 +158,11 @@ pub(super) fn render(pages: &Pages) -> String {
     let last_s = counters.last_flush_ns.load(Relaxed) as f64 / 1e9;
     let help = "When a segment was last put into the store.";
     text.single("last_flush_timestamp_seconds", "gauge", help, last_s);
-    let (holes, processes, losses) =
-        intake.with_ledger(|ledger| (ledger.holes(), ledger.entries().count(), ledger.losses()));
+    let now_ns = now_ns();
+    let (holes, processes, losses) = intake.with_ledger(|ledger| {
+        let live = ledger.entries().filter(|(_, entry)| is_live(entry, now_ns));
+        (ledger.holes(), live.count(), ledger.losses())
+    });
     text.single(
         "missing_batches",
         "gauge",
@@ -167,7 +172,7 @@ pub(super) fn render(pages: &Pages) -> String {
     text.single(
         "processes",
         "gauge",
-        "Process incarnations known.",
+        "Processes that sent a batch in the last 150 s and have not ended.",
         processes,
     );
     text.family(
@@ -197,7 +202,7 @@ pub(super) fn render(pages: &Pages) -> String {
         let counts = counts.map(|(outcome, count)| (outcome, count.load(Relaxed)));
         text.labelled("forwarded_total", help, "outcome", counts);
     }
-    let help = "Agents that are connected to this collector.";
+    let help = "Agents and kernel recorders that are connected to this collector.";
     text.single("agents", "gauge", help, pages.control.agents().count());
     door_metrics(pages, &mut text);
     if let Some(live) = intake.live() {

@@ -95,7 +95,11 @@ impl Door {
         // The next request of the stream may come once this one has its share of the memory.
         let share = self.intake.share_for_forwarded(peer, request.len()).await;
         let _ = submitted.send(());
-        let stored = self.store(kind, request, peer, Some(share)).await;
+        let taking = span_if(is_on(), || span!("forwarded_request"));
+        let stored = self
+            .store(kind, request, peer, Some(share))
+            .in_span(taking)
+            .await;
         let Err(refusal) = stored else {
             return Ok(());
         };
