@@ -175,4 +175,7 @@ fn print_causes(comparison: &Comparison) {
     for cause in &comparison.causes {
         println!("  {}", verdict::described(cause));
     }
+    for few in &comparison.too_few {
+        println!("  {}", verdict::described_undecided(few));
+    }
 }

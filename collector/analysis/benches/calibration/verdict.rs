@@ -2,7 +2,7 @@
 
 use super::request::Simulated;
 use super::system::CLIENT;
-use stroboscope_analysis::compare::{Cause, CauseKind, CompareSettings, Comparison};
+use stroboscope_analysis::compare::{Cause, CauseKind, CompareSettings, Comparison, TooFew};
 use stroboscope_analysis::critical_path::analyse;
 use stroboscope_analysis::flow::{FlowPass, FlowSettings, KnownOrders, PeriodFlows, SiblingOrders};
 use stroboscope_analysis::label::Labels;
@@ -88,5 +88,16 @@ pub(crate) fn described(cause: &Cause) -> String {
         cause.contribution_ns / 1e6,
         100.0 * cause.affected,
         cause.q_value
+    )
+}
+
+/// Formats a place with too few requests as one line.
+pub(crate) fn described_undecided(few: &TooFew) -> String {
+    format!(
+        "too few: {:?}: {:+.3} ms, {:?} requests of {} needed",
+        few.place,
+        few.contribution_ns / 1e6,
+        few.requests,
+        few.needed
     )
 }
