@@ -1,11 +1,11 @@
 //! C4.5 decision tree that separates two classes of rows (Quinlan, C4.5: Programs for machine
 //! learning, 1993).
 //!
-//! These parts follow C4.5. The tree asks the question with the best gain ratio among those with at
-//! least the average gain. It splits numbers at one threshold, which is a value that occurs. The
-//! cost of stating the threshold reduces the gain (Quinlan, Improved use of continuous attributes
-//! in C4.5, 1996). A row with an unknown answer is divided between both branches. Pruning is
-//! pessimistic.
+//! These parts follow C4.5. Each column offers its question of largest gain. Of those with at least
+//! the average gain, the tree asks the one with the best gain ratio. It splits numbers at one
+//! threshold, which is a value that occurs. The cost of stating the threshold reduces the gain
+//! (Quinlan, Improved use of continuous attributes in C4.5, 1996). A row with an unknown answer is
+//! divided between both branches. Pruning is pessimistic.
 //!
 //! These parts differ from C4.5. The tree splits texts by membership in a set, not into one branch
 //! for each text. With two classes, the best set consists of the texts with the largest shares of
@@ -33,7 +33,7 @@ use std::collections::BTreeSet;
 /// Limits on the growth of a tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TreeSettings {
-    /// Minimum number of rows in each branch of a question.
+    /// Minimum number of rows with each answer to a question. Unknown answers do not count.
     pub rows_min: f64,
     /// Maximum number of questions on the path to a leaf.
     pub depth_max: usize,
@@ -62,8 +62,8 @@ pub struct DecisionTree {
 /// A leaf of the tree, which covers the rows that give the same answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leaf {
-    /// The conditions that the answers express, one for each column, in the order in which the tree
-    /// first asks about the columns.
+    /// The conditions that the answers express, one for each column asked about, in the order in
+    /// which the tree first asks about the columns.
     pub conditions: Vec<Condition>,
     /// The class of the majority of the leaf's rows; `false` at a tie.
     pub class: bool,

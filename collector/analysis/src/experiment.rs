@@ -3,17 +3,18 @@
 //! recorded at the same time.
 //!
 //! Requests are not independent. A *unit* is what was assigned to a side, such as a user or a
-//! process. The requests of one unit are alike, while units differ by orders of magnitude. The
+//! process. The requests of one unit are alike, while units may differ by orders of magnitude. The
 //! requests of one burst meet the same load. The analysis therefore works with *clusters* of
 //! requests. The variance is the jackknife's over units plus that over bursts, minus the part that
-//! both include (two-way clusters: Cameron, Gelbach and Miller, 2011). The degrees of freedom of
-//! Student's t follow from the effective number of clusters, not from the number of requests.
+//! both include, but at least the larger of the two (two-way clusters: Cameron, Gelbach and Miller,
+//! 2011). The degrees of freedom of Student's t follow from the effective number of clusters, not
+//! from the number of requests.
 //!
 //! A percentile is compared by counting. Suppose that the test is slower by a factor δ. If each of
 //! its requests is made faster by δ, the same share of both sides' requests must exceed the
-//! percentile of all. The confidence interval consists of every δ that this test does not reject.
-//! The method needs no estimate of a density and no random draws. The interval excludes 0 if and
-//! only if the p-value is below the level of significance.
+//! percentile of all. The confidence interval is the range of δ around the estimate that this test
+//! does not reject. The method needs no estimate of a density and no random draws. The interval
+//! excludes 0 if and only if the p-value is below the level of significance.
 
 use std::collections::HashMap;
 
@@ -120,10 +121,10 @@ impl Effect {
         )
     }
 
-    /// Returns the factor by which the numbers of requests, units and bursts must grow to detect a
-    /// relative difference of `difference`. At the significance level `alpha`, four of five such
-    /// experiments then detect it. The factor accounts for the uncertainty of the standard error,
-    /// now and in the larger experiment.
+    /// Returns the factor by which the numbers of requests, units and bursts must change to detect
+    /// a relative difference of `difference`; at most e³⁰. At the significance level `alpha`, four
+    /// of five such experiments then detect it. The factor accounts for the uncertainty of the
+    /// standard error, now and in the other experiment.
     pub fn times_needed(&self, difference: f64, alpha: f64) -> f64 {
         const WANTED: f64 = 0.8;
         let away = (1.0 + difference).ln().abs() / self.standard_error;
@@ -360,8 +361,8 @@ impl Experiment {
     }
 }
 
-/// Returns the p-value of the difference of control and test. If many latencies are equal, the
-/// shares above a percentile can differ although the percentile does not.
+/// Returns the p-value of the difference of control and test; 1 if both are equal. If many
+/// latencies are equal, the shares above a percentile can differ although the percentile does not.
 fn p_value(at_none: &Spread, (control, test): (f64, f64)) -> f64 {
     match control == test {
         true => 1.0,
@@ -383,7 +384,8 @@ fn value(sorted: &[ClusteredRequest], metric: Metric) -> f64 {
     }
 }
 
-/// Returns the value that the magnitude of Student's t exceeds with probability `alpha`.
+/// Returns the value that the magnitude of Student's t exceeds with probability `alpha`; at most
+/// 10,000.
 fn quantile_of_student(alpha: f64, freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1e4);
     for _ in 0..80 {

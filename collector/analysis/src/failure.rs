@@ -34,8 +34,8 @@ const TEXT_CHARS_MAX: usize = 200;
 /// Maximum number of digits of a status code.
 const CODE_DIGITS_MAX: usize = 10;
 
-/// Names of the attributes that describe a failure. Records must include them to be read by
-/// [`StatedFailure`].
+/// Names of the attributes that describe a failure. [`StatedFailure`] reads them, so the records
+/// must include them.
 pub const FAILURE_KEYS: [&str; 9] = [
     ERROR,
     ERROR_TYPE,

@@ -8,7 +8,7 @@
 use super::growth::Node;
 use crate::statistics::incomplete_beta;
 
-/// Number of expected errors that a question must save, as in C4.5.
+/// Number of expected errors; a question must save more, as in C4.5.
 const ERRORS_SAVED_MIN: f64 = 0.1;
 
 /// Prunes from the leaves up. Returns the expected number of errors of the pruned tree.
@@ -34,13 +34,13 @@ fn errors_expected(rows: [f64; 2], confidence: f64) -> f64 {
 }
 
 /// Returns the upper bound of the share of errors (Clopper and Pearson): the share at which the
-/// probability of at most `errors` errors is `confidence`.
+/// probability of at most `errors` errors is `confidence`; 1 if all rows are errors.
 fn share_at_most(errors: f64, total: f64, confidence: f64) -> f64 {
     if total - errors < 1e-9 {
         return 1.0;
     }
     let (mut low, mut high) = (errors / total, 1.0);
-    // One halving for each bit of an `f64`'s precision.
+    // One halving for each bit of an `f64`'s fraction.
     for _ in 0..52 {
         let middle = (low + high) / 2.0;
         if incomplete_beta(total - errors, errors + 1.0, 1.0 - middle) > confidence {

@@ -82,8 +82,8 @@ pub(super) struct Candidate {
 /// Minimum gain in bits. Smaller gains are rounding errors.
 const GAIN_MIN: f64 = 1e-9;
 
-/// Returns the question with the best gain ratio among those with at least the average gain. `None`
-/// if no question gains anything.
+/// Returns, of the columns' best questions, the one with the best gain ratio among those with at
+/// least the average gain. `None` if no column has a question.
 pub(super) fn best(table: &Table, rows: &[(usize, f64)], rows_min: f64) -> Option<Split> {
     let candidates: Vec<Candidate> = (0..table.columns.len())
         .filter_map(|column| of_column(table, rows, column, rows_min))
@@ -105,8 +105,8 @@ pub(super) fn best(table: &Table, rows: &[(usize, f64)], rows_min: f64) -> Optio
 /// Number of rows of each class, `false` first.
 type Counts = [f64; 2];
 
-/// Returns the best question about one column. `None` if no question with at least `rows_min` rows
-/// for each answer gains anything.
+/// Returns the question of largest gain about one column. `None` if no question with at least
+/// `rows_min` rows for each answer gains more than the cost of stating it.
 pub(super) fn of_column(
     table: &Table,
     rows: &[(usize, f64)],
@@ -150,7 +150,7 @@ pub(super) fn of_column(
     })
 }
 
-/// Finds the best threshold among groups in order. Returns the index of the last group below it,
+/// Finds the best threshold among groups in order. Returns the index of the last group up to it,
 /// the gain, and the entropy of the answer in bits. `None` if no threshold has enough rows on both
 /// sides.
 fn best_of(groups: &[Group], all: f64, rows_min: f64) -> Option<(usize, f64, f64)> {
@@ -265,8 +265,8 @@ fn said((one, rest): (&[Group], &[Group]), other: u32) -> BTreeSet<u32> {
     side.iter().map(|group| group.place).collect()
 }
 
-/// Returns the bits that an answer yields about the class, and the bits of the answer itself, for
-/// `all` rows. Rows with unknown values yield nothing, but count as a third answer.
+/// Returns the bits per row that an answer yields about the class, and those of the answer itself,
+/// for `all` rows. Rows with unknown values yield nothing, but count as a third answer.
 fn gain(yes: Counts, no: Counts, all: f64) -> (f64, f64) {
     let (of_yes, of_no) = (yes[0] + yes[1], no[0] + no[1]);
     let known = of_yes + of_no;
@@ -395,8 +395,8 @@ mod tests {
         ) {
             let (classes, values): (Vec<bool>, Vec<Option<u8>>) = rows.into_iter().unzip();
             let expected = by_search(&classes, &values, is_number, ROWS_MIN);
-            // Texts are tried in order of their shares, which has the best set, unless that has too
-            // few rows.
+            // The search tries texts in order of their shares. It finds the best set unless that
+            // set has too few rows.
             let free = by_search(&classes, &values, is_number, 1.0);
             let is_bound = !is_number
                 && free.is_some_and(|free| expected.is_none_or(|gain| free.0 > gain.0 + 1e-9));

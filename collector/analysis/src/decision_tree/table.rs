@@ -80,7 +80,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Creates a table. Every column must have as many rows as there are classes.
+    /// Creates a table. Returns [`TableError::Lengths`] unless every column has as many rows as
+    /// there are classes.
     pub fn new(mut columns: Vec<Column>, classes: Vec<bool>) -> Result<Table, TableError> {
         for column in &mut columns {
             if column.values.len() != classes.len() {

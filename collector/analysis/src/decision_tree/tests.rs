@@ -38,8 +38,8 @@ fn said(leaf: &Leaf) -> String {
     conditions.join(" and ")
 }
 
-/// Returns rows of class `true` for small counts on shard b, and for more than eight retries. The
-/// classes of 2 % of the rows are wrong.
+/// Returns a table whose class is `true` for small counts on shard b, and for more than eight
+/// retries. About 2 % of the classes are wrong, and 5 % of the retries unknown.
 fn planted(seed: u64, rows: usize) -> Table {
     let mut unit = random(seed);
     let (mut counts, mut shards, mut retries, mut noise, mut classes) =
@@ -175,7 +175,7 @@ fn texts_beyond_the_bound_are_others() {
     };
     let tree = grow(&Table::new(vec![column], classes).expect("a table"));
     for leaf in tree.leaves() {
-        // The other texts are unknown, so no condition lists them.
+        // The other texts are not distinguished, so no condition lists them.
         assert!(
             !matches!(leaf.conditions.first(), Some(Condition { test: Test::OneOf(texts), .. }) if texts.is_empty())
         );

@@ -1,11 +1,12 @@
 //! Computes a confidence interval as the set of values that a test does not reject.
 
-/// Distance beyond which an end counts as unbounded. Values are logarithms of factors.
+/// Distance at which the search for an end stops. Values are logarithms of factors.
 const DISTANCE_MAX: f64 = 12.0;
 
 /// Returns the ends of the range around `found` that the test does not reject, each to within
-/// 0.0001. An end is infinite if the test rejects nothing within [`DISTANCE_MAX`] in that
-/// direction. Assumes that the test rejects everything beyond the first value that it rejects.
+/// 0.0001. An end is infinite if the search finds no rejected value before it reaches
+/// [`DISTANCE_MAX`] in that direction. Assumes that the test rejects everything beyond the first
+/// value that it rejects.
 ///
 /// The p-value need not decrease with the distance from `found`: the variance depends on the shift.
 /// Therefore `is_none_held` decides about 0: the range reaches beyond 0 if and only if it is true.

@@ -22,13 +22,13 @@ pub struct Noise {
     pub metric: Metric,
     /// Number of units on each side, rounded down.
     pub units: usize,
-    /// Average number of requests on each side.
+    /// Average number of requests on each side, rounded down.
     pub requests: usize,
-    /// Relative difference that half of all assignments exceed: 0.05 is 5 %.
+    /// Relative difference that half of all assignments reach: 0.05 is 5 %.
     pub half: f64,
-    /// Relative difference that one assignment in twenty exceeds.
+    /// Relative difference that one assignment in twenty reaches.
     pub twentieth: f64,
-    /// Standard deviation of the logarithm of the ratio of the sides' values.
+    /// Root mean square of the logarithm of the ratio of the sides' values.
     pub standard_error: f64,
 }
 

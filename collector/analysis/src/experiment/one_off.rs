@@ -31,8 +31,8 @@ pub enum OneOff {
 /// A time span that is excluded from the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftOutTime {
-    /// Start of the time span, in nanoseconds since the Unix epoch. It contains the requests that
-    /// start in it.
+    /// Start of the time span, in nanoseconds since the Unix epoch. The span contains the requests
+    /// that start in it.
     pub from_ns: i64,
     /// End of the time span, exclusive, in nanoseconds since the Unix epoch.
     pub to_ns: i64,
@@ -112,7 +112,7 @@ pub fn one_offs(requests: &[TimedRequest]) -> Vec<LeftOutTime> {
     left_out.collect()
 }
 
-/// Number of operations, most frequent first, whose shares are compared between the sides.
+/// Maximum number of operations whose shares are compared: the most frequent ones.
 const OPERATIONS: usize = 4;
 
 fn frequent(requests: &[TimedRequest]) -> Vec<u32> {
@@ -149,8 +149,7 @@ struct Slot {
     share: f64,
     /// Logarithms of the median latencies of control and test.
     medians: [f64; 2],
-    /// For each operation, its share of the test's requests minus its share of the control's, and
-    /// the standard error of this difference.
+    /// For each of the most frequent operations, the result of [`mix`].
     mix: [(f64, f64); OPERATIONS],
 }
 

@@ -37,7 +37,7 @@ impl Random {
 struct World {
     users: usize,
     bursts: usize,
-    /// Number of users whose requests each burst records.
+    /// Number of sessions, of random users, that each burst records.
     seen: usize,
     /// Factor by which the test is slower than the control.
     factor: f64,
@@ -254,8 +254,8 @@ fn effects_are_seen_as_often_as_foretold_and_their_intervals_hold_them() {
     }
 }
 
-/// Five looks at growing data cause more false alarms than one, unless each look has a stricter
-/// level.
+/// Five looks at growing data cause more false alarms than one, unless the later looks have
+/// stricter levels.
 #[test]
 fn looks_are_corrected_for() {
     let world = World {

@@ -77,7 +77,7 @@ fn a_failure_starts_below_all_that_failed() {
         (4, 1, true, 6, CLIENT),
     ];
     check(&several, Some((true, &[3, 1])));
-    // A root that fails by itself, after a call whose failure its server's span did not pass on.
+    // A root that fails by itself. Another failure stops at the unmarked span of a server.
     let own = [
         (1, 0, true, 9, SERVER),
         (2, 1, false, 8, CLIENT),
@@ -114,7 +114,7 @@ fn parts_of_requests_fail_as_well() {
     // A parent between is missing: the root did not fail.
     let hole = [(1, 0, false, 9, SERVER), (4, 3, true, 4, SERVER)];
     check(&hole, Some((false, &[4])));
-    // The root is there, and nothing connects the other one to it.
+    // The root was recorded, and nothing connects the other span to it.
     let both = [(1, 0, true, 9, SERVER), (4, 3, true, 4, SERVER)];
     check(&both, Some((true, &[1])));
     // Parents in a circle.
