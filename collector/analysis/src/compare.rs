@@ -75,13 +75,13 @@ pub struct CompareSettings {
     /// behaves differently, scaled to the later period. Smaller changes are ignored. The paper
     /// calls it `SM_THRESHOLD`.
     pub count_min: u64,
-    /// Minimum relevant change of a place, as a fraction of the latency of the requests that reach
-    /// it. A tenth of this suffices for a place whose own time changed by 30 % or more. A change of
-    /// less than a tenth of this, as a fraction of the latency of all requests of the root
-    /// operation, is never relevant.
+    /// Minimum relevant change of a place, as a fraction of the earlier latency of the requests
+    /// compared at the place. A tenth of this suffices for a place whose own time changed by 30 %
+    /// or more. A change of less than a tenth of this, as a fraction of the earlier latency of all
+    /// requests of the root operation, is never relevant.
     pub effect_min: f64,
-    /// True if a precursor may have lost fewer requests than the mutation gained, against the
-    /// paper's 1:N rule.
+    /// True if a precursor may have lost fewer requests than the mutation gained although another
+    /// lost enough, against the paper's 1:N rule.
     pub any_precursor: bool,
     /// True if both periods had the same workload. Numbers of requests are then compared directly,
     /// instead of shares of the root operation's requests.

@@ -5,8 +5,8 @@
 //! of processors, is late on the links to all its callees and from all its callers. The service at
 //! the other end of one of these links is late on that link only. The responsible service is
 //! therefore the one whose late links contribute more and are a larger share of its links, or the
-//! callee if both ends explain about as much. If a service's own operations became slower too, that
-//! likely made its links late: it counts as late on at least 90 % of them.
+//! callee if both ends explain about as much. If most of a service's own time became slower too,
+//! that likely made its links late: it counts as late on at least 90 % of them.
 
 use super::place::Place;
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,8 +133,8 @@ pub(super) fn responsible(
 /// more.
 const CALLER_MIN: f64 = 1.5;
 
-/// Minimum share of late links assumed for a service whose own operations changed. Some of its
-/// links may not show the change.
+/// Minimum share of late links assumed for a service that changed as a whole. Some of its links may
+/// not show the change.
 const OWN_COMPLETE: f64 = 0.9;
 
 /// Selects the links among places, each given with its number, its contribution in nanoseconds, and

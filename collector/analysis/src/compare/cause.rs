@@ -61,8 +61,8 @@ pub struct Cause {
     pub edges: Vec<EdgeId>,
     /// Contribution to the change of the mean latency of all requests, in nanoseconds.
     pub contribution_ns: f64,
-    /// Change of the mean latency of the requests of each affected root operation, in nanoseconds.
-    /// If times changed, it excludes the part that a few slow requests make up.
+    /// Contribution to the change of the mean latency of each affected root operation's requests,
+    /// in nanoseconds. If times changed, it excludes the part that a few slow requests make up.
     pub by_root_ns: BTreeMap<String, f64>,
     /// Fraction of the later period's requests that show the change.
     pub affected: f64,
@@ -258,7 +258,8 @@ fn own_changes(
 /// Minimum relative change of an operation's time that counts as a change of its service.
 const PLAINLY_MIN: f64 = 0.3;
 
-/// Returns each service's operation of largest contribution; the key's flag is true for faster.
+/// Returns each service's operation of largest contribution among those that became slower, and
+/// among those that became faster. The key's flag is true for the latter.
 fn leading<'a>(
     totals: &[Option<f64>],
     operation_of: &dyn Fn(usize) -> &'a Operation,

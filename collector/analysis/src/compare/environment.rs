@@ -1,11 +1,11 @@
 //! Estimates changes of the environment, such as the machines or other work on them.
 //!
-//! Two periods differ by more than the variation within each: in clock rates of processors, other
-//! workloads on the machines, placement in memory, or longer queues everywhere. Places of all
-//! services then become slower or faster, by different amounts. Medians over all places estimate
-//! the usual change of a place and its spread. A change close to the usual one is not reported as a
-//! cause. As in a meta-analysis with random effects, this spread adds to the sampling error of each
-//! place.
+//! Two periods may differ by more than the variation within each: in clock rates of processors,
+//! other workloads on the machines, placement in memory, or longer queues everywhere. Places of all
+//! services then become slower or faster, by different amounts. Medians over places with precise
+//! times estimate the usual change of a place and its spread. A change close to the usual one is
+//! not reported as a cause. As in a meta-analysis with random effects, this spread adds to the
+//! sampling error of each place.
 
 use super::OfRoot;
 use super::place::Place;
@@ -19,7 +19,8 @@ pub struct Environment {
     pub places: usize,
     /// Factor by which the time of a place usually changed.
     pub factor: f64,
-    /// Standard deviation of the factor's logarithm, estimated from the median absolute deviation.
+    /// Standard deviation of the factor's logarithm, estimated from the median absolute deviation;
+    /// at least 0.01.
     pub spread: f64,
     /// Number of significant changes that are not reported because they are usual, one for each
     /// root operation and place.
@@ -177,7 +178,7 @@ mod tests {
         assert!(found.expect("enough places").spread < 0.05);
         let own: Vec<usize> = (0..10).filter(|at| !usual[*at]).collect();
         assert_eq!(own, [4, 8, 9]);
-        // Most places are of a service that is many times slower.
+        // Most places are many times slower.
         let (_, usual) = environment(&[3.0, 3.1, 2.9, 3.2, 3.0, 2.8, 0.0, 0.1, 0.05]);
         assert_eq!(usual[..6], [false; 6]);
         // With few places, each change is its own.

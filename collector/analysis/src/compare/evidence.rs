@@ -1,8 +1,8 @@
 //! Evidence that the time of a place changed, from the requests in which it runs.
 //!
 //! Latencies have heavy tails, neighbouring requests are alike, and a rare operation runs only a
-//! few times. Three rank statistics are therefore tested, each within strata of requests that do
-//! the same at the place. One is the sum of ranks. The others detect a change in a part of the
+//! few times. Three rank statistics are therefore tested, each within strata of requests that
+//! behave alike at the place. One is the sum of ranks. The others detect a change in a part of the
 //! requests: they count observations among the slowest tenth and among the slowest fiftieth. Their
 //! permutation distributions are exact for few requests ([`crate::statistics::stratified`]).
 //!
@@ -35,8 +35,7 @@ use crate::statistics::{
 /// Time at one place in one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observation {
-    /// Number of the stratum. Only requests that do the same at the place share a stratum and are
-    /// compared.
+    /// Number of the stratum. Only requests of one stratum are compared.
     pub(super) stratum: u32,
     pub(super) period: Period,
     /// Start of the request, in nanoseconds since the Unix epoch.
@@ -62,7 +61,7 @@ const SHARES: [f64; 3] = [0.5, 0.25, 0.25];
 /// Minimum number of standard deviations that a change must keep without its most extreme slice.
 const WITHOUT_ONE_MIN: f64 = 2.0;
 
-/// Rank statistics of the observations of one place.
+/// Rank statistics of the observations of one place, or of the frequency of a property.
 #[derive(Clone, Debug)]
 pub(super) struct RankEvidence {
     /// Number of observations of each period, in strata with observations of both periods.
@@ -91,7 +90,7 @@ struct Statistic {
     deviations: f64,
     /// Standard deviations that remain without the slice that contributes most.
     without_one: f64,
-    /// For each period, its variation.
+    /// For each period, the inflation of the variance; `None` if it cannot be estimated.
     inflation: [Option<Inflation>; 2],
 }
 

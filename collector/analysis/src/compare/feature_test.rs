@@ -19,9 +19,9 @@ pub(super) struct FeatureTest {
 /// Tests features for a change between the whole periods, and those without one for a change
 /// between a section of one period and the other period.
 ///
-/// A feature of an operation is tested in the requests of each root operation and caller and,
-/// except for [`Feature::Exactly`], in all of them together. A change of a rare operation shows
-/// only in all of them together.
+/// A feature of an operation is tested in the requests of each root operation and caller. For whole
+/// periods, it is also tested in all of them together, except for [`Feature::Exactly`]. A change of
+/// a rare operation may show only there.
 pub(super) fn tested<'a>(
     operations: impl Iterator<Item = &'a OperationChange>,
     settings: &CompareSettings,

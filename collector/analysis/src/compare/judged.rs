@@ -52,8 +52,8 @@ pub struct TooFew {
     /// Contribution to the change of the mean latency of its root operation's requests, in
     /// nanoseconds.
     pub contribution_ns: f64,
-    /// Number of requests of each period that would suffice: if they differed as these do, or, of
-    /// too few requests for any result, if all of one period took longer than all of the other.
+    /// Number of requests of each period that would suffice if they differed as these do. If these
+    /// are too few for any result: if all of one period took longer than all of the other.
     pub needed: usize,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct ChangedPlaces {
 /// Judges the places of all root operations.
 ///
 /// A place is tested in the requests of each root operation and in those of all root operations
-/// together. A small change in every root operation shows only in all of them together.
+/// together. A small change in every root operation may show only in all of them together.
 pub(super) fn changed_places(
     roots: &[OfRoot<'_>],
     places: &[Place],
@@ -142,7 +142,7 @@ fn needed_if_apart(level: f64) -> usize {
 
 /// Returns the number of requests of each period that would suffice at this level if more requests
 /// differed as these do: the number of deviations grows with the square root of their number.
-/// Returns `None` if it is more than [`ALIKE_MAX`] times that of the shorter period.
+/// Returns `None` if it is more than [`ALIKE_MAX`] times that of the period with fewer requests.
 fn needed_if_alike(requests: [usize; 2], p_value: f64, level: f64) -> Option<usize> {
     let missing = normal_deviation(level) / normal_deviation(p_value).max(f64::MIN_POSITIVE);
     let times = missing * missing;
@@ -150,7 +150,7 @@ fn needed_if_alike(requests: [usize; 2], p_value: f64, level: f64) -> Option<usi
     (times <= ALIKE_MAX).then(|| (each * times).ceil() as usize)
 }
 
-/// Maximum number of requests that are apart. With so many, the p-value is below 1e-36.
+/// Maximum result of [`needed_if_apart`]. With so many requests, the p-value is below 1e-36.
 const APART_MAX: usize = 64;
 /// Maximum factor of the number of requests for a place to count as undecided.
 const ALIKE_MAX: f64 = 10.0;
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_needed_requests_grow_with_the_missing_deviations() {
-        // 1.96 deviations have this probability, and 3.92 are four times as many requests.
+        // 1.96 deviations have this p-value, and 3.92 need four times as many requests.
         let (p_value, level) = (0.05, 8.86e-5);
         assert_eq!(needed_if_alike([10, 25], p_value, level), Some(40));
         assert_eq!(needed_if_alike([10, 25], level, level), Some(10));

@@ -2,10 +2,10 @@
 //!
 //! A request's structure changes because an operation behaves differently. The frequency of a
 //! production is its share of the requests in which the operation runs. It does not depend on the
-//! number of these requests or on their other operations. A rare operation that changed is
-//! therefore as visible as a frequent one, and another mix of requests has no effect. The name
-//! comes from grammars, in which requests would be derivations. Pinpoint (Spectroscope §2.2) counts
-//! productions in this way too.
+//! number of these requests or on their other operations. A change therefore moves the frequencies
+//! of a rare operation as much as those of a frequent one, and another mix of requests does not
+//! move them. The name comes from grammars, in which requests would be derivations. Pinpoint
+//! (Spectroscope §2.2) counts productions in this way too.
 
 use super::divergence::PathDifference;
 use super::evidence::{RankEvidence, SectionEvidence};
@@ -31,7 +31,7 @@ pub(super) struct Production {
     pub(super) stages: Vec<Vec<Call>>,
 }
 
-/// Calls of one operation within a stage, combined.
+/// Calls to one operation within a stage, combined.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Call {
     pub(super) operation: Operation,
@@ -177,8 +177,8 @@ fn add_productions(
     }
 }
 
-/// Merges the productions of a client that have the same number of different calls and the same
-/// outcome. Clients of many servers may share one name, and their caller chooses the server.
+/// Merges the productions of a client that have the same number of [`Call`]s and the same outcome.
+/// Clients of many servers may share one name, and their caller chooses the server.
 fn of_client(
     known: BTreeMap<Production, BTreeSet<CategoryId>>,
 ) -> BTreeMap<Production, BTreeSet<CategoryId>> {
@@ -281,7 +281,7 @@ impl Feature {
         }
     }
 
-    /// Returns the features that any of these productions has.
+    /// Returns the features to test, each of which any of these productions has.
     fn all(productions: &[ProductionChange]) -> BTreeSet<Feature> {
         let mut found = BTreeSet::new();
         for (at, change) in productions.iter().enumerate() {
@@ -319,8 +319,7 @@ pub(super) struct FeatureChange {
     /// For each period, the number of requests with the feature, and that of requests in which the
     /// operation runs.
     pub(super) requests: [[u64; 2]; 2],
-    /// Evidence from a section of a period; `None` if the feature occurs throughout the period, or
-    /// in both.
+    /// Evidence from a section of a period; `None` if [`SectionEvidence::of_shares`] finds none.
     pub(super) section: Option<SectionEvidence>,
 }
 
@@ -354,7 +353,7 @@ impl FeatureChange {
 /// users' choice.
 const NEW_BEFORE_MAX: f64 = 0.25;
 /// Minimum frequency, in either period, of a production for [`Feature::Exactly`]. Rarer productions
-/// count only by properties that they share with others.
+/// count only by their other features.
 const EXACT_MIN: f64 = 0.05;
 
 /// An operation in the requests of one root operation, and the changes of its productions.

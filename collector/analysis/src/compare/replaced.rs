@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 /// Minimum number of requests of a former structure in the later period. With fewer, their latency
 /// is taken from the earlier period.
 pub(super) const REQUESTS_MIN: u64 = 5;
-/// Minimum fraction of the changed requests with a former production, for its requests to count as
-/// the former ones.
+/// Minimum fraction of the changed requests that had a former production. The categories of rarer
+/// ones do not count as former.
 const FORMER_MIN: f64 = 0.05;
 
 /// Former productions of changed requests, each with the share of requests that had it.
@@ -19,8 +19,8 @@ pub(super) struct ReplacedStructures<'a> {
 
 impl<'a> ReplacedStructures<'a> {
     /// Pairs productions that became more frequent with those that became rarer, the most similar
-    /// first. Each lost request explains one gained request only. A gain that exceeds all losses
-    /// counts for the most similar one. `losses` must not be empty.
+    /// first. Each lost request explains one gained request only. The part of a gain that no loss
+    /// explains counts for the most similar loss.
     pub(super) fn of(gains: &[&ProductionChange], losses: &[&'a ProductionChange]) -> Self {
         let mut pairs: Vec<(usize, usize)> = (0..gains.len())
             .flat_map(|gain| (0..losses.len()).map(move |loss| (gain, loss)))

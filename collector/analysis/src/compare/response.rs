@@ -2,7 +2,7 @@
 //!
 //! The mean latency of a root operation's requests is a sum over categories and places: the share
 //! of requests times the mean time on the critical path. A place's time is compared only between
-//! requests that do the same at the place: within a *stratum*. A stratum holds the requests of one
+//! requests that behave alike at the place: within a *stratum*. A stratum holds the requests of one
 //! category. If categories have too few requests, [`strata`] combines some that are alike at the
 //! place. A mix of many structures therefore neither hides a change nor looks like one.
 
@@ -23,7 +23,8 @@ pub(super) struct PlaceChange {
     /// Contribution to the change of the mean latency of the root operation's requests, by
     /// category. The key `None` combines all categories with too few requests.
     pub(super) contributions_ns: BTreeMap<Option<CategoryId>, f64>,
-    /// Contribution of the place to the mean latency of the root operation's earlier requests.
+    /// Contribution of the place to the mean latency of the root operation's earlier requests, as
+    /// far as they are in strata.
     pub(super) before_ns: f64,
     /// Standard error of [`contribution_ns`](Self::contribution_ns), from time slices; `None` if
     /// there are too few slices.
@@ -39,7 +40,7 @@ pub(super) struct PlaceChange {
     /// Estimated fraction of the requests in the place's strata in which the place's time changed.
     pub(super) affected: f64,
     /// Total deviation of the requests' times from the median of their stratum in both periods
-    /// together, in nanoseconds. The few slowest requests are clipped.
+    /// together, in nanoseconds. The few largest deviations are clipped.
     pub(super) spread_ns: f64,
     /// Times of single requests at the place, for the test.
     pub(super) observations: Vec<Observation>,
@@ -57,7 +58,7 @@ impl PlaceChange {
         self.robust * self.contribution_ns()
     }
 
-    /// Returns the number of requests of each period in strata of both.
+    /// Returns the number of sampled requests of each period, in strata with requests of both.
     pub(super) fn requests(&self) -> [usize; 2] {
         let evidence = self.evidence.as_ref();
         evidence.map_or([0; 2], |evidence| evidence.rows)
@@ -65,7 +66,7 @@ impl PlaceChange {
 
     /// Reports whether a change of the place is worth a mention without evidence: its time grew or
     /// shrank by [`PLAIN_FACTOR`] or more, without the part that a few slow requests make up, and
-    /// it does not depend on one or two requests.
+    /// each period has at least [`PLAIN_REQUESTS_MIN`] requests.
     pub(super) fn is_plain(&self) -> bool {
         let after_ns = self.before_ns + self.robust_ns();
         let is_by_factor =
@@ -355,8 +356,8 @@ impl AlignedTimes {
     }
 
     /// Returns the fraction of the requests whose time changed by at least half of the mean's
-    /// change, on a logarithmic scale. Requests of the two periods are paired by quantile. If the
-    /// mean's change is infinite, every change counts.
+    /// change, on a logarithmic scale, in its direction. Requests of the two periods are paired by
+    /// quantile. Every rise from 0 counts. If the mean's change is infinite, every change counts.
     fn affected(&self) -> f64 {
         if self.is_empty() {
             return 0.0;

@@ -62,7 +62,7 @@ mod tests {
         for rate in [0.01f64, 0.05, 0.3] {
             for in_outages in [false, true] {
                 let mut alarm = || {
-                    // In one minute of ten everything fails ten times as often.
+                    // In a tenth of the runs of four pieces, requests fail ten times as often.
                     let mut minute = 0usize;
                     let mut of_minute = rate;
                     let mut of_piece = |noise: &mut Noise| {

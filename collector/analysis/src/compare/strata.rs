@@ -52,8 +52,8 @@ type Key = fn(&SmallTime<'_>) -> (u32, u64);
 
 /// Ways to group times, each with the minimum number of times of each period. First those of one
 /// root operation and one behaviour, then those of one behaviour in any root operation, then those
-/// of operations that run as often, even if their calls differ. A stratum of the last kind adds to
-/// the others, so one time of each period suffices.
+/// of equal runs and failures, even if the calls differ. A stratum of the last kind adds to the
+/// others, so one time of each period suffices.
 const LEVELS: [(Key, usize); 3] = [
     (|one| (one.root, one.key.calls), 3),
     (|one| (0, one.key.calls), 3),

@@ -14,7 +14,7 @@ use crate::sampling::WeightedCount;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A category whose frequency changed.
+/// A category, and the change of its frequency.
 #[derive(Clone, Debug)]
 pub(super) struct CountChange {
     pub(super) id: CategoryId,
@@ -133,7 +133,7 @@ pub struct Precursor {
     pub distance: f64,
     /// Share of the root operation's requests that changed from this category to the mutation.
     pub moved: f64,
-    /// First difference between the two structures; `None` if one of them is unknown.
+    /// First difference between the two structures; `None` if none is found.
     pub divergence: Option<Divergence>,
 }
 

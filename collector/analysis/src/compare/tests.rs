@@ -141,7 +141,7 @@ fn a_slow_read_is_found() {
             .to_string()
             .starts_with("store:read")
     );
-    // A fortieth of a request's time; the mean of all varies by as much.
+    // About 3 % of a request's time.
     let found = compared(
         USUAL,
         Fault {
@@ -365,7 +365,7 @@ fn sampled(period: &[TraceRecords], split_ns: i64) -> Vec<TraceRecords> {
 }
 
 /// A comparison of sampled requests finds what one of all requests finds. Slow ones were kept more
-/// often, so the recorded ones alone show a larger change.
+/// often, so without weights the recorded ones show another change.
 #[test]
 fn sampled_requests_are_weighted() {
     let fault = Fault {

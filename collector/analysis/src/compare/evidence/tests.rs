@@ -3,8 +3,8 @@
 use super::*;
 
 /// Counts pairs of equal periods whose shares differ at a level of 1 %, by the evidence and by
-/// Fisher's test, which takes requests as independent. Each period has 24 requests. A request
-/// has the property of its predecessor with a probability of `stays` %, otherwise a random one.
+/// Fisher's test, which takes requests as independent. Each period has 24 requests. A request is
+/// like its predecessor with a probability of `stays` %, otherwise random.
 fn false_changes(pairs: u64, stays: u64) -> [usize; 2] {
     let mut state = 5u64;
     let mut below = |limit: u64| {

@@ -25,9 +25,9 @@ const PLACES_MIN: usize = 6;
 const CHI_SQUARED_MEDIAN: f64 = 0.4549;
 
 impl Variability {
-    /// Estimates the variability from all places that are compared. Each component is a median over
-    /// places, because some places change. It comes from the period that varies less, because a
-    /// change within a period increases its variation.
+    /// Estimates the variability from all places that are compared. Each component rests on a
+    /// median over places, because some places change. It comes from the period that varies less,
+    /// because a change within a period increases its variation.
     pub(in crate::compare) fn of(evidence: &[&RankEvidence]) -> Variability {
         let quieter = |of: &dyn Fn(usize) -> Option<f64>| {
             [0, 1]
@@ -95,7 +95,7 @@ impl Variability {
 }
 
 /// Returns the variance between halves at which the median of their squared differences equals its
-/// expectation.
+/// expectation; 0 to 12.
 fn between_windows(halves: &[[f64; 2]]) -> f64 {
     let ratio = |variance: f64| {
         median(

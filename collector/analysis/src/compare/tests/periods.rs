@@ -1,4 +1,4 @@
-//! Tests results about whole periods: variation and workload.
+//! Tests results about whole periods and their sections.
 
 use super::*;
 use crate::flow::FlowCategory;
@@ -20,7 +20,7 @@ fn more_variation_with_the_same_mean_is_said() {
     let largest = found.variation.changes.first().expect("it varies more");
     assert!(largest.squared[1] > 1.2 * largest.squared[0], "{largest:?}");
     assert!(largest.q_value <= settings.false_discoveries, "{largest:?}");
-    // And of two periods that vary alike, nothing.
+    // Two periods that vary alike show no change.
     let found = compared_as([&before, &period(3, 1_500, USUAL)], &settings);
     assert!(found.variation.changes.is_empty(), "{:?}", found.variation);
     assert!(
@@ -189,7 +189,7 @@ fn what_begins_within_a_period_is_found() {
     assert!(others.iter().any(is_section), "{:#?}", found.causes);
 }
 
-/// A new structure of two thirds of the later requests is no section of them, also if a coarse
+/// A new structure of two thirds of the later requests is no section of them, even if a coarse
 /// clock shows all starts as equal.
 #[test]
 fn requests_of_one_instant_come_in_no_runs() {
@@ -213,7 +213,7 @@ fn requests_of_one_instant_come_in_no_runs() {
     assert_eq!(first.changed_within, None, "{first:?}");
 }
 
-/// A fix that replaces all calls by one of another name takes off the time of the requests that had
+/// A fix that replaces all calls by one of another name saves the time of the requests that had
 /// many.
 #[test]
 fn a_structure_that_vanishes_counts_although_others_change_too() {
@@ -273,8 +273,8 @@ fn in_blocks(seed: u64, is_heavy: impl Fn(u64) -> bool) -> Vec<TraceRecords> {
     (0..600).map(one).collect()
 }
 
-/// Checks that a mean which changes in steps is left to its interval: each period varies as much
-/// within itself, so no cause is found.
+/// Checks that a change between periods that vary as much within themselves has no cause, and shows
+/// only in the interval of the mean.
 #[test]
 fn a_mix_that_changes_in_steps_has_no_cause_but_another_mean() {
     for (heavy, has_changed) in [([3, 3], false), ([3, 4], true), ([2, 6], true)] {

@@ -44,7 +44,7 @@ fn an_operation_is_compared_over_all_its_root_operations() {
 
 #[test]
 fn structures_that_differ_in_other_operations_are_compared_together() {
-    // Pages read a different number of times, so few have an equal structure.
+    // Orders read different numbers of times, so they have several structures.
     let pages = |seed: u64, bank_link_ns: i64| -> Vec<TraceRecords> {
         let mut random = Random(seed);
         let one = |at: u64| {
