@@ -9,12 +9,13 @@
 //! The sample takes a tenth of each category, but at least 100 requests if it has them, as in the
 //! paper, and at most [`SAMPLE_MAX`]. A category with more than 100 sampled requests has at most
 //! [`IMBALANCE_MAX`] times as many as the other. The sizes of the categories do not matter for
-//! their difference. The ids of the requests and a seed determine the sample, not the order of the
-//! requests.
+//! their difference. The ids and weights of the requests and a seed determine the sample, not the
+//! order of the requests.
 //!
-//! The sample determines the questions. [All requests](StoredRows) then determine each threshold,
-//! and each leaf's precision and recall. The sample does not keep the ratio of the categories. If
-//! one of them is rare, a leaf would seem far more precise in the sample than it is.
+//! The sample determines the questions. [As many requests as fit](StoredRows) then determine each
+//! threshold, and each leaf's precision and recall. The sample does not keep the ratio of the
+//! categories. If one of them is rare, its leaves would seem far more precise in the sample than
+//! they are.
 //!
 //! The analysis ignores parameters that separate requests without giving a reason: see [`Why`].
 
@@ -135,7 +136,7 @@ pub enum ExplainError {
 /// Amounts of data that the explanation ignores, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unseen {
-    /// Number of parameters beyond the [`PARAMETERS_MAX`] that most requests record.
+    /// Number of parameters beyond the [`PARAMETERS_MAX`] with most recorded values.
     pub parameters: usize,
     /// Number of texts beyond [`VALUES_MAX`](crate::decision_tree::VALUES_MAX) of a parameter. They
     /// are not distinguished.
@@ -198,7 +199,7 @@ pub struct LearnedTree {
 }
 
 /// Explains a mutation by the recorded values of its requests and of its precursor's. `requests`
-/// must contain all requests of both categories.
+/// must contain all requests of both categories. Fails as [`LearnedTree::of`] does.
 pub fn explain(
     requests: &[ExplainedRequest],
     settings: &ExplainSettings,
@@ -276,7 +277,7 @@ impl LearnedTree {
         })
     }
 
-    /// Reports whether any parameter separates the categories.
+    /// Reports whether any leaf separates the held-out requests significantly.
     pub fn tells(&self) -> bool {
         !self.leaves.is_empty()
     }

@@ -1,19 +1,19 @@
 //! Recognises identities of processes: values that name one incarnation of a process. They separate
 //! any two deployments, whatever changed between them, and so explain nothing.
 //!
-//! [`is_named`] recognises the names of OpenTelemetry. [`Incarnations`] finds other identities by
-//! their values: each process records one value only, and no other process records it, or all
-//! values look generated. If at least half of the values occur in both periods, the parameter is
-//! not an identity, as it may name a slow machine. A release is not an identity either: several
-//! processes run one release.
+//! [`is_named`] recognises names of OpenTelemetry and similar ones. [`Incarnations`] finds other
+//! identities by their values: each process records one value only, and no other process records
+//! it, or all values look generated. If at least half of the values occur in both periods, the
+//! parameter is not an identity, as it may name a slow machine. A parameter named after
+//! [releases](RELEASES) is not an identity either.
 
 use super::Parameter;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Names of attributes that change with every restart and carry no other information. A name must
-/// match as a whole, after an optional `resource.`.
+/// Names of attributes that change with every deployment, restart, connection, thread or request,
+/// and carry no other information. A name must match as a whole, after an optional `resource.`.
 const NAMES: [&str; 19] = [
     "client.port",
     "container.id",
@@ -38,7 +38,7 @@ const NAMES: [&str; 19] = [
 
 /// Prefixes of names of identities, except for the names in [`SHARED`].
 const FAMILIES: [&str; 1] = ["process."];
-/// Prefixes of names that processes of one release share.
+/// Prefixes of names whose values processes of one release share.
 const SHARED: [&str; 4] = [
     "process.args_count",
     "process.command",
@@ -46,7 +46,7 @@ const SHARED: [&str; 4] = [
     "process.runtime.",
 ];
 
-/// Last words of further names of identities of processes and threads.
+/// Last words of further names of identities of processes, threads, containers and pods.
 const LAST_WORDS: [&[&str]; 12] = [
     &["pid"],
     &["ppid"],
@@ -73,7 +73,7 @@ pub(super) fn is_of_library(key: &str) -> bool {
     key.starts_with("telemetry.")
 }
 
-/// Reports whether a name identifies processes, threads or connections.
+/// Reports whether a name identifies processes, threads, connections or requests.
 pub(super) fn is_named(key: &str) -> bool {
     let key = key.strip_prefix("resource.").unwrap_or(key);
     let of_family = FAMILIES.iter().any(|family| key.starts_with(family));
@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(identities(|_, is_later| is_later.to_string(), false), 0);
         assert_eq!(identities(|_, _| "eu".to_owned(), false), 0);
         assert_eq!(identities(|process, _| format!("w{process}"), true), 0);
-        // Processes that record two values.
+        // Processes of one period that record the same value.
         assert_eq!(
             identities(
                 |process, later| format!("{}", process / 2 + u128::from(later)),

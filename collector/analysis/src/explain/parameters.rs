@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// Maximum number of parameters that are considered.
+/// Maximum number of recorded parameters that are considered.
 pub const PARAMETERS_MAX: usize = 256;
 
 /// Reason why an explanation ignores a parameter.
@@ -17,18 +17,18 @@ pub const PARAMETERS_MAX: usize = 256;
 pub enum Why {
     /// The user asked to ignore the parameter.
     Asked,
-    /// The parameter names a process, a thread or a connection, and changes with every restart.
+    /// The parameter identifies a process, a thread, a connection or a request.
     NamesProcess,
-    /// The parameter describes the library that records, which is the same in all requests of a
-    /// program.
+    /// The parameter describes the library that records.
     OfLibrary,
-    /// The parameter describes the failure that is explained.
+    /// The parameter describes a failure or a response, and the explained change is one of
+    /// failures.
     OfFailure,
     /// The parameter is a measured time, and the explained change is one of times.
     Duration,
     /// At least nine tenths of the parameter's values, of which there are ten or more, are
-    /// distinct. If the values are numbers, nine tenths of them must also be integers of at least
-    /// 2⁵³, too large to be measurements.
+    /// distinct. If the values are numbers, nine tenths of them must also be integers with a
+    /// magnitude of at least 2⁵³, too large to be measurements.
     DiffersAlways,
     /// The parameter's numbers grow or fall with the start times of requests in each category with
     /// enough values, or are Unix times within an hour of them. It is a timestamp or a counter.
@@ -150,10 +150,10 @@ impl Parameters {
     }
 }
 
-/// Returns the value of each parameter in each request, for at most [`PARAMETERS_MAX`] parameters.
-/// `None` if the request records no value or several texts. A parameter becomes two, the largest
-/// and the smallest number, if all its values are numbers and any request records several. Omits
-/// the facts that operations ran, and parameters of operations that did not run in nearly all
+/// Returns the value of each parameter in each request, for at most [`PARAMETERS_MAX`] recorded
+/// ones. `None` if the request records no value or several texts. A parameter becomes two, the
+/// largest and the smallest number, if all its values are numbers and any request records several.
+/// Omits the facts that operations ran, and parameters of operations that did not run in nearly all
 /// requests of both categories.
 fn texts(
     requests: &[&ExplainedRequest],

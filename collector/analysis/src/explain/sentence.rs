@@ -93,9 +93,9 @@ pub struct ExplainedLeaf {
     pub learned_from: [f64; 2],
     /// Number of held-out requests in this leaf, before thresholds were moved.
     pub held_out: [usize; 2],
-    /// Number of stored requests in this leaf.
+    /// Number of requests in this leaf, estimated if not all requests were kept.
     pub stored: [u64; 2],
-    /// Number of all stored requests.
+    /// Number of all requests.
     pub stored_all: [u64; 2],
     /// P-value of the leaf's separation of the held-out requests (two-sided Fisher's exact test).
     pub p_value: f64,

@@ -1,9 +1,9 @@
 //! Stored requests of both categories (sides), reduced to the columns about which a tree asks. They
 //! determine the thresholds, and the precision and recall of each leaf.
 //!
-//! Each request is stored as one number per column. If not all requests fit, those with the
-//! smallest hashes of their ids are kept. Each side has its own limit, so that the rarer side stays
-//! complete for longest.
+//! Each request is stored as a hash of its id, its latency and one number per column. If not all
+//! requests fit, those with the smallest hashes are kept. Each side has its own limit, so that the
+//! rarer side stays complete for longest.
 
 use super::parameters::{LARGEST, NOT_RECORDED, RECORDED, SMALLEST, TableColumn, number};
 use super::sample::place_of;
@@ -226,7 +226,7 @@ impl StoredRows {
         self.sides.each_ref().map(|side| side.seen.round() as u64)
     }
 
-    /// Returns the number of requests that one kept request represents, by side.
+    /// Returns the mean number of requests that a kept request represents, by side.
     pub(super) fn weights(&self) -> [f64; 2] {
         self.sides
             .each_ref()

@@ -107,9 +107,10 @@ impl Template {
     }
 
     /// Returns the instant at which the request diverges from the others, in nanoseconds since the
-    /// Unix epoch. For a structural change, this is the start of the operation's first child that
-    /// is not common. Otherwise, or without such a child, it is the end of the operation. If the
-    /// operation did not run, the request does not diverge, and the instant is [`i64::MAX`].
+    /// Unix epoch. The first run of the operation counts. For a structural change, the instant is
+    /// the start of its first child that is not common. Otherwise, or without such a child, it is
+    /// the end of the run. If the operation did not run, the request does not diverge, and the
+    /// instant is [`i64::MAX`].
     fn parts_ns(&self, records: &TraceRecords) -> i64 {
         let is_it = |span: &&SpanRecord| {
             self.at.as_ref().is_some_and(|(service, name)| {
@@ -199,8 +200,8 @@ mod tests {
         }
     }
 
-    /// A page that authorises, loads, and renders; each span records its name under two keys of its
-    /// own.
+    /// A page that authorises, loads, and renders. Each span records its name as an attribute, as
+    /// an attribute of an event, and as an error.
     fn page() -> TraceRecords {
         let spans = vec![
             span(1, 0, "page", (0, 100)),

@@ -90,7 +90,7 @@ fn sentences(explanation: &Explanation) -> Vec<String> {
         .collect()
 }
 
-/// Returns the size of a read. Small reads take another path, except for 1 % of them.
+/// Returns the size of a read: small for changed requests and large for others, except for 1 %.
 fn small_reads(dice: &mut Dice, is_mutation: bool) -> Vec<(&'static str, &'static str, String)> {
     let is_small = is_mutation != (dice.unit() < 0.01);
     let count = if is_small {
@@ -322,7 +322,7 @@ fn what_is_too_much_is_counted() {
     let mut requests = requests(6, [400, 400], |dice, is_mutation| {
         let mut said = small_reads(dice, is_mutation);
         said.push(("web:read", "city", format!("city {}", dice.below(90))));
-        // A loop records two texts.
+        // A loop records two values, which differ in half of the requests.
         said.push(("loop:call", "step", "step 1".to_owned()));
         said.push(("loop:call", "step", format!("step {}", 1 + dice.below(2))));
         said
