@@ -83,7 +83,7 @@ pub(super) struct Candidate {
 const GAIN_MIN: f64 = 1e-9;
 
 /// Returns, of the columns' best questions, the one with the best gain ratio among those with at
-/// least the average gain. `None` if no column has a question.
+/// least the average gain. `None` if no column offers one.
 pub(super) fn best(table: &Table, rows: &[(usize, f64)], rows_min: f64) -> Option<Split> {
     let candidates: Vec<Candidate> = (0..table.columns.len())
         .filter_map(|column| of_column(table, rows, column, rows_min))

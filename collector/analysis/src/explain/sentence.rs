@@ -93,7 +93,7 @@ pub struct ExplainedLeaf {
     pub learned_from: [f64; 2],
     /// Number of held-out requests in this leaf, before thresholds were moved.
     pub held_out: [usize; 2],
-    /// Number of requests in this leaf, estimated if not all requests were kept.
+    /// Number of requests in this leaf, estimated if not all were recorded and kept.
     pub stored: [u64; 2],
     /// Number of all requests.
     pub stored_all: [u64; 2],

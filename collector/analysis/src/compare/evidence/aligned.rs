@@ -78,8 +78,8 @@ pub(super) fn doubled_ranks(values: &[(f64, u32)]) -> Vec<u32> {
     doubled
 }
 
-/// Marks the rows of the largest of the [ascending] values, this fraction of all. Returns `None` if
-/// they are too few, or if too many equal the smallest of them.
+/// Marks the rows of the largest of the [ascending] values, about this fraction of all. Returns
+/// `None` if they are too few, or if too many equal the smallest of them.
 pub(super) fn slowest(
     rows: &[AlignedObservation],
     values: &[(f64, u32)],

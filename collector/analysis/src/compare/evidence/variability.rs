@@ -95,7 +95,7 @@ impl Variability {
 }
 
 /// Returns the variance between halves at which the median of their squared differences equals its
-/// expectation; 0 to 12.
+/// expectation, from 0 to 12.
 fn between_windows(halves: &[[f64; 2]]) -> f64 {
     let ratio = |variance: f64| {
         median(
