@@ -277,7 +277,11 @@ impl OfRoot<'_> {
     fn pair(&mut self, settings: &CompareSettings, known: &BTreeSet<CategoryId>) {
         let p_values: Vec<f64> = self.counts.iter().map(|change| change.p_value).collect();
         let q_values = benjamini_hochberg(&p_values);
-        let requests = self.after.requests() as f64;
+        // The shares' denominator.
+        let requests = match settings.same_workload {
+            true => self.before.requests(),
+            false => self.after.requests(),
+        } as f64;
         let changed: Vec<&CountChange> = self
             .counts
             .iter()

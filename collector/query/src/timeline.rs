@@ -287,7 +287,8 @@ pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError>
                 .map(wall)
                 .find(|&(_, close_ns)| close_ns > at_ns)
         };
-        let Some((open_ns, close_ns)) = kernel.iter().filter_map(open).min() else {
+        let first = |part: &KernelPart| Some((open(part)?, part.recording));
+        let Some(((open_ns, close_ns), recording)) = kernel.iter().filter_map(first).min() else {
             continue;
         };
         let from_ns = open_ns.max(at_ns.min(close_ns - ALWAYS_ON_SHOWN_NS).max(open_ns));
@@ -298,7 +299,8 @@ pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError>
         kernel.retain(|part| !part.timeline.is_empty());
         compare_configs(source, &mut kernel, from_ns, to_ns)?;
         let shown_ns = (from_ns, to_ns);
-        let burst_ns = whole_burst(&files, (open_ns, close_ns));
+        let of_recording = files.iter().filter(|file| file.recording == recording);
+        let burst_ns = whole_burst(of_recording, (open_ns, close_ns));
         let (requests, share, damaged, large_traces) = requests_between(source, from_ns, to_ns)?;
         return Ok(TimelineView {
             requests,
@@ -347,17 +349,20 @@ pub fn of_recorded_burst(source: &Source, at_ns: i64) -> Result<TimelineView, Qu
     })
 }
 
-/// Returns the whole burst that a window belongs to. A window that reaches the edge of a chunk
-/// continues in the adjacent chunk.
-fn whole_burst(files: &[KernelFile], (mut open_ns, mut close_ns): (i64, i64)) -> (i64, i64) {
+/// Returns the whole burst that a window belongs to, given the chunks of its recording in order of
+/// time. A window that reaches the edge of a chunk continues in the adjacent chunk.
+fn whole_burst<'a>(
+    files: impl DoubleEndedIterator<Item = &'a KernelFile> + Clone,
+    (mut open_ns, mut close_ns): (i64, i64),
+) -> (i64, i64) {
     let touches =
         |edge_ns: i64, other_ns: i64| edge_ns.abs_diff(other_ns) <= CLOCKS_DIFFER_NS.unsigned_abs();
-    for file in files {
+    for file in files.clone() {
         if touches(close_ns, file.covers_ns.0) {
             close_ns = file.covers_ns.1;
         }
     }
-    for file in files.iter().rev() {
+    for file in files.rev() {
         if touches(open_ns, file.covers_ns.1) {
             open_ns = file.covers_ns.0;
         }

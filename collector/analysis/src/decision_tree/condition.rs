@@ -66,7 +66,7 @@ impl Test {
             Test::Between(above, most) => format!("{above} < {name} <= {most}"),
             Test::OneOf(texts) => match texts.first() {
                 // Formulas write numbers without quotes.
-                Some(text) if texts.len() == 1 && text.parse::<f64>().is_ok() => {
+                Some(text) if texts.len() == 1 && text.parse::<f64>().is_ok_and(f64::is_finite) => {
                     format!("{name} = {text}")
                 }
                 Some(text) if texts.len() == 1 => format!("{name} = {text:?}"),

@@ -73,8 +73,15 @@ impl AskedColumn {
         };
         let value = match (&self.asked, &self.texts) {
             (TableColumn::Recorded(_), Some(known)) => {
-                let text = only().map_or(NOT_RECORDED, |_| RECORDED);
-                Some(place(known, text))
+                let of_several = [LARGEST, SMALLEST];
+                let is_recorded = match of_several.iter().any(|of| parameter.key.starts_with(of)) {
+                    true => numbers().next().is_some(),
+                    false => only().is_some(),
+                };
+                Some(place(
+                    known,
+                    if is_recorded { RECORDED } else { NOT_RECORDED },
+                ))
             }
             (_, Some(known)) => only().map(|text| place(known, text)),
             (_, None) if parameter.key.starts_with(LARGEST) => numbers().max_by(by),
