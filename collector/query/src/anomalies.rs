@@ -20,7 +20,8 @@ const NAMES_MIN: usize = 4096;
 /// Comparison of slow requests with the other requests, segment by segment.
 #[derive(Debug)]
 pub struct AnomalyReport {
-    /// Latency in ns above which requests of a root operation are slow, by root operation.
+    /// Latency in ns above which requests are slow, by root operation. Requests of a root operation
+    /// that is absent are compared with `(other)`.
     pub thresholds_ns: BTreeMap<String, u64>,
     /// Number of slow requests.
     pub outliers: u64,
@@ -52,8 +53,9 @@ impl AnomalyReport {
 
 /// Asks for the differences between the slowest requests of each root operation and its other
 /// requests. The number is a fraction of requests, 0 to 1. A request is slow if its latency is
-/// above the quantile at 1 minus this fraction. Each root operation has its own quantile, because a
-/// latency that is slow for one may be fast for another.
+/// above the quantile at 1 minus this fraction. Root operations have quantiles of their own,
+/// because a latency that is slow for one may be fast for another. Those beyond the limit on root
+/// operations share one.
 #[derive(Clone, Copy, Debug)]
 pub struct AnomalyQuestion(pub f64);
 

@@ -36,7 +36,7 @@ pub fn attribute_choices(source: &Source) -> Vec<String> {
 }
 
 /// Returns the name that a user has to enter for an attribute: its key, prefixed with `recorded:`
-/// if the key is also the name of a property of every request.
+/// if the key alone would name a property of every request, such as `host.name`.
 fn called(key: &str) -> String {
     match Attribute::named(key) {
         Attribute::Recorded(_) => key.to_owned(),
@@ -45,7 +45,7 @@ fn called(key: &str) -> String {
 }
 
 /// Returns the error for an attribute that no request has. Reads the selected traces to list the
-/// attributes that exist.
+/// attributes that exist, and returns the error of this reading if it fails.
 pub(super) fn no_such_attribute(
     source: &Source,
     selection: Selection,

@@ -1,6 +1,6 @@
 //! Breaks the time of requests down by category and, if requested, by stratum. A stratum holds the
-//! requests with one value of an attribute, or with values in one quantile of a numeric attribute.
-//! See The Mystery Machine, §5.1, figures 5 to 7.
+//! requests with one value of an attribute, with values in one quantile of a numeric attribute, or
+//! without a value. See The Mystery Machine, §5.1, figures 5 to 7.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ pub struct BreakdownQuestion {
     pub by: Option<StrataRule>,
 }
 
-/// Categories, and the attribute that defines the strata.
+/// Categories, and the attribute and edges that define the strata.
 #[derive(Debug)]
 pub struct Strata {
     categories: Categories,

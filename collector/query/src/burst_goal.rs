@@ -1,5 +1,5 @@
-//! Expected yield and cost of bursts, estimated from the requests in the store. The estimate uses
-//! the number of requests per hour, their durations, and the cost of recording them.
+//! Data from the store for estimates of the yield and cost of bursts: the number of requests per
+//! hour, their durations, and the numbers of records.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const HOUR_NS: f64 = 3.6e12;
 pub struct BurstBasis {
     /// Durations of requests, and how many requests of each duration begin per hour.
     pub arrivals: Arrivals,
-    /// Number of completely recorded requests that began in the recorded time.
+    /// Number of selected requests with a root span that began in the recorded time.
     pub requests: u64,
     /// Time in which the counted requests were recorded, in ns.
     pub recorded_ns: u64,
@@ -51,7 +51,7 @@ impl BusiestProcess {
     }
 }
 
-/// Request that was recorded completely.
+/// Selected request with a root span.
 #[derive(Clone, Copy, Debug)]
 struct Whole {
     start_ns: i64,
@@ -63,8 +63,8 @@ struct Whole {
 /// Reads the data for planning bursts from the store.
 ///
 /// # Errors
-/// Fails if the store cannot be read, if there is too little memory, or if no request was recorded
-/// completely.
+/// Fails if the store cannot be read, if there is too little memory, or if no selected request has
+/// a root span.
 pub fn burst_basis(source: &Source, selection: Selection) -> Result<BurstBasis, QueryError> {
     let parts = source.parts(selection, &AttributeKeys::of(Vec::<&str>::new()))?;
     let workers = (0..parts.count()).map(|_| Vec::new()).collect();

@@ -29,10 +29,10 @@ use super::time_range::TimeRange;
 /// to evaluate formulas on it.
 const SEARCHED_SPAN_BYTES: u64 = 160;
 
-/// Returns the bursts that satisfy a formula, evaluated over the spans of all their requests that
-/// start in the burst. Also returns those that may satisfy it. Reads the store once to compare
-/// clocks, unless the result is cached, and once to determine the size of each burst. Then reads
-/// the bursts in slices that fit into memory.
+/// Returns the bursts that satisfy a formula. It is evaluated over the spans and events that start
+/// in the burst. Also returns those that may satisfy it. Reads the store once to compare clocks,
+/// unless the result is cached, and once to determine the size of each burst. Then reads the bursts
+/// in slices that fit into memory.
 ///
 /// # Errors
 /// Fails if the store cannot be read, if it has no recorded burst that opened in the selected time
@@ -145,8 +145,8 @@ impl Burst {
     }
 }
 
-/// Splits the bursts into slices of consecutive bursts that fit into memory together. Also returns
-/// the bursts that are too large to fit even alone.
+/// Splits the bursts, in order, into slices that fit into memory. Also returns the bursts that are
+/// too large to fit even alone.
 fn slices(
     bursts: &[Burst],
     bytes: &[u64],
@@ -247,8 +247,8 @@ struct BurstReader<'a> {
 }
 
 impl BurstReader<'_> {
-    /// Returns the parts of the store that may hold records of these bursts. The bursts must be in
-    /// order of time.
+    /// Returns the parts of the store that may hold records of these bursts, which must be in order
+    /// of time.
     fn parts(&self, bursts: &[Burst]) -> Result<Parts, QueryError> {
         let recorded_ns = |burst: Option<&Burst>| burst.map_or((0, 0), |of| of.recorded_ns);
         let (from_ns, to_ns) = (recorded_ns(bursts.first()).0, recorded_ns(bursts.last()).1);

@@ -32,13 +32,14 @@ pub struct SearchPlan {
     pub all_because: Option<&'static str>,
     /// Files, each with the number of row groups that cannot contain any of the spans in `needs`.
     pub files: Vec<ProbedFile>,
-    /// Number of requests that may be incomplete. The search reads all of them, because a missing
-    /// span does not show that a formula is false.
+    /// Number of requests that may be incomplete; 0 in a search for bursts. The search reads all of
+    /// them, because a missing span does not show that a formula is false.
     pub unseen: u64,
-    /// Number of requests that may have the necessary spans; 0 if the search did not look for them,
+    /// Number of traces that may have the necessary spans; 0 if the search did not look for them,
     /// or if files are damaged.
     pub candidates: u64,
-    /// Number of requests that the search reads. `of` is the number of selected requests.
+    /// Number of requests that the search reads; if it skips some, number of traces. `of` is the
+    /// number of selected requests.
     pub read: u64,
     pub of: u64,
     /// Attributes that rows of the searched files may have, according to the files' statistics;
@@ -222,7 +223,7 @@ impl RowProbe for SpanProbe<'_> {
                 ColumnFactsOf(group.texts("name")).into()
             }
             Field::Event(EventField::Attribute(key)) if !is_spans => attribute(key),
-            // The statistics of spans show neither their events, which are in another table, nor
+            // The statistics of spans do not show their events, which are in another table, or
             // their links, which are JSON.
             Field::Event(_) | Field::Link(_) => FieldFacts::unknown(),
             Field::Kind

@@ -36,11 +36,11 @@ pub struct ClockReport {
     /// Number of round trips, summed over all pairs of hosts.
     pub round_trips: u64,
     /// Number of round trips that no clock offset explains, because the server's part is longer
-    /// than the whole round trip, and of tasks of event logs whose lines from one host are not in
-    /// the order of its timestamps.
+    /// than the whole round trip. Tasks of event logs also count if their lines from one host are
+    /// not in the order of its timestamps.
     pub impossible: u64,
-    /// Number of round trips that the alignment contradicts beyond all error bounds. Either a clock
-    /// was set, or lines of an event log are not in the order of their threads.
+    /// Number of round trips that the alignment contradicts beyond all error bounds. Probably, a
+    /// clock was set, or lines of an event log are not in the order of their threads.
     pub contradictions: u64,
     /// Number of times that the limit on hosts or on pairs of hosts refused one.
     pub refused: u64,

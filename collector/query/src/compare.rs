@@ -2,8 +2,8 @@
 //!
 //! Each period is read for its model and the order in which operations follow each other, and then
 //! for its flows. Between these readings, the two models are merged, so that the critical paths of
-//! each period rest on the evidence of both. A relation that one period contradicts does not hold
-//! in the other one either.
+//! each period rest on the evidence of both. Without a tolerance, a relation that one period
+//! contradicts does not hold in the other one either.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;

@@ -34,8 +34,8 @@ impl Cutter {
         }
     }
 
-    /// Aligns the timestamps of records, cuts the records into segments, and finds the critical
-    /// path.
+    /// Aligns the timestamps of records, cuts the records into segments, removes excluded segments,
+    /// and finds the critical path.
     pub(super) fn path(
         &mut self,
         inference: &Inference,

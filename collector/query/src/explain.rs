@@ -1,9 +1,9 @@
 //! Explains the difference between requests with a change and those without it.
 //!
 //! A decision tree is learned from a sample of the requests. The [table](StatedAttributes) of their
-//! attributes is cached in the data directory. All selected requests then determine the tree's
-//! thresholds and precision, unless the sample already contains them all or the tree distinguishes
-//! nothing. `compare` and `explain` share this code.
+//! attributes is cached in the data directory if the sources have caches. All selected requests
+//! then determine the tree's thresholds and precision, unless the sample already contains them all
+//! or the tree distinguishes nothing. `compare` and `explain` share this code.
 
 mod rows;
 mod said;
@@ -147,8 +147,8 @@ pub type Describe<'a> = &'a dyn Fn(&Comparison) -> String;
 /// Explains a cause or a mutation, which `describe` puts into words.
 ///
 /// # Errors
-/// Fails if a store cannot be read, if there is no such change, if there are too few requests, or
-/// if there is too little memory.
+/// Fails under the same conditions as [`compare`], if there is no such change, or if there are too
+/// few requests.
 pub fn explain_change(
     periods: [&PeriodOf; 2],
     how: HowCompared<'_>,

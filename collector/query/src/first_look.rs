@@ -1,6 +1,6 @@
 //! First look at a store: its hosts' clocks, and the requests that may be incomplete. A search
 //! needs both to decide which requests it can skip. They do not depend on the formula, and are
-//! cached in the data directory.
+//! cached in the data directory if the source has a cache.
 
 use serde::{Deserialize, Serialize};
 use stroboscope_analysis::clock::Alignment;
@@ -35,8 +35,8 @@ struct Entry {
 }
 
 /// Returns the correction of the selected traces' timestamps, the same that `infer` computes;
-/// `None` if they need none. Caches it in the data directory, unless files are damaged or changed
-/// meanwhile, or large traces were left out.
+/// `None` if they need none. Caches it if the source has a cache, unless files are damaged or
+/// changed meanwhile, or large traces were left out.
 ///
 /// # Errors
 /// Fails if the store cannot be read, or if there is too little memory.

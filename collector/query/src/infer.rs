@@ -216,8 +216,8 @@ pub(super) fn observe<R: Pass<TraceRecords>>(
     ))
 }
 
-/// Size in bytes of a block of counters, for one segment and 64 others that occur with it. See
-/// [`Model::with_max_labels`].
+/// Upper estimate of the bytes of a block of counters, for one segment and 64 others that occur
+/// with it. See [`Model::with_max_labels`].
 const BLOCK_BYTES: usize = 2_300;
 /// Name of the diagnostic for segments that do not fit into the model.
 pub(super) const LABELS_FULL: &str = "labels_full";
@@ -290,9 +290,9 @@ impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<'_, F, R> {
         }
     }
 
-    /// Sends the model to the merging thread if it has this worker's share of a convergence round,
-    /// and may wait for that thread. Returns the memory in bytes that this worker needs for its
-    /// model, or the lack of memory if memory ran out.
+    /// Sends the model to the merging thread if the model has this worker's share of a convergence
+    /// round, and may wait for that thread. Returns the memory in bytes that this worker needs for
+    /// its model, or the lack of memory if memory ran out.
     fn after(&mut self) -> Result<usize, QueryLack> {
         let model = &mut self.seen.model;
         if let Some(rounds) = &mut self.rounds {

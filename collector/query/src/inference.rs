@@ -95,9 +95,9 @@ impl Inference {
         }
     }
 
-    /// Returns the inference with the other one's model merged into its own, so that it lacks the
-    /// relations that either model contradicts. A comparison of two periods uses the result for
-    /// both. The convergence is dropped, and everything else is unchanged.
+    /// Returns the inference with the other one's model merged into its own, so that its relations
+    /// rest on the evidence of both. A comparison of two periods uses the result for both. The
+    /// convergence is dropped, and everything else is unchanged.
     pub(super) fn joined(&self, other: &Self, tolerance: f64) -> Self {
         let mut model = self.model.clone();
         model.merge(&other.model);
@@ -116,8 +116,8 @@ impl Inference {
         }
     }
 
-    /// Orders results by root operation. Root operations with callers come first. Within both
-    /// groups, the order is by total latency, the largest first.
+    /// Returns the results of root operations in order. Root operations with callers come first.
+    /// Within both groups, the order is by total latency, the largest first.
     pub(super) fn ranked<T>(&self, mut by_root: BTreeMap<String, T>) -> Vec<(String, T)> {
         let ranked = self.roots.ranked();
         let mut in_order: Vec<_> = ranked

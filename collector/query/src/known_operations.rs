@@ -1,5 +1,5 @@
 //! Inner operations, which run inside others, and operations of connections. A source learns them
-//! when it is opened, and caches them in the data directory.
+//! when it is opened, unless it finds them in its cache.
 
 use serde::{Deserialize, Serialize};
 use stroboscope_analysis::connection::{ConnectionLearning, Connections};

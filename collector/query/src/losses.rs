@@ -22,8 +22,8 @@ pub fn may_lack_records(records: &TraceRecords, losses: &[ProcessLoss]) -> bool 
     reasons.iter().any(is_unseen)
 }
 
-/// Returns the intervals in which processes lost records, see [`LossWatch`]. `batches` must be in
-/// order of process and sequence number.
+/// Returns the intervals in which processes lost records, see [`LossWatch`]. The batches of each
+/// process must be in order of sequence number.
 pub fn losses(batches: impl Iterator<Item = BatchRead>) -> Vec<ProcessLoss> {
     let mut watch = LossWatch::default();
     let mut take = |batch: BatchRead| {

@@ -19,8 +19,8 @@ pub struct Notes {
     pub traces: u64,
     /// Number of complete ones among these traces.
     pub complete_traces: u64,
-    /// Number of fragments: incomplete traces without their root, mostly because the request began
-    /// before the burst.
+    /// Number of fragments: incomplete traces without their real root, mostly because the request
+    /// began before the burst.
     #[serde(skip)]
     pub fragments: u64,
     /// Number of connections by operation; absent if there are none. A connection is a span that

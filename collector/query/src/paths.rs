@@ -86,7 +86,7 @@ pub struct Paths {
     /// For each segment that is critical in any request, the request in which it is critical with
     /// the largest sum of duration and wait.
     pub examples: BTreeMap<SegmentId, TraceId>,
-    /// For each segment with slack, the request in which it has the most slack.
+    /// For each segment with slack before the answer, the request in which it has the most.
     pub slack_examples: BTreeMap<SegmentId, TraceId>,
     /// Number of used requests whose root span failed, by root operation. Root operations without
     /// failures are absent.
@@ -365,7 +365,7 @@ pub struct PathsState {
     /// Attributes of the shard's requests; empty if its requests define categories.
     attributes: AttributeCounts,
     sums: PathSums,
-    /// Sentences about all hosts of the store.
+    /// Sentences about the busy hosts of the store.
     busy_hosts: Vec<String>,
 }
 

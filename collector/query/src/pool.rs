@@ -123,7 +123,7 @@ impl UsesByService {
     ///
     /// # Errors
     /// Fails if a chosen service has no measurements, if no service is chosen and not exactly one
-    /// has measurements, or if `times` is 0 and counts.
+    /// has measurements, or if `times` is 0 and no other service is pooled.
     pub fn pool(&self, settings: &PoolSettings) -> Result<PoolReport, QueryError> {
         let known = || {
             let of = |(service, uses): (&String, &Vec<ProcessUse>)| {

@@ -19,7 +19,7 @@ use super::study::{Question, StudyInput};
 use stroboscope_store::tables::AttributeKeys;
 
 /// Maximum number of attributes that are tried if the user names none. Each needs memory for a
-/// history of all requests, so only those that occur in the most requests are tried.
+/// history of requests, so only those that occur in the most requests are tried.
 pub const ATTRIBUTES_MAX: usize = 16;
 
 /// Target and keys of a prediction.
@@ -29,7 +29,7 @@ pub struct PredictSettings {
     /// tried.
     pub attributes: Vec<String>,
     /// Slack in ns above which a request counts as having slack. `None` stands for the median, so
-    /// that about half of the requests have slack.
+    /// that at most about half of the requests have slack.
     pub threshold_ns: Option<u64>,
     /// Category whose segments are the server's. The slack of a request is that of its last server
     /// segment.
@@ -41,7 +41,7 @@ pub struct PredictSettings {
 pub struct PredictReport {
     /// Slack in ns above which a request counts as having slack.
     pub threshold_ns: u64,
-    /// Slack of the requests with a server segment.
+    /// Slack of the requests with a server segment that ended by the answer.
     pub slack: Distribution,
     /// Attributes, best first. Each has the quality of its predictions, and the number of requests
     /// that its bounded history left out.

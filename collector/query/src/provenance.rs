@@ -29,7 +29,8 @@ pub use stored::StoredLogs;
 
 /// Maximum number of flows that an answer lists; small in the tests of this crate.
 const FLOWS_MAX: usize = if cfg!(test) { 1 << 14 } else { 1 << 20 };
-/// Steps that queries of any log may take, of about 10 ns; few in the tests of this crate.
+/// Number of steps, of about 10 ns each, that the queries of a log may take, regardless of its
+/// size; small in the tests of this crate.
 const STEPS: u64 = if cfg!(test) { 1 << 18 } else { 1 << 24 };
 /// Further steps for each byte of a log. A node takes 8 bytes, so all nodes may depend on inputs
 /// everywhere in 8 MiB, which are 2,048 pages.
@@ -120,8 +121,8 @@ pub struct ProvenanceLog<'a> {
     file: LogFile<'a>,
     /// Problem at which the reading ended; `None` if the file is whole.
     problem: Option<FileError>,
-    /// Number of steps that queries may still take. Without a limit, a forged log of 41 KB needs
-    /// minutes.
+    /// Number of steps that queries may still take. Without a limit, queries of a small forged log
+    /// could take minutes.
     steps: Cell<u64>,
 }
 
@@ -177,7 +178,7 @@ impl<'a> ProvenanceLog<'a> {
         self.file.losses()
     }
 
-    /// Returns the number of bytes of each output (backward) and source (forward).
+    /// Returns the summed lengths of the parts of each output (backward) and source (forward).
     #[must_use]
     pub fn items(&self) -> BTreeMap<(Direction, u64), u64> {
         let mut items = BTreeMap::new();

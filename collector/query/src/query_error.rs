@@ -174,12 +174,12 @@ pub enum QueryError {
         "none of the {traces} traces is complete ({causes}); --include-incomplete uses them all the same"
     )]
     NoneComplete {
-        /// Number of traces that the query read.
+        /// Number of selected traces.
         traces: u64,
         /// Causes of incompleteness, with their counts.
         causes: String,
     },
-    /// No request was found, and files could not be read in full.
+    /// The query found no usable data, and files could not be read in full.
     #[error("{error}; {damage}{}", match more { 0 => String::new(), 1 => "; another file is damaged".to_owned(), more => format!("; {more} other files are damaged") })]
     Damaged {
         /// Error apart from the damage.
@@ -209,7 +209,7 @@ impl QueryError {
         }
     }
 
-    /// Adds the damaged files, if there are any, to an error about requests that were not found.
+    /// Adds the damaged files, if there are any, to an error about data that were not found.
     #[must_use]
     pub fn with_damage(self, damage: &[Damage]) -> Self {
         match damage.split_first() {

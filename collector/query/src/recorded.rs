@@ -14,7 +14,7 @@ use crate::sampled_notes::SamplingNotes;
 /// single request with a wrong clock would otherwise add thousands of millions.
 const SAMPLED_BURSTS_MAX: u64 = 1 << 22;
 
-/// Half-open intervals in ns since the Unix epoch, in order and disjoint.
+/// Half-open intervals in ns since the Unix epoch.
 type Intervals = Vec<(i64, i64)>;
 
 /// Summary of all batches in the store.
@@ -143,7 +143,7 @@ pub(super) fn windows(batches: impl Iterator<Item = BatchRead>) -> Vec<(i64, i64
 }
 
 /// Returns the windows in which at least one process recorded, and the bursts in which samplers of
-/// OpenTelemetry's SDKs recorded the used requests, as [`windows`] does. These samplers record
+/// OpenTelemetry's SDKs recorded the used requests, merged as by [`windows`]. These samplers record
 /// requests that begin in a burst, but no others that run in it.
 ///
 /// # Errors

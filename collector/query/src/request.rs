@@ -51,7 +51,7 @@ pub struct Request {
     pub connection: RequestConnection,
     /// Spans of other requests that the request links to.
     pub follows: Follows,
-    /// Reasons why the request is incomplete; empty if it is complete.
+    /// Reasons why the request is incomplete; empty if its records show none.
     pub reasons: Vec<Incomplete>,
     /// Kernel activity on behalf of the request, one part per recording.
     pub kernel: Vec<KernelPart>,
@@ -183,8 +183,8 @@ fn records(
 }
 
 /// Returns the request with this id, complete or not; `None` if there is none. The critical path
-/// requires an `inference`. Reads only files that may hold the id, and the kernel recordings of the
-/// request's time.
+/// requires an `inference`. Reads only files that may hold the id or one that the request links to,
+/// and the kernel recordings of the request's time.
 ///
 /// # Errors
 /// Fails if the store cannot be read, or if the memory does not suffice for the request.
@@ -290,9 +290,9 @@ pub fn request_of_low(
     Ok(None)
 }
 
-/// Completes the id of a request of which only the low half may be given, as tables print it. If no
-/// request has the id as given, reads requests until one has this low half. Returns the same id if
-/// none has.
+/// Completes the id of a request of which only the low half may be given, as tables print it. If
+/// the high half is 0 and no request has the id as given, reads requests until one has this low
+/// half. Returns the same id if none has, or if the high half is not 0.
 ///
 /// # Errors
 /// Fails if the store cannot be read, or if there is too little memory.

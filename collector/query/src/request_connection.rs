@@ -21,7 +21,7 @@ pub struct RequestConnection {
     pub is_linked_to: bool,
 }
 
-/// Request inside a connection.
+/// Request that is divided from a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionRequest {
     pub id: TraceId,

@@ -1,7 +1,6 @@
 //! Rate over time of spans that begin a request, by root operation. Reads only some columns of the
-//! spans table, and each file once. The rate counts spans, because only whole traces show which
-//! spans belong together. A request with several spans without a parent therefore counts several
-//! times.
+//! spans table. The rate counts spans, because only whole traces show which spans belong together.
+//! A request with several spans without a parent therefore counts several times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -25,8 +24,8 @@ const ROOTS_MAX: usize = 1_000;
 const CELLS_MAX: usize = 2_048;
 /// Number that represents all root operations beyond [`ROOTS_MAX`] together.
 const OTHERS: u32 = u32::MAX;
-/// Maximum lead of a span's start over the present, in ns. A later start is wrong, because clocks
-/// of hosts differ by less.
+/// Maximum lead of a span's start over the present, in ns. A later start is taken to be wrong,
+/// because clocks of hosts seldom differ by more.
 const AHEAD_NS_MAX: i64 = 60_000_000_000;
 
 /// Rates of the files of a store. A file is read when it is first seen. A damaged file is read
@@ -373,7 +372,7 @@ mod tests {
         let path = store.write("seg-0", workload::rows(7, 40, 0));
         let whole = std::fs::read(&path).unwrap();
         let now_ns = workload::EPOCH_NS as i64 + DAY_NS;
-        // The rows are as long as before.
+        // The file is as long as before.
         std::fs::write(&path, vec![0; whole.len()]).unwrap();
         let (rate, damaged) = store.at(now_ns);
         assert_eq!((counted(&rate), damaged), (0, 1));

@@ -2,11 +2,11 @@
 //! over all threads together. Each thread then hands over a model of the traces that it has seen
 //! since the previous round. The merging thread combines these to the model at that point.
 //!
-//! Rounds include every part that is still being read, so that the same store always produces the
-//! same series. A part that is ahead of the others therefore waits for them. This cannot deadlock:
-//! the merging side waits only for a part whose channel is empty, and such a part does not wait.
-//! When a part is read in full or panics, its channel is closed, because the part's worker owns it
-//! (see `Source::fold_to`).
+//! Rounds include every part that is still being read, so that the same parts of a store always
+//! produce the same series. A part that is ahead of the others therefore waits for them. This
+//! cannot deadlock: the merging side waits only for a part whose channel is empty, and such a part
+//! does not wait. When a part is read in full or panics, its channel is closed, because the part's
+//! worker owns it (see `Source::fold_to`).
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 

@@ -185,7 +185,7 @@ impl SamplingNotes {
         }
     }
 
-    /// Reports whether there is nothing to report about weights.
+    /// Reports whether there is nothing to report about the sampling.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let is_unweighted = !self.requests.is_weighted();
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(said(&[outside, SpanFlags::SAMPLED]), (7.0, 0, 0.0));
     }
 
-    /// A thinned request that was not weighted before has no likes in windows that count twice.
+    /// A thinned request that was not weighted before makes no request in a window count twice.
     #[test]
     fn thinned_requests_do_not_count_twice() {
         let check = |state: &str, expected: u64| {

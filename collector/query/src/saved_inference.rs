@@ -12,7 +12,8 @@ use super::inference::Inference;
 use super::notes::{KeptNotes, Notes};
 use super::saved_model::SavedModel;
 
-/// Inference without its settings and relations, which are computed when it is decoded.
+/// Inference without its settings, and without its relations, which are computed when it is
+/// decoded.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SavedInference {
     findings: Findings,

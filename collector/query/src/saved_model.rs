@@ -70,7 +70,7 @@ pub enum SavedModelError {
     },
 }
 
-/// Fields that are present in every version of the format.
+/// Fields that are read whatever the version of the format.
 #[derive(Debug, Deserialize)]
 struct Head {
     format: String,

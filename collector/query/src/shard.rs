@@ -183,11 +183,11 @@ struct Head {
     written_by: String,
     kind: Kind,
     shard: Shard,
-    /// Trace ids of the shard; `None` if it is empty.
+    /// Trace ids of the shard; `None` if it is empty, or in a merged file.
     ids: Option<IdRange>,
     snapshot: Snapshot,
     settings: ShardSettings,
-    /// Alignment by which the timestamps were corrected; in a file of clocks, the right one.
+    /// Alignment by which the timestamps were corrected; in a file of clocks, the one to use.
     alignment: Alignment,
     /// Hash of the inference that a report used, or that the file has; `None` in other files.
     inference: Option<u128>,
@@ -237,7 +237,7 @@ fn below(file: &str, directory: &str) -> String {
     relative.map_or_else(|_| file.to_owned(), |path| path.display().to_string())
 }
 
-/// Facts about the whole store, which are equal in all parts.
+/// Facts about the whole store. A merge uses those of the first part.
 #[derive(Clone, Serialize, Deserialize)]
 struct StoreFacts {
     /// Location of the data as the user gave it, and the directory that was read.
@@ -276,14 +276,15 @@ impl StoreFacts {
     }
 }
 
-/// Alignment of the clocks for the shards of one snapshot and settings, by [`merge_clocks`].
+/// Alignment of the clocks for the shards of one snapshot and settings, by [`merge_clocks`] or
+/// [`save_first_clocks`].
 #[derive(Debug)]
 pub struct ShardClocks {
     path: PathBuf,
     head: Head,
 }
 
-/// Loads the alignment of the clocks that [`merge_clocks`] has saved.
+/// Loads the alignment of the clocks that [`merge_clocks`] or [`save_first_clocks`] has saved.
 ///
 /// # Errors
 /// Fails if the file cannot be read or is no such file.

@@ -20,7 +20,7 @@ pub struct SlackCheck {
     /// Correlation of server time and latency, in buckets of slack with about equally many
     /// requests.
     pub validation: SlackValidation,
-    /// Number of requests without a server segment, which are left out.
+    /// Number of requests without a server segment that ended by the answer, which are left out.
     pub without_server: u64,
     /// Notes about the data that the query read.
     pub notes: Notes,
@@ -30,8 +30,8 @@ pub struct SlackCheck {
 /// requests. Reads the critical paths twice: to find the edges of the buckets, and to fill them.
 ///
 /// # Errors
-/// Fails if the store cannot be read, if no segment is of the category that `server` names, or if
-/// there is too little memory.
+/// Fails if the store cannot be read, if no trace is selected and complete, if no segment is of the
+/// category that `server` names, or if there is too little memory.
 pub fn check_slack(
     study: &Study,
     server: &CategoryChoice,

@@ -66,7 +66,7 @@ pub struct ListedRequest {
     pub latency_ns: u64,
     pub spans: u64,
     pub services: u64,
-    /// Causes of incompleteness, with the names of
+    /// Causes of incompleteness that the records show, with the names of
     /// [`Incomplete::cause`](stroboscope_analysis::completeness::Incomplete::cause).
     pub causes: Vec<&'static str>,
     /// True if the root span failed.

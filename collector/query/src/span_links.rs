@@ -151,7 +151,7 @@ impl Follow {
 }
 
 impl Follows {
-    /// Returns the number of links whose other span is not in the store.
+    /// Returns the number of links whose other span was not found in the store.
     #[must_use]
     pub fn missing(&self) -> u64 {
         self.links.saturating_sub(self.found + self.unread)
@@ -274,8 +274,8 @@ impl LinkReader<'_> {
         Ok(follows)
     }
 
-    /// Returns the spans of other requests that link to a request. Reads the row groups with links
-    /// that may have a span that begins after this request, or up to an hour before.
+    /// Returns the spans of other requests that link to a request. Searches the files that may have
+    /// a span that begins after this request begins, or up to an hour before.
     pub(super) fn followers(self, records: &TraceRecords) -> Result<Follows, QueryError> {
         let own = records.stored_id().0;
         let (mut traces, damage) = self.source.linking_traces(records)?;

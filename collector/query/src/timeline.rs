@@ -79,8 +79,8 @@ pub struct KernelOverview {
     /// Kernel activity by request, in order of the low half of the trace id. The parts of a request
     /// in several windows and on several hosts are added up.
     pub requests: Vec<RequestSummary>,
-    /// Number of requests that lie wholly in one window; windows of all hosts that overlap or touch
-    /// are one. `calls` and `operations` cover only these, or all requests if there are none.
+    /// Number of stored requests wholly in one window; windows of any hosts at most 10 µs apart are
+    /// one. `calls` and `operations` cover only these, or all requests if there are none.
     pub whole: u64,
     /// System calls per request, with their numbers and durations.
     pub calls: Vec<CallPerRequest>,
@@ -91,7 +91,7 @@ pub struct KernelOverview {
     pub locks: Vec<LockSum>,
     /// Waits at locks by threads that worked for no known request.
     pub other_waits: WaitSum,
-    /// Trace ids of the store's requests, by the low half of the id.
+    /// Trace ids of the stored requests that the kernel worked for, by the low half of the id.
     pub ids: HashMap<u64, u128>,
     /// Architecture that defines the numbers of system calls.
     pub architecture: Architecture,

@@ -30,7 +30,7 @@ pub struct WhatIfReport {
     /// groups, the order is by total latency, the largest first.
     pub by_root: Vec<(String, LatencyChange)>,
     /// Number of segments that wait for other segments between their start and end, and number of
-    /// those that wait before their start. Waits in shared queues do not count.
+    /// segments that wait before their start. Waits in shared queues do not count.
     pub waiting: (usize, usize),
     /// Number of queues at which requests wait for each other.
     pub shared_queues: usize,
@@ -44,7 +44,8 @@ pub struct WhatIfReport {
 /// Reads the critical paths twice: to learn the dependencies of waits, and to replay the traces.
 ///
 /// # Errors
-/// Fails if `segments` is empty, if the store cannot be read, or if there is too little memory.
+/// Fails if `segments` is empty, if the store cannot be read, if no trace is selected and complete,
+/// or if there is too little memory.
 pub fn what_if(
     study: &Study,
     segments: Vec<SegmentId>,

@@ -27,10 +27,10 @@ fn has_records(segment: &Path) -> bool {
     read_segment(segment).map_or(true, |scan| scan.payloads.iter().any(is_some))
 }
 
-/// Writes the content of the log to the tables of the store, if no collector is running. Failures
-/// are only logged, because a query without the log is better than none. Returns the number of
-/// bytes in the log of a running collector, without headers and without segments that have no
-/// records; 0 if none is running.
+/// Writes the content of the log to the tables of the store, if the directory can be locked.
+/// Failures are only logged, because a query without the log is better than none. If it cannot be
+/// locked, mostly because a collector is running, returns the number of bytes in the log, without
+/// headers and without segments that have no records. Returns 0 otherwise.
 pub(super) fn put_log_into_store(data: &DataDir, store: &Store) -> u64 {
     let segments = list_segments(&data.wal()).unwrap_or_default();
     if segments.is_empty() {

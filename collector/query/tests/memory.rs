@@ -44,7 +44,7 @@ const SPANS_PER_REQUEST: u64 = 20;
 const FILES: u64 = 5;
 const BOUND: u64 = 1 << 20;
 
-/// Requests of a span and those below it, each of a burst of its own.
+/// Creates a store of bursts with ten requests each. A request is a root span and 19 below it.
 fn store(bursts: u64, runtime: &tokio::runtime::Runtime) -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     let store = Store::local(directory.path(), runtime.handle().clone()).expect("a store");
@@ -148,6 +148,6 @@ fn four_times_the_bursts_take_the_same_memory() {
         found.slices, found.held_bytes
     );
     assert!(of_many < of_few * 3 / 2, "{of_few} and {of_many} bytes");
-    // What would not be so if bursts were held all at once.
+    // Bursts that are held all at once take more memory.
     assert!(of_all > of_few * 5 / 2, "{of_few} and {of_all} bytes");
 }

@@ -9,10 +9,10 @@ use stroboscope_analysis::sampling::WeightedCount;
 
 /// Maximum number of groups. Requests of further groups are only counted.
 const GROUPS_MAX: usize = 1_024;
-/// Maximum number of operations that an example lists, including the origin and the root.
+/// Maximum length of an example's list of operations.
 const TRAIL_MAX: usize = 24;
 
-/// Key of a group of failed requests.
+/// Key of a group of requests with a failed span.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FailureGroup {
     pub root: String,

@@ -98,8 +98,8 @@ impl ProvenanceLogs<'_> {
     /// accepts.
     ///
     /// Sources are the items at which the query of an output ends or, with `is_source`, those that
-    /// it accepts, wherever they are. The outputs of one log are one query, whose sweep over the
-    /// log computes each set once.
+    /// it accepts, wherever they are. The outputs of one log are one query, unless it has too many
+    /// flows. Its sweep over the log computes each set once.
     ///
     /// # Errors
     /// Returns an error if the result needs more memory than `share` allows.
@@ -227,7 +227,7 @@ impl ProvenanceLogs<'_> {
         Ok(asked)
     }
 
-    /// Describes the logs that are not whole, as the end of an error: they may have had the item.
+    /// Describes the first logs with problems, as the end of an error: they may have had the item.
     fn problems(&self) -> String {
         let damaged = self.logs.iter().filter_map(|log| {
             let problem = log.problem()?;

@@ -161,8 +161,9 @@ impl<'a> Flows<'a> {
 }
 
 impl ProvenanceAnswer {
-    /// Returns the bytes of items on which an output depends: those that `is_source` accepts, or
-    /// those at which the query ended. The answer is of a query of this output and others.
+    /// Returns, for each of these outputs, the bytes of items on which it depends: those that
+    /// `is_source` accepts, or those at which the query ended. The answer must be of a query of all
+    /// these outputs.
     pub(super) fn sources_of(
         &self,
         outputs: impl IntoIterator<Item = u64>,

@@ -51,7 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Runs a program. Returns the file of its log, and adds each pair of an output's byte and a
-/// source's byte on which it depends, and each byte of an output.
+/// source's byte on which it depends, and each byte of an output and of a source.
 fn run(
     steps: &[Step],
     depends: &mut BTreeSet<(Byte, Byte)>,
@@ -176,7 +176,8 @@ proptest! {
             let ends = expected.into_iter().filter(|byte| !known.contains(byte)).collect();
             prop_assert_eq!(bytes_of(|item| &item.ends, &answer), ends);
             prop_assert_eq!((answer.left_out, answer.unknown), (0, 0));
-            // Each flow is of copies, or of bytes that all depend on each other.
+            // Each flow is of copies, or of output bytes that each depend on all bytes of the
+            // source.
             for flow in &answer.flows {
                 for (at, to) in (flow.output_bytes.0..flow.output_bytes.1).enumerate() {
                     let of: Vec<u64> = (flow.source_bytes.0..flow.source_bytes.1).collect();
@@ -291,8 +292,6 @@ proptest! {
     }
 }
 
-/// Maps outputs that together have more flows than one query lists, each of one byte that depends
-/// on every second byte of a source.
 /// Each of a thousand labels of the first log depends on a gigabyte, so its queries take long for
 /// its size. The second log is small.
 #[test]
@@ -334,6 +333,8 @@ fn a_log_of_too_many_steps_ends_only_its_own_flows() {
     assert!(answer.items.contains_key(&2));
 }
 
+/// Maps outputs that together have more flows than one query lists, each of one byte that depends
+/// on every second byte of a source.
 #[test]
 fn a_map_of_many_flows_is_complete() {
     const RANGES: u64 = 1_024;

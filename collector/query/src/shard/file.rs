@@ -11,8 +11,8 @@
 //! checksum            XXH3-128 of everything before it
 //! ```
 //!
-//! The checksum covers every byte, so a damaged file is never taken for a part. The format has no
-//! compatibility between versions of the program, because their results may differ.
+//! The checksum covers every byte before it, so a damaged file is not taken for a part. The format
+//! has no compatibility between versions of the program, because their results may differ.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};

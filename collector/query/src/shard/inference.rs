@@ -217,8 +217,8 @@ pub fn save_first_clocks(study: &Study, to: &Path) -> Result<(), ShardError> {
     write_part(to, &bytes)
 }
 
-/// Saves the cached inference of a study to `to`, like [`save_inference`]. Returns false if there
-/// is none.
+/// Saves the known or cached inference of a study to `to`, like [`save_inference`]. Returns false
+/// if there is none.
 ///
 /// # Errors
 /// Fails if the store cannot be read or changes meanwhile, or if the file cannot be written.
@@ -258,7 +258,7 @@ pub fn save_inference(merged: &MergedInference, to: &Path) -> Result<(), ShardEr
     write_part(to, &encode_part(&head, &saved)?)
 }
 
-/// Inference by all shards of one snapshot and settings, by [`save_inference`].
+/// Inference of one snapshot and settings, by [`save_inference`] or [`save_kept_inference`].
 #[derive(Debug)]
 pub struct ShardInference {
     pub(super) path: PathBuf,
@@ -266,7 +266,7 @@ pub struct ShardInference {
     saved: SavedInference,
 }
 
-/// Loads the inference that [`save_inference`] has saved.
+/// Loads the inference that [`save_inference`] or [`save_kept_inference`] has saved.
 ///
 /// # Errors
 /// Fails if the file cannot be read or is no such file.

@@ -139,8 +139,8 @@ impl PartSet {
     }
 }
 
-/// Checks that a part was read from the same snapshot as the first one, with the same settings, for
-/// the same report.
+/// Checks that a part was read from the same snapshot as the first one, for the same report, with
+/// the same settings, alignment of the clocks and inference.
 fn check_belongs(known: &KnownPart, part: &KnownPart) -> Result<(), ShardError> {
     let (head, other) = (&known.head, &part.head);
     let (first, path) = (known.path.clone(), part.path.clone());

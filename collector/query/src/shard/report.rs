@@ -178,7 +178,7 @@ pub struct MergedReport<A> {
     pub inference: Inference,
     /// Location of the data, as the user gave it to the first shard.
     pub location: PathBuf,
-    /// Number of traces that all shards read.
+    /// Number of selected traces of all shards.
     pub traces: u64,
 }
 

@@ -68,7 +68,7 @@ impl ShardSettings {
         }
     }
 
-    /// Returns the selection; without its time range, which no longer matters.
+    /// Returns the selection without its time range, for results that are already read.
     pub(super) fn selection(&self) -> Selection {
         Selection {
             include_incomplete: self.include_incomplete,
@@ -77,7 +77,8 @@ impl ShardSettings {
         }
     }
 
-    /// Returns the settings of the inference; `None` if the pattern of `--exclude` is invalid.
+    /// Returns the settings of the inference; `None` if they are invalid, such as the pattern of
+    /// `--exclude`.
     pub(super) fn infer_settings(&self) -> Option<InferSettings> {
         let exclude = self.exclude.as_deref().map(Regex::new);
         Some(InferSettings {

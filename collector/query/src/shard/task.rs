@@ -130,7 +130,8 @@ impl TaskStore {
                 asked_files: asked.files,
             });
         }
-        // The operations declared to be requests are those of the directory.
+        // If the driver has no declared requests, those of the directory apply here, and must be
+        // none.
         let own = ShardSettings::of(&source, selection, &infer_settings);
         if let Some((flag, first_value, value)) = settings.difference(&own) {
             return Err(ShardError::Setting {

@@ -323,7 +323,7 @@ fn critical_paths_of_jaegers_ui() {
             100,
             100,
         ),
-        // From 10 to 20 the root waits for A, which is not critical: they count that as the root's own time.
+        // From 10 to 20, the root waits for A, which they count as the root's own time.
         (
             "test2",
             &[("X", 1, 10), ("C", 20, 60), ("X", 60, 101)],
@@ -333,7 +333,7 @@ fn critical_paths_of_jaegers_ui() {
         // The rest happens after the root's end.
         ("test3", &[("006c3cf93508f205", 100, 140)], 40, 40),
         ("test4", &[("A", 1, 31)], 30, 30),
-        // B only follows from A, which does not wait for it; a child is a child here, and the attribute says which.
+        // B follows from A, which does not wait for it. Here, B is a child like any other.
         (
             "test5",
             &[
@@ -418,8 +418,8 @@ fn critical_paths_of_jaegers_ui() {
     }
 }
 
-/// Reports whether, in any trace, the call for user mentions ends before the creator's call begins,
-/// and whether it begins after that call ends. Requires that they overlap in no trace.
+/// Reports whether, in any trace, the user mentions return before the creator's call is sent, and
+/// whether they return after it arrives. Requires that the two transfers overlap in no trace.
 fn orders_of_mentions_and_creator(traces: &[TraceRecords]) -> [bool; 2] {
     let mut orders = [false; 2];
     for trace in traces {
@@ -436,10 +436,10 @@ fn orders_of_mentions_and_creator(traces: &[TraceRecords]) -> [bool; 2] {
     orders
 }
 
-/// CRISP walks each trace's tree by itself: from a span to the child that ends last, and on to the sibling that ends
-/// last before that one starts. Our model is inferred from all 20 traces together and believes each order, and each
-/// exclusion, that none of them contradicts, also accidental ones: 20 traces are few. All the same, 19 of 20 paths visit the same
-/// spans; the other one differs for the reason that the test states.
+/// CRISP walks each trace's tree by itself, from a span to the child that ends last, and on to the
+/// sibling that ends last before that one starts. Our model has each order and exclusion that none
+/// of the 20 traces contradicts, even accidental ones. Still, 19 of 20 paths visit the same spans.
+/// The test states why the other one differs.
 #[test]
 fn critical_paths_of_crisp() {
     let Some(path) = data("dsb/socialNetwork_compose_post_20traces.jaeger.json.zst") else {
@@ -497,10 +497,11 @@ fn critical_paths_of_crisp() {
                 .clone()
         };
         match &**name {
-            // The creator's call begins 18 us after the user mentions are there. In none of the 20 traces do these
-            // two segments overlap, and both orders occur: the model believes that they exclude each other, and then
-            // whichever comes first holds the other up. CRISP's tree knows siblings only: the text, of which the
-            // mentions are a part, still goes on when the creator begins, so it goes on to the media.
+            // The creator's call begins 18 µs after the call for user mentions ends. The two
+            // transfers occur in both orders and never overlap, so in the model they exclude each
+            // other: the first one delays the other. CRISP knows only siblings: the text, which
+            // includes the mentions, still runs when the creator begins, so its path goes on to the
+            // media.
             "17178dd2c6305035" => {
                 let since_ns = span("compose_creator_client").start_ns
                     - span("compose_user_mentions_client").end_ns;

@@ -29,8 +29,8 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// Stores the simulated requests. The spans of the last file are in many small files, so that
-    /// some files are held whole and others are read by pages.
+    /// Stores the simulated requests. Half of the spans of the second file are in small files, so
+    /// that some files are held whole and others are read by pages.
     fn new() -> Self {
         let fixture = Self {
             runtime: tokio::runtime::Runtime::new().unwrap(),

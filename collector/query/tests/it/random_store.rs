@@ -40,7 +40,7 @@ struct Traits {
     skew_ns: [i64; 3],
     /// Number of cut roots per thousand.
     cut_per_mille: usize,
-    /// Number of parents per thousand that were not recorded.
+    /// Number of spans per thousand whose parent was not recorded.
     orphans_per_mille: usize,
     /// File in which a process lost records; `None` if there is none.
     lossy_file: Option<u64>,
@@ -253,7 +253,7 @@ fn request(random: &mut Random, traits: &Traits, rows: &mut Rows, (file, open_ns
             false => NAMES[if id == 1 { 0 } else { random.below(4) }].to_owned(),
         };
         let mut flags = if is_call { SERVER } else { 0 };
-        // One of the span's ends is an edge of the burst.
+        // Marks the root as cut by the burst, and keeps its times.
         if id == 1 && random.happens(traits.cut_per_mille) {
             flags |= [CUT_OPEN, CUT_CLOSE][random.below(2)];
         }

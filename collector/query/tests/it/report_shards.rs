@@ -147,7 +147,7 @@ fn reports_of_shards_merge_to_one_run() {
         }
         answers += usize::from(whole.is_ok());
         without += usize::from(whole.is_err());
-        // Of the last number, most shards are empty.
+        // Of 90 shards, most are empty.
         let counts: &[u32] = match seed {
             1 => &[1, 2, 3, 7, 16, 90],
             _ => &[[2, 3, 7][random.below(3)], 16],
@@ -365,7 +365,8 @@ proptest! {
             let bytes = std::fs::read(path).expect("read");
             for _ in 0..changes {
                 let mut changed = bytes.clone();
-                // Half of the changes are in the first bytes, which have lengths and settings.
+                // About half of the changes are in the first bytes, which have lengths and
+                // settings.
                 let among = [200.min(bytes.len()), bytes.len()][random.below(2)];
                 changed[random.below(among)] ^= bits;
                 std::fs::write(path, changed).expect("written");

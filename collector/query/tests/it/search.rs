@@ -186,7 +186,7 @@ fn what_is_skipped_changes_no_answer_of_random_stores() {
             let rows: u64 = plan.files.iter().map(|file| file.skipped_rows).sum();
             let all_rows: u64 = plan.files.iter().map(|file| file.rows).sum();
             by_groups += u64::from(groups > 0 && rows < all_rows);
-            // All row groups were examined, but not all rows were read.
+            // No row group was excluded, but not all requests were read.
             by_rows += u64::from(groups == 0);
         }
     }

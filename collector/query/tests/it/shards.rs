@@ -189,7 +189,7 @@ fn shards_merge_to_one_run() {
         let asked = Asked::random(&mut random);
         let whole = asked.whole(store.source());
         answers += usize::from(whole.is_ok());
-        // Of the last number, most shards are empty.
+        // Of 90 shards, most are empty.
         let counts = [1, 2, 3, 7, 16, 90];
         for &count in &counts[..if seed == 1 { 6 } else { 5 }] {
             let parts = Parts::of(&asked, &store, count, &mut random);
@@ -340,7 +340,7 @@ proptest! {
         let bytes = std::fs::read(path).expect("read");
         for _ in 0..300 {
             let mut changed = bytes.clone();
-            // Half of the changes are in the first bytes, which have lengths and settings.
+            // About half of the changes are in the first bytes, which have lengths and settings.
             let among = [200.min(bytes.len()), bytes.len()][random.below(2)];
             changed[random.below(among)] ^= bits;
             std::fs::write(path, changed).expect("written");

@@ -113,7 +113,7 @@ fn parts_of_different_weight_come_to_an_end() {
         assert_eq!(several.relations, one.relations, "{parts} parts");
         assert_eq!(several.roots, one.roots);
         assert_eq!(several.convergence.last(), one.convergence.last());
-        // The same store gives the same series, whichever part is read fastest.
+        // The same parts give the same series, whichever is read fastest.
         assert_eq!(
             found(parts).convergence,
             several.convergence,
