@@ -15,7 +15,6 @@ pub struct ByteRanges {
 }
 
 impl ByteRanges {
-    /// Adds a range.
     pub fn insert(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;
@@ -32,7 +31,6 @@ impl ByteRanges {
         self.ends.insert(start, end);
     }
 
-    /// Removes a range.
     pub fn remove(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;

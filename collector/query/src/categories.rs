@@ -253,10 +253,10 @@ pub struct CategoryTotals {
     pub critical_duration_ns: u128,
     /// Sum of the waits for the category's segments on the critical path, in ns.
     pub critical_wait_ns: u128,
-    /// Sum of the durations of all the category's segments up to the answer, in ns. A breakdown
+    /// Sum of the durations of the category's segments that ended by the answer, in ns. A breakdown
     /// that ignores causality would attribute this sum to the category.
     pub summed_delay_ns: u128,
-    /// Sum of the durations of the category's segments after the answer, in ns.
+    /// Sum of the durations of the category's segments that ended after the answer, in ns.
     pub after_answer_ns: u128,
     /// Shares of the critical path by duration and wait. For each request, the shares of all
     /// categories and of the tail add up to 1, or to 0 if the path has no length.

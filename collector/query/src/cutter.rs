@@ -14,7 +14,6 @@ use super::infer::{IsExcluded, exclusion, segmenter};
 use super::inference::Inference;
 use super::notes::Notes;
 
-/// Cuts traces into segments and finds their critical paths.
 pub(super) struct Cutter {
     pub(super) labels: Labels,
     segmenter: Segmenter,

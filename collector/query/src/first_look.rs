@@ -44,9 +44,8 @@ pub fn alignment(source: &Source, selection: Selection) -> Result<Option<Alignme
     Ok(first_look(source, selection)?.clocks)
 }
 
-/// Returns the first look at the selected traces. Reads all of them, unless the result is cached in
-/// the data directory. Returns an error if the store cannot be read, or if there is too little
-/// memory.
+/// Returns the first look at the selected traces. Reads all of them, unless the result is cached.
+/// Fails if the store cannot be read, or if there is too little memory.
 pub(super) fn first_look(source: &Source, selection: Selection) -> Result<FirstLook, QueryError> {
     let asked = format!("{selection:?} {}", source.chosen());
     let kept = source.cache().and_then(|cache| cache.find(LOOK, &asked));

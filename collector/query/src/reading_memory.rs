@@ -35,7 +35,6 @@ impl SourceMemory {
         }
     }
 
-    /// Returns the memory that all queries share.
     pub(super) fn all(&self) -> &QueryMemory {
         &self.all
     }
@@ -142,7 +141,6 @@ impl<'a> ReadingMemory<'a> {
         })
     }
 
-    /// Returns the memory of one thread.
     pub(super) fn of_thread(&self) -> ThreadMemory<'_> {
         ThreadMemory {
             reading: self,

@@ -96,7 +96,7 @@ pub struct SamplingNotes {
     /// Number of traces whose spans have different sampling thresholds.
     pub differing: u64,
     /// Number of used traces that count by their threshold although a window held their root span,
-    /// because windows did not hold other spans.
+    /// mostly because windows did not hold other spans.
     pub held_roots: WeightedCount,
     /// Figures of the report that are weighted.
     pub weighing: WeightUse,
@@ -115,11 +115,11 @@ pub(super) struct SamplingEntry {
     effective_sample: f64,
     /// Number of traces with a malformed sampling threshold in `tracestate`.
     malformed_thresholds: u64,
-    /// Number of traces whose spans were sampled at different rates. Each has the weight of its
-    /// root span.
+    /// Number of traces whose spans were sampled at different rates. Each counts by the rate of its
+    /// root span, if that states one.
     differing_thresholds: u64,
-    /// Number of used traces that are weighted although a window held their root span, because
-    /// other spans are outside of windows, such as those of services without windows.
+    /// Number of used traces that are weighted although a window held their root span, mostly
+    /// because other spans are outside of windows, such as those of services without windows.
     roots_in_windows: u64,
     /// Maximum number of requests that `requests` may count twice: windows may have recorded the
     /// requests that the weights of `roots_in_windows` stand for, without the other spans.

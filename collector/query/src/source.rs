@@ -171,7 +171,6 @@ impl Source {
         &self.memory
     }
 
-    /// Returns the observer of the progress of readings.
     pub(super) fn observer(&self) -> &dyn Observer {
         &*self.observer
     }
@@ -243,7 +242,6 @@ impl Source {
         self.parts
     }
 
-    /// Returns the store that is read.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.store
@@ -273,7 +271,6 @@ impl Source {
         self.readings.load(Ordering::Relaxed)
     }
 
-    /// Counts one more reading.
     pub(super) fn note_reading(&self) {
         self.readings.fetch_add(1, Ordering::Relaxed);
     }

@@ -325,7 +325,6 @@ impl Study {
         &self.settings
     }
 
-    /// Returns the source of the data.
     #[must_use]
     pub fn source(&self) -> &Source {
         &self.source

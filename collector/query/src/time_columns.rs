@@ -52,7 +52,6 @@ impl<T> Default for TimeColumns<T> {
 }
 
 impl<T> TimeColumns<T> {
-    /// Creates an empty set of columns.
     pub(super) fn within(limit: Limit) -> Self {
         Self {
             shift: SHIFT_MIN,

@@ -21,7 +21,7 @@ pub struct WhatIfReport {
     /// Segments that were changed, in order of their numbers.
     pub segments: Vec<SegmentId>,
     /// Change over all requests, including those without any of the segments. The prediction
-    /// assumes that a segment that was seen to wait does no work of its own.
+    /// assumes that a segment that was seen to wait does no work before the awaited event.
     pub latency: LatencyChange,
     /// Change under the opposite assumption: a segment that was seen to wait first worked for as
     /// long as its times allow.

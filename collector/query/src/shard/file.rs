@@ -168,7 +168,6 @@ pub(super) fn write_part(path: &Path, bytes: &[u8]) -> Result<(), ShardError> {
     })
 }
 
-/// Encodes a file.
 pub(super) fn encode_part(head: &Head, contents: &impl Serialize) -> Result<Vec<u8>, ShardError> {
     encoded(head, contents).map_err(ShardError::Encode)
 }

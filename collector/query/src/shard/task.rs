@@ -1,8 +1,8 @@
 //! Shards as tasks for workers that read the same store.
 //!
 //! A task has a *basis*: the file of clocks or of an inference that all shards of a round use. It
-//! names the snapshot, the settings and the alignment, so a task needs nothing else. A worker opens
-//! its store once for each basis.
+//! names the snapshot, the settings and the alignment, so a task needs nothing else. A worker keeps
+//! its store open while the basis stays the same.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -55,7 +55,6 @@ impl<'a> ShardTask<'a> {
         }
     }
 
-    /// Encodes the task.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         // Encoding to memory cannot fail. A worker would reject an empty task.

@@ -13,7 +13,6 @@ use crate::first_look::alignment;
 use crate::query_error::QueryError;
 use crate::source::{Selection, Source};
 
-/// Spans and requests of the store that the kernel worked for.
 #[derive(Default)]
 pub(super) struct Spans {
     operations: HashMap<RequestId, KnownSpan>,
