@@ -1,10 +1,10 @@
 //! Aggregates critical paths and slack over many requests (The Mystery Machine, §4.4.1 and §4.4.2):
 //! how often each segment is critical, its share of the critical path, and its duration.
 //!
-//! Shares are summed in fixed point, in units of 2⁻⁶². Sums therefore do not depend on the order of
-//! traces, and aggregates of parts merge to exactly the aggregate of the whole. A group's share is
-//! exactly the sum of its members' shares. Every count, sum and distribution counts a trace with
-//! its [`Weight`].
+//! Shares are rounded down to multiples of 2⁻⁶² and summed in fixed point. Sums therefore do not
+//! depend on the order of traces, and aggregates of parts merge to exactly the aggregate of the
+//! whole. A group's share is exactly the sum of its members' shares. Every count, sum and
+//! distribution counts a trace with its [`Weight`].
 
 use crate::critical_path::TracePath;
 use crate::distribution::Distribution;
@@ -50,13 +50,13 @@ impl std::iter::Sum for ShareSum {
     }
 }
 
-/// Statistics of one segment over all traces.
+/// Statistics of one segment over the [traces](PathAggregate::traces) that took time.
 #[derive(Clone, Debug, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PathStatistics {
     /// Number of traces in which the segment occurs.
     pub traces: WeightedCount,
-    /// Number of the segment's instances in all traces.
+    /// Number of the segment's instances in these traces.
     pub occurrences: WeightedCount,
     /// Number of instances that ended after the answer.
     pub after_answer_occurrences: WeightedCount,
@@ -100,7 +100,7 @@ impl PathStatistics {
     }
 }
 
-/// Statistics of one operation's segments over all traces.
+/// Statistics of one operation's segments over the [traces](PathAggregate::traces) that took time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperationStatistics {
     /// `service:name`, or an event log's task: see
@@ -118,8 +118,8 @@ pub struct OperationStatistics {
     pub duration_shares: ShareSum,
     /// Sum of the segments' [`wait_shares`](PathStatistics::wait_shares).
     pub wait_shares: ShareSum,
-    /// Durations of the segments' instances. A segment covers only the operation's own work, not
-    /// its calls.
+    /// Durations of the segments' instances. Segments of spans cover only the operation's own work,
+    /// not its calls.
     pub duration: Distribution,
     /// Slack of the instances that ended by the answer.
     pub slack: Distribution,
@@ -247,7 +247,7 @@ impl PathAggregate {
         self.without_length
     }
 
-    /// Returns the latencies, up to the answer, of the requests that took any time.
+    /// Returns the latencies of the [traces](Self::traces) up to their answers.
     pub fn latency(&self) -> &Distribution {
         &self.latency
     }
@@ -270,7 +270,7 @@ impl PathAggregate {
         sum_ns as f64 / self.latency.sum_ns().max(1) as f64
     }
 
-    /// Iterates over the segments that occurred, in order of their numbers.
+    /// Iterates over the segments that occurred in traces that took time, in order of number.
     pub fn segments(&self) -> impl Iterator<Item = (SegmentId, &PathStatistics)> {
         let numbered = self.segments.iter().enumerate();
         numbered.filter_map(|(index, statistics)| {
@@ -278,7 +278,7 @@ impl PathAggregate {
         })
     }
 
-    /// Returns the statistics of one segment, or `None` if no trace had it.
+    /// Returns the statistics of one segment, or `None` if no trace that took time had it.
     pub fn segment(&self, id: SegmentId) -> Option<&PathStatistics> {
         self.segments.get(id.index())?.as_deref()
     }

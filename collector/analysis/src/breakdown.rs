@@ -44,7 +44,7 @@ pub struct Breakdown {
     pub tail_wait_ns: u128,
     /// Time after the answer, of the requests that continued after it.
     pub after_answer: Distribution,
-    /// Time of each category that occurred, by its number.
+    /// Time of each category with segments that ended by the answer, by its number.
     pub categories: BTreeMap<usize, CategoryTime>,
 }
 

@@ -72,7 +72,7 @@ pub struct PlannedBursts {
     /// Whole requests of interest recorded in an hour, if recording follows requests that begin
     /// during a burst to their end.
     pub followed_per_hour: f64,
-    /// Fraction that bursts cut, of the requests of interest that overlap a burst. 0 if none does.
+    /// Share that bursts cut of the requests of interest that overlap a burst. 0 if none overlaps.
     pub cut_share: f64,
 }
 
@@ -107,8 +107,8 @@ pub struct GivingWay {
     pub whole_per_hour: Option<PlannedBursts>,
     /// Bursts that reach the other requirements with the relaxed maximum share of time.
     pub duty: Option<PlannedBursts>,
-    /// Length in ns to which the requests of interest must be limited, and the bursts for that
-    /// length.
+    /// Another length of the longest requests of interest, in ns, which may exceed the goal's, and
+    /// the bursts for it.
     pub longest: Option<(f64, PlannedBursts)>,
 }
 

@@ -223,7 +223,7 @@ mod tests {
         let mut merged = by_root(&requests[2..]);
         merged.merge(&by_root(&requests[..2]));
         assert_eq!(merged, whole);
-        // Where nothing is known of callers, all are one.
+        // Without known callers, the headline covers all requests.
         let unknown = by_root(&[("a:x", false, true, 10, 0), ("a:y", false, true, 30, 0)]);
         assert!(!unknown.is_mixed() && unknown.headline().count() == 2);
         assert_eq!(

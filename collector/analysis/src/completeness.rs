@@ -26,7 +26,7 @@ pub struct ProcessLoss {
 pub enum Incomplete {
     /// No span is a root, or the trace has no records at all.
     NoRoot,
-    /// Several spans have no parent. Holds the number of these spans.
+    /// Several spans have no parent. Holds the number of their distinct ids.
     SeveralRoots(usize),
     /// A span names a parent that is not in the trace.
     MissingParent {

@@ -88,7 +88,7 @@ pub struct TracePath {
 }
 
 impl TracePath {
-    /// Iterates over the critical path, from the request's start to its end, as indices into
+    /// Iterates over the critical path, from the request's start to its answer, as indices into
     /// `segments`.
     pub fn critical(&self) -> impl Iterator<Item = usize> {
         // Segments are sorted by time, and a predecessor comes before its successor.
@@ -113,8 +113,8 @@ pub fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
     analyse_for(trace, relations, SlackUse::Needed)
 }
 
-/// Caller's need for the slack of a request's segments. Without slack, an analysis takes about half
-/// the time.
+/// Caller's need for the slack of a request's segments. Slack takes a second sweep over the
+/// predecessors of all segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlackUse {
     /// The caller needs each segment's slack.

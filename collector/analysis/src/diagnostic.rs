@@ -29,14 +29,14 @@ pub enum Diagnostic {
         /// Id of the child span.
         span_id: u64,
     },
-    /// Spans are each other's ancestors. The first of them to start became a root.
+    /// The parents of spans form a cycle. The first span of it to start became a root.
     ParentCycle {
         /// Id of the span that became a root.
         span_id: u64,
     },
-    /// A span is nested deeper than the limit on task paths. Its path was shortened.
+    /// Spans are nested deeper than the limit on task paths. Their paths were shortened.
     TooDeep {
-        /// Id of the first span beyond the limit.
+        /// Id of the first of these spans.
         span_id: u64,
     },
     /// Events of a span lie outside its interval. They were not used.

@@ -219,7 +219,7 @@ impl Distribution {
     }
 
     /// Returns the duration in nanoseconds that this fraction (0 to 1) of all durations does not
-    /// exceed, to three significant digits. Never more than the longest.
+    /// exceed, to three significant digits up to [`LONGEST_NS`]. Never more than the longest.
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
         let found = match &self.weighted {
             Some(weighted) => weighted.weights.value_at_quantile(quantile),

@@ -6,8 +6,9 @@
 //!
 //! The algorithm computes 64 rows at a time in the bits of a word (Myers, A fast bit-vector
 //! algorithm for approximate string matching based on dynamic programming, 1999, with Hyyrö's
-//! formulas for the distance, 2003). It takes ⌈n/64⌉·m steps of some fifteen operations, and memory
-//! for n + m elements. A common prefix or suffix costs one comparison per element.
+//! formulas for the distance, 2003). For n ≤ m elements, it takes ⌈n/64⌉·m steps of some fifteen
+//! operations, and memory for n + m elements. A common prefix or suffix costs one comparison per
+//! element.
 
 use rustc_hash::FxHashMap;
 use std::hash::Hash;

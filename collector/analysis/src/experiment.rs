@@ -137,7 +137,7 @@ impl Effect {
             let at = |by: f64| power(away * times.sqrt() * by.exp(), then, alpha);
             at(0.0) * 2.0 / 3.0 + (at(-apart) + at(apart)) / 6.0
         };
-        // With fewer clusters than the minimum, no comparison is possible.
+        // Keep at least `CLUSTERS_MIN` degrees of freedom, so that a comparison stays possible.
         let (mut low, mut high) = ((CLUSTERS_MIN / freedom).ln().min(0.0), 30.0_f64);
         while high - low > 0.001 {
             let middle = (low + high) / 2.0;

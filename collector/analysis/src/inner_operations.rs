@@ -1,10 +1,10 @@
 //! Detects partial traces: recorded roots that are inner operations of a request.
 //!
 //! A thread that is in the middle of a request when a window opens records only the spans that it
-//! begins after the opening. Only in server layers and in futures with a span does the SDK remember
-//! a request between windows. In other code, it cannot mark these spans as part of a request. A
-//! comparison of all traces reveals the partial traces: the root of each is an operation that runs
-//! inside another operation in other traces.
+//! begins after the opening. In server layers and captured contexts, the SDK remembers a request
+//! between windows. In other code, it cannot mark these spans as part of a request. A comparison of
+//! all traces reveals the partial traces: the root of each is an operation that runs inside another
+//! operation in other traces.
 
 use crate::record::{SpanFlags, SpanRecord, TraceRecords};
 use std::collections::HashSet;

@@ -53,7 +53,7 @@ fn what_is_foretold_is_what_the_mask_records() {
             }
         }
         let per_hour = 20.0 * 500.0;
-        // Four standard deviations, and a millisecond's edge.
+        // Allow four standard deviations, and errors of rounding.
         let near = |found: f64, expected: f64| {
             let part = found / all;
             let error = 4.0 * (part * (1.0 - part) / all).sqrt() + 1e-9;
@@ -115,7 +115,7 @@ fn what_gives_way_reaches_the_rest() {
     assert!(fewer.duty() <= 0.01 && fewer.whole_per_hour < 5_000.0 && fewer.whole_per_hour > 100.0);
     let more = giving_way.duty.unwrap();
     assert!(more.duty() > 0.01 && more.whole_per_hour >= 5_000.0);
-    // Fewer requests are shorter.
+    // Shorter limits include fewer requests.
     assert_eq!(giving_way.longest, None);
     // No mask records more requests than there are.
     let impossible = BurstGoal {
@@ -188,7 +188,7 @@ fn relaxing_one_bound_keeps_the_other() {
                     giving_way.longest.iter().all(meets_shorter),
                     "{goal:?} {giving_way:?}"
                 );
-                // Plans have longer bursts and periods than the shortest that would do.
+                // Compare with bursts that are at least as long as preferred, as far as plans try.
                 let wanted_ms = (longest_ns * TIMES_REQUEST / MS) as u64;
                 let is_any = masks.iter().any(|of| {
                     of.burst_ms >= wanted_ms && of.burst_ms <= 4 * wanted_ms && meets(of)

@@ -233,8 +233,8 @@ impl Alignment {
 
     /// Corrects all timestamps of a trace, and notes the error bound, resolution and island of each
     /// host. Notes nothing if all clocks are exact. Keeps the order of one host's events. If the
-    /// evidence lists [`HOSTS_MAX`] hosts and any of their clocks is not exact, each host of the
-    /// trace that it does not list is an island of its own.
+    /// evidence lists [`HOSTS_MAX`] hosts whose clocks do not all show exactly one time, each host
+    /// of the trace that it does not list is an island of its own.
     pub fn apply(&self, records: &mut TraceRecords) {
         let exact = Way::default();
         let is_full =

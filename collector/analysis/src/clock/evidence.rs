@@ -228,8 +228,8 @@ impl ClockEvidence {
         }
     }
 
-    /// Returns the largest distance between timestamps of two hosts at which their resolutions
-    /// leave the order unknown.
+    /// Returns the sum of the resolutions of two hosts, as the largest distance at which the order
+    /// of their timestamps may be unknown.
     pub(super) fn slop_ns(&self, a: &str, b: &str) -> u64 {
         self.resolution(a)
             .tick_ns
@@ -286,7 +286,7 @@ impl ClockEvidence {
     }
 }
 
-/// Reports whether the limits allow one more pair, in addition to this number of pairs.
+/// Reports whether this pair may be added to this number of pairs. Its hosts must be listed.
 fn fits(hosts: &BTreeSet<Arc<str>>, pair: &[Arc<str>; 2], pairs: usize) -> bool {
     pairs < PAIRS_MAX && pair.iter().all(|host| hosts.contains(host))
 }

@@ -196,7 +196,7 @@ impl Stay<'_> {
 ///
 /// Lines merged from several hosts arrive late by their shipping time, so their order may not be
 /// the order of control. The order of timestamps may be wrong too, if clocks are off. As neither is
-/// known to be right, each task counts for the order that explains it better.
+/// known to be right, a task counts for the order that explains it better, if one does.
 #[derive(Clone, Debug)]
 pub(super) struct TaskOrders {
     /// Pairs of hosts between which the task moves, in order of name.

@@ -40,9 +40,9 @@ impl Connections {
         self.connections.is_empty() && self.requests.is_empty() && self.declared.is_empty()
     }
 
-    /// Returns a copy in which each span of these operations (`service:name`) is a request,
-    /// wherever it occurs. If [`NO_REQUESTS`] is among them, the copy omits the learned connections
-    /// and their requests.
+    /// Returns a copy that declares these operations (`service:name`), instead of the former ones,
+    /// to be requests wherever they occur. If [`NO_REQUESTS`] is among them, the copy omits the
+    /// learned connections and their requests.
     #[must_use]
     pub fn with_requests(&self, operations: &[String]) -> Self {
         let (none, declared): (Vec<&String>, Vec<&String>) = operations

@@ -8,7 +8,7 @@ use super::known::{Connections, Operation, is_worker, operation};
 use crate::name_rule::normalise;
 use crate::record::{SpanFlags, SpanRecord, TraceRecords};
 
-/// Minimum duration of a connection, in nanoseconds.
+/// Minimum duration of a span that the rule judges, in nanoseconds.
 pub const CONNECTION_NS_MIN: i64 = 1_000_000_000;
 /// Duration of an operation's longest connection, in nanoseconds, from which the operation needs no
 /// other evidence.
@@ -19,9 +19,9 @@ pub const CHILDREN_MIN: usize = 16;
 const CHILDREN_PER_OPERATION_MIN: usize = 4;
 /// Minimum ratio of a connection's duration to that of its median child.
 const TIMES_MEDIAN_MIN: i64 = 50;
-/// Maximum number of operations of each kind: connections, marked connections, roots, and requests,
-/// which count once for each operation of connections. Connections of further operations are not
-/// divided. Requests of further operations are found only below a recorded connection.
+/// Maximum number of operations of each kind: judged spans, marked connections, roots, and
+/// requests, which count once for each operation of connections. Connections of further operations
+/// are not divided. Requests of further operations are found only below a recorded connection.
 const OPERATIONS_MAX: usize = 4_096;
 
 /// Evidence from traces for the operations of connections.
@@ -48,7 +48,7 @@ struct RequestsSeen {
 }
 
 impl ConnectionLearning {
-    /// Records the connections of a trace. Returns true if any of its spans may be a connection.
+    /// Records the connections of a trace. Returns true if any span, recorded or not, may be one.
     pub fn observe(&mut self, trace: &TraceRecords) -> bool {
         let marks = trace.spans.iter().filter(|span| is_marked(span));
         let mut is_judged = false;

@@ -133,7 +133,7 @@ fn what_is_left_of_a_marked_connection_is_no_request() {
 fn children_of_a_span_are_requests_whether_or_not_it_was_recorded() {
     for has_root in [true, false] {
         let mut trace = connection(has_root);
-        // Their parent has not ended, so it was not recorded.
+        // Its parent has not ended, so the parent was not recorded.
         trace.spans.push(span(900, 800, "late", MS, 2 * MS));
         let mut requests = requests_below(&mut trace, 1);
         if !has_root {
@@ -181,13 +181,13 @@ fn jobs_and_requests_are_none() {
         }
     };
     let is_none: [&dyn Fn(&mut SpanRecord); 5] = [
-        // A request of others.
+        // The root is a server span.
         &of_root(|root| root.flags = SpanFlags::SERVER),
-        // It is short.
+        // The root lasts less than a second.
         &of_root(|root| root.end_ns = 999 * MS),
-        // It calls others.
+        // All children are client spans.
         &of_children(|child| child.flags = SpanFlags::CLIENT),
-        // Children run most of the time.
+        // Children run for more than a third of the time.
         &of_children(|child| child.end_ns = child.start_ns + 35 * MS),
         // Each child is of another operation.
         &of_children(|child| child.name = format!("step{}", child.span_id).into()),
@@ -196,7 +196,7 @@ fn jobs_and_requests_are_none() {
         assert!(change(is_none).is_empty(), "{number}");
     }
     assert!(!change(&|_| ()).is_empty());
-    // Most of these jobs are busy.
+    // Most spans of the operation have too few children.
     let busy = {
         let mut trace = connection(true);
         trace.spans.retain(|span| span.span_id < 14);
@@ -221,7 +221,7 @@ fn a_declared_operation_is_a_request_inside_of_any() {
             .iter()
             .all(|request| request.spans.len() == 1)
     );
-    // The outermost of several.
+    // A declared span inside another one does not begin a request.
     let mut nested = TraceRecords {
         spans: vec![
             span(1, 0, "a", 0, 9),
@@ -277,7 +277,7 @@ proptest! {
     ) {
         let write = ["redis:write".to_owned()];
         let connections = learned(&[connection(true)]).with_requests(&write);
-        // Parents have smaller numbers; some are absent, 0 is none.
+        // Parents have smaller ids. Ids from 101 on are absent, and 0 means no parent.
         let spans = parents.iter().zip(1u64..).map(|(&(parent, name), id)| {
             let parent = if parent < id { parent } else { parent + 100 };
             span(id, parent, ["run", "get", "write", "other"][name], 0, 1)
