@@ -118,8 +118,8 @@ pub struct OperationStatistics {
     pub duration_shares: ShareSum,
     /// Sum of the segments' [`wait_shares`](PathStatistics::wait_shares).
     pub wait_shares: ShareSum,
-    /// Durations of the segments' instances. Segments of spans cover only the operation's own work,
-    /// not its calls.
+    /// Durations of the segments' instances. A span's segments exclude the time in which it waits
+    /// for its children.
     pub duration: Distribution,
     /// Slack of the instances that ended by the answer.
     pub slack: Distribution,

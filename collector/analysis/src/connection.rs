@@ -14,7 +14,7 @@
 //! - its children cover at most a third of its duration.
 //!
 //! The rule also applies to a parent that was not recorded, from its first child to its last. A
-//! connection may be older than the recording, and is recorded only when it ends.
+//! connection may be older than the recording, or still open.
 //!
 //! **Rule for an operation.** Spans of an operation are connections if most of those that last a
 //! second are. In addition, one of them must last ten seconds, or an operation of their children

@@ -185,7 +185,8 @@ mod tests {
         matrix[a.len()][b.len()]
     }
 
-    /// Sequences of few symbols, and edits of each other, with lengths around multiples of a word.
+    /// Pairs of sequences of up to four words: random ones of few or many symbols, and edits of
+    /// each other.
     pub(super) fn pairs() -> impl Strategy<Value = (Vec<u32>, Vec<u32>)> {
         let of = |symbols: u32| {
             let one = prop::collection::vec(0..symbols, 0..200);

@@ -6,9 +6,9 @@
 //! chance, so the explanation includes only leaves that also separate the held-out requests
 //! significantly.
 //!
-//! The sample takes a tenth of each category, but at least 100 requests if it has them, as in the
-//! paper, and at most [`SAMPLE_MAX`]. A category with more than 100 sampled requests has at most
-//! [`IMBALANCE_MAX`] times as many as the other. The sizes of the categories do not matter for
+//! The sample takes a tenth of each category by weight, but at least 100 requests if it has them,
+//! as in the paper, and at most [`SAMPLE_MAX`]. A category with more than 100 sampled requests has
+//! at most [`IMBALANCE_MAX`] times as many as the other. The sizes of the categories do not matter for
 //! their difference. The ids and weights of the requests and a seed determine the sample, not the
 //! order of the requests.
 //!

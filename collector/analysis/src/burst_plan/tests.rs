@@ -188,7 +188,7 @@ fn relaxing_one_bound_keeps_the_other() {
                     giving_way.longest.iter().all(meets_shorter),
                     "{goal:?} {giving_way:?}"
                 );
-                // Compare with bursts that are at least as long as preferred, as far as plans try.
+                // Plans try bursts of these lengths.
                 let wanted_ms = (longest_ns * TIMES_REQUEST / MS) as u64;
                 let is_any = masks.iter().any(|of| {
                     of.burst_ms >= wanted_ms && of.burst_ms <= 4 * wanted_ms && meets(of)

@@ -2,7 +2,7 @@
 //!
 //! A program's resolution is the coarsest power of ten of nanoseconds, up to a second, that divides
 //! nearly all of its timestamps. Recorders truncate to seconds, milliseconds and microseconds,
-//! kernels tick every 10 ms, and other systems count by 100 ns. One timestamp in ten is by chance a
+//! some clocks tick every 10 ms, and others count by 100 ns. One timestamp in ten is by chance a
 //! multiple of the next power, so neither a few round timestamps nor a few odd ones decide. Fewer
 //! than [`SURE_FROM`] timestamps of one kind have a resolution of milliseconds or microseconds if
 //! that divides all of them, otherwise 1 ns. Other powers of ten too often divide a few timestamps

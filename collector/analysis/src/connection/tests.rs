@@ -185,7 +185,7 @@ fn jobs_and_requests_are_none() {
         &of_root(|root| root.flags = SpanFlags::SERVER),
         // The root lasts less than a second.
         &of_root(|root| root.end_ns = 999 * MS),
-        // All children are client spans.
+        // Each child of the root is a client span.
         &of_children(|child| child.flags = SpanFlags::CLIENT),
         // Children run for more than a third of the time.
         &of_children(|child| child.end_ns = child.start_ns + 35 * MS),

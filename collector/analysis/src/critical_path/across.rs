@@ -10,7 +10,7 @@
 //! itself, which is that of its root span.
 //!
 //! So the path is exactly as long as the time from its first instant to the answer of the request
-//! in which it ends: segments, their waits, and queues leave no gap and do not overlap.
+//! in which it ends: segments, waits, tails and queues leave no gap and do not overlap.
 
 use std::collections::BTreeSet;
 
