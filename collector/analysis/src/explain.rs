@@ -8,9 +8,9 @@
 //!
 //! The sample takes a tenth of each category by weight, but at least 100 requests if it has them,
 //! as in the paper, and at most [`SAMPLE_MAX`]. A category with more than 100 sampled requests has
-//! at most [`IMBALANCE_MAX`] times as many as the other. The sizes of the categories do not matter for
-//! their difference. The ids and weights of the requests and a seed determine the sample, not the
-//! order of the requests.
+//! at most [`IMBALANCE_MAX`] times as many as the other. The sizes of the categories do not matter
+//! for their difference. The ids and weights of the requests and a seed determine the sample, not
+//! the order of the requests.
 //!
 //! The sample determines the questions. [As many requests as fit](StoredRows) then determine each
 //! threshold, and each leaf's precision and recall. The sample does not keep the ratio of the
