@@ -144,7 +144,7 @@ pub struct SelectionArguments {
     pub include_incomplete: bool,
     /// Memory for traces and the model inferred from them. A trace that takes more than half of
     /// this memory is left out and counted. A model for which there is too little is rejected
-    /// [default: 60 % of the control group's limit, or of the machine's memory]
+    /// [default: 60 % of the control group's limit or the machine's memory; at least 256 MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_reading_limit)]
     pub memory_limit: Option<u64>,
 }

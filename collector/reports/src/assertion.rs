@@ -13,9 +13,9 @@ use crate::regression::{clock_doubt, doubts};
 /// Requests or bursts for which a pipeline asserts that a formula holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Quantifier {
-    /// The formula holds for every request
+    /// The formula holds for every request or burst
     All,
-    /// The formula holds for no request
+    /// The formula holds for no request or burst
     None,
 }
 
@@ -35,8 +35,8 @@ pub enum AssertionVerdict {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Assertion {
     verdict: AssertionVerdict,
-    /// Findings that the verdict rests on: of `violated` the counterexamples, of `unknown` all
-    /// problems of the data.
+    /// Findings that the verdict rests on: of `violated` the number of counterexamples and the
+    /// first one, of `unknown` all problems of the data; empty for `holds`.
     reasons: Vec<String>,
     #[serde(skip)]
     claim: String,
@@ -45,7 +45,7 @@ pub struct Assertion {
 }
 
 impl Assertion {
-    /// Judges the search for counterexamples, which `one` names: `request` or `burst`.
+    /// Judges the search for counterexamples. `one` is the noun for them: `request` or `burst`.
     /// `needs_clocks` is true if the results depend on the clocks of several hosts.
     pub fn of(found: &SearchReport, quantifier: Quantifier, one: &str, needs_clocks: bool) -> Self {
         let of_all = counted(found.searched, one);
@@ -110,7 +110,7 @@ impl Assertion {
     }
 }
 
-/// Names a request, or a burst and a request in it.
+/// Names a request, or a burst with a request in it if there is one.
 fn named(found: &SearchMatch) -> String {
     let (at, what) = (instant(found.start_ns), &found.what);
     match (found.trace, found.example) {

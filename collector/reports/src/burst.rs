@@ -19,10 +19,10 @@ use stroboscope_render::humanise::{duration, percent};
 /// Maximum number of windows to show.
 const WINDOWS_SHOWN: usize = 5;
 /// Minimum ratio of a burst period to the request's length, after Ardelean et al., NSDI 2018,
-/// §3.3.1. Applied to the time from burst to burst, the rule makes sure that requests are seen at
-/// all. Applied to the burst itself, it makes sure that most requests are seen whole: the edges cut
-/// about a tenth of the requests that are a tenth as long as the burst. Explanations show the
-/// bounds that a config has; plans obey the stricter one.
+/// §3.3.1. Applied to the time from burst to burst, the rule makes sure that no request overlaps
+/// two bursts. Applied to the burst itself, it makes sure that most requests are seen whole: the
+/// edges cut about a fifth of the requests that are a tenth as long as the burst and overlap it.
+/// Explanations show the bounds that a config has; plans obey the stricter one.
 const TIMES_REQUEST: u32 = 10;
 
 /// Explain a burst-config, or plan one
@@ -72,7 +72,7 @@ struct BurstReport {
     now_ms: u64,
     /// A tenth of the period; `None` for masks without a single period.
     request_max: Option<Duration>,
-    /// A tenth of the shortest burst; `None` if recording is always on.
+    /// A tenth of the shortest burst; `None` if recording is always on or off.
     request_whole_max: Option<Duration>,
 }
 
@@ -82,7 +82,7 @@ pub struct BurstPlan {
     /// Burst-config as a mask.
     config: u64,
     config_binary: String,
-    /// Length of a burst in ms; null for masks with gaps.
+    /// Length of a burst in ms; null for masks without a single period.
     burst_ms: Option<u64>,
     period_ms: Option<u64>,
     /// Share of time that is recorded.
@@ -90,11 +90,12 @@ pub struct BurstPlan {
     open_now: bool,
     /// Current time in ms since the Unix epoch, like all times here.
     now_ms: u64,
-    /// Next windows in which the config records.
+    /// Next windows in which the config records; one that is open begins at `now_ms`.
     windows: Vec<PlannedWindow>,
     /// Longest requests that suit the period, in ns; null for masks without a single period.
     request_max_ns: Option<u64>,
-    /// Longest requests that are mostly recorded whole, in ns; null if recording is always on.
+    /// Longest requests that are mostly recorded whole, in ns; null if recording is always on or
+    /// off.
     request_whole_max_ns: Option<u64>,
     /// Remark on how the input was rounded or planned.
     remark: Option<String>,
@@ -149,8 +150,8 @@ impl Burst {
 }
 
 /// Plans a config. The burst is the smallest power of two, in ms, that is at least ten times as
-/// long as a request. The period is the shortest that records at most the share `duty` of the time.
-/// A share of 1 records always. Fails if the period would exceed 2^40 ms, which is about 35 years.
+/// long as a request. The period is the shortest power of two that records at most `duty`. A share
+/// of 1 records always. Fails if the period would exceed 2^40 ms, which is about 35 years.
 fn plan(request: Duration, duty: f64) -> Result<BurstConfig, String> {
     let burst_ms = (request * TIMES_REQUEST).as_secs_f64() * 1e3;
     let zeros = burst_ms.max(1.0).log2().ceil() as u32;

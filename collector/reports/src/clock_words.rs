@@ -108,7 +108,7 @@ pub(crate) fn resolutions(alignment: &Alignment) -> Vec<String> {
 /// Reliability of the order of timestamps.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Timestamps {
-    /// Number of groups of hosts; no round trips connect different groups.
+    /// Number of groups of hosts with related clocks; orders between groups are unknown.
     islands: usize,
     hosts: Vec<HostTimestamps>,
     contradictory_pairs: Vec<(String, String)>,

@@ -22,10 +22,10 @@ use stroboscope_render::show::{Doc, Row, TableSpec};
 /// host's clock, minus the time on the second host's clock, is the round-trip time on the network
 /// (RTT). The offset between the two clocks is known to within half of the RTT. For each pair of
 /// hosts, the command keeps the round trips of lowest RTT over time, to follow drift. Clocks that
-/// agree with nearly all round trips are used as recorded. Clocks are corrected if nearly all round
-/// trips agree with one offset, or one drift, that is not zero. Between hosts that no round trips
-/// connect, orders are unknown; the output names such hosts. It also shows the unit of each host's
-/// timestamps, because orders within a unit are unknown, too.
+/// agree with most round trips are used as recorded. Clocks are corrected if nearly all round trips
+/// agree with one offset, or one drift, that is not zero. Orders are unknown between hosts that
+/// neither round trips nor synchronised kernel clocks connect; the output names such hosts. It also
+/// shows the unit of each host's timestamps, because orders within a unit are unknown, too.
 #[derive(Debug, Args)]
 pub struct Clocks {
     #[command(flatten)]

@@ -28,10 +28,10 @@ use stroboscope_render::show::{Doc, Row as _, TableSpec};
 ///
 /// Without --trace, shows for each segment its time on critical paths as a share of the time of all
 /// requests, in how many requests it is critical, and how long it takes. Long requests count more
-/// than short ones; the mean share of a request counts all alike. Also shows these figures by
-/// category. A client span's own time is network, and time below a server's span is server. All
-/// else is client, or server if no span is a server's. Summed delay adds up all segments, including
-/// concurrent ones.
+/// than short ones; the mean share of a request counts all alike. Also shows the shares of
+/// categories. A client span's own time is network, and time in or below a server's span is server.
+/// All else is client, or server if no span is a server's. Summed delay adds up all segments,
+/// including concurrent ones.
 ///
 /// With --by, groups requests into strata by the value of an attribute, or by quantiles of a
 /// numeric attribute.

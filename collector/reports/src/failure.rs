@@ -31,7 +31,7 @@ pub enum Status {
 /// status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureCode {
-    /// No report, service, operation, attribute or category has the requested name.
+    /// No report, service, operation, host or other thing has the requested name.
     Unknown,
     /// The arguments are wrong.
     Asked,

@@ -41,7 +41,7 @@ const WARNINGS: (usize, u64) = (3, 12);
 ///
 /// A request fails if its root does: by an attribute `error` that is not false, or by a panic.
 /// Requests with missing parts count, too; those without a root fail if a failure leaves the
-/// recorded part. A failure starts at the failed span below which no other one failed; of several,
+/// recorded part. A failure starts at a failed span that no failure below it reaches; of several,
 /// at the one that ended first. Requests with a failed span whose root did not fail have recovered.
 /// The command also searches for attributes of spans that distinguish failed requests of a root
 /// operation from others, as `explain` does. It needs at least 12 of both kinds. If the error rate
@@ -98,7 +98,7 @@ pub struct FailuresReport {
 /// Requests of a root operation, and how many of them failed.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FailureRootRow {
-    /// `service:name`, or `(no root)` for requests whose beginning was not recorded.
+    /// `service:name`, or `(no root)` for requests whose root was not recorded.
     root: String,
     requests: u64,
     failed: u64,

@@ -67,7 +67,7 @@ pub struct Infer {
     cluster: ClusterArguments,
 }
 
-/// Number of traces between two points of the convergence with `--json`.
+/// Default number of traces between two points of the convergence with `--json`.
 const CONVERGENCE_EVERY: u64 = 10_000;
 
 /// Size of the model after `traces` traces, and changes since the previous point.
@@ -140,7 +140,7 @@ fn convergence_rows(inference: &Inference) -> Vec<ConvergenceRow<'_>> {
 struct CorrectedClocks {
     /// Host to whose clock the others were corrected.
     reference: Option<String>,
-    /// Hosts that no round trips connect to the reference host.
+    /// Hosts whose clocks nothing relates to that of the reference host.
     unaligned: Vec<String>,
     pairs: Vec<ClockPair>,
 }

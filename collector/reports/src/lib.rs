@@ -1,7 +1,7 @@
 //! Reports on a store of traces.
 //!
 //! A report consists of its arguments, the question that it asks a store, and the rows of the
-//! answer: a type that the command line prints. Pages show and SQL reads most of these types. The
+//! answer: a type that the command line prints. Pages show most of these types, SQL reads many. The
 //! main modules, from the bottom up: `failure` with `advice` and `suggest`; the console (`output`,
 //! `stderr`, `progress`); `time`, `size`, `arguments`, `memory_limit`; `study` (an opened store,
 //! and the names of its segments); `verb` (the traits of reports); `shard` and `cluster` (reports

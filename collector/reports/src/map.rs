@@ -27,7 +27,7 @@ use crate::study::NamedStudy;
 use crate::suggest::command_on;
 use crate::verb::{ReadingVerb, Report};
 
-/// Maximum number of services and edges in the picture, which then has up to 310 kB.
+/// Maximum number of services and edges in the picture.
 const SERVICES_DRAWN: usize = 200;
 const EDGES_DRAWN: usize = 600;
 /// Maximum number of edges of a picture with labels. If there are more, none has a label, because

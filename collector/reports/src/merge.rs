@@ -28,8 +28,9 @@ use crate::{Failure, Status};
 ///
 /// `infer`, `critical-path`, `slack` and `operations` with `--shard NUMBER/COUNT --save PART` read
 /// one shard of a store, on any machine. This subcommand merges the parts of all shards, in any
-/// order, and prints the result of one run. It rejects parts of different snapshots of the store,
-/// of different subcommands, models or settings, and damaged files. It does not read the store.
+/// order, and prints the result that a run without shards prints. It rejects parts of different
+/// snapshots of the store, of different subcommands, models or settings, and damaged files. It does
+/// not read the store.
 #[derive(Debug, Args)]
 pub struct MergeVerb {
     /// Parts of all shards
@@ -60,8 +61,8 @@ pub struct MergeVerb {
         conflicts_with_all = ["json", "html", "parquet", "full_names", "top", "save", "save_inference"]
     )]
     save_clocks: Option<PathBuf>,
-    /// Memory for the parts and the model [default: 60 % of the control group's limit, or of the
-    /// machine's memory]
+    /// Memory for the parts and the model [default: 60 % of the control group's limit or the
+    /// machine's memory; at least 256 MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_reading_limit)]
     memory_limit: Option<u64>,
 }

@@ -164,7 +164,7 @@ struct ByChanceEntry {
     vanished: usize,
 }
 
-/// Sizes of both models, and all differences.
+/// Sizes of both models, and the differences that exceed sampling noise.
 #[derive(Serialize, JsonSchema)]
 struct ChangeEntry {
     before: ModelSize,

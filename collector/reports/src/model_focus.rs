@@ -113,7 +113,7 @@ pub(crate) struct Neighbour {
     operation: String,
     /// Number of traces with both segments of the most frequent pair.
     traces: u64,
-    /// Number of the `traces` in which the two segments have another order.
+    /// Number of the `traces` in which the two segments are not in this order.
     contradictions: u64,
     /// Ratio of `traces` to all traces with the pair's segment of the operation in focus, 0 to 1.
     share: f64,

@@ -53,7 +53,7 @@ pub struct OverviewReport {
     /// Number of the requests behind the figures whose root failed, by an attribute `error` that is
     /// not false, or by a panic. Counts recorded requests, without sampling weights.
     pub failed: u64,
-    /// Latency of the requests with a caller, if there are any; otherwise of all.
+    /// Latency of requests whose root operation has callers, if there are any; otherwise of all.
     pub latency: Latency,
     /// Latency without failed requests; null if none failed.
     pub latency_without_failed: Option<Latency>,

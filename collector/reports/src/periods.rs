@@ -37,11 +37,12 @@ pub(crate) struct PeriodArguments {
     before_data: Option<PathBuf>,
     #[command(flatten)]
     pub flow: FlowArguments,
-    /// Minimum number of additional requests for a category to count as changed, scaled to the
-    /// later period
+    /// Minimum change of the number of requests of a category, or of those in which an operation
+    /// behaves differently, scaled to the later period
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     threshold: u64,
-    /// Minimum change, as a share of the mean latency of the affected requests, such as 5% or 0.05
+    /// Minimum change, as a share of the mean latency of the affected requests, such as 5% or 0.05.
+    /// A tenth of it suffices where the own time of an operation changed by 30 % or more
     #[arg(long, value_name = "PART", default_value = "1%", value_parser = parse_part)]
     min_effect: f64,
     /// Also accept categories as precursors that lost fewer requests than the mutation gained
@@ -57,7 +58,7 @@ pub(crate) struct PeriodArguments {
 pub(crate) struct Periods {
     pub before: PeriodOf,
     pub after: PeriodOf,
-    /// Directories of both periods: dropping this releases the mirrors.
+    /// Directories that were opened for the periods: dropping this releases the mirrors.
     _directories: Vec<Readable>,
 }
 

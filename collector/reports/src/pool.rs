@@ -164,7 +164,7 @@ pub struct PoolSays {
     times: usize,
     unit: Unit,
     samples: usize,
-    /// Time between two samples of a process, in ns.
+    /// Median time between two samples of a process, in ns.
     step_ns: i64,
     /// Number of samples that are missing between others.
     gaps: u64,

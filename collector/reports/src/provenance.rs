@@ -147,7 +147,7 @@ pub struct ItemsVerb {
     show: ShowArguments,
 }
 
-/// Item of which a query is, or some of its bytes.
+/// Queried item, or some of its bytes.
 #[derive(Clone, Debug)]
 struct Item {
     id: u64,

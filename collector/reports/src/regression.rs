@@ -17,8 +17,8 @@ use stroboscope_render::show::Doc;
 /// Arguments for a verdict, and for the exit status that it results in.
 #[derive(Clone, Debug, Args)]
 pub struct GateArguments {
-    /// Verdict to fail on. The exit status is then 0 without a regression, and the last line of the
-    /// text states the verdict
+    /// Verdict to fail on. The exit status then depends on the verdict alone, and the last line of
+    /// the text states the verdict
     #[arg(long, value_name = "VERDICT", value_enum)]
     fail_on: Option<FailOn>,
     /// Minimum rise of a latency to count as worse, such as 5% or 0.05, if it is also more than

@@ -87,7 +87,8 @@ pub struct RequestRow {
     services: u64,
     /// True if the root failed, by an attribute `error` that is not false, or by a panic.
     failed: bool,
-    /// Reasons why the request is incomplete; empty if it is complete.
+    /// Reasons why the request is incomplete, or why it is unsure whether it matches; empty without
+    /// any.
     causes: Vec<&'static str>,
 }
 

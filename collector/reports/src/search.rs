@@ -56,7 +56,8 @@ pub struct SearchVerb {
     assert: Option<Quantifier>,
     #[command(flatten)]
     files: VerdictFiles,
-    /// Maximum number of matches to list, the earliest first; 0 only counts them
+    /// Maximum number of matches to list, and of possible matches, the earliest first; 0 only
+    /// counts them
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     top: usize,
     /// Show which spans a request needs to match, and which files and row groups were skipped
@@ -129,9 +130,11 @@ pub struct SearchSays {
     unknown: u64,
     /// Attributes in the formula that no span has.
     absent_attributes: Vec<String>,
-    /// Matching requests, or counterexamples of the assertion; empty for a search of bursts.
+    /// Certain and possible matches, or counterexamples of the assertion; empty for a search of
+    /// bursts.
     requests: Vec<FoundRequest>,
-    /// Matching bursts, or counterexamples of the assertion; empty for a search of requests.
+    /// Certain and possible matches, or counterexamples of the assertion; empty for a search of
+    /// requests.
     bursts: Vec<FoundBurst>,
     /// Bursts that exceed the memory limit, and were not searched.
     too_large_bursts: Vec<TooLargeBurst>,
@@ -163,7 +166,7 @@ struct FoundRequest {
     /// Beginning of the request, ns since the Unix epoch.
     start_ns: i64,
     latency_ns: i64,
-    /// True if the formula certainly holds, false if it may hold.
+    /// True for a certain match or counterexample, false for a possible one.
     sure: bool,
     /// Ids of the spans that satisfy the formula, 16 hexadecimal digits each.
     witness: Vec<String>,
@@ -193,7 +196,7 @@ struct BurstWitness {
 /// Maximum number of spans to name in the text.
 const NAMED_MAX: usize = 4;
 
-/// Describes spans: `store:read 2.1ms, +3.4ms store:read 1.1ms`.
+/// Describes spans: `store:read 2.10ms, +3.40ms store:read 1.10ms`.
 fn because(witness: &[WitnessSpan]) -> String {
     let first_ns = witness.first().map_or(0, |span| span.start_ns);
     let name = |span: &WitnessSpan| {

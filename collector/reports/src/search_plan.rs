@@ -13,7 +13,7 @@ const FILES_SHOWN_MAX: usize = 20;
 /// Data that was read and skipped, and the reasons.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct SearchPlanSays {
-    /// Conditions on spans that a request needs.
+    /// Conditions on spans, some or all of which a request needs.
     needs: Vec<String>,
     /// Reason that no data was skipped; null if some was.
     all_because: Option<&'static str>,

@@ -125,7 +125,7 @@ impl NamedStudy {
         })
     }
 
-    /// Answers a question. If the model is neither inferred nor cached, the same pass infers it.
+    /// Answers a question. Infers the model first if it is neither inferred nor cached.
     pub fn ask<Q: Question>(&self, question: &Q) -> Result<Q::Answer, Failure> {
         self.of.ask(question).map_err(Failure::of)
     }

@@ -31,7 +31,7 @@ use stroboscope_render::show::Doc;
 ///
 /// With --trace, shows one request; with --burst, all requests of one burst. Each segment has its
 /// system calls, the time on a processor, and the time off it with the reason, by thread. Each wait
-/// for a lock names the request that held it.
+/// for a lock names the request that held it, if that is known.
 ///
 /// Without either, shows sums over everything recorded: where requests' time went, at which locks
 /// and futexes they waited, and which operations held these or woke the waiters. It also shows
@@ -49,8 +49,8 @@ pub struct TimelineVerb {
     #[arg(long, value_name = "ID", conflicts_with = "burst")]
     trace: Option<String>,
     /// Burst at or after this moment: ns since the Unix epoch, or a time such as
-    /// 2026-11-21T10:00:00.5 (UTC). Of a burst that has no end, shows one second from this moment
-    /// on
+    /// 2026-11-21T10:00:00.5 (UTC). Of a burst longer than a second, shows one second from this
+    /// moment on
     #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     burst: Option<i64>,
     /// One lock or futex, by its name in the sums: PROCESS:LOCK, such as 4711:0x7f0a12345678
@@ -65,7 +65,7 @@ pub struct TimelineVerb {
     /// Write the output to this file instead of standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Only this host's kernel, if several were recorded
+    /// With --trace, --burst or --lock, only this host's kernel, if several were recorded
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
     /// Maximum number of requests, locks and operations in the sums; 0 shows all

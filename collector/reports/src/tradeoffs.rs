@@ -56,8 +56,8 @@ struct Learn {
     /// utility
     #[arg(long = "goal", value_name = "POINT=GOAL", value_parser = parse_goal)]
     goals: Vec<(String, Goal)>,
-    /// Also learn slack: by how much longer each service may take, by the value that this attribute
-    /// had in a key's last request. An ingress predicts with it (`tradeoff::foretold_slack`)
+    /// Also learn slack, by how much longer each service may take, from the last request with each
+    /// value of this attribute. An ingress predicts with it (`tradeoff::foretold_slack`)
     #[arg(long, value_name = "ATTRIBUTE")]
     slack_by: Option<String>,
     /// Learn the slack of this service or operation only; repeatable

@@ -287,7 +287,8 @@ impl<T> Quantiles<T> {
 struct WaitsFound {
     segments_that_wait: usize,
     waits_before_segments: usize,
-    /// Number of workers, connections and locks that requests wait for while others hold them.
+    /// Number of queues, such as for workers, connections or locks, in which requests wait for each
+    /// other.
     shared_queues: usize,
 }
 

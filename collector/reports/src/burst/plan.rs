@@ -35,7 +35,7 @@ use stroboscope_render::show::Doc;
 /// Overhead is recording's share of the CPU time of the process that it costs most, over all time;
 /// `duty 1 %` bounds the share of time that is recorded. Of masks that reach the goal, those come
 /// first whose bursts and periods are at least ten times as long as a request. If none reaches it,
-/// the output shows what each part of the goal would have to be if the others stay.
+/// the output shows how one part of the goal could give way while the others stay.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct PlanVerb {

@@ -41,8 +41,8 @@ impl StoreTasks {
 
     fn part(&self, task: ShardTask<'_>) -> Result<Vec<u8>, Failure> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        // Close the other store first, which frees the memory of its model. It stays closed after a
-        // failure, because the store may have changed.
+        // Close another task's store first, which frees the memory of its model. After a failure,
+        // no store stays open, because it may have changed.
         let last = open.take().filter(|last| last.store.is_for(&task));
         let last = match last {
             Some(last) => last,

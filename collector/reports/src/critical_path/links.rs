@@ -19,7 +19,7 @@ pub(super) struct Links {
     links: u64,
     /// Number of links whose other span is in the store.
     found: u64,
-    /// Number of links whose producer ended before the consumer began.
+    /// Number of found links whose producer ended before the consumer began.
     before: u64,
     /// Number of links for which the order of these two instants is unknown.
     unknown: u64,
@@ -27,7 +27,7 @@ pub(super) struct Links {
     missing: u64,
     /// Number of links, or of linking traces, beyond the maximum of 10,000.
     unread: u64,
-    /// First 50 links, the shortest wait first.
+    /// First 50 links: those in the order `before` come first, the shortest wait first.
     first: Vec<Link>,
 }
 
@@ -150,7 +150,7 @@ struct LegJson {
     root: String,
     start_ns: i64,
     end_ns: i64,
-    /// Time between the end of the earlier request's producer and this start.
+    /// Time between the end of the earlier request's producer and this start; 0 in the first one.
     queued_ns: u64,
     segments: Vec<StepJson>,
     /// Time from the end of the last segment to the end.
@@ -168,7 +168,7 @@ struct StepJson {
     wait_ns: u64,
 }
 
-/// Row of the table: a segment, or the time in a queue.
+/// Row of the table: a segment, or the time in a queue or after the last segment.
 #[derive(Debug)]
 struct AcrossRow {
     request: String,

@@ -30,14 +30,15 @@ pub(super) struct MetricRow {
     pub test_ns: Option<f64>,
     /// Ratio of test to control, minus 1.
     pub difference: Option<f64>,
-    /// Lower and upper (`high`) bound of the difference; null where it is unbounded.
+    /// Lower and upper (`high`) bound of the difference; null without a result. Without bounds,
+    /// `low` is −1 and `high` is null.
     pub low: Option<f64>,
     pub high: Option<f64>,
     /// p-value before the correction: the difference's bounds exclude 0 if and only if it is below
     /// 1 minus the certainty.
     pub p_value: Option<f64>,
-    /// p-value corrected for the number of metrics: among the metrics with at most q, a share q is
-    /// chance.
+    /// p-value corrected for the number of metrics: among the metrics with at most q, on average at
+    /// most a share q is chance.
     pub q_value: Option<f64>,
     /// True if test and control differ: `q_value` is below 1 minus the certainty.
     pub differs: bool,
@@ -57,8 +58,7 @@ pub(super) struct MetricRow {
 pub(super) struct NoiseRow {
     /// Name of the metric: `mean`, `p50`, `p95` or `p99`.
     pub metric: String,
-    /// Number of units on each side, and in `requests` of requests: half of those that were treated
-    /// alike.
+    /// Number of units on each side; `requests` is the mean number of requests on a side.
     pub units: usize,
     pub requests: usize,
     /// Relative difference that half of the pairs of equal sides exceed; one pair in twenty exceeds

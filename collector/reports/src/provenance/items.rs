@@ -38,7 +38,7 @@ struct ListedItem {
     log: String,
     /// Request that wrote the log; null if it is unknown.
     trace: Option<String>,
-    /// Number of bytes that have labels.
+    /// Number of its bytes that were written or read, whichever is larger.
     bytes: u64,
 }
 

@@ -177,8 +177,8 @@ impl ProvenanceMapReport {
         LogGaps::show_all(&self.logs, doc);
     }
 
-    /// Returns the outcome of the subcommand, which is partial if a log could not be read whole or
-    /// flows were not followed.
+    /// Returns the outcome of the subcommand, which is partial if a log was not read and queried
+    /// whole, or if flows were not followed.
     pub(super) fn status(&self, read: Status) -> Status {
         match self.flows_left_out {
             0 => LogGaps::status(&self.logs, read),

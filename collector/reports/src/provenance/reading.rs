@@ -34,7 +34,8 @@ pub(super) struct LogArguments {
     /// Only logs of this request
     #[arg(long, value_name = "TRACE", conflicts_with = "files")]
     trace: Option<String>,
-    /// Memory for the logs [default: 60 % of the control group's limit, or of the machine's memory]
+    /// Memory for the logs [default: 60 % of the control group's limit or the machine's memory; at
+    /// least 256 MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_reading_limit)]
     memory_limit: Option<u64>,
     /// Print JSON instead of text
@@ -122,7 +123,7 @@ impl<'a> QueriedLogs<'a> {
     }
 }
 
-/// Reads a file as far as its bytes, and copies of its records, fit into the memory.
+/// Reads a file. Fails if its bytes, and copies of its records, do not fit into the memory.
 fn read_log(path: &Path, share: &mut QueryShare) -> Result<Vec<u8>, Failure> {
     let unreadable = |error| {
         let path = path.to_owned();

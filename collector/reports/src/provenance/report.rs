@@ -67,7 +67,8 @@ impl ItemProvenance {
         answers.for_each(|answer| answer.show(doc));
     }
 
-    /// Returns the outcome of the subcommand, which is partial if a log could not be read whole.
+    /// Returns the outcome of the subcommand, which is partial if a log was not read and queried
+    /// whole.
     pub(super) fn status(&self, read: Status) -> Status {
         let mut answers = self.why.iter().chain(&self.of);
         answers.next().map_or(read, |answer| answer.status(read))
@@ -111,9 +112,9 @@ pub(super) struct LogGaps {
     coarse_merges: Option<u64>,
     /// Number of bytes that share one input.
     shared_inputs: Option<u64>,
-    /// Number of outputs that were not recorded.
+    /// Number of bytes of outputs whose inputs were not recorded.
     dropped_outputs: Option<u64>,
-    /// Number of items without a name, because there were too many.
+    /// Number of items whose name was not recorded.
     dropped_items: Option<u64>,
     /// Problem at which the reading or the query ended; null if the log was queried whole.
     problem: Option<String>,
@@ -148,8 +149,8 @@ rows! {
 }
 
 impl KnownItems<'_> {
-    /// Returns the parts of an output's content, with the items that made each. The answer is of
-    /// the output.
+    /// Returns the parts of an output's content, with the items that made each. `answer` is the
+    /// answer to the query of this output.
     fn content(&self, id: u64, answer: &ProvenanceAnswer) -> Vec<ContentPart> {
         let content = self.get(id).map_or(&[][..], |info| info.content);
         let parts = answer.parts(id, content.len() as u64).into_iter();
@@ -207,7 +208,8 @@ impl LogGaps {
         }
     }
 
-    /// Returns the outcome of the subcommand, which is partial if a log could not be read whole.
+    /// Returns the outcome of the subcommand, which is partial if a log was not read and queried
+    /// whole.
     pub(super) fn status(logs: &[Self], read: Status) -> Status {
         let is_whole = logs.iter().all(|log| log.problem.is_none());
         if is_whole { read } else { Status::Partly }
@@ -373,7 +375,8 @@ impl ProvenanceReport {
         }
     }
 
-    /// Returns the outcome of the subcommand, which is partial if a log could not be read whole.
+    /// Returns the outcome of the subcommand, which is partial if a log was not read and queried
+    /// whole.
     pub(super) fn status(&self, read: Status) -> Status {
         LogGaps::status(&self.logs, read)
     }

@@ -1,4 +1,4 @@
-//! Relation between the clocks of two hosts, shared by `clocks` and `report`.
+//! Relation between the clocks of two hosts, shared by `clocks`, `infer` and `report`.
 
 use schemars::JsonSchema;
 use serde::Serialize;

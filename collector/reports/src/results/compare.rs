@@ -81,7 +81,7 @@ pub struct ComparisonReport {
 enum Verdict {
     /// There are causes, or the share of failed requests changed.
     Changed,
-    /// Nothing in the services changed by more than chance.
+    /// There is no cause that explains the change.
     NoChange,
     /// There are too few requests for a verdict.
     TooFew,

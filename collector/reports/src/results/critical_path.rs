@@ -248,7 +248,7 @@ fn operations(paths: &PathAggregate, labels: &Labels) -> Vec<OperationShare> {
 rows! {
     SegmentShare as row, "critical_path": "A segment, and its part in the critical paths of all requests.";
     {
-        // A segment that only continues after the response has no slack.
+        // A segment that always ends after the response has no slack.
         let has_slack = row.occurrences > row.after_answer_occurrences;
     }
     segment: Segment, "segment" = &row.segment;

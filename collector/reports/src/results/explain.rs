@@ -26,9 +26,9 @@ pub struct ExplainedSays {
     notes: Notes,
     /// Description of the change.
     what: String,
-    /// Requests distinguished by their parameters, the largest share first; empty if no parameter
-    /// distinguishes them. If only a part of the later requests takes another time, the leaves that
-    /// distinguish that part from the other later requests come first.
+    /// Requests distinguished by their parameters, those of the changed side first, then by recall;
+    /// empty if no parameter distinguishes them. If only a part of the later requests takes another
+    /// time, the leaves that distinguish that part from the other later requests come first.
     leaves: Vec<LeafRow>,
     /// Part of the later requests whose times changed, if it is only a part.
     among_later: Option<AmongLaterSays>,
@@ -314,7 +314,7 @@ struct Unseen {
     parameters: u64,
     /// Number of text values of parameters beyond the limit, which are not distinguished.
     texts: u64,
-    /// Number of texts by request and parameter that were skipped because the request has several.
+    /// Number of times that a request has several texts of one parameter; these are skipped.
     several_values: u64,
 }
 

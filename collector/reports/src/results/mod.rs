@@ -1,4 +1,4 @@
-//! Reports shared by several subcommands. Subcommands do not depend on each other's modules.
+//! Results of reports. Several subcommands share most of them.
 
 pub mod anomalies;
 pub mod clock_pairs;

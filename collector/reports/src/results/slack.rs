@@ -54,7 +54,7 @@ impl SlackList {
     pub fn of(paths: &Paths, known: NamedInference<'_>, top: usize) -> Self {
         let aggregate = &paths.aggregate;
         let traces = aggregate.traces();
-        // A segment that only runs after the response has no slack, because the request does not
+        // A segment that always ends after the response has no slack, because the request does not
         // wait for it.
         let with_slack = aggregate
             .segments()

@@ -96,7 +96,7 @@ struct CurveRow {
     requests_per_second: f64,
     /// Latency at the model's quantile, in ns.
     latency_ns: f64,
-    /// Half of the width of the latency's 95 % interval, in ns.
+    /// Half of the width of the latency's 95 % interval, in ns; 0 if unknown.
     error_ns: f64,
     requests: u64,
 }

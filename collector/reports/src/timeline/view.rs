@@ -40,8 +40,8 @@ impl TimelineReport {
 
 /// JSON of a request or a burst. `burst` has the times of the burst and of the shown part; it is
 /// null for a request. `requests` have their `spans` and `segments`. `kernel` has one element for
-/// each kernel recording, with all its activities. Each activity names its owner, which is the low
-/// half of a trace id, and its span.
+/// each kernel recording, with its activities at the time. Each activity has its span and its
+/// owner, which is the low half of a trace id if a request is known.
 #[derive(Serialize, JsonSchema)]
 struct SeenJson<'a> {
     burst: Option<BurstJson>,

@@ -17,8 +17,8 @@ pub(super) struct MixRow {
     pub(super) after: f64,
     /// Mean latency of the earlier requests, in ns; null if there are none.
     pub(super) mean_before_ns: Option<f64>,
-    /// Change of the mean latency of these requests by all causes, in ns, without the part that a
-    /// few slow requests make up.
+    /// Change of the mean latency of these requests by causes, in ns. Leaves out causes whose
+    /// structure begins or ends within a period, and the part that a few slow requests make up.
     pub(super) caused_ns: f64,
     /// q-value of the cause that adds most to it; null if no cause adds to it.
     pub(super) q_value: Option<f64>,

@@ -111,8 +111,8 @@ impl LatencyDensity {
     }
 }
 
-/// Divides the logarithm of latency into bars of equal width. Leaves out nearly empty bars at the
-/// ends.
+/// Divides the logarithm of latency into bars of about equal width. Leaves out nearly empty bars at
+/// the ends.
 fn bars(of: &Density) -> Vec<BarRow> {
     let mass = |range: std::ops::Range<usize>| -> f64 {
         of.densities[range].iter().sum::<f64>() * of.step_log2

@@ -16,12 +16,12 @@ use stroboscope_render::show::{Axis, Chart, Doc, Figure, Kind, Line};
 pub struct LogSays {
     #[serde(flatten)]
     pub notes: Notes,
-    /// Number of requests that left something out, without those that explored.
+    /// Number of decisions to leave something out, without those of requests that explored.
     requests: u64,
-    /// Number of requests that explored as instructed.
+    /// Number of decisions of requests that explored as instructed.
     explored: u64,
-    /// Number of tradeoffs whose component was cut by a burst's edge; `malformed` counts unreadable
-    /// records.
+    /// Number of tradeoffs whose component was cut by a burst's edge or has no recorded end;
+    /// `malformed` counts unusable records.
     cut: u64,
     malformed: u64,
     log: Vec<LogRow>,
@@ -45,7 +45,8 @@ struct LogRow {
     /// Mean number of requests per second at the point.
     requests_per_second: f64,
     mean_latency_ns: f64,
-    /// Largest shares of what was left out: `ads 45 %, pages 30 %`.
+    /// At most three classes of the items left out, the largest shares first: `ads 45.0%, pages
+    /// 30.0%`.
     left_out: String,
     /// Most frequent cause of forced omissions.
     cause: String,

@@ -39,9 +39,9 @@ struct SlackRow {
     /// Number of requests whose key had an earlier request.
     predicted: u64,
     accuracy: f64,
-    /// Rate of predicted slack that did not exist.
+    /// Share of all predictions that predicted slack that did not exist.
     type_i: f64,
-    /// Rate of existing slack that was not predicted.
+    /// Share of all predictions that missed existing slack.
     type_ii: f64,
     /// Informedness: 0 for a useless prediction, 1 for a perfect one.
     informedness: f64,
