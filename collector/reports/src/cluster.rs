@@ -40,8 +40,8 @@ pub struct ClusterArguments {
         conflicts_with = "shard"
     )]
     cluster: Vec<String>,
-    /// Maximum time for a shard on a worker. There are four shards for each worker. A shard that
-    /// takes longer goes to another worker
+    /// Maximum time for a shard on a worker. There are four shards for each worker, at most 4096 in
+    /// all. A shard that takes longer goes to another worker
     #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = parse_duration)]
     cluster_deadline: Duration,
     /// Authority that signed the certificates of https workers, as PEM [default: those of the

@@ -16,11 +16,11 @@ use stroboscope_render::show::TableSpec;
 
 /// Show what changed between two periods, and why
 ///
-/// Groups requests into categories of equal structure. Compares the times of each category
-/// (Kolmogorov and Smirnov), edge by edge of the critical path, and its share of the requests.
-/// Changes due to one operation or one difference of structure form one cause, and causes are
-/// related to the whole change. Counts failed requests by root operation and by the origin of their
-/// failures, including incomplete requests.
+/// Groups requests into categories of equal structure. Compares the times at each place of the
+/// critical path, between requests that do the same there (rank tests), and the shares of
+/// structures. Changes due to one operation or one difference of structure form one cause, and
+/// causes are related to the whole change. Counts failed requests by root operation and by the
+/// origin of their failures, including incomplete requests.
 #[derive(Debug, Args)]
 pub struct CompareVerb {
     #[command(flatten)]

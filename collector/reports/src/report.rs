@@ -35,11 +35,12 @@ use stroboscope_render::show::Doc;
 
 /// Write all findings to one HTML page with pictures
 ///
-/// The page is self-contained and loads nothing. Its only script sorts tables and moves graphs. It
-/// shows latency, the critical path by operation and category next to summed delay, and example
-/// requests as timelines. It also shows what is different about slow requests, slack, the causal
-/// model as a graph and its convergence, the hosts' clocks, and what was lost or left out. With
-/// --before or --after, it also shows what changed between two periods, as `compare` does.
+/// The page is self-contained and loads nothing. Its only script sorts and filters tables, and
+/// moves graphs. It shows latency, the critical path by operation and category next to summed
+/// delay, and example requests as timelines. It also shows what is different about slow requests,
+/// slack, the causal model as a graph and its convergence, the hosts' clocks, and what was lost or
+/// left out. With --before or --after, it also shows what changed between two periods, as `compare`
+/// does.
 #[derive(Debug, Args)]
 pub struct ReportVerb {
     #[command(flatten)]

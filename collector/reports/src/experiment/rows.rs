@@ -93,8 +93,8 @@ pub(super) struct NeededRow {
 pub(super) struct BalanceRow {
     /// Respect in which the sides are compared: `users`, `load` or `mix`.
     pub what: &'static str,
-    /// Expected value: for users, the share assigned to the test; for load, the control's requests
-    /// per unit.
+    /// Expected value: for users, the share assigned to the test; for load, the geometric mean of
+    /// the control's requests per unit; null for the mix.
     pub expected: Option<f64>,
     pub found: Option<f64>,
     /// Probability that chance alone makes the sides differ this much; for the mix, the smallest

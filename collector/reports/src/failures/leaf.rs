@@ -5,14 +5,14 @@ use serde::Serialize;
 use stroboscope_analysis::explain::ExplainedLeaf;
 use stroboscope_render::rows;
 
-/// Requests of a root operation with common attributes. Most of them failed, or most of them did
-/// not.
+/// Requests of a root operation with common attributes, which fail more often or less often than
+/// others. Shares and `requests` are estimates from a sample.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FailureLeafRow {
     pub(super) root: String,
     /// Conditions that all requests of this row satisfy.
     conditions: Vec<String>,
-    /// True if most requests of this row failed.
+    /// True if these requests fail more often than others, false if less often.
     pub(super) failed: bool,
     /// Share of this row's requests that failed or, if `failed` is false, that did not.
     precision: f64,

@@ -34,7 +34,8 @@ pub struct ExplainedSays {
     among_later: Option<AmongLaterSays>,
     /// Number of requests of both sides.
     requests: Sides,
-    /// Number of requests behind precision and recall; smaller if memory did not suffice for all.
+    /// Number of requests behind precision and recall; smaller if memory did not suffice for all,
+    /// or if a request represents several.
     counted: Sides,
     /// Number of requests from which the tree was grown.
     learned_from: Sides,
@@ -135,7 +136,7 @@ impl Sides {
 pub struct LeafRow {
     /// Conditions that all requests of the leaf satisfy.
     conditions: Vec<String>,
-    /// True if the leaf's requests belong to the changed side.
+    /// True if the leaf's side is the changed one.
     changed: bool,
     /// True if both sides are of the later period: requests that show the change, and the others.
     /// If neither this nor `among_earlier` is true, the sides are those of the change; if times
