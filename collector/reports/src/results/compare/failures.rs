@@ -34,7 +34,7 @@ struct OriginShiftRow {
     root: String,
     /// Operation at which the failures start.
     origin: String,
-    /// Type of the error, or the span's status.
+    /// Type of the error, `panic`, or the span's status; `error` if the span states none.
     kind: String,
     /// Error message, with ids replaced by `*`; empty if there is none.
     message: String,
