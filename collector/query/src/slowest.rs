@@ -66,8 +66,9 @@ pub struct ListedRequest {
     pub latency_ns: u64,
     pub spans: u64,
     pub services: u64,
-    /// Causes of incompleteness that the records show, with the names of
-    /// [`Incomplete::cause`](stroboscope_analysis::completeness::Incomplete::cause).
+    /// Distinct causes of incompleteness, with the names of
+    /// [`Incomplete::cause`](stroboscope_analysis::completeness::Incomplete::cause), and
+    /// [`INNER_ROOT`](stroboscope_analysis::inner_operations::INNER_ROOT).
     pub causes: Vec<&'static str>,
     /// True if the root span failed.
     pub has_failed: bool,
@@ -237,8 +238,6 @@ fn look(
         RequestOrder::Latest => i128::from(start_ns),
     };
     worker.keep((Reverse(first), records.id.0), wanted.kept_max, || {
-        let mut causes: Vec<&'static str> = reasons.iter().map(|reason| reason.cause()).collect();
-        causes.dedup();
         let services: BTreeSet<&str> = records.spans.iter().map(|span| &*span.service).collect();
         ListedRequest {
             id: records.id.0,
@@ -248,7 +247,7 @@ fn look(
             latency_ns,
             spans: records.spans.len() as u64,
             services: services.len() as u64,
-            causes,
+            causes: source.causes(records, &reasons),
             has_failed,
             is_sure: truth == Truth::True,
         }

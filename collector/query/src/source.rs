@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use stroboscope_analysis::completeness::{ProcessLoss, completeness};
+use stroboscope_analysis::completeness::{Incomplete, ProcessLoss, completeness};
 use stroboscope_analysis::connection::Connections;
 use stroboscope_analysis::inner_operations::INNER_ROOT;
 use stroboscope_analysis::record::TraceRecords;
@@ -427,6 +427,24 @@ impl Source {
         self.choose(records, selection, notes) == Choice::Taken
     }
 
+    /// Returns the distinct causes for which a trace counts as incomplete, sorted, given those that
+    /// its records show.
+    pub(super) fn causes(
+        &self,
+        records: &TraceRecords,
+        reasons: &[Incomplete],
+    ) -> Vec<&'static str> {
+        let mut causes: Vec<_> = reasons.iter().map(Incomplete::cause).collect();
+        let root_span = records.root();
+        let is_request = || root_span.is_some_and(|root| self.connections.is_request(root));
+        if self.operations.inner.is_fragment(records) && !is_request() {
+            causes.push(INNER_ROOT);
+        }
+        causes.sort_unstable();
+        causes.dedup();
+        causes
+    }
+
     /// Decides about a trace, and counts it and its flaws in `notes` like [`takes`](Self::takes).
     pub(super) fn choose(
         &self,
@@ -453,18 +471,7 @@ impl Source {
             return Choice::Refused;
         }
         notes.traces += 1;
-        let mut causes: Vec<_> = completeness
-            .reasons
-            .iter()
-            .map(|reason| reason.cause())
-            .collect();
-        let root_span = records.root();
-        let is_request = || root_span.is_some_and(|root| self.connections.is_request(root));
-        if self.operations.inner.is_fragment(records) && !is_request() {
-            causes.push(INNER_ROOT);
-        }
-        causes.sort_unstable();
-        causes.dedup();
+        let causes = self.causes(records, &completeness.reasons);
         let is_complete = causes.is_empty();
         notes
             .roots

@@ -32,7 +32,8 @@ pub fn in_our_words(error: Error) -> Error {
 fn what_it_takes(source: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if let Some(error) = source.downcast_ref::<ParseIntError>() {
         return Some(match error.kind() {
-            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "a smaller whole number",
+            IntErrorKind::PosOverflow => "a smaller whole number",
+            IntErrorKind::NegOverflow => "a larger whole number",
             _ => "a whole number, such as 20",
         });
     }

@@ -111,7 +111,7 @@ impl FlowsVerb {
         let labels = study.known()?.inference.model.labels();
         let says = CategorySays::of(
             (root, id, category),
-            &found.flows.edges,
+            &found.flows,
             example.as_ref().map(|answer| &answer.path),
             labels,
             found.notes.clone(),

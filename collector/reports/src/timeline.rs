@@ -11,7 +11,7 @@ mod view;
 use crate::output::{print_parts, say};
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use schemars::JsonSchema;
 use tokio::runtime::Runtime;
 
@@ -40,6 +40,7 @@ use stroboscope_render::show::Doc;
 /// one` shows those that could be batched or run concurrently. With --lock, shows one lock with its
 /// longest waits.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("part").args(["trace", "burst", "lock"])))]
 pub struct TimelineVerb {
     #[command(flatten)]
     data: DataArguments,
@@ -66,7 +67,7 @@ pub struct TimelineVerb {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// With --trace, --burst or --lock, only this host's kernel, if several were recorded
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", requires = "part")]
     host: Option<String>,
     /// Maximum number of requests, locks and operations in the sums; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 20)]

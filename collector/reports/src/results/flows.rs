@@ -82,7 +82,7 @@ pub struct CategoryRow {
     /// Number of recorded requests, if requests have sampling weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     recorded: Option<u64>,
-    /// Share of all requests; 1 with `--category`.
+    /// Share of all requests.
     share: f64,
     mean_ns: f64,
     variance_ns2: f64,
@@ -90,7 +90,7 @@ pub struct CategoryRow {
     /// Squared coefficient of variation; null if all latencies are 0.
     squared_variation: Option<f64>,
     total_ns: f64,
-    /// Share of the summed latency of all requests; 1 or 0 with `--category`.
+    /// Share of the summed latency of all requests.
     total_share: f64,
     /// Number of operations; repeated parts count once.
     operations: u64,

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::critical_path::TracePath;
 use stroboscope_analysis::flow::{
-    CategoryId, EdgeTable, FlowCategory, FlowEdge, Part, Repeats, Shape,
+    CategoryId, FlowCategory, FlowEdge, Part, PeriodFlows, Repeats, Shape,
 };
 use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::record::TraceId;
@@ -93,7 +93,7 @@ impl CategorySays {
     /// Creates the report on a category, with the path of its example.
     pub fn of(
         (root, id, category): (&str, CategoryId, &FlowCategory),
-        edges: &EdgeTable,
+        flows: &PeriodFlows,
         example: Option<&TracePath>,
         labels: &Labels,
         notes: Notes,
@@ -112,6 +112,7 @@ impl CategorySays {
             *latencies.entry(request.latency_ns).or_default() += counted;
         }
         let mut structure = Vec::new();
+        let edges = &flows.edges;
         let mut rows: Vec<EdgeRow> = edges
             .iter()
             .map(|(number, edge)| (edge, category.edge_ns(number)))
@@ -146,8 +147,8 @@ impl CategorySays {
                 root,
                 id,
                 category,
-                category.count,
-                category.latency_ns as f64,
+                flows.count(),
+                flows.latency.sum_ns() as f64,
             ),
             density: LatencyDensity::of(
                 &latencies.into_iter().collect::<Vec<_>>(),
