@@ -37,8 +37,8 @@ pub struct CollectorSettings {
     /// Collectors that this one forwards to, as an agent, which takes the burst-config from them.
     /// With `None`, the collector keeps a store.
     pub forward: Option<ForwardSettings>,
-    /// Burst-config of the fleet; with `None`, each process keeps its own. An agent ignores this
-    /// setting.
+    /// Burst-config of the fleet; with `None`, each process keeps its own until one is set. An
+    /// agent ignores this setting.
     pub burst_config: Option<BurstConfig>,
     /// Access control and connection limits.
     pub doors: NetSettings,
@@ -58,7 +58,7 @@ pub struct CollectorSettings {
 pub struct SiteMaker(Arc<dyn Fn() -> Result<ServedSite, String> + Send + Sync>);
 
 impl SiteMaker {
-    /// Wraps a function. Its error explains why there are no pages.
+    /// Wraps a function. Its error is text for people, and the collector then does not start.
     pub fn new(make: impl Fn() -> Result<ServedSite, String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(make))
     }
@@ -117,9 +117,10 @@ impl Collector {
     /// Opens the data directory, recovers the log of an earlier run, and listens.
     ///
     /// # Errors
-    /// Returns an error if the directory is in use or damaged, or if the collector cannot listen on
-    /// an address. Also fails if a setting of the agent, a certificate, a token or the hash key
-    /// cannot be used, or if the pages cannot be created.
+    /// Returns an error if the directory cannot be opened, for example because it is in use or
+    /// damaged, or if the collector cannot listen on an address. Also fails if a setting of the
+    /// agent, a certificate, a token or the hash key cannot be used, or if the pages cannot be
+    /// created.
     pub async fn start(settings: CollectorSettings) -> Result<Self, CollectorError> {
         let CollectorSettings {
             data,
@@ -214,7 +215,7 @@ impl Collector {
         })
     }
 
-    /// Returns the address that accepts batches.
+    /// Returns the TCP address that accepts batches.
     #[must_use]
     pub fn grpc_address(&self) -> SocketAddr {
         self.server.address()
@@ -255,8 +256,8 @@ impl Collector {
     /// (an agent forwards it), or leaves it for the next start, as `how` specifies.
     ///
     /// # Errors
-    /// Returns an error if the last flush failed. Acknowledged data that were not flushed or
-    /// forwarded are then still in the log.
+    /// Returns an error if the last flush failed or a thread panicked. Acknowledged data that were
+    /// not flushed or forwarded are then still in the log.
     pub async fn stop(self, how: Stop) -> Result<(), String> {
         self.server.stop().await;
         if let Some(otlp) = self.otlp_http {

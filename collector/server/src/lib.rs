@@ -7,7 +7,7 @@
 //! - `line_limit`: rate limits for log messages.
 //! - [`pool`]: quotas of bytes, connections and requests.
 //! - [`live`]: a model that learns from traces while they arrive.
-//! - [`ingest`]: ledger, log, and store or gateway, in an order that loses nothing.
+//! - [`ingest`]: makes data durable in the log, and flushes the log to the store or a gateway.
 //! - [`kernel_recording`]: records kernel events into the store; on Linux.
 //! - [`redact`]: drops, hashes or masks values before they are written.
 //! - [`net`]: listening sockets with TLS, tokens and limits.
@@ -16,7 +16,7 @@
 //! - [`forward`]: forwards the log of an agent to a gateway.
 //! - [`http`]: the HTTP server of pages and metrics.
 //! - [`worker`]: the gRPC server of a worker, which runs shards of reports.
-//! - [`collect`]: all of the above in one running collector.
+//! - [`collect`]: starts and stops a complete collector.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"

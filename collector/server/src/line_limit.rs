@@ -18,7 +18,7 @@ pub fn lines_left_out() -> u64 {
     LEFT_OUT.load(Relaxed)
 }
 
-/// Rate limit of one kind of log line. Each kind has a static next to the call that logs it.
+/// Rate limit of one kind of log line. Each kind has a static in the module that logs it.
 #[derive(Debug)]
 pub(crate) struct LineLimit(Mutex<State>);
 

@@ -1,4 +1,4 @@
-//! Quotas on bytes that are received but not durable yet, on connections, and on requests.
+//! Quotas on bytes of requests that arrive or are not durable yet, on connections, and on requests.
 //!
 //! A peer may hold no more than stays free after its allocation. So a single peer gets at most half
 //! of the pool. In equilibrium, `n` greedy peers get one part in `n + 1` each, and one such part
@@ -34,7 +34,7 @@ impl Peer {
 /// Reason why a pool does not allocate an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
-    /// The pool has less than this amount free.
+    /// The pool has too little free.
     Pool,
     /// The peer would hold more than its fair part.
     Peer,
@@ -90,7 +90,7 @@ impl Pool {
         }
     }
 
-    /// Allocates a share of `amount`.
+    /// Allocates a share of `amount`, or of the whole pool if that is less.
     ///
     /// # Errors
     /// Returns an error if the pool cannot provide it now.
@@ -99,7 +99,7 @@ impl Pool {
         share.resize(amount).map(|()| share)
     }
 
-    /// Allocates a share of `amount`, or of the whole pool if that is less, as soon as it is free.
+    /// Allocates a share like [`Self::lend`], and waits until the pool can provide it.
     pub async fn lend_when_free(&self, peer: Peer, amount: usize) -> Share {
         let mut share = self.share(peer);
         loop {

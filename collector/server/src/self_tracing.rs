@@ -1,9 +1,10 @@
 //! Traces that the collector records of itself with our SDK: the path of a batch, an OTLP request,
-//! a flush or a query.
+//! a flush, a round of maintenance or a query.
 //!
 //! A collector ships its traces under the service [`SERVICE`]. No collector traces the intake of
-//! this service's data, as each trace would cause another one. A flush is traced if it contains
-//! data of other services. A round of store maintenance is traced if such a flush preceded it.
+//! this service's batches, as each trace would cause another one. A flush is traced if its segment
+//! contains news of other services from this run. A round of store maintenance is traced if such a
+//! flush came after the previous round.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -18,8 +19,8 @@ static IS_ON: AtomicBool = AtomicBool::new(false);
 /// Service name of a collector in its traces.
 pub const SERVICE: &str = "stroboscope-collector";
 
-/// Guard of the recording of own traces. Dropping it ends the recording, and blocks while it ships
-/// the remaining traces.
+/// Guard of the recording of own traces. Dropping it ends the recording, and blocks for some time
+/// to ship the remaining traces.
 #[derive(Debug)]
 pub struct SelfTracing {
     _guard: Guard,
@@ -27,10 +28,10 @@ pub struct SelfTracing {
 
 impl SelfTracing {
     /// Starts recording own traces and shipping them to `address`. The SDK's environment variables
-    /// set everything else.
+    /// set everything else but the service.
     ///
     /// # Errors
-    /// Returns an error if a variable or the address is invalid.
+    /// Returns an error if a variable or the address is invalid, or if the SDK cannot start.
     pub fn start(address: &str) -> Result<Self, InitError> {
         let builder = stroboscope::builder().env()?;
         let guard = builder.service(SERVICE).collector(address).init()?;
@@ -45,7 +46,7 @@ impl Drop for SelfTracing {
     }
 }
 
-/// Returns the address at which a collector that listens on `listening` reaches itself.
+/// Returns the URL at which a collector that listens on `listening` without TLS reaches itself.
 #[must_use]
 pub fn own_address(listening: SocketAddr) -> String {
     let ip = match listening.ip() {

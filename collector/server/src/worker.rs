@@ -42,7 +42,8 @@ impl WorkerServer {
         self.address
     }
 
-    /// Closes the connections. Their drivers run their shards on other workers.
+    /// Answers requests in flight for up to 2 seconds, then closes the connections. Their drivers
+    /// run the remaining shards on other workers, if there are any.
     pub async fn stop(self) {
         self.listener.stop(STOP_PATIENCE).await;
     }

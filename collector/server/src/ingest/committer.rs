@@ -99,20 +99,20 @@ pub(super) struct IntakeState {
     pub(super) is_agent: bool,
     /// Maximum size of the closed segments, in bytes; beyond it, batches are rejected for now.
     pub(super) backlog_bytes_max: u64,
-    /// Closed segments that are not in the store yet, with their sizes in bytes.
+    /// Closed segments that are not stored or forwarded yet, with their sizes in bytes.
     pub(super) closed: Mutex<BTreeMap<u64, u64>>,
     pub(super) counters: Arc<Counters>,
     pub(super) failing: Mutex<CommitFailures>,
-    /// Closed segments whose flush is traced: they hold data other than a collector's own traces.
+    /// Closed segments whose flush is traced: they hold traced news.
     pub(super) traced: Mutex<BTreeSet<u64>>,
 }
 
-/// Current failures, for `/healthz`.
+/// Current failures, for `/healthz` and `/readyz`.
 #[derive(Debug, Default)]
 pub(super) struct CommitFailures {
-    /// Error of the log, if the last attempt to append failed.
+    /// Error of the log, if the last append or probe failed.
     pub(super) log: Option<String>,
-    /// Error of the store, if the last flush of a segment failed.
+    /// Error of the store or the gateway, if the last flush of a segment failed.
     pub(super) store: Option<String>,
 }
 
@@ -175,7 +175,7 @@ pub(super) struct Committer {
     /// True if the open segment contains a batch with news or an OTLP request, or if an append
     /// failed since the last rotation.
     has_news: bool,
-    /// True if the open segment contains data other than a collector's own traces.
+    /// True if the open segment contains news with a trace context.
     is_traced: bool,
     /// Size in bytes and time of the next probe, if the log has failed.
     probe: Option<(usize, Instant)>,
@@ -260,7 +260,7 @@ impl Committer {
             return self.commands.recv().await.map(Some);
         };
         match tokio::time::timeout_at(until.into(), self.commands.recv()).await {
-            // All senders are gone, but some batches still wait: they are answered before the end.
+            // All senders are gone. If batches still wait, they are answered before the end.
             Ok(None) => is_waiting.then_some(None),
             received => Some(received.unwrap_or(None)),
         }

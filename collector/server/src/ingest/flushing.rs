@@ -25,8 +25,8 @@ const QUIET_FORWARDS: u32 = 10;
 /// Maximum time for one attempt to forward a segment, in addition to its transfer at
 /// [`FORWARD_RATE_MIN`].
 const FORWARD: Duration = Duration::from_secs(30);
-/// Maximum time of a requested flush of an agent, such as the one at its end. A service manager
-/// waits about a minute.
+/// Maximum time of a requested flush of an agent, such as the one at its end. The service managers
+/// in `examples/deploy/` wait a minute.
 const LAST_FORWARD: Duration = Duration::from_secs(20);
 
 /// Destination of closed segments.
@@ -66,10 +66,9 @@ pub(super) struct FlushThread {
     pub(super) interval: Duration,
     /// Number of timed flushes since the last one that included segments without news.
     pub(super) quiet_flushes: u32,
-    /// End of the current flush of an agent; `None` outside of a requested flush.
+    /// End of a requested flush while it runs, which only an agent heeds; `None` at other times.
     pub(super) until: Option<Instant>,
-    /// Set when data other than a collector's own traces are flushed. The maintenance thread resets
-    /// it.
+    /// Set when a traced segment is flushed. The maintenance thread resets it.
     pub(super) others_flushed: Arc<AtomicBool>,
     /// Lock of the data directory, held as long as this thread may write.
     pub(super) _lock: Arc<Lock>,

@@ -42,8 +42,8 @@ impl Intake {
         Ok(())
     }
 
-    /// Checks that batches are accepted now (readiness). [`Intake::health`] also reports imminent
-    /// failures.
+    /// Checks the readiness: the intake is not stopping, its log works, and the backlog is within
+    /// its limit. [`Intake::health`] also reports imminent failures.
     ///
     /// # Errors
     /// Returns the reason as text for people.

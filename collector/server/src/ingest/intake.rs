@@ -25,8 +25,7 @@ use stroboscope_store::maintenance::MaintenanceCounters;
 use stroboscope_store::tables::Store;
 use stroboscope_store::wal::{Payload, PayloadKind, WalError, Writer};
 
-/// Capacity of the command channel, in commands. In practice, the limit of bytes in flight applies
-/// first.
+/// Capacity of the command channel, in commands.
 pub(super) const QUEUE: usize = 4_096;
 
 /// Default quiet time after a trace; services send within seconds, and retry for some more.
@@ -38,14 +37,14 @@ const LIVE_WINDOW: Duration = Duration::from_secs(3_600);
 /// Options of an intake.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Maximum interval between flushes of the open segment. A segment without news (see
-    /// `Ledger::is_news`) is flushed every 60 intervals, and in an agent every 10.
+    /// Pause between timed flushes of the open segment. Only every 60th, and in an agent every
+    /// 10th, includes a segment without news (see `Ledger::is_news`).
     pub flush_interval: Duration,
-    /// Size of a log segment, in bytes, above which it is closed and flushed.
+    /// Size of a log segment, in bytes, above which it is closed, and flushed or forwarded.
     pub segment_bytes: u64,
     /// Maximum bytes that are received but not durable yet.
     pub in_flight_bytes_max: usize,
-    /// Quiet time after which the live model considers a trace complete; `None` for no model.
+    /// Quiet time after which the live model takes a trace as fully arrived; `None` for no model.
     pub live_quiet: Option<Duration>,
     /// Length of time that the live model covers.
     pub live_window: Duration,
@@ -55,7 +54,7 @@ pub struct Options {
     pub care: Option<MaintenanceOptions>,
     /// Maximum number of records that the live model holds of traces that are still arriving.
     pub live_records_max: usize,
-    /// Maximum size, in bytes, of the log of an agent that waits to be forwarded.
+    /// Size in bytes of an agent's closed segments above which it rejects data for now.
     pub backlog_bytes_max: u64,
 }
 
@@ -116,7 +115,7 @@ pub(super) struct Channels {
 pub struct Submission(oneshot::Receiver<Result<CommitOutcome, IntakeError>>);
 
 impl Submission {
-    /// Waits until the batch is durable or has failed.
+    /// Waits until the outcome of the batch is decided.
     ///
     /// # Errors
     /// Returns an error if the batch is not stored for now; the sender keeps it and retries.
@@ -132,8 +131,8 @@ impl Intake {
     /// Blocks, so async code must not call it.
     ///
     /// # Errors
-    /// Returns an error if the directory is in use or damaged, if the disk fails, or if a thread
-    /// cannot be started.
+    /// Returns an error if the directory is in use or damaged, if the disk or the store fails, or
+    /// if a thread cannot be started.
     pub fn open(root: &Path, store: Store, options: &Options) -> Result<Self, FlushError> {
         Self::open_in(&DataDir::create(root)?, store, options)
     }
@@ -167,7 +166,7 @@ impl Intake {
     /// like [`Self::open`].
     ///
     /// # Errors
-    /// Returns an error if the directory is a store's, and like [`Self::open`].
+    /// Returns an error if the directory holds a store, and in the cases of [`Self::open`].
     pub fn open_agent(
         root: &Path,
         upstream: Box<dyn Upstream>,
@@ -295,7 +294,7 @@ impl Intake {
             .await
     }
 
-    /// Returns the bytes that are received but not durable yet.
+    /// Returns the memory, in bytes, that counts for data received but not durable yet.
     #[must_use]
     pub fn in_flight_bytes(&self) -> usize {
         self.inner.in_flight.lent()
@@ -308,8 +307,8 @@ impl Intake {
     }
 
     /// Submits an OTLP request with its share of the bytes in flight, if it has one already;
-    /// `taken` counts its checked content. Under overload, rejects the request at once: the client
-    /// keeps it, and retries after the delay that the response specifies.
+    /// `taken` counts its checked content. If no share is free, rejects the request at once: the
+    /// client keeps it, and retries after the delay that the response specifies.
     ///
     /// # Errors
     /// Returns an error if too many bytes are in flight, if the collector is stopping, or if the
@@ -385,8 +384,8 @@ impl Intake {
         done.await.map_err(|_| stopping())?
     }
 
-    /// Answers the batches in flight and ends the threads. Afterwards the intake rejects every
-    /// batch.
+    /// Flushes first if `how` is [`Stop::Flush`]. Answers the batches in flight and ends the
+    /// threads. Afterwards the intake rejects every batch.
     ///
     /// # Errors
     /// Returns an error if the last flush failed or a thread panicked. Acknowledged batches that

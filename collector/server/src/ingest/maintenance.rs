@@ -70,7 +70,8 @@ pub(super) fn start<L>(
     Ok((stop, thread.spawn(run)?))
 }
 
-/// Returns the lock of a collector, which holds it as long as it runs, for each round.
+/// Returns a function that lends the lock of a collector, which holds it as long as it runs, to a
+/// round.
 pub(super) fn held(
     lock: Arc<Lock>,
     flushed: Arc<Counters>,
@@ -102,7 +103,7 @@ fn lock_for_round(data: &DataDir) -> Option<(Lock, u64)> {
     }
 }
 
-/// Maintenance of a store that no collector uses, until it is dropped.
+/// Maintenance of a store while no collector uses it. Dropping it ends the maintenance.
 #[derive(Debug)]
 pub struct StoreMaintenance {
     stop: Option<MaintenanceStop>,

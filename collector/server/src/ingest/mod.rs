@@ -1,10 +1,10 @@
-//! Intake: accepts checked batches, makes them durable in the log, and flushes the log to the
-//! store. An agent, which has no store, forwards the log to a gateway.
+//! Intake: accepts checked batches and OTLP requests, makes them durable in the log, and flushes
+//! the log to the store. An agent, which has no store, forwards the log to a gateway.
 //!
 //! The committing thread consults the ledger, appends to the log and answers. The flushing thread
 //! converts closed segments to Parquet, or delivers them to the gateway, by the steps of
-//! [`stroboscope_store::flush`]. With a store, a third thread of the lowest priority maintains its
-//! files.
+//! [`stroboscope_store::flush`]. A further thread maintains the files of a store, unless this is
+//! disabled; on Linux, it has the lowest priority.
 
 mod committer;
 mod error;

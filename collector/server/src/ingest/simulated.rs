@@ -1,4 +1,4 @@
-//! The intake in a simulation, which has one thread: the intake's threads run as tasks.
+//! The intake in a simulation, which has one thread: the intake's threads run as one future.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -84,7 +84,7 @@ impl DiskFile for SlowFile {
     }
 }
 
-/// Builds an OTLP request of a chosen length without spans.
+/// Builds an OTLP request without spans, slightly longer than `bytes` bytes.
 fn request(bytes: usize) -> Vec<u8> {
     // Unknown field 15, of type bytes.
     let mut request = vec![0x7a];

@@ -15,8 +15,8 @@ const CLOSED_NS: i64 = 300 * 1_000_000_000;
 /// Maximum observed traces in one generation.
 const CLOSED_MAX: usize = 1 << 19;
 
-/// Observed traces, in two generations. The older one is forgotten as a whole, so neither time nor
-/// rate makes the set grow.
+/// Observed traces, in two generations. The older one is forgotten as a whole, so the set is
+/// bounded at any rate.
 #[derive(Debug, Default)]
 struct ClosedTraces {
     new: HashSet<u128>,

@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn operations_and_edges_are_counted() {
         let (client, server) = (SpanFlags::CLIENT, SpanFlags::SERVER);
-        // A retry is two calls. A call inside a service, and an internal span, are none.
+        // A retry is two calls. A call inside a service is none.
         check(
             &[
                 (1, 0, "web:GET /item/17", 90, server),

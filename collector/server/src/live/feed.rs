@@ -31,8 +31,9 @@ pub struct Feed {
 }
 
 impl Arrivals for Feed {
-    /// Passes on the rows of a segment, whose latest record was received at `received_ns`. Never
-    /// waits; counts rows that it skips because the queue is full.
+    /// Passes on the rows of a segment, whose latest record was received at `received_ns`. If the
+    /// queue is full, skips them instead, and waits for the model's lock to count the skipped spans
+    /// and events.
     fn arrived(&self, rows: Box<Rows>, received_ns: i64) {
         if let Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) =
             self.sender.try_send(Message::Arrived(rows, received_ns))
@@ -74,8 +75,8 @@ impl LiveModel {
         self.live().roots()
     }
 
-    /// Returns the totals of requests, spans and calls since the collector started. Copies up to a
-    /// few megabytes, so async code must not call it.
+    /// Returns the totals since the collector started. Copies up to a few megabytes, so async code
+    /// must not call it.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.live().totals()

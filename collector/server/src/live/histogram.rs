@@ -37,7 +37,7 @@ pub struct Exemplar {
     pub start_ns: i64,
 }
 
-/// Latencies between two bounds.
+/// Latencies in one bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyBucket {
     pub count: WeightedCount,

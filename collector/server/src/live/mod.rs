@@ -1,7 +1,7 @@
 //! The live model: inference over the collector's traces while it runs.
 //!
-//! The live model uses the same analysis as the batch query and SQL. It receives the rows of each
-//! segment once they are durable in the store, and assembles them into whole traces:
+//! The live model uses the same analysis as the batch query and SQL. After the start, it receives
+//! the rows of each segment once they are durable in the store, and assembles them into traces:
 //!
 //! - *Quiet.* A trace counts as fully arrived once none of its records has come for the quiet time,
 //!   by the collector's clock. The model then judges whether the trace is complete, and observes
@@ -18,20 +18,21 @@
 //!   traces concerned. They are compared, and [`Snapshot::clocks_differ`] reports a difference. The
 //!   resolution of timestamps follows from those seen so far.
 //!
-//! Totals since the collector started, for metrics, count all requests, spans and calls. The time
-//! on critical paths is that of all complete requests, or an estimate if they are too many.
+//! Totals since the collector started, for metrics, count all observed requests, spans and calls.
+//! The time on critical paths is that of all complete requests, or an estimate if they are too
+//! many.
 //!
 //! The latest complete requests are kept as segments, at most [`RECENT_TRACES_MAX`]. Their critical
 //! paths are computed on demand. Failed requests and spans of the last minutes are counted over all
 //! requests.
 //!
-//! - *Window.* The model covers a sliding window of time (`--live-window`), so that nothing from
-//!   before a deploy stays refuted.
+//! - *Window.* The model covers a sliding window of time (`--live-window`), so that requests from
+//!   before a deploy do not refute anything for ever.
 //!
 //! The model starts and ends with the collector. `infer` reads the store. If its result differs
-//! from the live model, `infer` is right. They may differ if clocks differ, records are late or
-//! skipped, traces are observed early, the completeness of a trace shows only later, or the store
-//! has data from before the window.
+//! from the live model, `infer` is right. They may differ, for example, if clocks differ, records
+//! are late or skipped, traces are observed early, the completeness of a trace shows only later, or
+//! the store has data from before the window.
 
 mod assembly;
 mod calls;

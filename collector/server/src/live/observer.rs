@@ -31,7 +31,7 @@ use stroboscope_store::tables::{
 
 /// Maximum losses remembered. The oldest are dropped first.
 const LOSSES_MAX: usize = 4_096;
-/// Number of interned texts above which the next call drops them all.
+/// Number of interned texts above which [`Live::arrived`] first drops them all.
 const TEXTS_MAX: usize = 65_536;
 
 /// Counts of arrived traces and records.
@@ -39,7 +39,7 @@ const TEXTS_MAX: usize = 65_536;
 pub struct LiveCounts {
     /// Number of traces that were observed. A connection counts once for each of its requests.
     pub traces: u64,
-    /// Number of observed traces that are complete, and in the model.
+    /// Number of observed traces that are complete; the model learned from these.
     pub complete_traces: u64,
     /// Incomplete traces by cause; a trace may have several causes.
     pub incomplete: BTreeMap<&'static str, u64>,
@@ -115,7 +115,7 @@ pub struct Live {
     spans: SpanTotals,
     paths: PathTotals,
     windows: Windows,
-    /// Time of the latest arrival, in ns since the Unix epoch.
+    /// Latest time that the caller passed, in ns since the Unix epoch.
     now_ns: i64,
 }
 
@@ -275,8 +275,8 @@ impl Live {
         }
     }
 
-    /// Returns the latest complete requests of the last five minutes before `now_ns`, and the
-    /// outcomes of all requests of that time.
+    /// Returns the latest complete requests of the last five minutes before `now_ns`, if they are
+    /// in the window, and the outcomes of all requests of that time.
     #[must_use]
     pub fn recent(&self, now_ns: i64) -> RecentRequests {
         RecentRequests::of(&self.recent, &self.outcomes, &self.window, now_ns)
@@ -295,7 +295,7 @@ impl Live {
         self.window.roots()
     }
 
-    /// Returns the totals of requests, spans and calls since the collector started.
+    /// Returns the totals since the collector started.
     #[must_use]
     pub fn totals(&self) -> Totals {
         Totals {

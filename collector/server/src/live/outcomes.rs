@@ -1,5 +1,5 @@
 //! Counts recent requests and spans, and the failed ones among them. Incomplete requests count as
-//! well: a request that fails often ends before it is fully recorded.
+//! well, as a failed request is often not fully recorded.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use stroboscope_analysis::name_rule::normalise;
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::sampling::{Weight, WeightedCount};
 
-/// Time for which a request counts as recent after it has fully arrived.
+/// Time for which a request counts as recent after the model observed it.
 pub const RECENT: Duration = Duration::from_secs(300);
 /// Length of a time slice, which is dropped as a whole, in ns.
 const SLICE_NS: i64 = 10_000_000_000;
@@ -63,7 +63,7 @@ pub(super) struct OutcomeSlices {
 }
 
 impl OutcomeSlices {
-    /// Counts a request that has fully arrived at `now_ns`; `failed` has the ids of its failed
+    /// Counts a request that the model observes at `now_ns`; `failed` has the ids of its failed
     /// spans. Returns true if the request failed.
     pub(super) fn observe(
         &mut self,

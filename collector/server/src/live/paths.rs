@@ -1,11 +1,11 @@
 //! Time on critical paths since the collector started, by root operation and operation, and slack
 //! by operation.
 //!
-//! A path needs the model's relations, which take milliseconds to compute, and costs a third of all
-//! other work on a request. So the paths of a flush's requests are computed together at its end,
-//! of at most [`RECENT_TRACES_MAX`] requests with [`RECENT_SEGMENTS_MAX`] segments. If a flush has
-//! more, ids choose an equal share of the requests, and the times of each root operation are scaled
-//! to the latencies of all its requests.
+//! A path needs the model's relations, which take milliseconds to compute, and costs about a third
+//! of all other work on a request. So the paths of a flush's requests are computed together at its
+//! end, of at most [`RECENT_TRACES_MAX`] requests with at most [`RECENT_SEGMENTS_MAX`] segments. If
+//! a flush has more, ids choose a part of the requests, and the times of each root operation are
+//! scaled to the latencies of all its requests. Slack is that of the chosen requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -114,7 +114,7 @@ impl PathTotals {
         }
     }
 
-    /// Counts the requests that were added, if any, unless the last count took too long for one at
+    /// Counts the requests that were added, if any, unless the pause after the last count lasts at
     /// `now_ns`. A clock that was set back ends the pause.
     pub(super) fn end_flush(&mut self, now_ns: i64, window: &ModelWindow, spans: &SpanTotals) {
         if self.latencies.is_empty() || self.pause.contains(&now_ns) {
@@ -143,7 +143,7 @@ impl PathTotals {
                 latency_ns: 0,
             });
             of_root.latency_ns += latency_ns;
-            // The model may be full, so that it lacks a label.
+            // The model may be full and lack a label, or the slice may have left the window.
             let Some(mut trace) = numbering.renumbered(request.slice, &request.trace) else {
                 of_root.segments_ns[others] += latency_ns;
                 continue;

@@ -33,7 +33,7 @@ pub(super) struct Recent {
 
 #[derive(Debug)]
 struct RecentTrace {
-    /// Time when the request had fully arrived, in ns since the Unix epoch.
+    /// Time when the model observed the request, in ns since the Unix epoch.
     at_ns: i64,
     /// Slice of the model's window that numbers its segments.
     slice: u64,
@@ -134,7 +134,8 @@ impl RecentRequests {
 /// Recording windows that a process reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessWindows {
-    /// Number of windows that the process recorded in and reported since this collector started.
+    /// Number of windows that reached the model, since this collector started or since the last
+    /// eviction of the process.
     pub count: u64,
     /// Burst-config of the latest window, as bits.
     pub burst_config: u64,

@@ -36,8 +36,8 @@ impl Slice {
     }
 }
 
-/// Models of the slices in a sliding window. Once a whole window has passed, they cover at least
-/// `SLICES / (SLICES + 1)` of its length, and at most all of it.
+/// Models of the slices in a sliding window. Once a whole window has passed in steps much shorter
+/// than a slice, they cover about `SLICES / (SLICES + 1)` of its length to all of it.
 #[derive(Debug)]
 pub(super) struct ModelWindow {
     slice_ns: i64,
@@ -55,7 +55,7 @@ pub(super) struct ModelWindow {
 pub(super) struct WindowModel {
     pub(super) model: Model,
     pub(super) roots: ByRoot,
-    /// Start of the window, in ns since the Unix epoch; 0 if nothing has arrived.
+    /// Start of the window, in ns since the Unix epoch; 0 if no trace was observed yet.
     pub(super) from_ns: i64,
 }
 
@@ -75,7 +75,7 @@ impl ModelWindow {
     /// Moves the window to `now_ns`. If the open slice has reached its length, closes it and drops
     /// the slices that are older than the window.
     pub(super) fn advance(&mut self, now_ns: i64) {
-        // Also after the clock was set back: the slice would stay open until it has caught up.
+        // If the clock was set back, the slice would stay open until the clock has caught up.
         if self.open.from_ns == 0 || now_ns < self.open.from_ns {
             self.open.from_ns = now_ns;
         }
@@ -168,13 +168,14 @@ impl ModelWindow {
 pub(super) struct SegmentNumbers<'a> {
     window: &'a ModelWindow,
     labels: &'a Labels,
-    /// The latest slice, and the numbers of its labels. Successive traces are of few slices.
+    /// Slice of the latest trace, and the numbers of its labels. Successive traces are of few
+    /// slices.
     of_slice: Option<(u64, Vec<Option<SegmentId>>)>,
 }
 
 impl SegmentNumbers<'_> {
-    /// Returns a trace that a slice observed with its segments numbered anew. Returns `None` if the
-    /// slice has left the window, or if a label is missing.
+    /// Returns a copy of a trace of the slice, with its segments numbered anew. Returns `None` if
+    /// the slice has left the window, or if a label is missing.
     pub(super) fn renumbered(
         &mut self,
         slice: u64,

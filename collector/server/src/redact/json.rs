@@ -63,7 +63,8 @@ fn object(
     }
 }
 
-/// Reports whether masks apply to a member: not if it is an id, a time, a count or a code.
+/// Reports whether masks apply to a member: not if it is an id, a time, a count, a code, a kind, a
+/// severity number or flags.
 fn is_text(name: &str) -> bool {
     let name = name.replace('_', "").to_ascii_lowercase();
     let is_number = ["unixnano", "count", "code"]
@@ -80,7 +81,7 @@ fn is_text(name: &str) -> bool {
     !is_number && !others.contains(&&*name)
 }
 
-/// Masks a text or a number; a number becomes a text.
+/// Masks a text or a whole number; a number becomes a text.
 fn mask(redaction: &Redaction, leaf: &mut Value, masks: usize) {
     if let Some(masked) = leaf_text(leaf).and_then(|text| redaction.masked(&text, masks)) {
         *leaf = masked.into();

@@ -46,7 +46,7 @@ fn make(path: &Path) -> io::Result<Vec<u8>> {
     let mut key = vec![0; BYTES];
     let random = SystemRandom::new().fill(&mut key);
     random.map_err(|_| io::Error::other("the system has no random numbers"))?;
-    // Writes all or nothing: a partial key would become a different key at the next start.
+    // Writes all or nothing: a partial key would be a different or invalid key at the next start.
     let new = path.with_extension("new");
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);

@@ -1,13 +1,13 @@
-//! Redaction: drops or hashes attributes by their keys, and descriptions of tracked items by their
-//! names, before they are written to the log or the store. Masks matches of patterns in all texts
-//! and whole numbers.
+//! Redaction, before data are written to the log or the store: drops or hashes attributes by their
+//! keys and names of tracked items, and drops contents of these items. Masks matches of patterns in
+//! texts and whole numbers.
 //!
 //! `rules` contains the rules, and `pattern` the patterns of values. `native` applies them to
 //! batches of our protocol, `protobuf` and `json` to OTLP requests. Without rules, requests are not
 //! parsed for redaction. A rule by key matches an attribute if it matches one form of its key: the
 //! key as it was sent, the path `KEY.INNER` inside a map, or the key in the store (`resource.KEY`,
-//! `scope.KEY`). Masks apply to all that remains, except to attributes that an earlier rule keeps,
-//! and to hashes.
+//! `scope.KEY`). Masks apply to the texts and the attributes' whole numbers that remain, except to
+//! attributes that an earlier rule keeps, and to hashes.
 
 mod json;
 mod key;
@@ -51,7 +51,7 @@ pub struct Redaction {
 /// Settings of redaction.
 #[derive(Clone, Debug, Default)]
 pub struct RedactSettings {
-    /// Rules; the first that matches applies, and attributes that match none are kept.
+    /// Rules. The first by key that matches an attribute applies; if none does, it is kept.
     pub rules: Vec<Rule>,
     /// File of the key for hashing values; with `None`, the key is in the data directory, and is
     /// created if missing.
@@ -74,10 +74,10 @@ impl RedactSettings {
     }
 }
 
-/// Returns a whole number as decimal text. Masks do not apply to fractions, as their digits are a
-/// card number by chance.
+/// Returns a whole number as decimal text; `None` for a fraction, or beyond 64 bits. Masks do not
+/// apply to fractions, whose digits could only be a card number by chance.
 fn whole(double: f64) -> Option<String> {
-    /// The first number above all integers.
+    /// The first number above all 64-bit integers.
     const END: f64 = 18_446_744_073_709_551_616.0;
     (double.fract() == 0.0 && double.abs() < END).then(|| double.to_string())
 }
@@ -127,7 +127,7 @@ const ALL_MASKS: usize = usize::MAX;
 struct Verdict {
     action: Action,
     /// Number of masks that apply to its key, and to a value that is kept: those before the rule
-    /// that keeps it.
+    /// that keeps it, if one does.
     masks: usize,
 }
 
@@ -194,7 +194,7 @@ impl Redaction {
         let action = rule.action;
         let masks = match action {
             Action::Keep => *masks,
-            // The key is left.
+            // Only the key remains.
             Action::Drop | Action::Hash => ALL_MASKS,
         };
         Some(Verdict { action, masks })
@@ -238,7 +238,7 @@ impl Redaction {
     /// redacted within the limits.
     ///
     /// # Errors
-    /// Returns an error if the columns of the batch are inconsistent.
+    /// Returns an error if the attributes of the batch are malformed.
     pub fn batch(&self, batch: &mut Batch, limits: &Limits) -> Result<(), Refusal> {
         native::redact(self, batch, limits)
     }
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn items_are_redacted_by_name_and_part() {
-        /// Items of a log, with names and contents as they are expected afterwards.
+        /// Names and contents of the items of a log.
         type Items = [(&'static str, &'static [u8]); 3];
         let sent: Items = [("user alice", b"a@b.c"), ("Invoice", b"36EUR"), ("", b"x")];
         let check = |rules: &[&str], expected: Items, counts: [u64; 2]| {

@@ -95,8 +95,8 @@ fn redact_log(redaction: &Redaction, log: &mut Vec<u8>, bytes_max: usize) -> boo
     false
 }
 
-/// Redacts the name and the content of a tracked item. A rule by key does not tell which bytes a
-/// content has, so with such rules only a `keep` rule keeps it. A hash cannot replace it, as
+/// Redacts the name and the content of a tracked item. If there are rules by key, only a `keep`
+/// rule keeps the content, as keys do not tell which bytes it has. A hash cannot replace it, as
 /// answers assign its bytes to sources by their offsets. Therefore, a mask is as long as its match.
 fn of_item(redaction: &Redaction, item: &mut Item) {
     let none = Verdict {
@@ -255,7 +255,7 @@ impl Texts<'_> {
 #[derive(Clone, Copy)]
 enum Value {
     Int(i64),
-    /// The number that was sent, 0 or 1.
+    /// The number that was sent; 0 means false.
     Bool(i64),
     Uint(u64),
     Double(f64),

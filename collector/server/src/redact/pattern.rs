@@ -30,7 +30,7 @@ const NAMED: [(&str, &str); 4] = [
 /// Error: the text is not a pattern of values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPattern {
-    /// The regular expression is invalid or too large; contains the reason and the position.
+    /// The regular expression is invalid or too large; contains the reason.
     #[error(
         "{0}\ncorrect or shorten the pattern; a backslash makes the next character stand for itself"
     )]
@@ -48,7 +48,7 @@ pub enum BadPattern {
 #[derive(Clone, Debug)]
 pub(super) struct ValuePattern {
     regex: Regex,
-    /// True if a match must also be a card number by its neighbors and its check digit.
+    /// True if a match must also be a card number by its neighbours and its check digit.
     is_card: bool,
 }
 
@@ -67,7 +67,7 @@ impl ValuePattern {
             }
         };
         let wrong = |error: regex::Error| BadPattern::Regex(error.to_string());
-        // The first rejects expressions that match a part of a character.
+        // The first build rejects expressions that match a part of a character.
         regex::RegexBuilder::new(regex)
             .size_limit(COMPILED_BYTES_MAX)
             .build()

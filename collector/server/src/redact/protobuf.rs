@@ -1,5 +1,5 @@
 //! Redacts OTLP requests in protobuf: copies a request field by field, and replaces or omits the
-//! values to redact. Unknown fields are copied unchanged, but omitted if a mask matches.
+//! values to redact. Unknown fields are copied unchanged, unless a mask matches their bytes.
 
 use super::{ALL_MASKS, Action, NotWalked, Place, Redaction, Verdict, whole};
 
@@ -231,7 +231,7 @@ fn masked_text(redaction: &Redaction, text: &[u8], masks: usize) -> Option<Strin
     }
 }
 
-/// Copies a field, except one that is unknown and contains a match of a mask.
+/// Copies an unknown field, unless its bytes contain a match of a mask.
 fn copy_unknown(redaction: &Redaction, field: &Field<'_>, out: &mut Vec<u8>) {
     let bytes = field.value.bytes();
     if bytes.is_none_or(|bytes| masked_text(redaction, bytes, ALL_MASKS).is_none()) {

@@ -65,8 +65,8 @@ impl FromStr for Rule {
 }
 
 impl KeyRule {
-    /// Reports whether the rule matches a key. It ignores case, as header names occur in upper and
-    /// lower case.
+    /// Reports whether the rule matches a key. It ignores the case of ASCII letters, as header
+    /// names occur in upper and lower case.
     pub(super) fn fits(&self, key: &str) -> bool {
         let (pattern, key) = (self.pattern.as_bytes(), key.as_bytes());
         let (mut at, mut in_pattern) = (0, 0);

@@ -257,7 +257,7 @@ impl Twin {
     }
 }
 
-/// Returns the names and attributes of spans and events, the latter as JSON.
+/// Returns texts and attributes of the rows as JSON.
 fn stored(rows: &Rows) -> Value {
     let name = |id| rows.strings.text(id);
     let parsed = |attributes: &Option<Box<str>>| -> Value {

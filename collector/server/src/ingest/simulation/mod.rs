@@ -20,8 +20,8 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Runs schedules of the seeds on two threads until one fails. Returns the totals, and the smallest
-/// seed that failed with its reason.
+/// Runs schedules of the seeds on two threads until one fails. Returns the totals of those that
+/// succeeded, and the smallest seed that failed with its reason.
 fn first_failure(
     seeds: std::ops::Range<u64>,
     mutation: Mutation,
@@ -89,7 +89,7 @@ fn whatever_the_disk_does_acknowledged_is_stored_once() {
     );
 }
 
-/// Checks that the tests can fail: they detect every step that is omitted or done too early.
+/// Checks that the tests can fail: they detect each mutation.
 #[test]
 fn every_step_is_needed() {
     for mutation in Mutation::ALL {

@@ -86,7 +86,7 @@ pub(super) struct ScheduleTotals {
     pub(super) operations: u64,
     pub(super) power_cuts: u64,
     pub(super) kills: u64,
-    /// Recoveries that a crash interrupted.
+    /// Starts that a crash or a failure of the disk ended.
     pub(super) cut_recoveries: u64,
     pub(super) acknowledged: u64,
     pub(super) pushed_back: u64,
