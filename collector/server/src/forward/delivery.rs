@@ -23,7 +23,8 @@ use crate::line_limit::{LineLimit, Turn};
 /// transfer. Durable storage takes milliseconds, and seconds on an overloaded disk.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
-/// Pause after a failure, such as a full disk of the gateway. It doubles up to the maximum.
+/// Maximum of the first pause after a failed delivery, for example because the gateway's disk is
+/// full; at least half of it passes. It doubles with each further failure, up to [`PAUSE_MAX`].
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
 

@@ -189,8 +189,8 @@ impl UplinkTask {
         }
     }
 
-    /// Relays the directives that arrive on connection `number`. Returns the problem if the
-    /// connection fails, and `None` once the `better` gateway accepts connections again.
+    /// Relays the directives that arrive on connection `number`. Returns the problem if the agent
+    /// must give up the connection, and `None` once the `better` gateway accepts connections again.
     async fn follow(
         &mut self,
         mut directives: Streaming<Directive>,

@@ -14,8 +14,7 @@ use tokio::time::Interval;
 
 use super::agents::{AgentLink, Agents, PROBE_EVERY};
 
-/// Lead time of a change without agents: long enough for every control stream to deliver it in
-/// time.
+/// Lead time of a change without agents. Control streams usually deliver it in this time.
 const LEAD: Duration = Duration::from_secs(1);
 /// Maximum lead time. An agent that takes longer misses the instant, and its processes switch late.
 const LEAD_MAX: Duration = Duration::from_secs(30);
@@ -145,7 +144,7 @@ impl BurstControl {
     }
 
     /// Returns the burst-config that was set last, and the instant of that change in ns since the
-    /// Unix epoch, which is 0 if it applies from the start.
+    /// Unix epoch, which is 0 if it applied as soon as this collector knew it.
     pub(crate) fn setting(&self) -> Option<(BurstConfig, u64)> {
         self.setting
             .borrow()
@@ -184,8 +183,7 @@ impl BurstControl {
     }
 
     /// Returns the directives for one process: first those in force, if any, then each change. A
-    /// change that is superseded before it is sent is skipped.
-    /// An agent gets the route first.
+    /// change that is superseded before it is sent is skipped. An agent gets the route first.
     pub(super) fn directives(&self, is_agent: bool) -> Directives {
         let agent = is_agent.then(|| {
             let mut route = self.route.subscribe();
@@ -247,8 +245,8 @@ struct AgentDirectives {
     probes: Interval,
 }
 
-/// Waits for the next route or probe. Waits for ever for a process. Returns `None` once the control
-/// is dropped.
+/// Waits for the next route or probe; for a process, waits for ever. Returns `None` once the
+/// control is dropped.
 async fn next_of_agent(agent: &mut Option<AgentDirectives>) -> Option<Kind> {
     let Some(AgentDirectives {
         route,

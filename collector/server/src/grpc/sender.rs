@@ -56,7 +56,7 @@ impl Sender {
     }
 }
 
-/// Sanitizes and truncates a name from the network for a line of the log.
+/// Truncates and escapes a name from the network for a line of the log.
 fn name(text: &str) -> String {
     text.chars()
         .take(NAME_CHARS_MAX)
@@ -89,7 +89,7 @@ impl fmt::Display for Sender {
 }
 
 /// Returns the cause if a stream failed because its peer is gone: killed, ended without closing the
-/// stream, or cut off. Returns `None` for an error of the peer, which violates the protocol or a
+/// stream, or cut off. Returns `None` for other failures, such as a violation of the protocol or a
 /// limit.
 pub(super) fn cause_if_gone(failed: &Status) -> Option<String> {
     let mut cause: Option<&(dyn Error + 'static)> = failed.source();

@@ -25,7 +25,7 @@ const OTHERS_SHOWN: usize = 50;
 pub struct Adoption {
     /// Burst-config that was set last, such as `4ms/32ms`; `None` if none is set.
     pub burst_config: Option<String>,
-    /// Instant of the latest change, in ns since the Unix epoch; 0 if there was none.
+    /// Instant of the latest change, in ns since the Unix epoch; 0 if none is known.
     pub at_ns: u64,
     /// Number of live processes: those that have not ended, and sent a batch in the last 150 s.
     pub live: usize,

@@ -24,9 +24,9 @@ const ROOTS_SHOWN: usize = 20;
 /// Path of the page.
 const PATH: &str = "/fleet";
 
-/// Renders the page. Its links contain the parameters `carried`, and its tables have the number of
-/// rows of `query`. `set` is the result of changing the burst-config, if the request asked for a
-/// change.
+/// Renders the page. Its links contain the parameters `carried`, and its tables show as many rows
+/// as `query` asks for. `set` is the result of changing the burst-config, if the request asked for
+/// a change.
 pub(super) fn answer(
     pages: &Pages,
     (carried, query): (&CarriedParameters, &str),

@@ -104,7 +104,7 @@ async fn log_in(
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
     let page = page(query.as_deref());
-    // A body that exceeds the limit counts as empty, as no token is that long.
+    // A body that exceeds the limit counts as empty, as usual tokens are shorter.
     let body = body.unwrap_or_default();
     let token = parse(&body).find(|(name, _)| name == "token");
     let token = token.map_or_else(String::new, |(_, token)| token.trim().to_owned());

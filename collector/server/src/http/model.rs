@@ -1,5 +1,5 @@
-//! `/api/model`: the live model, as JSON in the format of `infer --json`. It uses timestamps as
-//! recorded. If `clocks_differ` is true, orders across hosts may be wrong.
+//! `/api/model`: the live model, as JSON. Segments and relations have the format of `infer --json`.
+//! Timestamps are as recorded; if `clocks_differ` is true, orders across hosts may be wrong.
 
 use serde_json::{Value, json};
 use stroboscope_analysis::model::Relation;

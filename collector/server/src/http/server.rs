@@ -21,7 +21,8 @@ use super::{fleet, login, metrics, model, now};
 use crate::grpc::otlp_message;
 use crate::net::{Answer, Listener, ListenerSetup, PortName, Ports, Rejection, wrong_port};
 
-/// Maximum length of a request's body, in bytes: enough for a burst-config or a token.
+/// Maximum length of a request's body, in bytes, unless a page of the site has its own: enough for
+/// a burst-config or a usual token.
 const BODY_BYTES_MAX: usize = 1_024;
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -58,7 +59,7 @@ impl HttpServer {
             .route("/api/burst-config", get(adoption))
             .route("/burst-config", get(burst_config).post(set_burst_config))
             // If this process records, the routes above are traced. The routes below are not,
-            // because machines request them all the time.
+            // because machines request most of them all the time.
             .layer(ServerLayer::new());
         if pages.site.is_none() {
             router = router.route("/", get(fleet_page));
@@ -304,8 +305,8 @@ fn set_config(shared: &Pages, text: &str) -> Result<String, String> {
 }
 
 /// Handles a request that matches no route. A gRPC call or an OTLP request gets an error that names
-/// the right port. The store's site answers any other request; without a site, the error lists most
-/// of the pages.
+/// the right port or the accepted signals. The store's site answers any other request; without a
+/// site, the error lists most of the pages.
 async fn no_page(State(shared): State<Pages>, request: Request) -> Response {
     let path = request.uri().path();
     if let Some(answer) = wrong_port(&request, "pages and metrics", shared.grpc_port) {

@@ -6,8 +6,8 @@ use stroboscope_kernel_model::{ClockLog, Recording};
 
 use stroboscope_store::tables::KernelChunk;
 
-/// Cutter of a recording: the description that all chunks share, the start of the next chunk, and
-/// its events.
+/// Cutter of a recording: the description and the start of the next chunk, and the events that are
+/// not cut yet.
 #[derive(Debug)]
 pub(super) struct ChunkCutter {
     pub(super) about: KernelChunk,

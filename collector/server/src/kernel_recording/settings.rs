@@ -9,7 +9,8 @@ use stroboscope_analysis::kernel::event::LossCounts;
 pub struct RecordingSettings {
     /// Settings that select the events to record and the times to record them.
     pub kernel: stroboscope_kernel_model::Settings,
-    /// Interval after which a chunk ends. It ends earlier if it has many events.
+    /// Interval after which a chunk ends. It ends earlier if it has many events, or if the
+    /// burst-config changes.
     pub chunk: Duration,
 }
 

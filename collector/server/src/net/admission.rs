@@ -1,4 +1,4 @@
-//! Admission of requests: checks tokens and the host names that browsers use.
+//! Admission of requests: checks tokens, and the host names and origins that browsers send.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::rejections::{PortName, RejectionCause};
 use super::tokens::{Role, TokenMatch};
 use crate::pool::Lack;
 
-/// Retry delay sent with rejections for lack of capacity.
+/// Retry delay sent with rejections for lack of capacity, and for too many wrong tokens.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Path of the tools for agents, whose requests read although their method is POST.
 const TOOLS_PATH: &str = "/mcp";
@@ -37,7 +37,7 @@ impl Rejection {
     }
 
     /// Creates a rejection for lack of capacity. The last argument names the unit for the message,
-    /// bytes or requests.
+    /// such as "requests".
     pub(super) fn lack(lack: Lack, [of_pool, of_peer]: [RejectionCause; 2], what: &str) -> Self {
         let (cause, message) = match lack {
             Lack::Pool => (
@@ -114,8 +114,8 @@ impl Rejection {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     pub(super) door: PortName,
-    /// True if only this machine reaches the port. A request then comes from a local program, or
-    /// from a local browser on behalf of a foreign page.
+    /// True if only this machine reaches the port. A request then comes from a local program, which
+    /// may be a browser on behalf of a foreign page.
     pub(super) is_loopback: bool,
 }
 
@@ -232,7 +232,8 @@ impl Ports {
                 .any(|allowed| allowed.eq_ignore_ascii_case(name))
     }
 
-    /// Checks the origin of a change: only programs and this collector's pages may request one.
+    /// Checks the origin of a change. Only programs, and pages of this collector or of an allowed
+    /// host, may request one.
     fn check_origin(&self, way: Way, parts: &Parts) -> Result<(), Rejection> {
         let text = |name: &str| {
             parts

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use crate::pool::Peer;
 
-/// Maximum wrong tokens of one address per minute; further ones are not looked up.
+/// Maximum wrong tokens of one address per minute; further tokens are not looked up.
 const ATTEMPTS: u32 = 5;
 const ATTEMPTS_TIME: Duration = Duration::from_secs(60);
 /// Maximum addresses with a count of their own; all others share one.
 const PEERS_MAX: usize = 1_024;
 
-/// Counter of wrong tokens by address over the last minute.
+/// Counter of wrong tokens by address, which restarts a minute after an address's first one.
 #[derive(Debug, Default)]
 pub(super) struct Attempts(Mutex<HashMap<Peer, (u32, Instant)>>);
 

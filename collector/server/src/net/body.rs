@@ -32,7 +32,7 @@ impl BodyShare {
         Self { share, doors, door }
     }
 
-    /// Reserves at least this many bytes, such as the size of a decompressed body, which exceeds
+    /// Reserves at least this many bytes, such as the size of a decompressed body, which may exceed
     /// the bytes that arrived.
     pub(crate) fn at_least(&self, bytes: usize) -> Result<(), Rejection> {
         let held = self.share().held();

@@ -37,9 +37,10 @@ pub(crate) type Answer = fn(&Parts, &Rejection) -> Response<Body>;
 
 /// Maximum concurrent streams of one connection.
 const STREAMS_MAX: u32 = 256;
-/// Bytes that HTTP reads ahead on one connection before a handler takes them. No pool counts them.
+/// Maximum bytes that HTTP reads ahead on one connection before a handler takes them. No pool
+/// counts them.
 const READ_AHEAD_BYTES: u32 = 64 << 10;
-/// Read-ahead for gRPC, in bytes, where remote services ship batches: 2.5 MB/s at a round trip of
+/// Read-ahead for gRPC, in bytes, where remote services ship batches: 2.6 MB/s at a round trip of
 /// 50 ms.
 const GRPC_READ_AHEAD_BYTES: u32 = 128 << 10;
 const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -62,7 +63,7 @@ pub(super) struct Visits {
 #[derive(Clone, Debug)]
 pub(super) struct Visitor {
     pub(super) peer: Peer,
-    /// TCP addresses; `None` on a unix socket.
+    /// TCP addresses; `None` on a unix socket and in a simulation.
     pub(super) tcp: Option<TcpConnectInfo>,
 }
 
@@ -371,7 +372,6 @@ fn cause_of(error: &(dyn Error + 'static)) -> Option<RejectionCause> {
 
 /// Resolves when the flag is set or its sender is dropped.
 pub(crate) async fn until_true(mut flag: watch::Receiver<bool>) {
-    // A dropped sender counts as a set flag.
     let _ = flag.wait_for(|flag| *flag).await;
 }
 

@@ -14,7 +14,7 @@ const HEADERS: HeaderValue = HeaderValue::from_static(
 /// Response headers that scripts may read, in addition to those that they always may.
 const EXPOSED: HeaderValue = HeaderValue::from_static("retry-after");
 /// Number of seconds for which a browser may reuse a preflight's response; Chromium's maximum. A
-/// request from an origin that is not allowed any more is rejected by itself.
+/// request from an origin that is not allowed any more is rejected nevertheless.
 const MAX_AGE_S: HeaderValue = HeaderValue::from_static("7200");
 
 /// Origin whose pages may send.
@@ -64,7 +64,7 @@ impl CorsOrigin {
     }
 }
 
-/// Headers of the responses to a request.
+/// Permission for a request from another origin, with the headers of the response.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CorsGrant {
     /// True if responses differ between origins, which caches must know.

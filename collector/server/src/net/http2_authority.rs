@@ -1,11 +1,11 @@
-//! Replaces the characters in authorities of HTTP/2 requests on a unix socket that h2 rejects.
+//! Replaces `%` and `/`, which h2 rejects, in authorities of HTTP/2 requests on a unix socket.
 //!
 //! gRPC's C core (Python, C++, Ruby) sends the socket's percent-encoded path as `:authority`; gRPC
-//! for Java sends the path itself. Neither is an authority by RFC 3986. h2 resets the stream with
-//! PROTOCOL_ERROR before any handler sees the request, and has no setting that changes this. The
-//! authority has no meaning on a unix socket. So [`AuthorityFilter`] replaces each `%` and `/` in
-//! it by `-`, in place, while the bytes arrive. Frame lengths and the sizes of HPACK's dynamic
-//! table stay as the client expects.
+//! for Java sends the path itself. h2 accepts neither. It resets the stream with PROTOCOL_ERROR
+//! before any handler sees the request, and has no setting that changes this. The authority has no
+//! meaning on a unix socket. So [`AuthorityFilter`] replaces each `%` and `/` in it by `-`, in
+//! place, while the bytes arrive. Frame lengths and the sizes of HPACK's dynamic table stay as the
+//! client expects.
 //!
 //! The filter finds the value without the dynamic table: `:authority` has the static index 1, or is
 //! written out. Huffman-coded values pass unchanged: the C core uses no Huffman code for strings,
@@ -44,8 +44,7 @@ impl AuthorityFilter {
         }
     }
 
-    /// Filters the next bytes, which may be cut anywhere. Bytes that violate the protocol pass: h2
-    /// rejects them.
+    /// Filters the next bytes, which may be cut anywhere. Does not check the protocol, as h2 does.
     pub(super) fn filter(&mut self, mut bytes: &mut [u8]) {
         while let Some(&first) = bytes.first() {
             let left = bytes.len();

@@ -185,7 +185,7 @@ async fn visit(
         Stream::Simulated(stream) => return visits.serve(stream, visitor, stopped).await,
         Stream::Tcp(stream) => stream,
     };
-    // Responses are small. Without TCP_NODELAY, each waits up to 40 ms for the acknowledgement of
+    // Many responses are small. Without TCP_NODELAY, they may wait 40 ms for the acknowledgement of
     // the previous packet. A failure only costs speed.
     let _ = stream.set_nodelay(true);
     let Some(config) = visits.tls() else {

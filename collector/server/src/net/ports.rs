@@ -61,7 +61,7 @@ impl Default for NetSettings {
     }
 }
 
-/// Error in the files of certificates or tokens.
+/// Error in reading the files of certificates or tokens.
 #[derive(Debug, thiserror::Error)]
 pub enum DoorError {
     #[error("cannot read {path}: {source}")]

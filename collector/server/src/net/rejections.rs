@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Port at which a connection or request was rejected.
+/// Kind of port at which a connection or request was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortName {
     Grpc,
@@ -44,17 +44,17 @@ pub enum RejectionCause {
     TlsHandshake,
     /// The handshake took too long.
     TlsTimeout,
-    /// The client certificate is missing, unknown or expired.
+    /// The client certificate is missing or invalid.
     ClientCertificate,
     TokenMissing,
     TokenUnknown,
-    /// The token is known, but has another role.
+    /// The token is known, but lacks the role.
     TokenRole,
     /// The token became invalid during the request.
     TokenWithdrawn,
     /// Too many wrong tokens came through the login form.
     LoginAttempts,
-    /// The request names a host that is not this collector.
+    /// The request names no host, or one that is not known to be this collector.
     Host,
     /// A page of another site requests a change or sends OTLP.
     Origin,
@@ -125,7 +125,7 @@ impl RejectionCause {
     }
 }
 
-/// Number of all ports.
+/// Number of all kinds of ports.
 const PORTS: usize = PortName::Worker as usize + 1;
 
 /// Counters of rejections. Clones share them.

@@ -21,8 +21,8 @@ use super::tokens::Role;
 /// still answered.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Future that resolves when a reload of the files makes the token that admitted a request invalid,
-/// or finds that it has expired. Clones share it.
+/// Future that resolves when a reload of the files makes the token or login that admitted a request
+/// invalid, or finds that the login has expired. Clones share it.
 #[derive(Clone)]
 pub(super) struct Withdrawal(Shared<BoxFuture<'static, Rejection>>);
 
@@ -57,7 +57,7 @@ impl Withdrawal {
                     return Rejection::new(cause, "the token was withdrawn");
                 }
             }
-            // Once the ports are dropped, no token is withdrawn.
+            // This is not reached, as `doors` keeps the sender alive.
             std::future::pending().await
         };
         Self(withdrawn.boxed().shared())

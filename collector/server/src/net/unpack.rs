@@ -47,7 +47,8 @@ impl ContentCoding {
     }
 
     /// Decompresses up to `limit` bytes. Before each allocation, calls `hold` with the total of
-    /// bytes to reserve for it. Returns an error if the result is larger than `limit`.
+    /// bytes to reserve for it. Returns an error if the result is larger than `limit`, if the data
+    /// are damaged, or if `hold` fails.
     pub(crate) fn unpack(
         self,
         packed: &[u8],
@@ -115,7 +116,7 @@ pub(crate) async fn unpack_beside(
         return unpacking();
     }
     let unpacked = tokio::task::spawn_blocking(unpacking).await;
-    // The task fails only if the runtime shuts down.
+    // The task fails only if it panics or the runtime shuts down.
     unpacked.unwrap_or_else(|_| Err(io::Error::other("the collector is stopping").into()))
 }
 

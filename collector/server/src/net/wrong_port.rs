@@ -11,8 +11,8 @@ pub(crate) fn refusal(status: Status) -> Response<Body> {
     Response::from_parts(parts, Body::empty())
 }
 
-/// Returns the response to a gRPC call at a port that does not serve gRPC. It names the right
-/// address, under the host name that the caller used. Returns `None` for other requests.
+/// Returns the response to a gRPC call at a port that does not serve gRPC. It names the right port,
+/// under the host in the request's URI if there is one. Returns `None` for other requests.
 pub(crate) fn wrong_port(
     request: &Request,
     is_for: &str,

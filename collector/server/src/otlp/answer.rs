@@ -34,7 +34,7 @@ pub(super) struct PartialSuccess {
 }
 
 impl ExportResponse {
-    /// Returns the response to a stored request.
+    /// Returns the response to an accepted request.
     pub(super) fn of(signal: Signal, taken: &OtlpTaken) -> Self {
         let partial_success = taken.reason.as_ref().map(|reason| PartialSuccess {
             rejected: i64::try_from(taken.rejected).unwrap_or(i64::MAX),
@@ -143,7 +143,7 @@ impl Refusal {
         )
     }
 
-    /// Returns the gRPC status. The status for overload carries a retry delay.
+    /// Returns the gRPC status. `UNAVAILABLE` carries a retry delay.
     pub(super) fn status(&self) -> Status {
         let message = self.to_string();
         match self {

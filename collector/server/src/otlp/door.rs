@@ -176,7 +176,7 @@ impl Door {
         } else {
             let door = self.clone();
             let checking = in_current_context(move || door.check(kind, request));
-            // The task fails only if the runtime shuts down.
+            // The task fails only if it panics or the runtime shuts down.
             let checked = tokio::task::spawn_blocking(checking).await;
             checked.unwrap_or(Err(Refusal::Later(crate::ingest::IntakeError::Stopping)))?
         };

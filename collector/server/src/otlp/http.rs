@@ -217,7 +217,7 @@ async fn take(signal: Signal, door: Door, request: Request) -> Response<Body> {
     }
 }
 
-/// Reads a whole body. Returns an error if it is larger than `limit` bytes.
+/// Reads a whole body. Returns an error if it is larger than `limit` bytes or cannot be read.
 async fn whole(mut body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
     let too_large = || Refusal::TooLarge { limit };
     // Rejects a body whose declared size exceeds the limit without reading it.

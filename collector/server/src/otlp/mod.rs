@@ -3,10 +3,10 @@
 //! request.
 //!
 //! The collector checks a request span by span, and appends it to the write-ahead log as it came,
-//! except for redacted values. It acknowledges the request once it is durable. The response names
-//! the first invalid span (partial success); the valid spans are kept. Overload is answered with
-//! UNAVAILABLE (503) and a retry delay. A request that is too large is answered with
-//! RESOURCE_EXHAUSTED (413), as a retry cannot fix it.
+//! but decompressed and redacted. It acknowledges the request once it is durable, or at once if
+//! nothing in it is kept. The response names the first invalid span (partial success); the valid
+//! spans are kept. Overload is answered with UNAVAILABLE (503) and a retry delay. A request that is
+//! too large is answered with RESOURCE_EXHAUSTED (413), as a retry cannot fix it.
 //!
 //! The protocol has no sequence numbers that identify a retry. If the response to a stored request
 //! is lost, the client sends the request again, and it is stored twice. The analysis uses one of

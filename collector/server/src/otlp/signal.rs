@@ -1,4 +1,4 @@
-//! Signals of OTLP: traces and logs. Their requests and responses differ in names only.
+//! Signals of OTLP: traces and logs, with the names in which their services differ.
 
 use stroboscope_store::wal::PayloadKind;
 

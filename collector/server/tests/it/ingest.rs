@@ -271,7 +271,7 @@ fn a_failing_store_loses_nothing() {
     assert_eq!(stored(directory.path(), &runtime).0, [(1, 0), (1, 1)]);
 }
 
-/// Returns a batch that contains only the windows of its process.
+/// Returns a batch without news of a known process: it has no records, losses or clock steps.
 fn quiet(incarnation: u128, sequence: u64) -> CheckedBatch {
     let mut quiet = batch(incarnation, sequence, 0);
     (quiet.spans, quiet.events) = (None, None);
@@ -280,8 +280,8 @@ fn quiet(incarnation: u128, sequence: u64) -> CheckedBatch {
     CheckedBatch::check(quiet, &Limits::default()).unwrap()
 }
 
-/// However many services are idle, and however often they report, the collector syncs about once
-/// per second and writes no files. Acknowledged batches are durable all the same.
+/// However many services are idle, and however often they report, the collector syncs at most about
+/// once per second and seldom flushes. Acknowledged batches are durable all the same.
 #[test]
 fn an_idle_fleet_costs_next_to_nothing() {
     let (directory, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
@@ -392,8 +392,7 @@ fn quiet_batches_are_answered_at_the_end() {
     }
 }
 
-/// Readers are asked to retry for records, but not for batches that report only that nothing was
-/// recorded.
+/// Readers are asked to retry for records, but not for batches without records.
 #[test]
 fn nobody_waits_for_quiet_to_reach_the_store() {
     let (directory, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());

@@ -1,4 +1,5 @@
-//! The live model equals the result of `infer` over the store, and counts omitted data.
+//! The live model equals the result of `infer` over the store if no records are late, and counts
+//! omitted data.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -62,7 +63,8 @@ fn without_late_records_it_equals_the_batch() {
     }
     let source = Source::open(directory.path(), runtime.handle().clone()).unwrap();
     let inference = infer(&source, Selection::default(), 0.0).unwrap();
-    // One process sends a file late; the quiet time is longer than that. Within a file, rows come in any order.
+    // One process sends a file late; the quiet time is longer than that. Within a file, rows come
+    // in any order.
     let live = fed(2 * workload::FLUSH_NS, usize::MAX, |_, rows| {
         rows.spans.reverse();
     });

@@ -36,7 +36,7 @@ fn has_secret(directory: &Path) -> bool {
     })
 }
 
-/// Names and contents of all items in the store.
+/// Returns the names and contents of all items in the store.
 fn items(store: &Store) -> Vec<(String, Vec<u8>)> {
     let mut items = Vec::new();
     let damage = read_provenance(store, &IdRange::ALL, &mut |log| {
@@ -49,9 +49,9 @@ fn items(store: &Store) -> Vec<(String, Vec<u8>)> {
     items
 }
 
-/// A secret in the name of a tracked item, or in a content, is neither in the log nor in the store.
-/// The collector drops and counts a provenance log that it cannot parse, and stores the rest of its
-/// batch.
+/// With rules, a secret in the name of a tracked item, or in a content, is neither in the log nor
+/// in the store. The collector drops and counts a provenance log that it cannot parse, and stores
+/// the rest of its batch.
 #[tokio::test(flavor = "multi_thread")]
 async fn tracked_items_are_redacted_before_they_are_written() {
     let sent = [

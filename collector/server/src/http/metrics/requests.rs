@@ -1,6 +1,6 @@
-//! `/metrics/requests`: rates, failures and latencies of requests by root operation, of spans by
-//! operation, and of calls between services; time on critical paths, and slack. In Prometheus' text
-//! format, or in OpenMetrics, which also has exemplars.
+//! `/metrics/requests`: counts, failures and latencies of requests by root operation, of spans by
+//! operation, and of calls between services; time on critical paths, and slack. The format is
+//! Prometheus' text format, or OpenMetrics, which also has exemplars.
 
 use std::fmt::Display;
 use std::sync::Arc;
