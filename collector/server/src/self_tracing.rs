@@ -3,8 +3,8 @@
 //!
 //! A collector ships its traces under the service [`SERVICE`]. No collector traces the intake of
 //! this service's batches, as each trace would cause another one. A flush is traced if its segment
-//! contains news of other services from this run. A round of store maintenance is traced if such a
-//! flush came after the previous round.
+//! contains news (see `Ledger::is_news`) of other services from this run. A round of store
+//! maintenance is traced if such a flush came after the previous round.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

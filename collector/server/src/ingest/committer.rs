@@ -103,7 +103,7 @@ pub(super) struct IntakeState {
     pub(super) closed: Mutex<BTreeMap<u64, u64>>,
     pub(super) counters: Arc<Counters>,
     pub(super) failing: Mutex<CommitFailures>,
-    /// Closed segments whose flush is traced: they hold traced news.
+    /// Closed segments whose flush is traced: they hold news with a trace context.
     pub(super) traced: Mutex<BTreeSet<u64>>,
 }
 
