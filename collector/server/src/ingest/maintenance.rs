@@ -70,8 +70,8 @@ pub(super) fn start<L>(
     Ok((stop, thread.spawn(run)?))
 }
 
-/// Returns a function that lends the lock of a collector, which holds it as long as it runs, to a
-/// round.
+/// Returns a function that returns the lock of a collector for a round. The collector holds the
+/// lock as long as it runs.
 pub(super) fn held(
     lock: Arc<Lock>,
     flushed: Arc<Counters>,

@@ -114,8 +114,8 @@ impl PathTotals {
         }
     }
 
-    /// Counts the requests that were added, if any, unless the pause after the last count lasts at
-    /// `now_ns`. A clock that was set back ends the pause.
+    /// Counts the requests that were added, if any, unless `now_ns` is in the pause after the last
+    /// count. A clock that was set back ends the pause.
     pub(super) fn end_flush(&mut self, now_ns: i64, window: &ModelWindow, spans: &SpanTotals) {
         if self.latencies.is_empty() || self.pause.contains(&now_ns) {
             return;

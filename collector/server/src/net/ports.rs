@@ -40,8 +40,8 @@ pub struct NetSettings {
     pub cors_origins: Vec<CorsOrigin>,
     /// Maximum connections of each port.
     pub connections_max: usize,
-    /// Maximum time for a TLS handshake, for the head of a request (over HTTP/2, only of the first),
-    /// and for its body (or one message of a stream).
+    /// Maximum time for a TLS handshake, for the head of a request (over HTTP/2, only of the
+    /// first), and for its body (or one message of a stream).
     pub request_timeout: Duration,
     /// Maximum bytes of requests that are arriving or being checked.
     pub reading_bytes_max: usize,
