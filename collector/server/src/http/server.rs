@@ -23,7 +23,7 @@ use crate::net::{Answer, Listener, ListenerSetup, PortName, Ports, Rejection, wr
 
 /// Maximum length of a request's body, in bytes, unless a page of the site has its own: enough for
 /// a burst-config or a usual token.
-const BODY_BYTES_MAX: usize = 1_024;
+const BODY_BYTES_MAX: usize = 8 << 10;
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Failure to listen on an HTTP address, with the flag that sets another address.

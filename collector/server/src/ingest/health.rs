@@ -6,12 +6,8 @@ use std::thread::JoinHandle;
 use super::{Intake, IntakeError};
 
 impl Intake {
-    /// Checks that batches are accepted and reach the store (from an agent: the next collector),
-    /// and that at most half of the backlog's limit waits.
-    ///
-    /// # Errors
-    /// Returns the problem as text for people.
-    pub fn health(&self) -> Result<(), String> {
+    /// Checks that all threads of the intake are running.
+    fn check_threads(&self) -> Result<(), String> {
         let threads = self
             .inner
             .threads
@@ -20,6 +16,16 @@ impl Intake {
         if threads.is_empty() || threads.iter().any(JoinHandle::is_finished) {
             return Err("the intake has stopped; restart the collector".to_owned());
         }
+        Ok(())
+    }
+
+    /// Checks that batches are accepted and reach the store (from an agent: the next collector),
+    /// and that at most half of the backlog's limit waits.
+    ///
+    /// # Errors
+    /// Returns the problem as text for people.
+    pub fn health(&self) -> Result<(), String> {
+        self.check_threads()?;
         let failing = self.inner.state.failing();
         if let Some(reason) = &failing.log {
             return Err(format!("writes are not accepted for now: {reason}"));
@@ -42,7 +48,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Checks the readiness: the intake is not stopping, its log works, and the backlog is within
+    /// Checks the readiness: the intake is not stopping, its threads run, its log works, and the backlog is within
     /// its limit. [`Intake::health`] also reports imminent failures.
     ///
     /// # Errors
@@ -51,6 +57,7 @@ impl Intake {
         if self.channels().is_none() {
             return Err(IntakeError::Stopping.to_string());
         }
+        self.check_threads()?;
         if let Some(reason) = &self.inner.state.failing().log {
             return Err(format!("writes are not accepted for now: {reason}"));
         }

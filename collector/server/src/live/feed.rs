@@ -1,5 +1,6 @@
 //! The live model's thread, its feed and its read access.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -32,16 +33,14 @@ pub struct Feed {
 
 impl Arrivals for Feed {
     /// Passes on the rows of a segment, whose latest record was received at `received_ns`. If the
-    /// queue is full, skips them instead, and waits for the model's lock to count the skipped spans
-    /// and events.
+    /// queue is full, skips them instead, and counts the skipped spans and events.
     fn arrived(&self, rows: Box<Rows>, received_ns: i64) {
         if let Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) =
             self.sender.try_send(Message::Arrived(rows, received_ns))
             && let Message::Arrived(rows, _) = message
         {
-            self.model
-                .live()
-                .skipped((rows.spans.len() + rows.events.len()) as u64);
+            let records = (rows.spans.len() + rows.events.len()) as u64;
+            self.model.skipped_records.fetch_add(records, Relaxed);
         }
     }
 
@@ -55,18 +54,25 @@ impl Arrivals for Feed {
 
 /// Read access to the model of a running collector. Clones share it.
 #[derive(Clone, Debug)]
-pub struct LiveModel(Arc<Mutex<Live>>);
+pub struct LiveModel {
+    live: Arc<Mutex<Live>>,
+    /// Number of records that the feed skipped because its queue was full. It is outside the lock,
+    /// because the feed must not wait for the model.
+    skipped_records: Arc<AtomicU64>,
+}
 
 impl LiveModel {
     fn live(&self) -> MutexGuard<'_, Live> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the counts of records and traces, and a lower bound on the number of segments.
     #[must_use]
     pub fn counts(&self) -> (LiveCounts, usize) {
         let live = self.live();
-        (live.counts(), live.segments())
+        let mut counts = live.counts();
+        counts.skipped_records = self.skipped_records.load(Relaxed);
+        (counts, live.segments())
     }
 
     /// Returns the statistics of the window's requests, by root operation.
@@ -127,7 +133,10 @@ pub fn start(
     let live = live
         .with_window(ns(window), max_segments)
         .with_requests(requests);
-    let model = LiveModel(Arc::new(Mutex::new(live)));
+    let model = LiveModel {
+        live: Arc::new(Mutex::new(live)),
+        skipped_records: Arc::default(),
+    };
     let (sender, messages) = sync_channel(QUEUE);
     let of_thread = model.clone();
     let body = move || {

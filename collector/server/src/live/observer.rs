@@ -226,12 +226,8 @@ impl Live {
         self.paths.end_flush(self.now_ns, &self.window, &self.spans);
     }
 
-    /// Counts records that the feed skipped because its queue was full.
-    pub fn skipped(&mut self, records: u64) {
-        self.counts.skipped_records += records;
-    }
-
-    /// Returns the counts of traces and records since the collector started.
+    /// Returns the counts of traces and records since the collector started, without those that the
+    /// feed skipped.
     #[must_use]
     pub fn counts(&self) -> LiveCounts {
         let (open_traces, open_records) = self.assembly.open();

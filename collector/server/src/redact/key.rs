@@ -21,6 +21,8 @@ pub enum KeyError {
         "the key for hashing, {path}, has {bytes} bytes: it must have {BYTES_MIN} or more random bytes"
     )]
     Short { path: PathBuf, bytes: usize },
+    #[error("the key for hashing, {path}, has more than {BYTES_MAX} bytes: 32 random ones suffice")]
+    Long { path: PathBuf },
     #[error("cannot make a key for hashing, {path}: {source}")]
     Make { path: PathBuf, source: io::Error },
 }
@@ -31,12 +33,13 @@ pub(crate) fn key(file: Option<&Path>, data: &Path) -> Result<Vec<u8>, KeyError>
     let path = file.map_or_else(|| data.join(NAME), Path::to_owned);
     let mut key = Vec::new();
     let opened = std::fs::File::open(&path);
-    match opened.and_then(|file| file.take(BYTES_MAX).read_to_end(&mut key)) {
+    match opened.and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut key)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && file.is_none() => {
             make(&path).map_err(|source| KeyError::Make { path, source })
         }
         Err(source) => Err(KeyError::Read { path, source }),
         Ok(bytes) if bytes < BYTES_MIN => Err(KeyError::Short { path, bytes }),
+        Ok(bytes) if bytes as u64 > BYTES_MAX => Err(KeyError::Long { path }),
         Ok(_) => Ok(key),
     }
 }
