@@ -22,7 +22,7 @@ use crate::grpc::otlp_message;
 use crate::net::{Answer, Listener, ListenerSetup, PortName, Ports, Rejection, wrong_port};
 
 /// Maximum length of a request's body, in bytes, unless a page of the site has its own: enough for
-/// a burst-config or a usual token.
+/// a burst-config or a long token.
 const BODY_BYTES_MAX: usize = 8 << 10;
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
