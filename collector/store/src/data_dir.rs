@@ -199,7 +199,7 @@ impl DataDir {
         self.root.join("wal")
     }
 
-    /// Returns the directory of cached query results.
+    /// Returns the directory of cached query results and of temporary files.
     #[must_use]
     pub fn cache(&self) -> PathBuf {
         self.root.join("cache")

@@ -130,7 +130,7 @@ impl DiskFile for LocalFile {
 
     fn sync(&mut self) -> io::Result<()> {
         self.0.sync_data()?;
-        // The system still accepts writes to a deleted file, but no process can open it to read it.
+        // The system still accepts writes to a deleted file, but readers no longer find it.
         if self.0.metadata()?.nlink() == 0 {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,

@@ -1,8 +1,8 @@
-//! Durable storage of telemetry, which loses nothing that was acknowledged.
+//! Durable storage of telemetry: data are acknowledged once they are durable.
 //!
 //! The modules, from the bottom up; each uses only those before it:
 //!
-//! - [`limits`]: limits on everything that is accepted.
+//! - [`limits`]: limits of the collector.
 //! - [`query_memory`]: memory that queries may hold.
 //! - [`record`]: stored data as plain rows.
 //! - [`progress`]: interface for showing the progress of long tasks.
@@ -15,7 +15,7 @@
 //! - [`data_dir`]: the data directory and its lock.
 //! - [`flush`]: flushes closed segments of the log to the tables, or forwards them to another
 //!   collector.
-//! - [`maintenance`]: merges small files and deletes old ones.
+//! - [`maintenance`]: merges small files, and thins and deletes old data.
 //! - [`check`]: checks and repairs a data directory.
 #![allow(
     missing_docs,

@@ -7,7 +7,7 @@ use stroboscope_otlp::SpanLimits;
 /// if it has little memory.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Maximum size of a gRPC message, after decompression, in bytes.
+    /// Maximum size of a batch as a gRPC message, after decompression, in bytes.
     pub message_bytes_max: usize,
     /// Maximum size of an OTLP request, after decompression, in bytes, as its specification
     /// recommends.
@@ -62,27 +62,27 @@ pub const WAL_SEGMENT_BYTES: u64 = 32 << 20;
 /// in bytes. Above it, appends are rejected until enough segments are converted or forwarded.
 pub const WAL_BACKLOG_BYTES_MAX: u64 = 1 << 30;
 
-/// Size of a group commit, in bytes, at which it takes no further batches.
+/// Size of a group commit, in bytes, at which it takes no further batches or OTLP requests.
 pub const WAL_GROUP_BYTES_MAX: usize = 16 << 20;
 
 /// Default maximum size of the batches and OTLP requests in memory that are received but not yet
-/// durable, in bytes. `collect` derives it from its memory limit. Above it, batches wait, and OTLP
-/// requests are rejected temporarily.
+/// durable, in bytes. `collect` derives it from its memory limit. Above it, batches and forwarded
+/// requests wait, and other OTLP requests are rejected temporarily.
 pub const IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
 
-/// Maximum number of unacknowledged batches on one gRPC stream, of a process or of an agent.
+/// Maximum number of unacknowledged batches and OTLP requests on one gRPC stream, of a process or
+/// of an agent.
 pub const IN_FLIGHT_PER_STREAM_MAX: usize = 64;
 
 /// Minimum rate, in bytes per second, at which an agent expects its network to transfer data. The
 /// deadlines of a transfer grow with its size at this rate.
 pub const FORWARD_RATE_MIN: u64 = 64 << 10;
 
-/// Maximum number of process incarnations in the ledger. Those that have been idle longest are
-/// forgotten first.
+/// Number of process incarnations in the ledger at which a new one makes it forget those that have
+/// been idle longest.
 pub const INCARNATIONS_MAX: usize = 65_536;
 
-/// Maximum number of separate runs of stored sequence numbers per incarnation, which is one more
-/// than the number of gaps.
+/// Maximum number of separate runs of stored sequence numbers per incarnation.
 pub const RANGES_PER_INCARNATION_MAX: usize = 1_024;
 
 /// Idle time after which an incarnation is forgotten, in ns.

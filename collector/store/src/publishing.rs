@@ -56,10 +56,10 @@ pub struct PublishCounters {
     pub files: AtomicU64,
     /// Total size of the files uploaded to the object store, in bytes.
     pub bytes: AtomicU64,
-    /// Number of local files that the published list of files does not contain yet.
+    /// Number of local files to be published that the published list of files does not contain yet.
     pub files_behind: AtomicU64,
-    /// Total size of the local files that the published list of files does not contain yet, in
-    /// bytes.
+    /// Total size of the local files to be published that the published list of files does not
+    /// contain yet, in bytes.
     pub bytes_behind: AtomicU64,
     /// Number of files that local retention deleted before they were published, without those that
     /// are too old to be published.
@@ -87,8 +87,8 @@ impl PublishCounters {
         *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(hours);
     }
 
-    /// Reports whether an hour must be kept because it is not published yet. Before the publisher
-    /// first checks, returns true for every hour.
+    /// Reports whether an hour has files that wait to be published. Before the publisher first
+    /// checks, returns true for every hour.
     #[must_use]
     pub fn is_waiting(&self, hour: Hour) -> bool {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);

@@ -50,7 +50,7 @@ impl Strings {
 /// Row of a finished span. Times are in ns since the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpanRow {
-    /// Id of the request.
+    /// Id of the request; 0 for none.
     pub trace_id: u128,
     /// Id of the trace as its source wrote it; `None` if that is the id in 32 lower-case
     /// hexadecimal digits.
@@ -75,15 +75,15 @@ pub struct SpanRow {
     pub attributes: Option<Box<str>>,
 }
 
-/// Row of an event of a span or of an event log.
+/// Row of an event of a span or of an event log, or of a log line from OTLP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventRow {
     /// Id of the request; 0 for none.
     pub trace_id: u128,
     /// Id of the trace as its source wrote it, as in [`SpanRow`].
     pub trace_name: Option<StringId>,
-    /// Id of the event's span; 0 for none. Events of event logs have no span, except for log lines
-    /// from OTLP.
+    /// Id of the event's span; 0 for none. Events of event logs have no span; log lines from OTLP
+    /// may have one.
     pub span_id: u64,
     /// Time of the event, in ns since the Unix epoch by the host's clock.
     pub time_ns: i64,
@@ -206,7 +206,7 @@ pub struct Rows {
     pub strings: Strings,
     /// Rows of finished spans.
     pub spans: Vec<SpanRow>,
-    /// Rows of events of spans and of event logs.
+    /// Rows of events of spans and of event logs, and of log lines from OTLP.
     pub events: Vec<EventRow>,
     /// Rows of the batches that carried the spans and events. Imports and OTLP requests have none.
     pub batches: Vec<BatchRow>,

@@ -19,7 +19,7 @@ pub enum FindingKind {
     DamagedLog,
     /// A store with flushed data has no checkpoint.
     MissingCheckpoint,
-    /// The checkpoint is unreadable.
+    /// The checkpoint is damaged, or its format has another version.
     DamagedCheckpoint,
     /// The store has segments that neither the checkpoint nor the log contains.
     CheckpointBehind,

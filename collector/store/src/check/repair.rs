@@ -94,8 +94,7 @@ impl Check {
         Ok(done)
     }
 
-    /// Rebuilds the checkpoint from the table of batches. Returns the number of the next log
-    /// segment.
+    /// Rebuilds the checkpoint from the table of batches. Returns the number of its next segment.
     ///
     /// The collector flushes segments that are still in the log again, to files of the same names.
     /// The ledger therefore omits their batches, except those in compacted files, which are not

@@ -1,4 +1,4 @@
-//! OTLP requests, as received from the network or read from the log.
+//! OTLP requests with spans, as received from the network or read from the log.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;

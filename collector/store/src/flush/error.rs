@@ -1,10 +1,10 @@
-//! Errors of flushing the log to the tables.
+//! Errors of flushing or forwarding the log.
 
 use crate::data_dir::DataDirError;
 use crate::ledger::CheckpointError;
 use crate::tables::StoreError;
 
-/// Reason why a log segment was not flushed.
+/// Reason why a log segment was not flushed or forwarded.
 #[derive(Debug, thiserror::Error)]
 pub enum FlushError {
     /// A segment of the log cannot be read or deleted.

@@ -116,7 +116,8 @@ impl Flusher {
     /// flushed.
     ///
     /// # Errors
-    /// Returns the error of the first segment that fails. The segments before it are flushed.
+    /// Returns an error if the log or the tables cannot be listed, or the error of the first
+    /// segment that fails. The segments before it are flushed.
     pub fn recover(&mut self) -> Result<usize, FlushError> {
         let first = self.checkpoint.next_segment;
         let listed = list_closed(&self.data)?;
@@ -304,7 +305,8 @@ impl Flusher {
     }
 }
 
-/// Returns the segment from which this object was converted; `None` for compacted objects.
+/// Returns the segment from which this object was converted; `None` for compacted and imported
+/// objects.
 fn segment_of(path: &Path) -> Option<u64> {
     let segments = Segments::of(path).filter(|segments| !segments.is_compacted());
     segments.map(|segments| segments.first)
@@ -318,7 +320,7 @@ fn take(payload: &Payload, ledger: &mut Ledger, rows: &mut Rows) -> Result<(), S
         PayloadKind::Batch => {
             let batch = CheckedBatch::from_bytes(&payload.bytes, &limits)
                 .map_err(|refusal| refusal.to_string())?;
-            // Leaves out only certain duplicates, because acknowledged data must be kept when in
+            // Leaves out only proven duplicates, because acknowledged data must be kept when in
             // doubt.
             if ledger.verdict(batch.incarnation(), batch.sequence()) != Verdict::Duplicate {
                 batch.append_to(payload.received_ns, rows);

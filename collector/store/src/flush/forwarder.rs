@@ -2,10 +2,10 @@
 //! steps, and repeating them repairs a crash between any two:
 //!
 //! 1. The other collector acknowledges or permanently rejects each payload of the segment.
-//! 2. The checkpoint records this, with the ledger of exactly these segments.
+//! 2. The checkpoint records this. Its ledger has only batches of forwarded segments.
 //! 3. The segment is deleted.
 //!
-//! A repetition delivers payloads twice. The other collector recognises batches by their number;
+//! A repetition may deliver payloads twice. The other collector recognises batches by their number;
 //! readers recognise OTLP spans by their ids.
 
 use std::collections::BTreeMap;

@@ -2,11 +2,10 @@
 //! crash between any two of them, repeating all steps completes the flush:
 //!
 //! 1. The segment is closed (or found closed, after a crash).
-//! 2. Its batches become Parquet objects, named after the segment, so that a repetition overwrites
+//! 2. Its records become Parquet objects, named after the segment, so that a repetition overwrites
 //!    them.
 //! 3. The objects are synced, which makes them durable.
-//! 4. The checkpoint advances past the segment. Its ledger has the batches of exactly the flushed
-//!    segments.
+//! 4. The checkpoint advances past the segment. Its ledger has only batches of flushed segments.
 //! 5. The segment is deleted.
 //!
 //! There are two ledgers. The live ledger answers senders, and includes all batches in the log. The

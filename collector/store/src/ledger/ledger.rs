@@ -12,7 +12,7 @@ use crate::limits::{INCARNATION_IDLE_NS_MAX, INCARNATIONS_MAX, RANGES_PER_INCARN
 /// Result of looking up a batch in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The batch is not stored yet.
+    /// The ledger does not list the batch as stored.
     New,
     /// The batch is stored already.
     Duplicate,

@@ -15,7 +15,7 @@ pub struct MaintenanceCounters {
     pub compaction_written_bytes: AtomicU64,
     /// Number of rows in merged files.
     pub compacted_rows: AtomicU64,
-    /// Number of files that merged files replaced.
+    /// Number of files that merged or thinned files replaced.
     pub files_replaced: AtomicU64,
     /// Number of rows of OTLP retries that merges dropped. Retries are stored again, because OTLP
     /// has no sequence numbers that identify them.
@@ -26,7 +26,7 @@ pub struct MaintenanceCounters {
     pub hours_deleted_for_size: AtomicU64,
     /// Number of hours that were thinned.
     pub hours_thinned: AtomicU64,
-    /// Number of hours whose thinning failed.
+    /// Number of attempts to thin an hour that failed.
     pub thinning_failures: AtomicU64,
     /// Number of requests that thinning dropped.
     pub requests_thinned: AtomicU64,

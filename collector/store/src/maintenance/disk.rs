@@ -63,8 +63,8 @@ impl Care {
     }
 }
 
-/// Removes the directories of these deleted files if they are empty, but not the tables' own
-/// directories.
+/// Removes the directories of these deleted files if they are empty, except directories directly
+/// in the store's root.
 pub(super) fn remove_empty_directories(store: &Store, files: &[Path]) {
     let Some(root) = store.local_root() else {
         return;
@@ -73,7 +73,7 @@ pub(super) fn remove_empty_directories(store: &Store, files: &[Path]) {
     for file in files {
         let file = root.join(file.as_ref());
         let above = file.ancestors().skip(1);
-        // Keeps the directories of the tables themselves.
+        // Keeps the directories of the tables, and `replaced/`.
         let within = |directory: &&FsPath| {
             directory
                 .parent()

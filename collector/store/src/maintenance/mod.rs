@@ -1,4 +1,5 @@
-//! Maintenance of the store: merges small files and deletes old ones without disturbing readers.
+//! Maintenance of the store: merges small files, and thins and deletes old data, without disturbing
+//! readers.
 //!
 //! Each flush writes a file per table and hour. That is thousands of files a day, and a query would
 //! have to open all of them. [`Care`] merges files, which `policy.rs` chooses. A merge has five

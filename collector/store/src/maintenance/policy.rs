@@ -1,4 +1,4 @@
-//! Merge policy: chooses the files to merge by their names and sizes alone.
+//! Merge policy: chooses the files to merge by their names and sizes, and by the time.
 //!
 //! Merging is size-tiered. Within an hour that still grows, [`FAN_IN`] neighbours of a tier become
 //! one file of the next tier. The range of segments in a file's name determines its tier, so
@@ -16,8 +16,8 @@ use crate::tables::{Hour, Segments};
 /// whose files are not merged again before the hour is over. With a fan-in of 16, each row was
 /// written once more.
 const FAN_IN: u64 = 24;
-/// Maximum number of files in one merge after an hour is over. A merge holds one batch of rows of
-/// each file in memory.
+/// Maximum number of files in one merge after an hour is over. A merge holds a few batches of rows
+/// of each file in memory.
 const FILES_MAX: usize = 64;
 /// Maximum size of the inputs of a merge, in bytes.
 const BYTES_MAX: u64 = 512 << 20;

@@ -21,7 +21,7 @@ const GRACE: Duration = Duration::from_secs(3_600);
 const REPLACED_BYTES_MAX: u64 = 4 << 30;
 
 /// Maximum number of retried spans that are remembered after a round, to drop their events as well.
-/// If there are more, all are forgotten, and their events stay duplicated.
+/// If there are more, all are forgotten, and their events may stay duplicated.
 const RETRIED_MAX: usize = 1 << 20;
 
 /// Settings by which old hours are thinned.
@@ -80,7 +80,7 @@ impl Default for MaintenanceSettings {
 pub enum MaintenanceError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Files could not be merged.
+    /// Files could not be merged or thinned.
     #[error("cannot compact: {0}")]
     Merge(#[from] MergeError),
 }
@@ -138,8 +138,8 @@ impl Care {
         &self.damaged
     }
 
-    /// Performs all maintenance that is due. `next_segment` is that of the checkpoint. Merging
-    /// stops when `goes_on` returns false.
+    /// Performs all maintenance that is due. `next_segment` is that of the checkpoint. Merging and
+    /// thinning stop when `goes_on` returns false.
     ///
     /// # Errors
     /// Returns an error if the store fails. A damaged file is no error: it stays unchanged and is
@@ -171,8 +171,8 @@ impl Care {
     }
 
     /// Returns the files of a table that may be merged, as runs of neighbours in one directory.
-    /// Omits files of segment `next_segment` or later, and runs of a single file. A damaged or a
-    /// thinned file ends a run.
+    /// Omits imported files, files of segment `next_segment` or later, and runs of a single file. A
+    /// damaged or a thinned file ends a run.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed.
@@ -235,7 +235,7 @@ impl Care {
         Ok(true)
     }
 
-    /// Performs all steps of one merge. Returns the size of the merged file, in bytes.
+    /// Performs steps 1 to 4 of one merge. Returns the size of the merged file, in bytes.
     ///
     /// # Errors
     /// Returns the error of the step that fails. Readers then still see either the inputs or the

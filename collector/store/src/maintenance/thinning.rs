@@ -167,7 +167,8 @@ impl Care {
     }
 }
 
-/// Reports whether a file is thinned with its hour, by its name. Imported files are not.
+/// Reports whether a file is thinned with its hour, by its name. Imported files and files that are
+/// already thinned are not.
 fn is_thinnable(path: &Path) -> bool {
     Segments::of(path).is_some_and(|of| !of.is_thinned)
 }

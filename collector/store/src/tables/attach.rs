@@ -157,8 +157,8 @@ pub(super) fn attach_attributes(
 }
 
 /// Makes the elements and attributes of events refer to them by number instead of by index. Numbers
-/// are unique within one import but not among several. If numbers collide, the events are
-/// renumbered in the same order.
+/// are unique only within one import. If numbers collide, the events are renumbered in the same
+/// order.
 fn tell_events_apart(trace: &mut TraceRecords) {
     let TraceRecords {
         events,

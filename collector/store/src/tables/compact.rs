@@ -1,8 +1,9 @@
 //! Compacts several sorted files into one: a k-way merge of their rows, batch by batch. The files
 //! may have different attribute columns.
 //!
-//! Memory holds one batch per file, and the row group that the writer is building. The output has
-//! the columns of all inputs. Rows of a file that lacks a column have nulls in it.
+//! Memory holds a few batches per file, and the row group that the writer is building. The output
+//! has the columns of all inputs, up to a limit. Rows of a file that lacks a column have nulls in
+//! it.
 
 use object_store::path::Path;
 use parquet::arrow::ArrowWriter;
@@ -18,8 +19,8 @@ use super::staged::StagedObject;
 use super::stored_operations::FactsWriter;
 use super::write::properties;
 
-/// Maximum number of rows of up to 1,024 inputs in memory together. It is low, because rows may be
-/// large.
+/// Maximum number of rows that up to 1,024 inputs decode at a time, together. It is low, because
+/// rows may be large.
 const ROWS_TOGETHER: usize = 65_536;
 
 /// Reason why files were not merged.

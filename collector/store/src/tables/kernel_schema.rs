@@ -2,8 +2,8 @@
 //!
 //! Rows are sorted by `monotonic_ns`. The file's metadata contains `stroboscope.schema_version` and
 //! `stroboscope.table`, as in all tables. A nullable column without meaning for a kind is null, and
-//! so is one that the kernel did not report. `cpu` and `tid` are then 0. `arg0` of `lost` and
-//! `window` is a monotonic time in ns.
+//! so is one that the kernel did not report. `cpu` and `tid` cannot be null, and are 0 instead.
+//! `arg0` of `lost` and `window` is a monotonic time in ns.
 //!
 //! | kind | meaning |
 //! |---|---|

@@ -184,7 +184,7 @@ impl Store {
     }
 
     /// Returns the covered objects of a table, with the objects that cover them. Covered objects
-    /// exist only during a compaction, or after a crash or an error interrupted one.
+    /// exist only during a compaction or a thinning, or after a crash or an error interrupted one.
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed.

@@ -27,7 +27,7 @@ pub const REPLACED: &str = "replaced";
 /// Error of the store as a whole. Damage of a single file is [`super::Damage`] instead.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The data directory cannot be used.
+    /// The data directory, or a file in it, cannot be used.
     #[error("cannot use the data directory {path}: {source}")]
     Directory {
         path: PathBuf,
@@ -219,8 +219,8 @@ impl Store {
     /// Removes objects durably. A missing object is no error.
     ///
     /// # Errors
-    /// Returns an error if an existing object cannot be removed durably. The objects before it are
-    /// removed.
+    /// Returns an error if an existing object cannot be removed durably. Some objects may be
+    /// removed nevertheless.
     pub fn remove(&self, paths: &[Path]) -> Result<(), StoreError> {
         paths.iter().try_for_each(|path| self.delete(path))?;
         self.make_absence_durable(paths)
@@ -365,9 +365,9 @@ pub(super) fn create(disk: &dyn Disk, path: &FsPath) -> io::Result<Box<dyn DiskF
 
 impl Directory {
     /// Writes a temporary file, and renames it once its contents are durable. A partial file is
-    /// therefore never visible, even after a power cut. The temporary name is always the same, so
-    /// the next attempt overwrites a file that a crash left. It is hidden, so that other programs
-    /// that read the directory ignore it.
+    /// therefore never visible, even after a power cut. The temporary name depends only on the
+    /// path, so the next attempt overwrites a file that a crash left. It is hidden, so that other
+    /// programs that read the directory ignore it.
     fn publish(&self, path: &FsPath, bytes: &[u8]) -> io::Result<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let beside = path.with_file_name(format!(".{name}.new"));

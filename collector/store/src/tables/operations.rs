@@ -55,7 +55,7 @@ pub struct OperationFacts {
 
 impl OperationFacts {
     /// Returns the ids of traces that may contain [connections](stroboscope_analysis::connection):
-    /// the longest traces of each operation.
+    /// the longest traces of up to 256 operations.
     #[must_use]
     pub fn long_traces(&self) -> Vec<u128> {
         self.long.values().flatten().map(|(_, id)| *id).collect()

@@ -27,7 +27,7 @@ use super::schema::schema;
 use super::shredding::AttributeColumn;
 use super::values::values;
 
-/// Damage of a file that is unreadable or truncated.
+/// Reason why a file could not be read completely.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Damage {
     pub file: String,

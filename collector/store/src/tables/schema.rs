@@ -36,7 +36,8 @@ impl StoreTable {
         }
     }
 
-    /// Returns the columns from which readers build records, except the trace's id and name.
+    /// Returns the columns from which readers build records. For spans and events, these do not
+    /// include the trace's id and name.
     #[must_use]
     pub fn record_columns(self) -> Vec<ColumnInfo> {
         let is_read = |info: &ColumnInfo| info.is_cell || info.name == ATTRIBUTES;

@@ -1,6 +1,6 @@
 //! Writes a file of a table without the rows of the requests that thinning drops.
 //!
-//! Rows of other requests stay as they are. Spans of requests that represent more requests than
+//! The other rows stay as they are, except that spans of requests that represent more requests than
 //! before get a new `tracestate`.
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use super::stored_operations::FactsWriter;
 use super::thinning_log::{ThinningLog, ThinningTask};
 use super::write::properties;
 
-/// Sizes of a thinned file and of the file from which it was written.
+/// Result of thinning a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThinnedFile {
     /// Number of rows that were dropped.
@@ -44,7 +44,7 @@ pub(crate) struct ThinnedFile {
     pub(crate) bytes: u64,
 }
 
-/// Writes `file` without the requests that `log` drops to `path`, durably.
+/// Writes `file` to `path` durably, without the requests that `log` drops.
 ///
 /// # Errors
 /// Returns an error if the file is damaged, if the store fails, or if `goes_on` returned false.

@@ -53,9 +53,9 @@ pub(crate) struct ThinningLog {
 }
 
 impl ThinningLog {
-    /// Decides about all requests that have spans in the hour. `thinned` are the files of spans and
-    /// of events that are thinned. `others` are files in which requests may have further records: a
-    /// request with a record in them stays unchanged.
+    /// Decides about all requests in `thinned`, the files of spans and of events that are thinned.
+    /// `others` are files in which requests may have further records: a request with a record in
+    /// them stays unchanged.
     ///
     /// # Errors
     /// Returns an error if a file is damaged, if the store or a temporary file fails, or if

@@ -1,4 +1,4 @@
-//! Reads the rows of a trace as they are stored, for callers that pass them on unchanged.
+//! Reads the rows of a trace as they are stored, without attaching events to spans.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -203,9 +203,10 @@ impl TraceReader {
     }
 
     /// Replaces the content of `trace` with the first `spans_max` spans of trace `id` and their
-    /// events. The first spans are those that start first. Attributes of other spans may remain in
-    /// `trace`. This trace must be the next one. While a large trace grows, calls `room` with its
-    /// size in bytes. Returns the number of all spans of the trace.
+    /// events. The first spans are those that start first if `spans_max` is below
+    /// [`RECORDS_PER_TRACE_MAX`]. Attributes of other spans may remain in `trace`. This trace must
+    /// be the next one. While a large trace grows, calls `room` with its size in bytes. Returns the
+    /// number of all spans of the trace.
     ///
     /// # Errors
     /// Returns the number of all spans of the trace if `room` returned false.

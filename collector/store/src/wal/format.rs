@@ -15,7 +15,7 @@
 //! Payloads of version 1 have no kind, because all are batches. Readers still accept segments of
 //! version 1, which may remain from before an upgrade. OTLP requests are logged decompressed and
 //! redacted, but otherwise unchanged, so an acknowledgement waits for a check and a sync, but not
-//! for a conversion. A record of an unknown kind counts as undecodable, so new kinds need no new
+//! for Parquet. A record of an unknown kind counts as undecodable, so new kinds need no new
 //! version.
 //!
 //! The marker lets a reader find the next record after damage. Each segment has a random marker, so
@@ -23,12 +23,12 @@
 //!
 //! ## Writing
 //!
-//! One thread writes. It takes the waiting appends until they have 16 MiB, writes them with one
-//! `write`, calls `fdatasync` once, and only then answers them (group commit). When it begins a
+//! One thread writes. It takes the waiting appends until they have 16 MiB, writes them together,
+//! calls `fdatasync` once, and only then answers them (group commit). When it begins a
 //! segment, it calls `fsync` on the directory before it answers the first append, so that the
 //! segment's name is durable.
 //!
-//! - A failed *write* (for example on a full disk) fails every append of the group. The writer
+//! - A failed *write* (for example on a full disk) fails every record of the group. The writer
 //!   truncates the segment to the last good length and continues it. If it cannot truncate the
 //!   segment, it abandons it and begins a new one.
 //! - After a failed *fdatasync*, the writer always abandons the segment. The kernel may have marked
@@ -51,8 +51,8 @@
 //! - If there is one, the bytes in between are damaged. The collector logs an error with file,
 //!   offset and length, and the reader continues after them.
 //!
-//! A header that is damaged or of an unknown version is logged as an error, too. The reader then
-//! takes the marker of the first record for the rest.
+//! A whole header that is damaged or of an unknown version is logged as an error, too. The reader
+//! then takes the marker of the first record for the rest. A shorter file counts as a torn tail.
 
 /// Magic bytes at the start of a segment.
 pub(super) const MAGIC: &[u8; 8] = b"STRBWAL\0";

@@ -10,7 +10,7 @@ use crate::disk::{Disk, LocalDisk};
 /// Problem that a scan of a segment found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanNote {
-    /// The last bytes are not a valid record. The usual cause is that the writer was killed or the
+    /// The last bytes contain no valid record. The usual cause is that the writer was killed or the
     /// power was cut; then they contain no acknowledged data.
     TornTail {
         path: PathBuf,
@@ -19,7 +19,7 @@ pub enum ScanNote {
         /// Length of the tail, in bytes.
         bytes: u64,
     },
-    /// Bytes before other records are not valid records. The records in them are lost.
+    /// Bytes before other records contain no valid record. The records in them are lost.
     Damaged {
         path: PathBuf,
         /// Start of the damage in the file, in bytes.
@@ -27,8 +27,8 @@ pub enum ScanNote {
         /// Number of damaged bytes that were skipped.
         bytes: u64,
     },
-    /// The segment's header is damaged or of an unknown version. Its records were read
-    /// nevertheless.
+    /// The segment's header is damaged or of an unknown version. The reader still looked for its
+    /// records.
     BadHeader { path: PathBuf, reason: &'static str },
 }
 
@@ -78,7 +78,7 @@ impl ScanNote {
 pub struct Scan {
     /// Valid records of the segment, in order.
     pub payloads: Vec<Payload>,
-    /// Problems found in the rest of the segment.
+    /// Problems found in the segment.
     pub notes: Vec<ScanNote>,
 }
 

@@ -175,7 +175,7 @@ impl Writer {
         let written = open.file.append(&self.buffer);
         let tried = written.and_then(|()| open.file.sync());
         let failure = tried.map_err(|error| WalError::of(&open.path, &error));
-        // After a failed sync, the segment cannot be continued.
+        // Does not continue the segment after a failure.
         match open.file.cut(open.len_bytes) {
             Ok(()) if failure.is_ok() => self.open = Some(open),
             _ => self.abandon(),

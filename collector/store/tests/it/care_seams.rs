@@ -1,5 +1,5 @@
-//! Compaction that a kill or a power cut interrupts at any of its operations on the disk. A reader
-//! sees each row once, and the next process completes the compaction.
+//! Maintenance that a kill or a power cut interrupts at any of its operations on the disk. A reader
+//! sees no partial change, and the next process completes the maintenance.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use crate::thinning::{LATER_NS, provenance, thinning, traces};
 const ROOT: &str = "/sim/data";
 const SEGMENTS: u64 = 4;
 const HOUR_NS: i64 = 3_600_000_000_000;
-/// Returns the number of seeds per interruption; `STROBOSCOPE_SEAM_SEEDS` overrides it.
+/// Returns the number of seeds per operation, for kills and for power cuts each;
+/// `STROBOSCOPE_SEAM_SEEDS` overrides it.
 fn seeds() -> u64 {
     let said = std::env::var("STROBOSCOPE_SEAM_SEEDS");
     said.ok().and_then(|text| text.parse().ok()).unwrap_or(2)
@@ -25,7 +26,7 @@ fn seeds() -> u64 {
 
 struct Seams {
     runtime: tokio::runtime::Runtime,
-    /// Disk with a store of several flushes, all of them durable.
+    /// Disk with a filled store, all of it durable.
     prepared: SimDisk,
 }
 
@@ -48,8 +49,8 @@ impl Seams {
         disk.store(Path::new(ROOT), self.runtime.handle().clone())
     }
 
-    /// Interrupts a round of maintenance at each operation, repeatedly by a kill and by a power cut,
-    /// and passes the result to `check`. Returns the number of operations.
+    /// Interrupts a round of maintenance at each operation, repeatedly by a kill and by a power
+    /// cut, and passes the result to `check`. Returns the number of operations.
     fn at_each(
         &self,
         settings: &MaintenanceSettings,

@@ -95,12 +95,12 @@ fn maintenance_keeps_a_begun_log_and_begins_none() {
     assert_eq!(listed(&store).len(), 2);
     assert_eq!(replay(&fixture, 0), listed(&store));
 
-    // The first process goes on behind the second.
+    // The first process continues after the second.
     flush(&store, 9..11);
     first.round(11, NOW_NS, &|| true).unwrap();
     assert_eq!(replay(&fixture, 0), listed(&store));
 
-    // The hour is too old now. Before its files are moved, the log no longer has them.
+    // The hour is now too old, so the store and the log no longer have its files.
     let (mut last, _) = care(
         &store,
         MaintenanceSettings {

@@ -185,7 +185,7 @@ fn the_start_of_an_agent_makes_its_log_durable() {
     assert!(acknowledged > 20, "{acknowledged}");
 }
 
-/// A disk that cannot write the checkpoint recovers, and the agent forwards the segment again.
+/// A disk that cannot write the checkpoint recovers, and the agent saves it at the next attempt.
 #[test]
 fn an_agent_saves_a_checkpoint_that_failed_before() {
     let faults = |is_full| Faults {

@@ -1,4 +1,4 @@
-//! The table `kernel`: written events are read back, and damage affects only the rows after it.
+//! The table `kernel`: written events are read back, and a damaged file yields no wrong events.
 
 use proptest::prelude::*;
 use stroboscope_analysis::kernel::call::Architecture;

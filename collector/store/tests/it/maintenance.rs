@@ -1,5 +1,5 @@
-//! Maintenance of a store: whatever is merged, moved, interrupted or deleted, a reader sees each
-//! row once.
+//! Maintenance of a store: whatever is merged, moved or interrupted, a reader sees each row once,
+//! and a deleted hour as a whole or not at all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -522,7 +522,7 @@ fn a_deletion_that_was_interrupted_is_ended() {
             !fixture.path("spans", "x").parent().unwrap().exists(),
             "no file of it is there"
         );
-        // Readers see data that arrive for this hour later.
+        // Readers see data that arrive later for this hour.
         hour(&store, 9, 0);
         assert_eq!(hours(&store)[0].len(), 5);
     }

@@ -80,7 +80,7 @@ fn ids(values: impl Iterator<Item = u8>) -> ArrayRef {
     Arc::new(FixedSizeBinaryArray::try_new(16, bytes.into(), None).unwrap())
 }
 
-/// Writes spans as a file, without the columns in which no span has a value.
+/// Writes spans as a file, without the further columns in which no span has a value.
 fn put(store: &Store, path: &Path, spans: &[Span]) {
     let text = |values: Vec<String>| Arc::new(StringArray::from(values)) as ArrayRef;
     let count = spans.len();

@@ -106,7 +106,7 @@ fn span() -> impl Strategy<Value = Span> {
         )
 }
 
-/// Generates a request, which is a list of `ResourceSpans` after their tags.
+/// Generates a request: a list of `ResourceSpans`, each after its tag.
 fn request() -> impl Strategy<Value = Vec<u8>> {
     let of_scope = (pairs(2), proptest::collection::vec(span(), 0..4));
     let of_scope = of_scope.prop_map(|(attributes, spans)| ScopeSpans {
@@ -138,7 +138,8 @@ fn request_of(all: &[ResourceSpans]) -> Vec<u8> {
     })
 }
 
-/// Checks that the slow path accepts a plain request as a whole, with the same number of records.
+/// Checks that a plain request is converted as a whole, and that the fast and the slow path agree.
+/// Returns the number of its records; `None` if it is not plain.
 fn check(bytes: &[u8]) -> Option<u64> {
     let plain = plain_records(bytes, limits().of_span());
     if let Some(records) = plain {
@@ -162,7 +163,7 @@ fn check(bytes: &[u8]) -> Option<u64> {
     plain
 }
 
-/// Formats rows with their strings instead of the ids of these.
+/// Formats rows with their strings instead of string ids.
 fn texts(rows: &Rows) -> Vec<String> {
     let text = |id| rows.strings.text(id);
     let spans = rows.spans.iter().map(|row| {
@@ -204,8 +205,7 @@ proptest! {
     }
 }
 
-/// The requests of common exporters take the fast path: an ordinary request, and one with only a
-/// root span.
+/// An ordinary request and an empty one take the fast path.
 #[test]
 fn what_exporters_send_is_plain() {
     let span = Span {

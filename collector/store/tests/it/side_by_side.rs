@@ -153,7 +153,7 @@ fn damage_costs_its_own_file() {
     }
 }
 
-/// Reads more files than the default limit of files that are read together, in all tables.
+/// Reads more files than the default limit of files that are read together, in three tables.
 #[test]
 fn some_hundred_files_are_read_without_being_told() {
     let (many, one) = many_and_one(300, 1);

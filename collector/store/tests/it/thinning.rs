@@ -66,7 +66,7 @@ pub(crate) fn provenance(store: &Store) -> BTreeSet<u128> {
     ids
 }
 
-/// Returns a trace without what thinning may change.
+/// Returns a trace without the parts that thinning may change.
 fn without_state(trace: &TraceRecords) -> TraceRecords {
     let mut trace = trace.clone();
     trace.sampling = TraceSampling::default();
@@ -274,7 +274,7 @@ fn requests_with_records_in_other_files_stay() {
     }
 }
 
-/// A damaged file leaves its hour as it is, and the other hours are thinned.
+/// A damaged file leaves its hour and the next one as they are, and the third hour is thinned.
 #[test]
 fn an_hour_with_a_damaged_file_is_not_thinned() {
     let fixture = Fixture::new();

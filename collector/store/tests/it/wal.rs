@@ -40,8 +40,8 @@ fn read_all(directory: &Path) -> (Vec<Payload>, Vec<ScanNote>) {
     (payloads, notes)
 }
 
-/// Writes a segment of `payloads`. Returns its path, the offsets at which its records begin, and
-/// the offset of its end.
+/// Writes a segment of `payloads`. Returns its path, and the offsets at which its records begin,
+/// followed by that of its end.
 fn one_segment(directory: &Path, payloads: &[Payload]) -> (PathBuf, Vec<u64>) {
     let mut writer = Writer::new(directory, 0);
     let mut offsets = vec![HEADER_BYTES as u64];

@@ -151,7 +151,7 @@ struct FileStatistics {
 }
 
 /// Returns the statistics of a file as JSON: its number of rows, and the bounds and numbers of
-/// nulls of these columns, which must be of type Int64.
+/// nulls of these columns. Leaves out columns without statistics of 64-bit integers.
 pub(super) fn statistics<'a>(
     metadata: &ParquetMetaData,
     times: impl Iterator<Item = &'a str>,

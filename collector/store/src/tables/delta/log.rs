@@ -430,7 +430,7 @@ fn unusable(store: &Store, table: StoreTable, version: u64, reason: &str) -> Del
 }
 
 /// Writes the checkpoint of the newest version. Then deletes the commits and checkpoints before the
-/// previous checkpoint, which no reader needs that began since.
+/// previous checkpoint. Readers that began after the previous checkpoint do not need them.
 fn put_checkpoint(
     store: &Store,
     table: StoreTable,
