@@ -1,5 +1,5 @@
-//! Reads a file as sorted batches of all its columns, for compaction and checks, which do not
-//! interpret rows.
+//! Reads a file as sorted batches of all its columns, for compaction, thinning and checks, which do
+//! not build records.
 
 use std::sync::Arc;
 

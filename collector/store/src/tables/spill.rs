@@ -37,9 +37,10 @@ use super::sorted_file::{conform, keys};
 use super::values::values;
 use super::write::properties_with;
 
-/// Maximum number of files of a table that are read together. A compacted store has one or a few
-/// per hour. With twelve columns and two readers, each file takes 2 MB, so a search over a week's
-/// 177 files takes 450 to 580 MB. With a limit of 64, it took 370 MB, and 9.2 s instead of 3.8 s.
+/// Default maximum number of files of a table that are read together. A compacted store has one or
+/// a few per hour. With twelve columns and two readers, each file takes 2 MB, so a search over a
+/// week's 177 files takes 450 to 580 MB. With a limit of 64, it took 370 MB, and 9.2 s instead of
+/// 3.8 s.
 pub(super) const FILES_MAX: usize = 256;
 /// Maximum number of groups that are merged at the same time.
 const WORKERS_MAX: usize = 4;
