@@ -212,9 +212,11 @@ impl Writer {
                 len_bytes: HEADER_BYTES as u64,
             }),
             Err(error) => {
-                // Removes the file without records, so that attempts on a full disk leave no files
-                // behind.
-                if remove_if_there(&*self.disk, &path).is_err() {
+                // Another's segment stays, and is flushed. A file without records is removed, so
+                // that attempts on a full disk leave no files behind.
+                if error.kind() == io::ErrorKind::AlreadyExists
+                    || remove_if_there(&*self.disk, &path).is_err()
+                {
                     self.abandon();
                 }
                 Err(WalError::of(&path, &error))

@@ -327,3 +327,17 @@ fn a_deleted_segment_is_noticed_at_once() {
     writer.append_group(&[payload(4, 10)]).unwrap();
     assert_eq!(read_all(&directory).0, [payload(4, 10)]);
 }
+
+/// A segment of the next number, such as a restored one, keeps its records and is flushed.
+#[test]
+fn a_segment_that_is_already_there_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    one_segment(directory.path(), &[payload(1, 10)]);
+    let mut writer = Writer::new(directory.path(), 0);
+    let error = writer.append_group(&[payload(2, 10)]).unwrap_err();
+    assert!(error.to_string().contains("0000000000.wal"), "{error}");
+    writer.append_group(&[payload(3, 10)]).unwrap();
+    let (payloads, _) = read_all(directory.path());
+    assert_eq!(payloads, [payload(1, 10), payload(3, 10)]);
+    assert_eq!(writer.rotate(), [0, 1]);
+}
