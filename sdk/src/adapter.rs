@@ -22,8 +22,7 @@ use crate::record::FieldWriter;
 use crate::span::{Span, write_event, write_event_quickly};
 use known::AdaptedCallsite;
 
-/// Guards of the locks that the adapter takes while it records, in the order in which they are
-/// taken.
+/// Guards of the locks of callsites, slots and spans, in the order in which they are taken.
 pub(crate) struct AdapterLocks {
     _callsites: RwLockWriteGuard<'static, known::Rest>,
     _slots: MutexGuard<'static, Vec<u32>>,

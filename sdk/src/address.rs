@@ -23,7 +23,7 @@ pub(crate) struct Destination {
     /// Address whose authority is in a file, which is read again for each connection.
     with_authority: Option<Address>,
     pub(crate) authorization: Authorization,
-    /// True for a Unix socket or a loopback address: on one machine, compression costs the service
+    /// True for a Unix socket or a loopback host: on one machine, compression costs the service
     /// more than it saves.
     pub(crate) is_near: bool,
     #[cfg(feature = "simulation")]
@@ -50,11 +50,11 @@ impl Destination {
     }
 }
 
-/// Adds the token to every call.
+/// Adds the token, if any, to every call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Authorization(Option<MetadataValue<Ascii>>);
 
-/// Connection that adds the authorization header to its calls.
+/// Connection whose calls pass through an [`Authorization`].
 pub(crate) type AuthorizedChannel = InterceptedService<Channel, Authorization>;
 
 impl Interceptor for Authorization {

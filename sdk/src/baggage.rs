@@ -16,8 +16,8 @@
 //!
 //! Between processes, baggage is a W3C `baggage` header with one member per value. Keys have the
 //! prefix `sb.`, values are percent-encoded, and type, scope and importance are properties. Members
-//! of other vendors are forwarded unchanged. If the baggage exceeds the limits of the specification
-//! ([`BYTES_MAX`], [`MEMBERS_MAX`]), the least important members are dropped and counted
+//! of other vendors are forwarded unchanged. If the baggage exceeds the limits ([`BYTES_MAX`],
+//! [`MEMBERS_MAX`]), the least important members are dropped and counted
 //! ([`LossCause::BaggageDropped`](crate::LossCause::BaggageDropped)). The header travels with calls
 //! but not with responses: a value that a callee sets is visible only to the callee and its own
 //! calls.
@@ -158,7 +158,8 @@ impl Entry {
         }
     }
 
-    /// Sets the importance, from 0 (dropped first if not all entries fit) to 9.
+    /// Sets the importance, from 0 (dropped first if not all entries fit) to 9. A higher one counts
+    /// as 9.
     #[must_use]
     pub fn with_importance(mut self, importance: u8) -> Self {
         self.importance = importance.min(IMPORTANCE_MAX);
@@ -247,18 +248,20 @@ impl Baggage {
         self
     }
 
-    /// Returns the entries, in the order in which each key was first set. A replaced value keeps
-    /// its position.
+    /// Returns the entries, in the order in which each was first set. A replaced value keeps its
+    /// position.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter()
     }
 
-    /// Returns the members of other vendors as they appear in the header.
+    /// Returns the members of other vendors, and those of the SDK that this version cannot parse,
+    /// as they appear in the header.
     pub fn foreign(&self) -> impl Iterator<Item = &str> {
         self.foreign.iter().map(String::as_str)
     }
 
-    /// Reports whether there are no entries and no members of other vendors.
+    /// Reports whether there are neither [`entries`](Self::entries) nor
+    /// [`foreign`](Self::foreign) members.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.foreign.is_empty()

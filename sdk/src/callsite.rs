@@ -16,7 +16,7 @@ pub struct Callsite {
     pub(crate) position: (&'static str, u32),
     #[cfg(feature = "tracing")]
     pub(crate) role: Role,
-    /// True for events of `tracing` without a name. The drain names them by their message.
+    /// True for events of `tracing` without a name. The drain may name them by their message.
     #[cfg(feature = "tracing")]
     pub(crate) is_named_by_message: bool,
 }

@@ -14,8 +14,8 @@ use crate::thread;
 /// Context at the moment of a [`capture`] call: the request and span that the thread worked for,
 /// and the request's baggage.
 ///
-/// A sampled request stays open in this process until this value is dropped, so drop it once its
-/// work is done.
+/// Until the capture of a sampled request is dropped, annotations in this process check their
+/// context even between windows. Drop it once its work is done.
 #[derive(Debug)]
 #[must_use = "a captured context does nothing until work runs in it"]
 pub struct CapturedContext {
@@ -79,10 +79,10 @@ impl CapturedContext {
 
     /// Returns the context to run in.
     ///
-    /// A capture made shortly before the current window opened may be in the middle of a request
-    /// whose beginning was not recorded. A span that begins inside must then not become a separate
-    /// request. An earlier capture, such as in a server's loop, is assumed to belong to no request,
-    /// because most requests are shorter than the time between windows.
+    /// A capture made between the previous window and the current one may be in the middle of a
+    /// request whose beginning was not recorded. A span that begins inside must then not become a
+    /// separate request. An earlier capture, such as in a server's loop, is assumed to belong to no
+    /// request, because most requests are shorter than the time between windows.
     fn context(&self) -> SpanContext {
         match &self.unseen {
             None => self.context,

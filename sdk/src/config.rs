@@ -109,13 +109,13 @@ impl Builder {
         }
     }
 
-    /// Sets the service's name. Default: the program's file name.
+    /// Sets the service's name. Default: the program's file name, or `unknown`.
     pub fn service(mut self, name: impl Into<String>) -> Self {
         self.service = name.into();
         self
     }
 
-    /// Sets the host's name. Default: the system's host name.
+    /// Sets the host's name. Default: the system's host name, or `localhost`.
     pub fn host(mut self, name: impl Into<String>) -> Self {
         self.host = Some(name.into());
         self
@@ -194,8 +194,8 @@ impl Builder {
     }
 
     /// Sets the share of recorded requests whose bytes are [tracked](crate::tracked), from 0 to 1.
-    /// Other values count as the nearest of these. Default 1. The trace id decides, so all
-    /// services with the same share track the same requests.
+    /// Other numbers count as the nearest of these, NaN as 0. Default 1. The trace id decides, so
+    /// all services with the same share track the same requests.
     #[cfg(feature = "provenance")]
     pub fn provenance(mut self, share: f64) -> Self {
         self.provenance = if share > 0.0 { share.min(1.0) } else { 0.0 };

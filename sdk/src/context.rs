@@ -27,8 +27,8 @@ pub(crate) fn set(context: SpanContext) {
     put(context);
 }
 
-/// Writes a marker, then sets the context. Takes its arguments in registers and is the last call of
-/// its callers, which therefore need not save registers.
+/// Writes a marker if the context changes, then sets it. Takes its arguments in registers and is
+/// the last call of its callers, which therefore need not save registers.
 #[cold]
 #[inline(never)]
 fn tell_and_set(high: u64, low: u64, span_id: u64, flags: u64) {

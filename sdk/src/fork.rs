@@ -2,9 +2,9 @@
 //! no effect.
 //!
 //! Only the forking thread exists in the child, with a copy of all memory. Locks held by other
-//! threads would stay locked forever there, so the process-wide locks are taken before the fork and
-//! released on both sides. The child then closes the gate, forgets the parent's threads, and gets
-//! its own ids and counters. It may call `init` again.
+//! threads would stay locked forever there, so the locks that recording waits for are taken before
+//! the fork and released on both sides. The child then closes the gate, forgets the parent's
+//! threads, and gets its own ids and counters. It may call `init` again.
 //!
 //! The child handler does little, because most children only call `exec`: the child's `init`, if
 //! any, handles the inherited rings.

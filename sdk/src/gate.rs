@@ -43,7 +43,8 @@ static PLAIN: AtomicU32 = AtomicU32::new(0);
 /// Bit of `PLAIN` that is set while changes of context must be marked.
 const FOLLOWED: u32 = 2;
 
-/// Reports whether everything is recorded and no markers are needed, as the fast path requires.
+/// Reports whether everything is recorded and no markers are needed, as the fast path requires for
+/// requests that are not sampled.
 #[inline(always)]
 pub(crate) fn is_plainly_open() -> bool {
     PLAIN.load(Relaxed) == OPEN

@@ -1,11 +1,11 @@
-//! Generation of this process: number of forks since recording was first started. It identifies
-//! state that another process created.
+//! Generation of this process, which identifies state that another process created: the number of
+//! forks between the process that first started recording and this one.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// Returns the number of forks between the process that first started recording and this one.
+/// Returns the generation of this process.
 pub(crate) fn current() -> u32 {
     FORKS.load(Relaxed)
 }

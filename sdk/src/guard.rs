@@ -19,7 +19,8 @@ use crate::{fork, gate, generation, id, sampling, sigterm, sys};
 use stroboscope_burst::BurstConfig;
 
 /// Guard of a recording, which continues until the guard is dropped. Dropping it closes open spans,
-/// ships pending records within the shutdown deadline, and stops the SDK's threads.
+/// ships pending records within the shutdown deadline, and stops the SDK's threads. In a forked
+/// child, dropping the parent's guard has no effect.
 #[derive(Debug)]
 #[must_use = "recording stops when this is dropped; keep it until the end of main: `let _tracing = …`"]
 pub struct Guard {

@@ -1,7 +1,7 @@
 //! Iterates over the members of a list header (`tracestate`, `baggage`) up to a limit.
 //!
-//! Any client can send a header of megabytes. The limit therefore applies during reading: the part
-//! beyond it is never read and costs a request nothing.
+//! Any client can send a header of megabytes. The limit therefore applies during reading, so that
+//! the part beyond it costs a request nothing.
 
 /// Limits of reading a header.
 #[derive(Clone, Copy, Debug)]

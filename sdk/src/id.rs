@@ -87,7 +87,7 @@ fn thread_seed() -> u64 {
     splitmix(seed ^ THREADS.fetch_add(1, Relaxed).rotate_left(48)) | 1
 }
 
-/// Returns 16 random bytes that identify one run of one process.
+/// Returns 16 random bytes that identify one recording of one process.
 pub(crate) fn incarnation() -> [u8; 16] {
     let source = IdSource::unseeded();
     source.trace_id().to_be_bytes()

@@ -120,7 +120,7 @@ impl IncomingContext {
             false => Span::NONE,
         }
     }
-    /// Records with which probability the sender's sampler kept the request, if it states this.
+    /// Records the probability with which the sender's sampler kept the request, if it is stated.
     fn record_probability(&self, span: &Span) {
         let stated = self.carried.tracestate.as_deref();
         if let Some(stated) = stated.and_then(sampling::stated_threshold) {

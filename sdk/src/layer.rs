@@ -28,12 +28,13 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 ///
 /// # Recorded spans and events
 ///
-/// By default, [`TracingFilter`] selects spans and events at `info` and above, without the
-/// internals of transports such as h2, hyper, tonic and tower. `STROBOSCOPE_TRACING`,
-/// [`Builder::tracing`](crate::Builder::tracing) and [`recording`](Self::recording) change this.
-/// The filter does not affect other layers, so a log may be more verbose. A callsite that no layer
-/// wants is disabled and costs at most one load. Filters of `tracing_subscriber` apply in addition:
-/// `layer().with_filter(…)` records what both filters accept.
+/// By default, [`TracingFilter`] selects spans and events at `info` and above, and a few at
+/// `debug`, without the internals of transports such as h2, hyper, tonic and tower.
+/// `STROBOSCOPE_TRACING`, [`Builder::tracing`](crate::Builder::tracing) and
+/// [`recording`](Self::recording) change this. The filter does not affect other layers, so a log
+/// may be more verbose. A callsite that no layer wants is disabled and costs at most two loads.
+/// Filters of `tracing_subscriber` apply in addition: `layer().with_filter(…)` records what both
+/// filters accept.
 ///
 /// An event outside of any span is recorded as an event outside of any request.
 ///
@@ -47,35 +48,36 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 ///
 /// A span called `request`, `http_request` or similar, with a method, and a path or a route, is a
 /// web framework's request span. If it is a client span, or its request's first span in the
-/// process, it gets one of these names:
+/// process, it gets one of these names, unless `otel.name` sets another:
 ///
-/// - `GET /user/{id}`: the route, if a field has it (`http.route`, `matched_path`); otherwise the
-///   path with `{id}` in place of ids;
+/// - `GET /user/{id}`: the route, if a field such as `http.route` has it; otherwise the path with
+///   `{id}` in place of ids;
 /// - `package.Service/Method` for gRPC;
 /// - `GET (not found)` for a new path with the status 404.
 ///
 /// It then becomes a server span unless it is a client span. tower-http's event "finished
 /// processing request" becomes the status of its span.
 ///
-/// sqlx logs an event after each statement, and after the wait for a connection of its pool if
-/// `PoolOptions::acquire_time_level` is `debug` or above. They become spans that end at the event.
-/// A statement is in `db.query.text`; the collector names its span by it, without values.
+/// sqlx logs an event after each statement, after a slow wait for a connection of its pool, and
+/// after other waits if `PoolOptions::acquire_time_level` is `debug` or above. They become spans
+/// that end at the event. A statement is in `db.query.text`; the collector names its span by it,
+/// without values.
 ///
 /// # Costs by stack
 ///
 /// | stack | gate closed | gate open |
 /// |---|---|---|
-/// | [`subscriber()`](crate::subscriber()) alone | `tracing` asks, and the subscriber declines: about 3 ns | about twice the cost of two records |
+/// | [`subscriber()`](crate::subscriber()) alone | `tracing` asks, and the subscriber declines: 3 to 5 ns | for a span, two to three times the cost of two records |
 /// | `registry().with(layer().gating_all())` | as for `subscriber()` alone | the registry's cost per span, and two records |
 /// | `registry().with(layer())`, with layers that want every span | the registry's cost per span | the registry's cost per span, and two records |
 /// | `registry().with(layer().with_filter(…))` | as without `with_filter`, plus the filter's cost | as without `with_filter`, plus the filter's cost |
-/// | any stack, for callsites that [`TracingFilter`] and all other layers reject | nothing; at `debug`, one load | nothing; at `debug`, one load |
+/// | any stack, for callsites that [`TracingFilter`] and all other layers reject | at most two loads | at most two loads |
 ///
 /// A registry creates every span that any of its layers may want, which takes about six times as
 /// long as recording it with [`span!`](crate::span!). Only [`gating_all`](Self::gating_all) avoids
 /// this while the gate is closed; other layers then see no spans either. A per-layer filter on this
 /// layer (`with_filter`) does not avoid it, and costs more than the layer itself.
-/// `cargo bench -p stroboscope-bench-rivals` measures all of these stacks.
+/// `cargo bench -p stroboscope-bench-rivals` measures several of these stacks.
 #[derive(Debug)]
 pub struct TracingLayer<S> {
     /// The inner recorder handles creation, for which `tracing_subscriber` consults the filter once
@@ -315,8 +317,8 @@ where
     }
 
     // SAFETY: the returned pointer points to this layer or to a part of it, of the requested type.
-    // (This call shows a stack that this is a filter of one layer, so it does not disable for all
-    // layers the callsites that this one rejects.)
+    // (By this call, a stack learns that this is a filter of one layer, so it does not disable for
+    // all layers the callsites that this one rejects.)
     #[allow(unsafe_code)]
     unsafe fn downcast_raw(&self, id: TypeId) -> Option<*const ()> {
         if id == TypeId::of::<Self>() {

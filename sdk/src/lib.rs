@@ -25,8 +25,8 @@
 //!
 //! # Recorded data
 //!
-//! - Inside a window, everything is recorded. A span that is cut at the window's edge has a flag
-//!   for it.
+//! - Spans and events that begin inside a window are recorded. A flag marks a span that the
+//!   window's edge cuts.
 //! - Outside of windows, requests are recorded if they were sampled at their ingress, see
 //!   [`SampleMode`]. The decision is made once and travels with the request, as the sampled flag of
 //!   W3C `traceparent`.
@@ -59,12 +59,12 @@
 //!
 //! # Guarantees
 //!
-//! Annotations never wait for the drain or the collector, and never panic. Each thread writes to
-//! its own ring, which grows with the amount of recording, by default up to 1 MiB. Threads allocate
-//! a ring when they first record and when it grows, but never for a single record. If thousands of
-//! threads have used up the memory for rings, further threads share some rings; when all are full,
-//! records are dropped. Memory is bounded, see [`Builder`]. Every discarded record is counted by
-//! cause, in [`stats`] and in every batch for the collector.
+//! Annotations never wait for the drain or the collector, and panic only if a value's own
+//! formatting does. Each thread writes to its own ring, which grows with the amount of recording,
+//! by default up to 1 MiB. Threads allocate a ring when they first record and when it grows, but
+//! not for each record. If thousands of threads have used up the memory for rings, further threads
+//! share some rings; when these are full, records are dropped. Memory is bounded, see [`Builder`].
+//! Every discarded record is counted by cause, in [`stats`] and in every batch for the collector.
 //!
 //! # Environment
 //!

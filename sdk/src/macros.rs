@@ -3,13 +3,14 @@
 /// Begins a [`Span`](crate::Span): `span!("name")`, `span!("name", key = value, other = &text)`.
 ///
 /// The name and the keys are constants. A key without a value takes the variable of that name.
-/// Values are numbers, booleans, strings, or anything wrapped in [`display`](crate::display) or
-/// [`debug`](crate::debug). Values are evaluated only while recording is on.
+/// Values are numbers, booleans, strings, anything wrapped in [`display`](crate::display) or
+/// [`debug`](crate::debug), or options of these. They are evaluated only while recording is on.
 ///
 /// `span!(request: "name")` begins a request, even inside another span. Use it for a request inside
 /// a longer-lived span, such as a connection's or a worker's. Each such request is sampled
 /// separately ([`sample`](crate::Builder::sample)), has its own trace, and is linked to the
-/// enclosing span. For spans of `tracing`, see [`requests`](crate::Builder::requests).
+/// enclosing span if both are recorded. For spans of `tracing`, see
+/// [`requests`](crate::Builder::requests).
 ///
 /// ```
 /// let user = 7u64;
@@ -54,14 +55,15 @@ macro_rules! event {
     }};
 }
 
-/// Begins a span if recording is on.
+/// Begins a span. The caller has checked that recording is on.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __begin {
     ($name:expr, $($fields:tt)*) => { $crate::__record!([$crate::Span::begin], $name, $($fields)*) };
 }
 
-/// Begins a span in a `Frame` and enters it, if recording is on; evaluates to an `InFrame`.
+/// Begins a span in a `Frame` and enters it; evaluates to an `InFrame`. The caller has checked that
+/// recording is on.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __begin_in_frame {

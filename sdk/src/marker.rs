@@ -103,7 +103,7 @@ fn say(request: bool) {
     crate::thread::close_fast_path();
 }
 
-/// Writes the marker for a change of context; nothing if the contexts are equal.
+/// Writes the marker for a change of context; nothing if the contexts are equal or both invalid.
 #[cold]
 #[inline(never)]
 pub(crate) fn follow(previous: SpanContext, now: SpanContext) {

@@ -2,10 +2,10 @@
 //! share.
 //!
 //! A burst-config is a 64-bit mask. Recording is on at wall time `t`, in whole milliseconds since
-//! the Unix epoch, when `config & t == config` (Ardelean et al., NSDI 2018, §3.3.1). Therefore all
-//! processes that share a config record at the same instants without communicating. Window edges
-//! are computed from the mask, so a gate needs only a timer and a flag instead of a clock reading
-//! per check.
+//! the Unix epoch, when `config & t == config` (Ardelean et al., NSDI 2018, §3.3.1). Therefore
+//! processes that share a config, and whose clocks agree, record at the same instants without
+//! communicating. Window edges are computed from the mask, so a gate needs only a timer and a flag
+//! instead of a clock reading per check.
 //!
 //! [`marker`] defines the kinds of markers, through which a kernel trace shows which request or
 //! span a thread works for.

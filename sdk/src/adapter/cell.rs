@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::context::SpanContext;
 use crate::span::Span;
 
-/// Span of the SDK as four atomic words. It needs no lock, because `tracing` enters and leaves
-/// spans on any thread far more often than it creates them.
+/// Span of the SDK as four atomic words. Access takes no lock: `tracing` may enter and leave a span
+/// on any thread, and often.
 ///
 /// Loads and stores are relaxed. The module that contains the cell, [`slab`](super::slab) or
 /// [`table`](super::table), publishes it to other threads.

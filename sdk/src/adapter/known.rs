@@ -55,7 +55,7 @@ static TABLE: [Bucket; BUCKETS] = [const { Bucket(OnceLock::new()) }; BUCKETS];
 
 /// Fallback map for callsites of requests, and for those that find no free bucket among [`PROBES`].
 /// Its lock also guards the filling of buckets, and a fork takes it. Otherwise a bucket could be
-/// half filled in a forked child, and a lookup there would wait forever.
+/// half filled in a forked child, and a registration there would wait forever.
 static REST: LazyLock<RwLock<Rest>> = LazyLock::new(RwLock::default);
 
 #[derive(Default)]

@@ -67,7 +67,7 @@ const INDEX_SHIFT: u32 = 6;
 static SLOTS: [Slot; SLOTS_MAX] = [const { Slot::free() }; SLOTS_MAX];
 /// Number of slots that were ever handed out; slots from this index on are unused.
 static FRESH: AtomicU32 = AtomicU32::new(0);
-/// Free slots that no thread keeps.
+/// Slots that were handed out, are free again, and that no thread keeps.
 static FREE: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 /// Free slots kept by one thread.
@@ -317,8 +317,8 @@ const fn next_generation(state: u64) -> u64 {
     (state & !(GENERATION - 1)).wrapping_add(GENERATION)
 }
 
-/// Ends a span if `id` is its only reference, recording the end is the only work needed, and
-/// `NEAR_SLOTS` has room for the slot. Returns `None` if it did nothing.
+/// Ends a span if `id` is its only reference, [`SpanCell::end_quickly`] applies, and `NEAR_SLOTS`
+/// has room for the slot. Returns `None` if it did nothing.
 #[inline(always)]
 pub(crate) fn release_quickly(id: &Id) -> Option<()> {
     let id = id.into_u64();

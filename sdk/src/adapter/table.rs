@@ -140,8 +140,8 @@ pub(crate) fn has_none(id: u64) -> bool {
         && REST_LENGTH.load(Acquire) == 0
 }
 
-/// Ends and removes a span if it is in this thread's own place and recording the end is the only
-/// work needed. Must not run during a panic. Returns `None` if it did nothing.
+/// Ends and removes a span if it is in this thread's own place and [`SpanCell::end_quickly`]
+/// applies. Must not run during a panic. Returns `None` if it did nothing.
 #[inline(always)]
 pub(crate) fn end_quickly(owner: Owner, id: u64) -> Option<()> {
     let (there, place) = own_place(owner, id)?;

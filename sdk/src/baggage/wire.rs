@@ -36,8 +36,8 @@ const READ_LIMIT: ReadLimit = ReadLimit {
     members: MEMBERS_MAX,
     fields: MEMBERS_MAX,
 };
-/// Maximum number of properties of an entry. An entry with more is forwarded as foreign, because
-/// parsing them would take longer than parsing everything else.
+/// Maximum number of properties of an entry, which bounds the time to parse them. An entry with
+/// more is forwarded as foreign.
 const PROPERTIES_MAX: usize = 6;
 
 /// Returns the set of letters, digits and `others`, as a table by byte.
@@ -245,8 +245,8 @@ pub(super) fn parse<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Baggage {
 enum Member<'a> {
     /// Entry of the SDK, with its key.
     Ours(&'a str, Entry),
-    /// Member of another vendor, or one with the SDK's prefix that this version cannot parse,
-    /// because a later version may have written it.
+    /// Member of another vendor, or one with the SDK's prefix that this version cannot parse. A
+    /// later version may have written it.
     Foreign(&'a str),
     Malformed,
 }
@@ -267,7 +267,7 @@ fn trim(text: &str) -> &str {
 }
 
 /// Splits a text at the first occurrence of an ASCII character. The standard library's search is
-/// optimized for longer texts, and takes ten times as long for members of baggage.
+/// optimized for longer texts, and takes longer for members of baggage.
 fn split(text: &str, at: u8) -> (&str, Option<&str>) {
     match text.bytes().position(|byte| byte == at) {
         Some(end) => (&text[..end], Some(&text[end + 1..])),

@@ -58,8 +58,8 @@ fn a_step_is_seen_and_lengths_ignore_it() {
 }
 
 /// Checks durations across a gap in which only the counter or only the monotonic clock goes on, or
-/// after which the counter is faster. Durations on both sides are exact, and the gap has the length
-/// that the monotonic clock measures.
+/// after which the counter is faster. Durations on both sides are exact to 1 µs, and the gap has
+/// the length that the monotonic clock measures.
 #[test]
 fn lengths_survive_suspend_and_migration() {
     let s: i64 = 1_000_000_000;

@@ -34,7 +34,7 @@ pub const ENV_SERVICE: &str = "STROBOSCOPE_SERVICE";
 /// `STROBOSCOPE_HOST`: name of the host, if it differs from the system's.
 pub const ENV_HOST: &str = "STROBOSCOPE_HOST";
 
-/// Environment variables that the SDK reads.
+/// The `STROBOSCOPE_…` variables of the SDK.
 pub(crate) const KNOWN: [&str; 14] = [
     ENV_BURST_CONFIG,
     ENV_CA,

@@ -25,7 +25,8 @@ pub(super) struct EventNames {
 impl EventNames {
     /// Returns the name of an event of this callsite: its message, if the callsite is named by
     /// message, is among the first [`CALLSITES_MAX`] of these, and has had at most [`MESSAGES_MAX`]
-    /// distinct messages, all short and without digits, and otherwise the name of the callsite.
+    /// distinct messages, none of them empty, long or with digits. Otherwise returns the callsite's
+    /// name.
     pub(super) fn name<'a>(
         &mut self,
         callsite: &'static Callsite,

@@ -81,7 +81,7 @@ enum Entry {
 /// spans.
 pub(crate) const ORDER_SPARE: usize = 1_024;
 
-/// Spans that await their end, oldest first; bounded.
+/// Spans that await their end. Their number is bounded; the oldest are evicted first.
 #[derive(Debug)]
 pub(crate) struct OpenSpans {
     entries: FxHashMap<u64, Entry>,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use super::is_read;
 use crate::clock::ticks;
 
-/// Maximum time to look ahead, which is also used before anything is recorded.
+/// Maximum time to look ahead, which is also used until the drain has seen a span.
 const AHEAD_MAX_NS: i64 = 60_000_000_000;
 /// Minimum time to look ahead, for services whose requests are shorter than the lateness of a busy
 /// machine.
@@ -20,7 +20,7 @@ const AHEAD_MIN_NS: i64 = 4_000_000;
 /// largest value means never until the timer's next turn.
 static SOON_FROM_TICKS: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// True if every request gets ids in its calls, even if it is not recorded.
+/// True if all calls get ids, even those of unrecorded requests.
 static NAMES_ALL: AtomicBool = AtomicBool::new(false);
 
 /// Duration of the longest recent span in ns, which decays at each turn of the timer; 0 if no span

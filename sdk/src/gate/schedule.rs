@@ -147,8 +147,8 @@ impl Machine {
         }
     }
 
-    /// Records that the flag is up since `wall_ns`: a window planned to open earlier opens only
-    /// now.
+    /// Records that the flag has been up since `wall_ns`: a window planned to open earlier opens
+    /// only then.
     pub(crate) fn opened(&mut self, wall_ns: i64, log: &mut WindowLog) {
         if let Some(window) = &mut self.current {
             window.open_ns = window.open_ns.max(wall_ns);

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use super::Waiters;
 
-/// A [`tokio::sync::Mutex`] that writes markers about waiting, acquiring and releasing.
+/// A [`tokio::sync::Mutex`] that writes markers when tasks have to wait for it.
 #[derive(Debug, Default)]
 pub struct AsyncMutex<T: ?Sized> {
     waiters: Waiters,

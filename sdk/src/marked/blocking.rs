@@ -5,7 +5,7 @@ use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 
 use super::Waiters;
 
-/// A [`std::sync::Mutex`] that writes markers about waiting, acquiring and releasing.
+/// A [`std::sync::Mutex`] that writes markers when threads have to wait for it.
 #[derive(Debug, Default)]
 pub struct Mutex<T: ?Sized> {
     waiters: Waiters,

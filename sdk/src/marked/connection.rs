@@ -19,7 +19,7 @@ use crate::span_context::SpanContext;
 /// recorder cannot attribute its system calls. The [layer](Layer) tracks the requests under way. A
 /// stream from [`wrap`](Self::wrap) marks its reads and writes with the request they serve if only
 /// one request is possible. If several are possible, it marks none, because a guess is worse.
-/// Requests that begin while no markers are written are not tracked.
+/// Requests that begin while no markers are written, or outside of any context, are not tracked.
 ///
 /// ```no_run
 /// # async fn connect(endpoint: tonic::transport::Endpoint) -> Result<(), tonic::transport::Error> {
@@ -46,8 +46,8 @@ pub struct ConnectionUsers(Arc<Mutex<Users>>);
 struct Users {
     /// Requests under way, by number.
     now: Vec<(u64, SpanContext)>,
-    /// Contexts of requests that began since the last write. The next write is attributed to their
-    /// context if all have the same one, and to none otherwise.
+    /// Contexts of requests that began since the last write. If there are any, the next write is
+    /// attributed to their context if all have the same one, and to none otherwise.
     began: Vec<SpanContext>,
     next: u64,
 }
