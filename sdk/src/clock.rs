@@ -1,10 +1,10 @@
 //! Converts ticks (cheap, monotonic) to wall time (shared by all processes).
 //!
-//! Records are stamped with a counter that takes 10 to 25 ns to read. The drain converts ticks to
+//! Records are stamped with a counter that is fast to read. The drain converts ticks to
 //! nanoseconds since the Unix epoch by interpolating between *anchors*: readings of all clocks at
-//! the same instant, taken at every drain. Interpolation follows NTP's slewing automatically. A
-//! jump of the wall clock shows as an anchor that does not fit the line; the timeline reports it as
-//! a step.
+//! nearly the same instant, taken at each turn of a drain. Interpolation follows NTP's slewing
+//! automatically. A jump of the wall clock shows as a difference from the monotonic clock; the
+//! timeline reports it as a step.
 
 pub(crate) mod kernel;
 
@@ -32,7 +32,7 @@ mod imp {
     #[allow(unsafe_code)]
     pub(super) fn ticks() -> u64 {
         // SAFETY: rdtsc exists on every x86-64 processor and reads a register; the systems that
-        // Rust runs on do not trap it.
+        // Rust runs on do not trap it by default.
         unsafe { core::arch::x86_64::_rdtsc() }
     }
 
@@ -122,7 +122,7 @@ impl ClockSource for SystemClock {
     }
 }
 
-/// Readings of three clocks at one instant.
+/// Readings of three clocks at nearly one instant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Anchor {
     pub(crate) ticks: u64,

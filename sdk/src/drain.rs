@@ -389,7 +389,7 @@ impl Drain {
         }
     }
 
-    /// Applies fields and ends that were read before a begin or before fields of their spans.
+    /// Applies the fields and ends that were read too early.
     fn settle_early(&mut self, ship: &mut dyn FnMut(v1::Batch)) {
         for (span_id, fields) in std::mem::take(&mut self.overdue_fields) {
             // If the span is still unknown, it has ended, or its begin was lost and its end counts
