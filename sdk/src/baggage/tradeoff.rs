@@ -80,7 +80,8 @@ impl Tradeoff {
         let text = format!(
             "{}\t{when}\t{}\t{}",
             self.kind.name(),
-            self.component,
+            // The public field may have tabs.
+            self.component.replace('\t', " "),
             self.what
         );
         Entry::new(Scope::Request, format!("{}{number}", Self::KEY), text)
