@@ -11,7 +11,7 @@ pub enum BadLine {
     /// The values of a span or an event are invalid.
     #[error(transparent)]
     Span(#[from] BadSpan),
-    /// The line is not UTF-8.
+    /// The line, record or field of CSV is not UTF-8.
     #[error("invalid UTF-8 after {valid} bytes")]
     NotUtf8 {
         /// Number of bytes before the first invalid one.
@@ -35,7 +35,7 @@ pub enum BadLine {
     /// The text does not parse as a time.
     #[error("`{text}` is not a time: expected {expected}")]
     NoTimeOf {
-        /// The text, or its first 60 characters.
+        /// The text. A long one may be cut after 60 characters.
         text: String,
         /// The accepted forms of a time.
         expected: String,
@@ -48,9 +48,9 @@ pub enum BadLine {
     /// The time has another unit than the times before it.
     #[error("the time {time} looks like {unit}, but the times since line {first} are {first_unit}")]
     MixedTime {
-        /// The time, as written.
+        /// Whole part of the time.
         time: String,
-        /// The unit that its size suggests.
+        /// The unit that its size suggests; `no time` for none.
         unit: &'static str,
         /// The line that determined the unit.
         first: u64,
@@ -60,7 +60,7 @@ pub enum BadLine {
     /// The record of a document is longer than the limit, in bytes.
     #[error("the record is longer than {limit} bytes")]
     RecordTooLong { limit: usize },
-    /// The span has no time.
+    /// The span, or the event of a Chrome trace, has no time.
     #[error("the span has no time: neither {0}")]
     NoTime(&'static str),
     /// The bytes are not a protobuf field, or the file ends inside one. The rest of the file is not
@@ -73,7 +73,7 @@ pub enum BadLine {
     /// The pattern of the mapping does not match the line.
     #[error("the mapping's pattern does not match the line")]
     NoMatch,
-    /// The line is not a CSV record.
+    /// The CSV record has another number of fields than the first, or an open quote.
     #[error("{0}")]
     Csv(String),
     /// The mapping needs the text of a field, but the field is an object or a list.
@@ -89,11 +89,11 @@ pub enum BadLine {
         /// Unit of the duration.
         unit: &'static str,
     },
-    /// A part of an event is missing, because the line has none of the fields from which the
-    /// mapping makes that part.
+    /// A part of an event or span is missing, because the line lacks fields from which the mapping
+    /// makes that part.
     #[error("no {what}: the line has no {}", .fields.join(", or no "))]
     Lacks {
-        /// The missing part of the event.
+        /// The missing part.
         what: &'static str,
         /// The fields from which the mapping makes that part.
         fields: Vec<String>,

@@ -70,7 +70,7 @@ pub(super) struct Chrome {
     /// Intervals that have begun and not ended, by track.
     open: HashMap<usize, Vec<Slice>>,
     open_count: usize,
-    /// Latest start of an event of each track, in ns.
+    /// Latest time (`ts`) of an event of each track, in ns.
     last_ns: HashMap<usize, i64>,
 }
 
@@ -300,8 +300,8 @@ impl Chrome {
         }
     }
 
-    /// Passes on the remaining intervals. An interval that has not ended is marked unfinished, and
-    /// ends at the latest start on its track.
+    /// Passes on the remaining slices. An interval that began and has not ended is marked
+    /// unfinished, and ends at the latest time of its track.
     pub(super) fn finish(&mut self, take: &mut dyn Take) {
         let mut open: Vec<Slice> = self.open.drain().flat_map(|(_, open)| open).collect();
         open.sort_by_key(|slice| slice.line);
@@ -321,8 +321,8 @@ impl Chrome {
     }
 }
 
-/// Parses µs, as a number or a text, with or without a fraction, and returns ns. Fails if the text
-/// is not such a number or is out of range.
+/// Parses µs, as a number or a text, perhaps with a fraction or an exponent, and returns ns. Fails
+/// if the text is not such a number, is negative or is out of range.
 fn length_ns(raw: &str) -> Result<i64, BadLine> {
     let plain = raw.trim_matches('"');
     if !plain.contains(['e', 'E']) {

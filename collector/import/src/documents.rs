@@ -129,8 +129,8 @@ impl<'a> Documents<'a> {
         Ok(())
     }
 
-    /// Stores an event of the plain form, which nearly all events have. Returns false if the line
-    /// has another form, or if the user asked for another format.
+    /// Stores an event of the plain form, or reports its time as bad. Returns false if the line has
+    /// another form, or if the user asked for another format.
     fn plain_event(&mut self, number: u64, line: &[u8], sink: &mut Sink<'_>) -> bool {
         let is_asked = self.asked.is_none_or(|asked| asked == Format::Events);
         let event = is_asked
@@ -190,8 +190,8 @@ impl<'a> Documents<'a> {
         Ok(())
     }
 
-    /// Determines the form of a record and reads it. `depth` is the number of lists around it;
-    /// reports a list at the depth [`DEPTH_MAX`] as bad.
+    /// Determines the form of a record and reads it. `depth` is the number of lists and documents
+    /// around it; reports a list or document at the depth [`DEPTH_MAX`] as bad.
     fn record(
         &mut self,
         line: u64,

@@ -55,15 +55,15 @@ impl Importer {
         self
     }
 
-    /// Parses the lines of sources with a mapping.
+    /// Parses the records of sources with a mapping; a format is then ignored.
     #[must_use]
     pub fn with_mapping(mut self, mapping: FieldMapping) -> Self {
         self.read_as.mapping = Some(mapping);
         self
     }
 
-    /// Interprets the times of event logs, and of lines that a mapping parses, in this unit. The
-    /// import fails if the format of the source fixes the unit of its times.
+    /// Interprets the times of event logs, and of records that a mapping parses, in this unit.
+    /// Without a mapping, the import fails if the format of the source fixes the unit of its times.
     #[must_use]
     pub fn with_time_unit(mut self, unit: TimeUnit) -> Self {
         self.read_as.time_unit = Some(unit);
@@ -77,20 +77,20 @@ impl Importer {
         self
     }
 
-    /// Writes a file every `rows` rows instead of the default; for tests.
+    /// Writes a run of files every `rows` rows (at least 1) instead of the default; for tests.
     #[must_use]
     pub fn with_run_rows(mut self, rows: usize) -> Self {
         self.target.run_rows = rows.max(1);
         self
     }
 
-    /// Imports the file at `path`. Calls `bad` with the number of each line that is left out and
-    /// the reason.
+    /// Imports the file at `path`. Calls `bad` with the number of each line (or message) that is
+    /// left out and the reason.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read or has no known form, if a time unit was given
-    /// for a format that fixes it, or if the store cannot be written. The next attempt overwrites
-    /// the rows written so far.
+    /// for a format that fixes it, or if the store or the receipt cannot be written. The next
+    /// attempt overwrites the rows written so far.
     pub fn file(
         &self,
         path: &Path,

@@ -2,18 +2,18 @@
 //!
 //! | format | recognised by |
 //! |---|---|
-//! | `perf-script`, `strace` | how their lines begin |
-//! | `otlp-protobuf` | a first byte of 10 (field 1) and bytes that no text has; or a length in front of that |
-//! | JSON | a first `{` or `[`; the second table then applies to each record |
-//! | event logs | anything else |
+//! | `perf-script`, `strace` | the first line that is neither blank nor a comment |
+//! | `otlp-protobuf` | a first byte of 10 (field 1) and bytes that no text has; or a length and then a byte of 10 |
+//! | JSON | a first `{` or `[`, perhaps after a byte order mark; the second table then applies to each record |
+//! | lines | anything else; the second table applies to each line |
 //!
 //! | form of a record | recognised by |
 //! |---|---|
-//! | event | three of the keys `trace`, `host`, `ts_ns` or `ts`, `event`, `task` |
-//! | OTLP | one of the lists `resourceSpans`, `batches`, `resourceLogs`, `resourceMetrics`, `resourceProfiles`; `resourceSpans` and `batches` also inside `trace` and `result` |
+//! | event | three of the keys `trace`, `host`, `ts_ns`, `ts`, `event`, `task` |
+//! | OTLP | one of the lists `resourceSpans`, `batches`, `resourceLogs`, `resourceMetrics`, `resourceProfiles`, also in snake case; `resourceSpans` and `batches` also inside `trace` and `result` |
 //! | Chrome trace events | the list `traceEvents`; or the key `ph` with `ts`, `pid` or `tid` |
 //! | KUtrace | the list `events` and the key `tracebase` or `axisLabelX` |
-//! | Jaeger | one of the keys `data`, `spanID`, `operationName`, or `spans` together with `traceID` or `operationName`; also inside `_source` and `hits` |
+//! | Jaeger | the key `spanID` or `operationName`, or `spans` together with `traceID` or `operationName`; also inside `data`, `_source` and `hits` |
 //! | Zipkin | the keys `traceId` and `id` |
 //!
 //! For the source as a whole, only keys that begin within its first 64 KiB are considered.
@@ -55,7 +55,7 @@ pub enum Format {
 pub(super) enum Form {
     /// Event of an event log.
     Event,
-    /// A document that contains lists of records.
+    /// A document that contains lists of records, or a record as a member.
     Lists,
     /// A document of KUtrace.
     Kutrace,
@@ -106,7 +106,7 @@ pub(super) fn recognise_kernel_text(head: &[u8]) -> Option<Format> {
     (call.contains('(') || call.starts_with(['+', '-', '<'])).then_some(Format::Strace)
 }
 
-/// Recognises a format; `asked` takes precedence over the content.
+/// Recognises a format; `asked` takes precedence over the content, except in [`Form::of`].
 pub(super) fn recognise(head: &[u8], asked: Option<Format>) -> SourceForm {
     match asked.or_else(|| recognise_kernel_text(head)) {
         Some(kernel @ (Format::PerfScript | Format::Strace)) => SourceForm::Kernel(kernel),
@@ -146,8 +146,7 @@ const LISTS: [&str; 11] = [
 impl Form {
     /// Returns the form of the record that begins with `text`. If `asked` is events or KUtrace, it
     /// decides the form. Otherwise, known lists make the record [`Self::Lists`], unless it has
-    /// three keys of an event. Without known lists, `asked` decides, or else the keys of the
-    /// record.
+    /// three keys of an event. In the other cases, `asked` decides, or else the keys of the record.
     pub(super) fn of(shape: &JsonShape, text: &[u8], asked: Option<Format>) -> Self {
         let contains = |needle: &str| memmem::find(text, needle.as_bytes()).is_some();
         let is_kutrace =

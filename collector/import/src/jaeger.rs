@@ -9,12 +9,12 @@
 //! - The parent is the first reference of type `CHILD_OF` to a span of the trace, or else the first
 //!   of type `FOLLOWS_FROM`, or else `parentSpanID`. For `FOLLOWS_FROM`, the attribute
 //!   `follows_from` is true. Other references become the attribute `links`.
-//! - The host is the process's tag `hostname`, `host.name` or `ip`, the first present in this
-//!   order.
+//! - The host is the process's tag `hostname`, `host.name` or `ip`, the first in this order that is
+//!   a text.
 //! - The tag `span.kind` becomes a flag of the span if its value is `client` or `server`. Tags of
 //!   the process get the prefix `resource.`.
-//! - A log becomes an event, named by its field `event`, or else `message`; without both, it is
-//!   named `event`.
+//! - A log becomes an event, named by its field `event`, or else `message`, if that is a text and
+//!   not empty; otherwise, it is named `event`.
 
 mod message;
 mod time;
@@ -169,8 +169,8 @@ fn foreign(
     Ok(foreign)
 }
 
-/// Returns the tags of a list, and after them the tags of a map, with `@` in their keys replaced by
-/// dots.
+/// Returns the tags of a list, and after them the tags of a map. In the keys of the map, dots
+/// replace `@`.
 fn tags(list: Option<&[Tag<'_>]>, map: Option<&Map<String, Value>>) -> Vec<(String, Value)> {
     let listed = list
         .unwrap_or_default()
@@ -196,8 +196,8 @@ fn host(tags: &[(String, Value)]) -> String {
         .to_owned()
 }
 
-/// Returns a tag's value with its declared type. Elasticsearch's documents contain numbers and
-/// booleans as text; protobuf omits zero values.
+/// Returns a tag's value. Elasticsearch's documents contain numbers and booleans as text, which is
+/// parsed if the declared type is a number or boolean. Protobuf omits zero values.
 fn typed(tag: &Tag<'_>) -> Value {
     let kind = tag.kind.to_ascii_lowercase();
     let text = match (&tag.value, &*kind) {

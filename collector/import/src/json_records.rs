@@ -20,7 +20,8 @@ enum Place {
 /// elements of an outermost array are records in any layout.
 ///
 /// The walk only finds the bounds of records (brackets and strings); the readers of records parse
-/// the content. At most `limit` bytes are held in memory: a longer record is skipped and reported.
+/// the content. At most `limit` bytes of a record are held in memory: a longer one is skipped and
+/// reported.
 #[derive(Debug)]
 pub(super) struct JsonRecords<'a, R> {
     source: R,
@@ -29,7 +30,7 @@ pub(super) struct JsonRecords<'a, R> {
     /// Number of the current line, from 1.
     line: u64,
     place: Place,
-    /// Number of enclosing objects entered.
+    /// Number of objects entered inside the document's outermost object.
     depth: usize,
     key: String,
 }
@@ -40,7 +41,7 @@ pub(super) enum NextRecord {
     Record(List),
     /// Value of an object's member that contains no records. [`JsonRecords::key`] returns its key.
     Member,
-    /// The source ends inside an outermost array.
+    /// The source ends between elements of an outermost array.
     OpenList,
     /// A defect of a document or a record.
     Bad(BadLine),
@@ -74,8 +75,8 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
         &self.key
     }
 
-    /// Reads the next record, or the value of the next member, into `record`. Returns the line on
-    /// which it begins, or `None` at the end.
+    /// Reads the next record, or the value of the next member, into `record`. Returns what it found
+    /// and the line on which that begins, or `None` at the end.
     ///
     /// # Errors
     /// Returns the errors of the source.
@@ -141,8 +142,8 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
         self.place = place;
     }
 
-    /// Returns the next byte that is not white space, without consuming it; `None` at the end of
-    /// the source.
+    /// Returns the next byte that belongs neither to white space nor to a byte order mark, without
+    /// consuming it; `None` at the end of the source.
     fn peek(&mut self) -> io::Result<Option<u8>> {
         loop {
             let available = fill(&mut self.source)?;
@@ -214,8 +215,8 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
         })
     }
 
-    /// Reads one value, which begins with the next byte, into `value`. Skips a value that is longer
-    /// than the limit and leaves `value` empty.
+    /// Reads one value, which begins with the next byte, into `value`. Skips a whole value that is
+    /// longer than the limit, and leaves `value` empty.
     fn value(&mut self, value: &mut Vec<u8>) -> io::Result<ValueEnd> {
         value.clear();
         let mut extent = Extent::default();

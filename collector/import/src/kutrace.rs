@@ -3,23 +3,23 @@
 //! A row is `[start s, duration s, processor, thread, rpc, event, argument, result, ipc, name]`. A
 //! file is one trace, with the root `machine:recording`. Each RPC is a trace of its own, `… rpc N`.
 //! The root of this trace has the name of the method, belongs to the process that begins the RPC,
-//! and lasts from the RPC's first row to its last. Numbers of RPCs are reused: a request after a
-//! response begins another RPC. A wait in a queue becomes a span below the root, with the length of
-//! the wait. A message becomes a span between the request and the response.
+//! and lasts from the RPC's first row to the end of its last. Numbers of RPCs are reused: a request
+//! after a response begins another RPC. A wait in a queue becomes a span below the root, with the
+//! length of the wait. A message becomes a span between the request and the response.
 //!
-//! System calls, faults, interrupts, execution of the program itself, waits and held locks become
-//! spans of the thread, each with the enclosing span as parent. Wakeups, marks, packets and the
-//! events of locks become events of the task `PROCESS`, or `PROCESS/2` for the second thread of
-//! that name in a trace. The numbers of threads differ between recordings, so they cannot serve as
-//! names.
+//! System calls, faults, interrupts, execution of the program itself, waits and locks (held or
+//! wanted) become spans of the thread, each with the enclosing span as parent. Wakeups, marks,
+//! packets and the events of locks become events of the task `PROCESS`, or `PROCESS/2` for the
+//! second thread of that name in a trace. The numbers of threads differ between recordings, so they
+//! cannot serve as names.
 //!
 //! KUtrace writes a call in pieces if it is interrupted or switched out. The pieces become one span
 //! from the begin of the call to its end, which contains the thread's waits. If a lock holder is
 //! switched out inside `futex`, for example, the span of the lock contains the call, and the call
 //! contains the wait.
 //!
-//! Idle processors, samples and frequencies are counted, but not stored. Times count from the
-//! minute in `tracebase`, which is taken as UTC, because the file does not name its time zone.
+//! Idle processors, samples and frequencies are counted, but not stored. Times count from
+//! `tracebase`, which is taken as UTC, because the file does not name its time zone.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -186,8 +186,8 @@ impl Row {
         }
     }
 
-    /// Returns the name without the number of a thread or RPC at its end, which has no meaning in
-    /// another recording.
+    /// Returns the name without its thread, RPC or argument as a number at its end. Such a number
+    /// has no meaning in another recording.
     fn plain_name(&self) -> &str {
         let numbers = [self.thread, self.rpc(), self.argument];
         let plain = numbers

@@ -44,8 +44,8 @@ pub(super) enum Layout {
 }
 
 impl Layout {
-    /// Decides how to treat the member `key` whose value begins with `opening`, inside `depth`
-    /// objects that were entered.
+    /// Decides how to treat the member `key` whose value begins with `opening`. `depth` is the
+    /// number of objects entered inside the document's outermost object.
     pub(super) fn step(&self, depth: usize, key: &str, opening: u8) -> MemberStep {
         match self {
             Self::Whole => MemberStep::Member,

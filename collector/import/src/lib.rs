@@ -8,8 +8,9 @@
 //! store ([`NotTaken`]).
 //!
 //! The source is decompressed (gzip, zstd) and streamed record by record: a line, an element of a
-//! document's list, a `ResourceSpans`. An unusable record is reported with its line, and the rest
-//! is kept. At a time, memory contains one record, of at most
+//! document's list, a `ResourceSpans`. An unusable record is reported with its line (in protobuf,
+//! its number). Reading then continues, unless protobuf or compressed data is damaged. At a time,
+//! memory contains one record, of at most
 //! [`IMPORT_RECORD_BYTES_MAX`](stroboscope_store::limits::IMPORT_RECORD_BYTES_MAX) (lines of event
 //! logs: [`IMPORT_LINE_BYTES_MAX`](stroboscope_store::limits::IMPORT_LINE_BYTES_MAX)), one run of
 //! rows, and the spans whose relations are still to be found (`Zipkin::HELD_MAX`,

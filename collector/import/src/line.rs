@@ -36,7 +36,7 @@ struct RawLine<'a> {
     /// Time, in ns since the Unix epoch unless a unit was given.
     #[serde(borrow)]
     ts_ns: Option<&'a RawValue>,
-    /// Time as a number whose unit is inferred, or as a date and time of RFC 3339.
+    /// Time as a number whose unit is inferred unless given, or as a date and time of RFC 3339.
     #[serde(borrow)]
     ts: Option<&'a RawValue>,
     event: String,

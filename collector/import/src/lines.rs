@@ -25,7 +25,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// Returns the number of the last line read, from 1.
+    /// Returns the number of the last line read, from 1; 0 before the first.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number

@@ -1,13 +1,13 @@
-//! Mapping files, which describe the events of logs in other schemas.
+//! Mapping files, which describe the events or spans in logs of other schemas.
 //!
-//! A mapping is a TOML file. `import --map FILE` parses each line of a log by it: as a JSON object,
-//! or, with `pattern`, by the named groups of a regular expression.
+//! A mapping is a TOML file. `import --map FILE` parses each record of a log by it. Records are
+//! lines that are JSON objects, unless `pattern`, `csv` or `records` is given.
 //!
 //! | key | value |
 //! |---|---|
-//! | `pattern` | a regular expression with named groups; without it, lines are JSON objects |
+//! | `pattern` | a regular expression whose named groups are the fields of a line |
 //! | `csv` | lines are CSV, with this delimiter: `","`; the first line names the columns |
-//! | `records` | the path of the list of records in documents of JSON: `"$.data.spans"`; `"$"`: the document itself |
+//! | `records` | the path of a list of records, or of one record, in documents of JSON: `"$.data.spans"`; `"$"`: the document itself |
 //! | `trace`, `task`, `event` | texts with fields in braces: `"{service}/{thread}"` |
 //! | `host` | text with fields, like `trace`; optional |
 //! | `time` | text with fields, like `trace`, that is a time |
@@ -15,7 +15,7 @@
 //! | `time_format` | format of a time, in strftime's `%` letters; UTC where it has no offset |
 //! | `attributes` | a list of fields, or `"*"`: all fields that no other key uses |
 //! | `absent` | texts that mean an absent value, such as `["-"]` |
-//! | `ignore` | a regular expression; matching lines are skipped |
+//! | `ignore` | a regular expression; records that it matches are skipped |
 //! | `lines_without_trace` | `"report"` (as bad lines, the default) or `"ignore"` |
 //! | `[span]` | a record is a span: `id`, `parent`, `name`, `service`, `kind`, and two of `start`, `end`, `duration` with its `duration_unit`; then there are no `time`, `event`, `task`, `[interval]` |
 //! | `[interval]` | a line describes a beginning and an end: `duration`, `duration_unit`, and `time_is`, `"start"` or `"end"` |
@@ -65,12 +65,12 @@ pub enum MappingError {
         path: PathBuf,
         /// Line number, from 1.
         line: usize,
-        /// The defect, and what to write instead.
+        /// The defect, usually with what to write instead.
         what: String,
     },
 }
 
-/// A mapping, ready to parse lines.
+/// A mapping, ready to parse records.
 #[derive(Clone, Debug)]
 pub struct FieldMapping {
     parts: MappingParts,
@@ -260,7 +260,7 @@ impl File {
     }
 
     /// Returns the rule that separates records by `csv` or `records`; the caller handles `pattern`.
-    /// Fails if more than one of the three is given.
+    /// Fails if more than one of the three is given, or if `csv` is not one byte or is a quote.
     fn records(&self) -> Result<RecordRule, Wrong> {
         let asked = [&self.pattern, &self.csv, &self.records];
         if let [_, second, ..] = asked.into_iter().flatten().collect::<Vec<_>>()[..] {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of distinct names; bounds the counts against a hostile source.
+/// Maximum number of distinct names besides [`OTHERS`]; bounds the counts against a hostile source.
 const NAMES_MAX: usize = 256;
 /// Maximum length of a name, in characters, before control characters are escaped.
 const NAME_CHARS_MAX: usize = 100;

@@ -46,11 +46,12 @@ pub struct ImportSummary {
     /// Number of spans left out because they equal, in all fields, another span of the same run of
     /// rows. They do not count in `spans`.
     pub duplicates: u64,
-    /// Number of lines, or records of a document, that were left out.
+    /// Number of lines, records or spans that were left out because of a defect.
     pub bad_lines: u64,
-    /// Number of lines that the mapping skips.
+    /// Number of records that the mapping skips.
     pub ignored_lines: u64,
-    /// Latest time of an event outside of spans, in ns since the Unix epoch; 0 if there is none.
+    /// Latest time of an event outside of spans, except kernel events, in ns since the Unix epoch;
+    /// 0 if there is none.
     pub last_ns: i64,
     /// Number of objects written.
     pub objects: usize,

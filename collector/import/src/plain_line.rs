@@ -1,10 +1,10 @@
 //! Fast parser for the common form of event lines, which works in place.
 //!
-//! A plain line contains only the known fields, each at most once. Its texts have no escapes, its
-//! time consists of digits, and its attributes are a flat object. The values of attributes are
-//! texts, short integers, booleans or null. This parser reads such a line several times faster than
-//! a general parser, and copies only the attributes. Any other line goes to
-//! [`parse`](super::parse), which alone reports defects.
+//! A plain line contains only the known fields except `ts`, each at most once. Its texts have no
+//! escapes, its time `ts_ns` consists of digits, and its attributes are a flat object or null. The
+//! values of attributes are texts, short integers, booleans or null. This parser reads such a line
+//! without allocating a tree, and copies only the attributes. A general parser such as
+//! [`parse`](super::parse) reads any other line, and reports its defects.
 
 use super::line::LogEvent;
 use stroboscope_store::limits::Limits;
@@ -15,8 +15,8 @@ const ATTRIBUTES_MAX: usize = 16;
 /// written exactly as it was read.
 const INTEGER_DIGITS_MAX: usize = 18;
 
-/// Parses a plain line without its end. `None` only means that the line is not plain. Writes the
-/// attributes to `json` as a general parser would: without spaces.
+/// Parses a plain line without its end. `None` means that the line is not plain, or exceeds a
+/// limit. Writes the attributes to `json` as a general parser would: without spaces.
 #[must_use]
 pub fn parse_plain<'a>(
     line: &'a [u8],
@@ -90,7 +90,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Consumes the next byte that is not blank; returns `None` if it is not `byte`.
+    /// Consumes `byte` and the blanks before it; returns `None` if another byte, or none, follows.
     fn expect(&mut self, byte: u8) -> Option<()> {
         self.skip_blanks();
         (self.byte()? == byte).then(|| self.at += 1)
@@ -124,8 +124,8 @@ impl<'a> Cursor<'a> {
         Some(text)
     }
 
-    /// Reads digits without a leading zero. Returns `None` if there are none, or if a fraction or
-    /// an exponent follows.
+    /// Reads digits. Returns `None` if there are none, if they begin with a zero that is not the
+    /// only digit, or if a fraction or an exponent follows.
     fn digits(&mut self) -> Option<&'a str> {
         let rest = self.text.as_bytes().get(self.at..)?;
         let length = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();

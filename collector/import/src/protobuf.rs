@@ -1,5 +1,5 @@
 //! Reads OTLP's protobuf from a file: requests one after the other, or each prefixed with its
-//! length. The length is four bytes, big-endian, up to 16 MiB, as the OpenTelemetry collector's
+//! length. The length is four bytes, big-endian, below 16 MiB, as the OpenTelemetry collector's
 //! file exporter writes it, or a varint, as protobuf's own libraries write it.
 //!
 //! A request is just a list of `ResourceSpans`, so these are read one by one, whatever the size of
@@ -73,8 +73,8 @@ pub(super) struct Messages<R> {
 pub(super) type NumberedMessage = (u64, Result<ResourceSpans, BadLine>);
 
 impl<R: BufRead> Messages<R> {
-    /// Creates a reader of `source`, which begins with `head`. Messages of more than `limit` bytes
-    /// are skipped and reported.
+    /// Creates a reader of `source`, which begins with `head`. A `ResourceSpans` (or a trace of
+    /// Tempo's response) of more than `limit` bytes is skipped and reported.
     pub(super) fn new(source: R, head: &[u8], limit: usize) -> Self {
         let lengths = lengths(head).unwrap_or(Lengths::None);
         let (of_trace, not_taken) = (VecDeque::new(), Vec::new());
@@ -90,7 +90,7 @@ impl<R: BufRead> Messages<R> {
         }
     }
 
-    /// Returns the unknown fields found since the last call.
+    /// Returns the names of the fields that were skipped since the last call.
     pub(super) fn not_taken(&mut self) -> Vec<String> {
         std::mem::take(&mut self.not_taken)
     }
@@ -98,8 +98,9 @@ impl<R: BufRead> Messages<R> {
     /// Returns the next message; `None` at the end.
     ///
     /// # Errors
-    /// Returns the errors of the source. A file that ends inside a message, or an invalid field, is
-    /// not such an error: the message is bad, and the last one.
+    /// Returns the errors of the source, except `UnexpectedEof` and `InvalidData`. These, like a
+    /// file that ends inside a message and an invalid tag, make a bad message, which is the last
+    /// one.
     pub(super) fn next_message(&mut self) -> io::Result<Option<NumberedMessage>> {
         loop {
             if let Some(message) = self.of_trace.pop_front() {

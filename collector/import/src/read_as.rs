@@ -20,7 +20,8 @@ pub(super) struct ReadAs {
     pub(super) format: Option<Format>,
     /// Mapping that parses logs of other schemas; `None` if the format decides.
     pub(super) mapping: Option<FieldMapping>,
-    /// Unit of an event log's times; `None` recognises it.
+    /// Unit of the times of an event log or a mapped log; `None` leaves it to the mapping's rule,
+    /// or recognises it.
     pub(super) time_unit: Option<TimeUnit>,
 }
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::rc::Rc;
 
-/// Number of bytes that are inspected to recognise the format of a source.
+/// Maximum number of bytes that are inspected to recognise the format of a source.
 const HEAD_BYTES: u64 = 64 << 10;
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];

@@ -38,7 +38,7 @@ struct OfScope {
 }
 
 /// Returns the name of the telemetry in `record`, an element of `list`, and the number of its
-/// records.
+/// records; 0 if it cannot be parsed.
 pub(super) fn count(list: List, record: &str) -> (&'static str, u64) {
     let of_resource: OfResource = serde_json::from_str(record).unwrap_or_default();
     let count = of_resource

@@ -12,8 +12,8 @@
 //! it fits exactly one of the four. A number below 100 million fits none and is rejected. The first
 //! number of a source determines the unit of the source: a number of another unit is rejected,
 //! because the writer can have meant only one. A given unit overrides these rules. A number in
-//! `ts_ns` is in ns; but once such times lie after March 1973, an earlier one is rejected, because
-//! it is surely in another unit.
+//! `ts_ns` is in ns, unless another unit is given. Once such a time in ns lies after March 1973,
+//! one before that date is rejected, because it is surely in another unit.
 
 use std::fmt::{self, Write as _};
 
@@ -269,8 +269,8 @@ fn out_of_range(value: u64, unit: TimeUnit) -> BadLine {
     })
 }
 
-/// Converts to ns exactly, and cuts off fractions of a nanosecond. Returns `None` if the result
-/// exceeds 63 bits.
+/// Converts to ns, and cuts off fractions of a nanosecond. Returns `None` if the result exceeds 63
+/// bits.
 fn scaled(whole: u64, fraction: &str, unit: TimeUnit) -> Option<i64> {
     let digits = unit.digits_after_ns() as usize;
     let kept = &fraction.as_bytes()[..fraction.len().min(digits)];
@@ -305,7 +305,7 @@ pub(super) fn rfc3339(text: &str) -> Option<i64> {
     time.and_utc().timestamp_nanos_opt()
 }
 
-/// Returns the first 60 characters of a text, for an error message.
+/// Returns a text for an error message; a long one is cut after 60 characters and ends with `…`.
 pub(super) fn shortened(text: &str) -> String {
     match text.char_indices().nth(60) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -313,7 +313,7 @@ pub(super) fn shortened(text: &str) -> String {
     }
 }
 
-/// Converts microseconds since the Unix epoch to ns.
+/// Converts microseconds to ns.
 ///
 /// # Errors
 /// Returns an error if the result does not fit into 63 bits.

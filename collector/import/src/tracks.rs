@@ -73,10 +73,10 @@ pub(super) struct Tracks {
     held: Vec<Slice>,
     held_bytes: usize,
     handed_on: u64,
-    /// Root of each trace. A trace has at most one.
+    /// Roots by trace.
     roots: BTreeMap<String, Root>,
-    /// Tasks by trace and process name, in order of their first event; `None` names tasks by their
-    /// threads.
+    /// Tracks by trace and process name, in the order in which their first events are passed on;
+    /// `None` names tasks by their threads.
     tasks: Option<HashMap<(String, String), Vec<usize>>>,
     /// Number of records read, including those that are not stored.
     pub(super) told: u64,
@@ -193,7 +193,7 @@ impl Tracks {
         self.tasks.iter_mut().for_each(HashMap::clear);
     }
 
-    /// Passes on the roots that cover any time, and forgets all roots.
+    /// Passes on the roots whose times are known, and forgets all roots.
     pub(super) fn hand_on_roots(&mut self, take: &mut dyn Take) {
         for (trace, root) in std::mem::take(&mut self.roots) {
             if root.start_ns > root.end_ns {
@@ -221,7 +221,7 @@ impl Tracks {
         hashed(format!("{} root {trace}", self.trace).as_bytes())
     }
 
-    /// Determines the parents of all held slices, and passes the slices on.
+    /// Determines the parents of the held intervals, and passes on all held slices.
     pub(super) fn hand_on(&mut self, take: &mut dyn Take) {
         let mut held = std::mem::take(&mut self.held);
         self.held_bytes = 0;
@@ -234,8 +234,8 @@ impl Tracks {
                 std::cmp::Reverse(slice.end_ns.unwrap_or(slice.start_ns)),
             )
         });
-        // Ids, ends and traces of the earlier intervals of the track that have not ended when the
-        // current one starts.
+        // Stack of the ids, ends and traces of earlier intervals of the track. Only ended intervals
+        // at its top are removed.
         let mut around: Vec<(u64, i64, String)> = Vec::new();
         let mut track = usize::MAX;
         for slice in held {

@@ -9,8 +9,8 @@ use stroboscope_store::limits::IMPORT_BAD_LINES_SHOWN;
 const KEYS_SHOWN: usize = 8;
 
 /// Holds back reports of records of no known form until the source is known to contain a record of
-/// a known form. Each defective line between good ones is then reported. A file without any good
-/// record is reported in one sentence.
+/// a known form. From then on, each such record is reported with its line. A source without any
+/// record of a known form is reported in one sentence.
 #[derive(Debug, Default)]
 pub(super) struct Unknown {
     is_known: bool,
@@ -24,8 +24,9 @@ pub(super) struct Unknown {
 }
 
 impl Unknown {
-    /// Notes that the source contains a record of a known form. The first call reports all records
-    /// that were held back.
+    /// Notes that the source contains a record of a known form. The first call passes on all
+    /// reports that were held back; those beyond [`IMPORT_BAD_LINES_SHOWN`] have the last one's
+    /// line and reason.
     pub(super) fn known(&mut self, take: &mut dyn Take) {
         if std::mem::replace(&mut self.is_known, true) {
             return;
@@ -64,7 +65,7 @@ impl Unknown {
     }
 }
 
-/// Describes a record: its keys, or that it is not JSON.
+/// Describes a record by its first keys. Without keys, says whether it is JSON.
 pub(super) fn describe(is_json: bool, shape: &JsonShape) -> String {
     if !is_json && shape.keys.is_empty() {
         return "text that is not JSON".to_owned();

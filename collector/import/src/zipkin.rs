@@ -397,8 +397,8 @@ fn event(annotation: &Annotation<'_>) -> Result<ForeignEvent, BadLine> {
     })
 }
 
-/// Reports whether the annotation is `sa` or `ca`, which gives the address of the other end, not an
-/// observation.
+/// Reports whether the annotation is `sa` or `ca` with a value that is not a text. It then gives
+/// the address of the other end, not an observation.
 fn is_address(annotation: &BinaryAnnotation<'_>) -> bool {
     (annotation.key == "sa" || annotation.key == "ca") && !annotation.value.is_string()
 }

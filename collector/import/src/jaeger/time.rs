@@ -21,7 +21,7 @@ pub(super) fn instant_ns(field: &'static str, raw: &str) -> Result<i64, BadLine>
 }
 
 /// Parses a duration: µs, or numbers with units as Go and protobuf write them: `22938000ns`,
-/// `1m2.5s`.
+/// `1m2.5s`. An empty text is 0.
 ///
 /// # Errors
 /// Fails if the text is neither, or out of range.

@@ -55,7 +55,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns the text of a field; `None` if it is missing, null, empty, or a text that the
-    /// mapping declares `absent`.
+    /// mapping declares `absent`. Fails if it is an object, a list or an invalid string.
     pub(super) fn text(&self, path: &str) -> Result<Option<Cow<'_, str>>, BadLine> {
         let (text, absent) = match self {
             Self::Json { members, absent } => (
@@ -251,7 +251,8 @@ fn group_json(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the text of a string, number or boolean; `None` for null. Fails for an object or a list.
+/// Returns the text of a string, number or boolean; `None` for null. Fails for an object, a list or
+/// an invalid string.
 fn scalar<'a>(raw: &'a str, path: &str) -> Result<Option<Cow<'a, str>>, BadLine> {
     match raw.as_bytes().first() {
         Some(b'"') if !raw.contains('\\') => Ok(Some(Cow::Borrowed(&raw[1..raw.len() - 1]))),

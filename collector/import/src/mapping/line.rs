@@ -32,7 +32,7 @@ pub(crate) struct Scratch {
 /// A record as read from its source, before its fields are separated.
 #[derive(Clone, Copy)]
 pub(crate) enum RawRecord<'a> {
-    /// A line without its end, or a JSON object.
+    /// A line without its end, or a JSON value.
     Text(&'a [u8]),
     /// Columns of a CSV record.
     Csv(&'a Csv),

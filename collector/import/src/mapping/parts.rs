@@ -33,7 +33,7 @@ pub(super) enum RecordRule {
     Pattern(Regex),
     /// Lines of CSV with this delimiter.
     Csv(u8),
-    /// Objects at this path in JSON documents.
+    /// Values at this path in JSON documents: an object, or the elements of a list.
     Path(Vec<String>),
 }
 
