@@ -26,7 +26,7 @@ pub enum BadLine {
         /// Description of the record: its keys.
         what: String,
     },
-    /// The line is not an event of the kernel.
+    /// The line of `perf script` or `strace` cannot be read as an event.
     #[error("{0}")]
     KernelEvent(String),
     /// The time does not fit into 63 bits.

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Builds the recorder's objects in a directory, by default that of this script. Needs clang and
-# libbpf-dev. The objects contain no paths of the build machine, so the same compiler produces the
-# same bytes everywhere.
+# Builds the recorder's objects in a directory, by default that of this script. Needs clang,
+# llvm-strip and libbpf-dev. The objects contain no paths of the build machine, so the same compiler
+# produces the same bytes everywhere.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-$here}

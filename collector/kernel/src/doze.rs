@@ -18,10 +18,9 @@ use stroboscope_kernel_model::{ClockLog, ClockSample, ConfigLog};
 use crate::clock;
 use crate::ebpf::Switches;
 
-/// Guard time before an opening, in ns. A sleeping thread usually wakes 0.1 ms late, and 5 ms at
-/// worst.
+/// Guard time before an opening, in ns, because a sleeping thread may wake late.
 const GUARD_NS: u64 = 3_000_000;
-/// Shortest pause between windows that is worth a doze, in ns.
+/// Minimum duration of a doze, in ns. A shorter one is not worthwhile.
 const DOZE_MIN_NS: u64 = 2_000_000;
 /// Maximum interval between clock readings, in ns, so that the gate follows a step of the clock.
 const LOOK_AGAIN_NS: u64 = 100_000_000;

@@ -16,7 +16,7 @@ struct CarriedThread {
     pair: Option<bool>,
     process: u32,
     tid_in_process: u32,
-    /// Number of the window in which the thread was introduced last.
+    /// Value of [`EventFilter::window`] when the thread was introduced last.
     introduced: u64,
     name: Name,
 }
@@ -51,8 +51,8 @@ impl EventFilter {
     }
 
     /// Processes the next event in order of time. If the gate is open, or if the event reports
-    /// losses, adds it to `events`, after the introductions of its threads. Calls `process_of` at
-    /// most once per thread, to find its process.
+    /// losses, adds it to `events`, after the introductions of its threads. Calls `process_of` to
+    /// find the process of a thread that has no state yet.
     pub(crate) fn push(
         &mut self,
         event: Event,

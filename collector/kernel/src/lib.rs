@@ -1,15 +1,15 @@
-//! The kernel recorder: records system calls and scheduling of chosen processes, in the same bursts
-//! in which the SDKs record.
+//! The kernel recorder: records system calls and scheduling of chosen processes, in bursts like the
+//! SDKs.
 //!
 //! Two sources produce the same [`Event`](stroboscope_analysis::kernel::event::Event)s: eBPF
 //! programs on BTF tracepoints, with the burst gate inside the kernel, and a tracefs instance for
-//! kernels without BTF. [`stroboscope_analysis::kernel::attribute`] interprets the events. The
-//! types of settings and recordings are in [`stroboscope_kernel_model`], which reads and writes
-//! recordings on every system.
+//! kernels that refuse these programs. [`stroboscope_analysis::kernel::attribute`] interprets the
+//! events. The types of settings and recordings are in [`stroboscope_kernel_model`], which reads
+//! and writes recordings on every system.
 //!
 //! A recorder removes everything from the kernel when it ends. The eBPF programs of a killed
-//! recorder vanish with its file descriptors. The next recorder to start removes the tracefs
-//! instance of a killed one.
+//! recorder vanish with its file descriptors. The next recorder that uses tracefs removes the
+//! tracefs instance of a killed one.
 
 #![cfg(target_os = "linux")]
 

@@ -106,8 +106,8 @@ impl Recorder {
         drained
     }
 
-    /// Removes the events during changes of the config, from index `from` on. Programs record by
-    /// either config then. Events that count losses stay.
+    /// Removes the events during changes of the config, from index `from` on. During a change,
+    /// programs record by either config. Events that count losses stay.
     fn drop_ambiguous(&self, from: usize, events: &mut Vec<Event>) {
         self.gate.with_logs(|_, configs| {
             if configs.has_changed() {
@@ -157,7 +157,7 @@ impl Recorder {
 
     /// Returns the counts of events since the start for which the kernel skipped a program, because
     /// it was still running on that processor. The times of these losses are unknown. The counts
-    /// are always 0 with tracefs.
+    /// are always 0 with tracefs, and before Linux 5.12.
     #[must_use]
     pub fn skipped(&self) -> LossCounts {
         self.source.skipped()

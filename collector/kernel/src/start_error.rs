@@ -16,7 +16,7 @@ pub enum StartError {
         /// Argument for `setcap`.
         grant: String,
     },
-    /// The kernel rejects the programs.
+    /// The kernel rejects the programs, or there are none for this machine.
     #[error("the kernel refuses the recorder's eBPF programs: {0}; tracefs may still work")]
     Ebpf(String),
     /// There is no tracefs, or it does not work as required.

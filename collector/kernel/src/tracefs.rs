@@ -1,9 +1,9 @@
-//! Source that records with an instance of tracefs, for kernels without BTF.
+//! Source that records with an instance of tracefs, for kernels that refuse the eBPF programs.
 //!
 //! The kernel records all the time, and the recorder drops the events outside windows. So windows
 //! are as exact as with eBPF, but recording costs as much between windows as in them. An instance
 //! of tracefs outlives a killed recorder, and slows down every system call of the machine. So each
-//! recorder first removes the instances of recorders that are gone.
+//! recorder with tracefs first removes the instances of recorders that are gone.
 
 mod format;
 mod page;
@@ -145,8 +145,9 @@ impl TracefsSource {
         from_ns
     }
 
-    /// Moves the events within windows to `events`, and returns the number of events added. It
-    /// holds back events whose order is not known yet, unless `finally`.
+    /// Moves the events within windows, and those that report losses, to `events`. Returns the
+    /// number of events added, with introductions. Unless `finally`, holds back events whose order
+    /// is not known yet.
     pub(crate) fn drain(
         &mut self,
         clocks: &ClockLog,
@@ -221,7 +222,7 @@ impl TracefsSource {
 impl Drop for TracefsSource {
     fn drop(&mut self) {
         self.pipes.clear();
-        // The next recorder removes the instance if that fails now.
+        // If that fails, a recorder with tracefs removes the instance after this process has ended.
         let _ = fs::remove_dir(&self.directory);
     }
 }

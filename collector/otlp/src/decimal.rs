@@ -7,8 +7,8 @@ use std::borrow::Cow;
 /// digits.
 const EXPONENT_MAX: i64 = 400;
 
-/// Returns the digits before and after the point of a number such as `17.5`, `9.5e-05` or
-/// `1.79E+9`. A whole part that does not fit into 64 bits becomes the largest value. Returns `None`
+/// Returns the whole part of a number such as `17.5`, `9.5e-05` or `1.79E+9`, and the digits after
+/// its point. A whole part that does not fit into 64 bits becomes the largest value. Returns `None`
 /// if the text is not such a number.
 #[must_use]
 pub fn decimal(text: &str) -> Option<(u64, Cow<'_, str>)> {
@@ -50,7 +50,7 @@ pub fn decimal(text: &str) -> Option<(u64, Cow<'_, str>)> {
 }
 
 /// Parses a whole number, even if it is written with a point or an exponent, such as `1.79e15`.
-/// Returns `None` for other texts, and for numbers from 2⁶⁴ − 1.
+/// Returns `None` for other texts, and for numbers of 2⁶⁴ − 1 or more.
 #[must_use]
 pub fn whole_number(text: &str) -> Option<u64> {
     let (whole, fraction) = decimal(text)?;

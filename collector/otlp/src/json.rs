@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::{bytes_of, whole_number};
 
-/// A number, or its decimal text.
+/// A number, or a text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum NumberOrText<'a, N> {

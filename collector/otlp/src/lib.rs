@@ -10,7 +10,7 @@
 //! | resource: attributes, schema URL, dropped attributes | `resource.KEY`, `otel.resource.schema_url`, `otel.resource.dropped_attributes_count` |
 //! | scope: name, version, schema URL, attributes, dropped attributes | `otel.scope.name`, `.version`, `.schema_url`, `.dropped_attributes_count`; `scope.KEY` |
 //! | status: error, ok, other; description | `error: true`, `otel.status_code: "OK"`, its number; `otel.status_description` |
-//! | status code before 0.10 | `error: true`; `otel.deprecated_status_code` unless it is 2 |
+//! | status code before 0.10, unless 0 | `error: true` if the current status is unset; `otel.deprecated_status_code` unless it is 2 |
 //! | kinds internal, producer, consumer, other | `span.kind`, a text or its number |
 //! | trace state, flags | `w3c.tracestate`, `otel.flags` |
 //! | dropped attributes, events, links (also an event's attributes) | `otel.dropped_attributes_count`, … |
@@ -92,7 +92,7 @@ pub use to_json::resource_spans_json;
 pub use trace_name::{trace_id, trace_label};
 
 const DROPPED_ATTRIBUTES: &str = "otel.dropped_attributes_count";
-/// Attribute of an event that its source gave no name.
+/// Attribute that marks an event without a name in its source.
 const EVENT_NAME: &str = "otel.event_name";
 
 /// Passes the spans of a JSON element of `resourceSpans`, which begins on line `line`, to `take`.

@@ -10,7 +10,7 @@
 //! | event name, or the attribute `event.name`, as it was until 2025 | name |
 //! | without one: the words before the first value in the body's text; without any, the severity; otherwise `log` | name |
 //! | time; without one, the observed time | time |
-//! | service, and the attribute `thread.name` or `thread.id` | task |
+//! | service, and the attribute `thread.name` or `thread.id`; otherwise `log` | task |
 //! | body, severity, observed time | attributes `log.body`, `log.severity_text`, `log.severity_number`, `log.observed_time_unix_nano` |
 //! | flags, dropped attributes | `otel.flags`, `otel.dropped_attributes_count` |
 //!
@@ -133,7 +133,7 @@ pub struct ForeignLog {
     pub name: String,
     /// True if the record has an event name; false for a log line.
     pub is_event: bool,
-    /// Task of the record: the service, with the thread if it is known.
+    /// Task of the record: the service, with the thread if it is known; `log` if neither is known.
     pub task: String,
     pub attributes: Attributes,
 }

@@ -4,9 +4,9 @@
 //! `common/v1/common.proto` and `resource/v1/resource.proto`, version 1, and
 //! `instrumentation_library_spans` of version 0.18 and before; `unknown_fields` finds fields that
 //! are not listed here. The messages are written by hand because the crate `opentelemetry-proto`
-//! brings the OpenTelemetry SDK with it; the tests compare with that crate. JSON may follow the
-//! OTLP specification or protobuf's own JSON mapping: keys in lower camel case or as in protobuf,
-//! ids in hex or base64, 64-bit integers and enumerations as texts or numbers.
+//! brings the OpenTelemetry SDK with it; the importer's tests compare with that crate. JSON may
+//! follow the OTLP specification or protobuf's own JSON mapping: keys in lower camel case or as in
+//! protobuf, ids in hex or base64, 64-bit integers and enumerations as texts or numbers.
 
 use prost::{Message, Oneof};
 use serde::Deserialize;

@@ -1,5 +1,5 @@
-//! Chooses names for operations: statements of databases and functions may have names that do not
-//! distinguish them. Their attributes do.
+//! Chooses names for operations. Spans of database statements and functions may have names that do
+//! not distinguish them; their attributes do.
 
 use super::code_place::CodePlace;
 use super::message::{AnyKind, KeyValue};
@@ -40,7 +40,8 @@ impl<'a> NameSources<'a> {
         self.query.see(key, text);
     }
 
-    /// Returns a name that distinguishes the operation better than the span's own `name`.
+    /// Returns a name that distinguishes the operation better than the span's own `name`; `None` if
+    /// the attributes give none.
     pub(super) fn name(&self, name: &str) -> Option<String> {
         self.query.name(name).or_else(|| self.place.qualified(name))
     }

@@ -113,7 +113,8 @@ impl<'a> Query<'a> {
     }
 
     /// Returns a name for the span's operation that distinguishes it from other statements. Returns
-    /// `None` if `name` already may, or if the statement is unknown.
+    /// `None` if `name` may already do so, or if there is neither a usable summary nor a statement
+    /// of SQL.
     #[must_use]
     pub fn name(&self, name: &str) -> Option<String> {
         if self.summary.is_none() && self.text.is_none() || !self.is_generic(name) {
@@ -127,8 +128,9 @@ impl<'a> Query<'a> {
         summary.or_else(of_text).filter(|better| better != name)
     }
 
-    /// Reports whether a name gives only the command of the statement, or its database. A name that
-    /// begins the statement, or contains it, may have values, and is generic, too.
+    /// Reports whether a name consists of commands, [`GENERIC`] words and words of the database's
+    /// attributes. A name that begins the statement, or contains it, may have values, and is
+    /// generic, too.
     fn is_generic(&self, name: &str) -> bool {
         let text = self.text.map_or("", str::trim);
         if !text.is_empty() && (text.starts_with(name) || name.contains(text)) {

@@ -17,7 +17,7 @@ use twox_hash::XxHash3_128;
 pub(crate) use dialect::Dialect;
 use lexer::{Lexer, Token};
 
-/// Length at which a normal form ends, in bytes. The rest of the statement is ignored.
+/// Length from which on a normal form takes no further token, in bytes.
 const NORMAL_BYTES_MAX: usize = 4 << 10;
 
 /// Maximum length of a name made from a statement, in bytes.

@@ -54,10 +54,10 @@ pub struct StoredEvent {
     pub attributes: StoredAttributes,
 }
 
-/// Attributes in their stored form, by key, in order.
+/// Attributes in their stored form, as pairs of key and value, in the store's order.
 pub type StoredAttributes = Vec<(String, AnyValue)>;
 
-/// Parses a value stored as JSON; returns `None` for most texts that are not JSON, but accepts all
+/// Parses a value stored as JSON; returns `None` for most texts that are not JSON, but accepts most
 /// numbers of Rust, such as `inf`. Numbers without a point or an exponent, except `-0`, are
 /// integers if they fit into signed 64 bits.
 #[must_use]
@@ -78,7 +78,7 @@ pub fn any_of_json(json: &str) -> Option<AnyValue> {
             let members: Members<'_> = serde_json::from_str(json).ok()?;
             let pair = |(key, value): (String, &RawValue)| {
                 let value = any_of_json(value.get())?;
-                // A null is an absent value.
+                // A null becomes a value without a kind.
                 let value = Some(value);
                 Some(KeyValue { key, value })
             };
@@ -412,7 +412,7 @@ fn links(value: &AnyValue, own_trace: &[u8]) -> Vec<Link> {
             }
         }
         if link.trace_id.is_empty() && !link.span_id.is_empty() && exact.is_none() {
-            // Zipkin and Jaeger omit the trace of a link within the same trace.
+            // Jaeger may omit the trace of a link within the same trace.
             link.trace_id = own_trace.to_vec();
         }
         for exact in exact.into_iter().flatten() {

@@ -7,8 +7,7 @@ use stroboscope_burst::BurstConfig;
 
 use crate::ClockLog;
 
-/// Maximum number of configs kept. The oldest are dropped first, long after their windows were
-/// written.
+/// Maximum number of configs kept. The oldest are dropped first.
 const CONFIGS_MAX: usize = 64;
 
 /// Burst-configs that applied during a recording, with the times of the changes. While a change is

@@ -2,7 +2,7 @@
 //!
 //! | tool | command line | imported |
 //! |---|---|---|
-//! | `perf script` | `perf record -a -e 'raw_syscalls:*,sched:sched_switch,sched:sched_waking,task:*'`, then `perf script --ns -F comm,pid,tid,cpu,time,event,trace` | everything |
+//! | `perf script` | `perf record -a -e 'raw_syscalls:*,sched:sched_switch,sched:sched_waking,task:*'`, then `perf script --ns -F comm,pid,tid,cpu,time,event,trace` | system calls, scheduling, wake-ups, new threads and names |
 //! | `strace` | `strace -f -ttt -T` | system calls; no scheduling, no wake-ups |
 //!
 //! `strace` does not show arguments of `getpid`. So in its output, a marker is a failing `write`
@@ -41,7 +41,8 @@ pub struct ImportedEvents {
     pub events: Vec<Event>,
     /// Number of lines read.
     pub lines: u64,
-    /// Number of lines without a usable event: blank lines, comments, and events of other kinds.
+    /// Number of lines without a usable event, such as blank lines, comments and events of other
+    /// kinds.
     pub skipped: u64,
     /// Number of lines that could not be read.
     pub problem_count: u64,
@@ -50,7 +51,8 @@ pub struct ImportedEvents {
     /// True if there are context switches; otherwise it is unknown which threads were on a
     /// processor.
     pub has_scheduling: bool,
-    /// True if the events' times are wall time (ns since the Unix epoch) instead of monotonic time.
+    /// True if the times are known to be wall time (ns since the Unix epoch). `perf script` does
+    /// not name its clock.
     pub is_wall_time: bool,
     /// Architecture whose numbers the system calls have.
     pub architecture: Architecture,

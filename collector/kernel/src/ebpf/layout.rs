@@ -13,8 +13,8 @@ pub(super) mod control {
     /// increment it when a gap closes, and the recorder increments it to have all threads
     /// introduced again.
     pub(in crate::ebpf) const SHIFT_EPOCH: usize = 4;
-    /// Low half: number of changes of `chosen`. High half: number of threads started and programs
-    /// executed, which the programs count.
+    /// Low half: number that changes with each addition to `chosen`. High half: number of threads
+    /// started and programs executed, which the programs count.
     pub(in crate::ebpf) const GENERATION_BIRTHS: usize = 5;
     /// Low half: true if a pair of markers was begun. High half: true if processes are chosen by
     /// name.
@@ -41,8 +41,8 @@ pub(super) mod cpu {
 pub(super) mod slot {
     pub(in crate::ebpf) const WORDS: usize = 8;
 
-    /// Returns the number of the pass over the ring in which a slot was written. The programs write
-    /// this number last.
+    /// Returns the number of the pass over the ring in which a slot was written, modulo 256. The
+    /// programs write this number last.
     pub(in crate::ebpf) fn lap(head: u64) -> u8 {
         (head >> 56) as u8
     }

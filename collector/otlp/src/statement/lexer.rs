@@ -5,8 +5,8 @@ use memchr::memmem;
 use super::Dialect;
 use super::is_one_of;
 
-/// Words that no name of a column has. A sign after them belongs to the number that follows, and a
-/// space separates them from a parenthesis.
+/// Words that do not count as names of columns. A sign after them belongs to the number that
+/// follows, and a space separates them from a parenthesis.
 const KEYWORDS: [&str; 39] = [
     "SELECT",
     "DISTINCT",
@@ -175,8 +175,8 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Skips a comment. Comments nest, except in MySQL and SQLite. Where the dialect is unknown, a
-    /// comment is thus never too short.
+    /// Skips a comment. Takes comments as nested, except in MySQL and SQLite. If the dialect is
+    /// unknown, a comment is thus never too short.
     fn skip_comment(&mut self) {
         self.at += 2;
         if matches!(self.dialect, Dialect::MySql | Dialect::Sqlite) {
@@ -257,7 +257,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Reports whether a number follows the sign here, and advances to it.
+    /// Reports whether a number follows the sign here. If so, advances to it.
     fn signs_number(&mut self) -> bool {
         let spaces = self.rest()[1..].iter().take_while(|byte| **byte <= b' ');
         let distance = 1 + spaces.count();
@@ -285,7 +285,7 @@ impl<'a> Lexer<'a> {
 
     /// Skips a text in quotes; with `escapes`, a backslash escapes the next byte. If the dialect is
     /// unknown, and a backslash stands before a quote, skips the rest of the statement. Returns
-    /// false if the text has no end.
+    /// false if it found no end of the text.
     fn skip_quoted(&mut self, quote: u8, escapes: bool) -> bool {
         self.at += 1;
         while let Some(byte) = self.byte(0) {

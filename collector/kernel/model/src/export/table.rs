@@ -21,7 +21,7 @@ fn owner(owner: Owner) -> String {
     }
 }
 
-/// Returns one line for each request, with the parts of its time in µs.
+/// Returns a header and one line for each request, with the parts of its time in µs.
 #[must_use]
 pub fn request_table(requests: &[RequestSummary], architecture: Architecture) -> String {
     let mut text = format!(
@@ -53,7 +53,8 @@ pub fn request_table(requests: &[RequestSummary], architecture: Architecture) ->
     text
 }
 
-/// Returns one line for each of `rows`: a system call and its statistics over many requests.
+/// Returns a header and one line for each of `rows`: a system call and its statistics over many
+/// requests.
 #[must_use]
 pub fn calls_table(rows: &[CallPerRequest], architecture: Architecture) -> String {
     let mut text = format!(
@@ -82,7 +83,8 @@ pub fn calls_table(rows: &[CallPerRequest], architecture: Architecture) -> Strin
     text
 }
 
-/// Returns one line for each operation over many requests, with its most frequent system calls.
+/// Returns a header and one line for each operation over many requests, with its most frequent
+/// system calls, at most 6.
 #[must_use]
 pub fn operations_table(rows: &[OperationSum], architecture: Architecture) -> String {
     let mut text = format!(
@@ -134,8 +136,9 @@ pub fn operations_table(rows: &[OperationSum], architecture: Architecture) -> St
 /// Maximum number of calls named for one operation.
 const CALLS_SHOWN: usize = 6;
 
-/// Returns one line for each system call, absence from the processor and marked lock wait, in order
-/// of time; then one line for each gap. Times are in µs since `origin_ns` (monotonic).
+/// Returns a header and one line for each system call, absence from the processor and marked lock
+/// wait, in order of time; then one line for each gap. Starts are in µs since `origin_ns`
+/// (monotonic), durations in µs.
 #[must_use]
 pub fn timeline_table(timeline: &Timeline, origin_ns: u64, architecture: Architecture) -> String {
     let mut lines: Vec<(u64, u32, Option<u64>, Owner, String)> = Vec::new();

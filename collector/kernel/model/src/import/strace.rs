@@ -122,8 +122,8 @@ fn result(rest: &str) -> Option<(i64, Option<u64>)> {
         // `?`: the call does not return.
         None => word.parse().ok()?,
     };
-    // Converts errors to the kernel's numbers, which distinguish a futex call that waited from one
-    // that did not.
+    // Converts two errors to the kernel's numbers, which distinguish a futex call that waited from
+    // one that did not.
     let result = match text.split_whitespace().nth(1) {
         Some("EAGAIN") if result == -1 => -11,
         Some("ETIMEDOUT") if result == -1 => -110,
