@@ -4,10 +4,10 @@
 //! The bench writes a log of 2,000,000 lines (or as many as the first argument states): requests of
 //! 20 events over five tasks on three hosts, with ids of 32 hex digits and two attributes. It
 //! imports the log three times, into fresh directories. The measured time is that of the whole
-//! import, from opening the file to durable Parquet. It then imports the log compressed by zstd, and
-//! a tenth as many events in other forms, by mappings: JSON with other names and RFC 3339 times, and
-//! plain text. An import uses one thread, and the kernel's work in the background is not counted
-//! (`taskset -c 0` pins both).
+//! import, from opening the file to durable Parquet. It then imports the log compressed by zstd,
+//! and a tenth as many events in other forms, by mappings: JSON with other names and RFC 3339
+//! times, and plain text. An import uses one thread, and the kernel's work in the background is not
+//! counted (`taskset -c 0` pins both).
 
 use std::io::{BufWriter, Write as _};
 use std::path::Path;

@@ -12,8 +12,8 @@
 //! its number). Reading then continues, unless protobuf or compressed data is damaged. At a time,
 //! memory contains one record, of at most
 //! [`IMPORT_RECORD_BYTES_MAX`](stroboscope_store::limits::IMPORT_RECORD_BYTES_MAX) (lines of event
-//! logs: [`IMPORT_LINE_BYTES_MAX`](stroboscope_store::limits::IMPORT_LINE_BYTES_MAX)), one run of
-//! rows, and the spans whose relations are still to be found (`Zipkin::HELD_MAX`,
+//! logs and mappings: [`IMPORT_LINE_BYTES_MAX`](stroboscope_store::limits::IMPORT_LINE_BYTES_MAX)),
+//! one run of rows, and the spans whose relations are still to be found (`Zipkin::HELD_MAX`,
 //! `Tracks::HELD_MAX`). Kernel events are an exception: the whole recording is in memory. Rows are
 //! collected up to a bound, sorted, and written as one object per table, run and hour, named
 //! `import-HASH-K` after the content and the options. The same content, imported with the same

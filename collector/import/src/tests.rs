@@ -23,7 +23,7 @@ type Told = Vec<Result<ForeignSpan, String>>;
 pub(super) struct Heard {
     pub(super) told: Told,
     pub(super) events: Vec<String>,
-    /// Names and numbers of the parts that are not stored.
+    /// Names and counts of the parts that are not stored.
     pub(super) not_taken: Vec<(String, u64)>,
 }
 
@@ -256,7 +256,7 @@ fn sides_of_a_call_in_two_spans_of_zipkin() {
         (server_span.span_id, child.parent_id, server_span.parent_id),
         (0xb, 0xb, client_span.span_id)
     );
-    // The same with two half spans of version 1.
+    // Two half spans of version 1 have the same relation.
     let half = |service: &str, begin: &str, end: &str| {
         let annotation = |value: &str, at: u32| {
             format!(

@@ -1,12 +1,12 @@
 //! Measures the cost of recording one `getpid`, and compares it with other tools and with no
 //! recording: `cargo bench -p stroboscope-kernel`.
 //!
-//! Each round runs all cases in turn, and measures without recording before and after each case. So
-//! a drift of the machine's speed affects a case and its comparison alike. The output has the
-//! median and the quartiles of the differences. Virtual machines share processors with others, so
-//! at times everything is slower by a third for about a second. The column "alone" therefore covers
-//! only the rounds whose measurements without recording were as fast as the fastest. The bench
-//! needs root. It reports tools that are not installed, and skips them.
+//! Each round runs the cases in turn (other tools only in the first rounds), and measures without
+//! recording before and after each case. So a drift of the machine's speed affects a case and its
+//! comparison alike. The output has the median and the quartiles of the differences. Virtual
+//! machines share processors with others, so at times everything is slower. The column "alone"
+//! therefore covers only the rounds whose measurements without recording were nearly as fast as the
+//! fastest. The bench needs root. It reports tools that are not installed, and skips them.
 
 #![allow(missing_docs, unsafe_code)]
 
@@ -18,8 +18,8 @@ use stroboscope::BurstConfig;
 use stroboscope_kernel::Recorder;
 use stroboscope_kernel_model::{Processes, Settings};
 
-/// Number of calls per loop. One loop takes 0.03 to 0.1 ms, so that it usually lies entirely inside
-/// or outside a window.
+/// Number of calls per loop. A loop is so short that it usually lies entirely inside or outside a
+/// window.
 const CALLS: u32 = 200;
 const WARM_UP: Duration = Duration::from_millis(10);
 const MEASURED: Duration = Duration::from_millis(20);

@@ -10,7 +10,8 @@ fn row(start: u64, length: u64, rest: &str) -> String {
     format!("[ {}, {}, {rest}]", seconds(start), seconds(length))
 }
 
-/// A server whose receiver puts each RPC into a queue and whose worker takes it out, by threads of these numbers.
+/// Records a server whose receiver thread puts each RPC into a queue, and whose worker thread takes
+/// it out after `wait`.
 fn recording(receiver: u64, worker: u64, wait: u64) -> Vec<String> {
     let mut rows = Vec::new();
     for rpc in 0..6_u64 {
@@ -144,7 +145,7 @@ fn an_rpc_is_a_request_with_one_root_and_its_wait_in_the_queue() {
         assert_eq!(span.end_ns - span.start_ns, 696_900);
         assert!(root.start_ns <= span.start_ns && span.end_ns <= root.end_ns);
     }
-    // From the request to the response, and not to the next request of that number.
+    // The root lasts until the response, and not until the next request of that number.
     for root in roots.iter().filter(|root| root.name == "sleep") {
         let latency_us = (root.end_ns - root.start_ns) / 1_000;
         assert!((750..760).contains(&latency_us), "{latency_us}");

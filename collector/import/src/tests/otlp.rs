@@ -7,7 +7,7 @@ use super::{BadLine, Heard, SERVER, Told, heard, only};
 use crate::protobuf::Messages;
 use crate::take::Spans;
 
-/// Returns the only `ResourceSpans` of a request.
+/// Returns the first `ResourceSpans` of a request.
 fn of_resource(request: &str) -> String {
     let request: Value = serde_json::from_str(request).unwrap();
     request["resourceSpans"][0].to_string()
@@ -238,7 +238,7 @@ fn protobuf_is_as_others_write_it() {
     assert_eq!(messages.not_taken(), ["Span, field 99"]);
     assert_eq!(messages.next_message().unwrap(), None);
     assert_eq!(messages.not_taken(), ["field 99 beside the spans"]);
-    // A log record, whose time and trace id are no fields of a span.
+    // A log record: the fields of its time and trace id have other types in a span.
     let record = [&[9][..], &[0; 8], &[0x4a, 16], &[0x70, 1].repeat(8)].concat();
     let logs = [&[0x12, 29, 0x12, 27][..], &record].concat();
     let request = [&[0x0a], &varint(&logs)[..]].concat();
@@ -247,7 +247,7 @@ fn protobuf_is_as_others_write_it() {
     assert!(messages.not_taken().is_empty());
 }
 
-/// The same spans, in other notations of keys, ids and enums.
+/// Other notations of keys, ids and enums result in equal spans.
 #[test]
 fn forms_of_otlp_say_the_same() {
     let expected = otlp(REQUEST);

@@ -328,7 +328,8 @@ fn packed_sources_are_read_as_they_are() {
         assert_eq!((summary.events, summary.bad_lines), (20_000, 0));
         assert_eq!(fixture.traces().len(), 9);
     }
-    // Cut or damaged: what comes before is kept, and the flaw is told.
+    // If a file is cut or damaged, the events before that point are kept, and the damage is
+    // reported.
     for packed in [gzip(&content), zstd] {
         let fixture = Fixture::new();
         let path = fixture.file("cut.packed", &packed[..packed.len() / 2]);
@@ -446,8 +447,8 @@ fn general(line: &[u8]) -> Option<(String, String, i64, String, String, Option<S
     ))
 }
 
-/// Checks that the plain parser returns the result of the general one, or nothing. Returns whether
-/// it returned any.
+/// Checks that the plain parser returns the result of the general one, or nothing. Returns true if
+/// it returned a result.
 fn check_plain(line: &[u8]) -> bool {
     let mut json = "left over".to_owned();
     let text = ToString::to_string;

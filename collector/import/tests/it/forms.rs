@@ -23,7 +23,7 @@ struct TradeoffInstance {
 }
 
 impl TradeoffInstance {
-    /// Returns the names and numbers of records that were not imported.
+    /// Returns the names and counts of the parts that were not stored.
     fn not_taken(&self) -> Vec<(&str, u64)> {
         let mut names: Vec<_> = self
             .summary
@@ -342,7 +342,7 @@ fn events_of_chromes_tracing_become_spans_of_threads() {
     ];
     assert_eq!(made.not_taken(), expected);
     assert!(made.bad.len() == 1 && made.bad[0].0 == 13, "{:?}", made.bad);
-    // The same list without its document and its end, as a killed program leaves it.
+    // The bare list without its end, as a killed program leaves it.
     let (_, list) = CHROME.split_once("\"traceEvents\":").unwrap();
     let list = list
         .replace("]}", "")
@@ -393,7 +393,7 @@ fn examples_of_spans_are_imported_by_their_mappings() {
         "{:?}",
         of_console.not_taken()
     );
-    // Both files contain one call: the bank's side is the same span.
+    // Both files contain the same call, so the bank's side is the same span.
     let charge = |made: &TradeoffInstance| {
         let found = made.traces[0]
             .spans

@@ -1,6 +1,7 @@
-//! Imports damaged files of every format. No import panics or hangs, every omitted record is
-//! reported, and all other records are in the store. `STROBOSCOPE_MUTATIONS=100000 cargo test
-//! --release -p stroboscope-import --test it -- mutated::` tries more mutations.
+//! Imports damaged files of every format except kernel events. No import panics or hangs, every
+//! omitted record is reported, and all other records are in the store.
+//! `STROBOSCOPE_MUTATIONS=100000 cargo test --release -p stroboscope-import --test it -- mutated::`
+//! tries more mutations.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -208,7 +209,7 @@ fn damaged_files_cost_what_is_damaged() {
             _ => importer,
         };
         let mut told = 0;
-        // The seed is in the name, so that a panic says which.
+        // The name contains the seed, so that a panic may show it.
         let imported =
             importer.stream(&format!("round {round}"), &content[..], &mut |_, reason| {
                 assert!(!reason.to_string().is_empty());

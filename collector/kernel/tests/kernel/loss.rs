@@ -43,8 +43,8 @@ fn captured_and_lost_make_up_the_truth() {
         run_ms: 1_000,
         pairs: false,
     });
-    // Waits until the program waits for its start signal, so that both recorders see the same
-    // events.
+    // Gives the program time to reach its wait for the start signal, so that both recorders see the
+    // same events.
     std::thread::sleep(Duration::from_millis(300));
     let settings = |events_per_cpu| Settings {
         burst_config: BurstConfig::ALWAYS_ON,

@@ -1,4 +1,4 @@
-//! Checks the machine's capabilities, and allows one recorder of this binary at a time. Other
+//! Checks the machine's capabilities, and allows one test of this binary at a time to record. Other
 //! recorders may run on the machine.
 
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! A program of several threads that work for requests. It logs the request of each of its system
-//! calls, and the holders of each lock. It runs as a process of its own: this test binary, started
-//! again.
+//! calls, and the waits for a lock and its releases. It runs as a process of its own: this test
+//! binary, started again.
 
 #![allow(unsafe_code)]
 
