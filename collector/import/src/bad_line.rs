@@ -20,10 +20,10 @@ pub enum BadLine {
     /// The record is not JSON, or JSON of the wrong shape.
     #[error("{0}")]
     Json(String),
-    /// The record is JSON of no known form. Other records of the source have known forms.
+    /// The record is JSON of no known form, in a source with known forms.
     #[error("{what}: unknown format")]
     UnknownForm {
-        /// Description of the record: its keys.
+        /// Description of the record, such as its keys.
         what: String,
     },
     /// The line of `perf script` or `strace` cannot be read as an event.

@@ -84,7 +84,6 @@ fn text(value: &Value) -> String {
 }
 
 impl Chrome {
-    /// Creates a reader for the source with this content hash.
     pub(super) fn new(content: &str) -> Self {
         let tracks = Tracks::new("chrome", content);
         Self {
@@ -100,7 +99,6 @@ impl Chrome {
         self.tracks.told > 0
     }
 
-    /// Reads the event in `record`, which begins on line `line`.
     pub(super) fn take(&mut self, line: u64, record: &str, take: &mut dyn Take) {
         self.tracks.told += 1;
         let event: Event<'_> =

@@ -67,7 +67,7 @@ impl<'a> Documents<'a> {
     /// Reads a whole source, whose first record has the form `form`.
     ///
     /// # Errors
-    /// Returns an error if the source or the store fails, or if no record has a known form.
+    /// Returns an error if the source or the store fails, or if all records have unknown forms.
     pub(super) fn read(
         &mut self,
         source: impl BufRead,

@@ -53,17 +53,14 @@ pub enum Format {
 /// Form of a JSON record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Event of an event log.
     Event,
     /// A document that contains lists of records, or a record as a member.
     Lists,
-    /// A document of KUtrace.
     Kutrace,
     /// An event of Chrome's tracing.
     ChromeEvent,
     /// A trace or a span of Jaeger.
     Jaeger,
-    /// A span of Zipkin.
     Zipkin,
     Unknown,
 }

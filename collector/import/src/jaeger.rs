@@ -13,8 +13,8 @@
 //!   a text.
 //! - The tag `span.kind` becomes a flag of the span if its value is `client` or `server`. Tags of
 //!   the process get the prefix `resource.`.
-//! - A log becomes an event, named by its field `event`, or else `message`, if that is a text and
-//!   not empty; otherwise, it is named `event`.
+//! - A log becomes an event. Its name is the field `event` or else `message`, the first that is a
+//!   text and not empty, or otherwise `event`.
 
 mod message;
 mod time;

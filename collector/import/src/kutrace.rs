@@ -230,7 +230,6 @@ fn result_of(written: i64) -> i64 {
 }
 
 impl Kutrace {
-    /// Creates a reader for the source with this content hash.
     pub(super) fn new(content: &str) -> Self {
         Self {
             tracks: Tracks::new("kutrace", content).with_tasks_by_order(),
@@ -256,7 +255,6 @@ impl Kutrace {
         true
     }
 
-    /// Reads the row in `record`, which begins on line `line`.
     pub(super) fn take(&mut self, line: u64, record: &str, take: &mut dyn Take) {
         self.tracks.told += 1;
         let row = match row(record, self.base_ns) {

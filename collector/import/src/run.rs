@@ -96,29 +96,24 @@ impl<'a> RunWriter<'a> {
         self.write_if_full().map(Ok)
     }
 
-    /// Counts a record that is left out.
     pub(super) fn left_out(&mut self) {
         self.summary.bad_lines += 1;
     }
 
-    /// Counts a line that the mapping skips.
     pub(super) fn ignored(&mut self) {
         self.summary.ignored_lines += 1;
     }
 
-    /// Writes the remaining rows and returns the summary.
     pub(super) fn finish(mut self) -> Result<ImportSummary, ImportError> {
         self.write()?;
         self.summary.not_taken = self.not_taken.entries();
         Ok(self.summary)
     }
 
-    /// Counts valid input that has no place in the store.
     pub(super) fn not_taken(&mut self, line: u64, name: &str, count: u64) {
         self.not_taken.count(name, count, line);
     }
 
-    /// Returns the identifier of the content.
     pub(super) fn content(&self) -> &str {
         self.content
     }
@@ -129,7 +124,6 @@ impl<'a> RunWriter<'a> {
         u128::from_str_radix(self.content.get(..32).unwrap_or(self.content), 16).unwrap_or_default()
     }
 
-    /// Writes a chunk of kernel events.
     pub(super) fn kernel(&mut self, chunk: &KernelChunk) -> Result<(), ImportError> {
         let written = write_kernel(&self.target.store, chunk)?;
         self.target.store.make_durable(&written.paths)?;

@@ -55,7 +55,6 @@ impl<'a> Sink<'a> {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// Returns the identifier of the source's content.
     pub(super) fn content(&self) -> &str {
         self.run.content()
     }
@@ -80,7 +79,6 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
-    /// Counts a line that the mapping skips.
     pub(super) fn ignored(&mut self) {
         self.run.ignored();
     }

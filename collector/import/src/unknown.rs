@@ -8,9 +8,9 @@ use stroboscope_store::limits::IMPORT_BAD_LINES_SHOWN;
 /// Maximum number of keys that a description names.
 const KEYS_SHOWN: usize = 8;
 
-/// Holds back reports of records of no known form until the source is known to contain a record of
-/// a known form. From then on, each such record is reported with its line. A source without any
-/// record of a known form is reported in one sentence.
+/// Holds back reports of records of no known form until the source, or one of its records, turns
+/// out to have a known form. From then on, each such record is reported with its line. A source
+/// without known forms is reported in one sentence.
 #[derive(Debug, Default)]
 pub(super) struct Unknown {
     is_known: bool,
@@ -24,7 +24,7 @@ pub(super) struct Unknown {
 }
 
 impl Unknown {
-    /// Notes that the source contains a record of a known form. The first call passes on all
+    /// Notes that the source, or one of its records, has a known form. The first call passes on all
     /// reports that were held back; those beyond [`IMPORT_BAD_LINES_SHOWN`] have the last one's
     /// line and reason.
     pub(super) fn known(&mut self, take: &mut dyn Take) {
@@ -53,8 +53,8 @@ impl Unknown {
         }
     }
 
-    /// Describes the records of no known form. Returns `None` if there are none, or if the source
-    /// also contains a record of a known form.
+    /// Describes the records of no known form. Returns `None` if there are none, or after a call of
+    /// [`known`](Self::known).
     pub(super) fn holds(&self) -> Option<String> {
         let count = self.held.len() as u64 + self.more;
         let first = self.first.as_ref().filter(|_| !self.is_known)?;

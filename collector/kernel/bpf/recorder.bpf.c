@@ -103,7 +103,7 @@ struct control {
 	u64 hello;
 	u32 window_shift; // trailing zeros of config
 	u32 epoch; // gaps closed, and times the recorder had all threads introduced again
-	u32 generation; // changes with each addition to `chosen`, and makes older lookups invalid
+	u32 generation; // changes with each addition to `chosen`, which makes older lookups invalid
 	u32 births; // threads that began, and programs that were executed
 	u32 pairs; // 1 after the first half of a pair
 	u32 by_name;

@@ -176,7 +176,6 @@ impl EbpfSource {
         from_ns
     }
 
-    /// Returns the programs' switches, for the gate's thread.
     pub(crate) fn switches(&self) -> Switches {
         Switches(Arc::clone(&self.control))
     }
@@ -186,7 +185,6 @@ impl EbpfSource {
         self.control.words()[control::MODE_SELF].fetch_and(!u64::from(u32::MAX), AcqRel);
     }
 
-    /// Adds a process to the recorded ones.
     pub(crate) fn choose(&mut self, process: u32) -> Result<(), StartError> {
         insert_chosen(&mut self.ebpf, process)?;
         // If the programs increment the number at the same time, it changes as well, and only the
@@ -288,7 +286,6 @@ impl EbpfSource {
         counts
     }
 
-    /// Returns the losses of each processor since the start.
     pub(crate) fn losses(&self) -> Vec<LossCounts> {
         self.cpus
             .words()

@@ -87,7 +87,7 @@ impl Csv {
         (!self.begun.is_empty()).then_some(self.begun_on)
     }
 
-    /// Returns the columns of the last record read: their names and values.
+    /// Returns the names and values of the columns of the last record read.
     pub(super) fn columns(&self) -> (&[String], &[String]) {
         (&self.header, &self.values)
     }

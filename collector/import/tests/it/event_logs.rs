@@ -328,8 +328,7 @@ fn packed_sources_are_read_as_they_are() {
         assert_eq!((summary.events, summary.bad_lines), (20_000, 0));
         assert_eq!(fixture.traces().len(), 9);
     }
-    // If a file is cut or damaged, the events before that point are kept, and the damage is
-    // reported.
+    // The events before a cut or damage are kept, and the damage is reported.
     for packed in [gzip(&content), zstd] {
         let fixture = Fixture::new();
         let path = fixture.file("cut.packed", &packed[..packed.len() / 2]);
