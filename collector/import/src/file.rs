@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use twox_hash::xxhash3_128::Hasher;
 
@@ -123,10 +124,12 @@ impl Importer {
         mut stream: impl Read,
         bad: &mut dyn FnMut(u64, &BadLine),
     ) -> Result<ImportOutcome, ImportError> {
+        static STREAMS: AtomicU64 = AtomicU64::new(0);
+        let number = STREAMS.fetch_add(1, Relaxed);
         let path = self
             .data
             .root()
-            .join(format!("import-spool-{}.tmp", std::process::id()));
+            .join(format!("import-spool-{}-{number}.tmp", std::process::id()));
         let spooled = self.spool(name, &path, &mut stream);
         // The open file remains readable without its name, and disappears with this process however
         // it ends.

@@ -224,10 +224,10 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
         loop {
             let available = fill(&mut self.source)?;
             if available.is_empty() {
-                return Ok(if extent.is_scalar() && !value.is_empty() {
-                    ValueEnd::Whole
-                } else {
-                    ValueEnd::Cut
+                return Ok(match extent.is_scalar() {
+                    true if is_too_long => ValueEnd::TooLong,
+                    true if !value.is_empty() => ValueEnd::Whole,
+                    _ => ValueEnd::Cut,
                 });
             }
             let (part, found) = extent.walk(available);

@@ -268,7 +268,7 @@ impl Kutrace {
         let Some(trace) = self.trace_of(&row) else {
             return take.not_taken(line, "messages outside of an RPC's request and response", 1);
         };
-        let (process, thread) = self.thread_of(&row, &trace);
+        let (process, thread) = self.thread_of(&row, &trace, line);
         let is_rpc_row =
             RPC_MARKS.contains(&row.event) || [RPC_RECEIVED, RPC_SENT].contains(&row.event);
         let root = self.tracks.root(&trace, line);
@@ -356,9 +356,9 @@ impl Kutrace {
     /// Returns the process and the thread of a row. A row of an RPC and no thread belongs to the
     /// RPC's process, or to `machine` if that is unknown. A row of thread 0 belongs to its
     /// processor, in the process `kernel`.
-    fn thread_of(&mut self, row: &Row, trace: &str) -> (String, String) {
+    fn thread_of(&mut self, row: &Row, trace: &str, line: u64) -> (String, String) {
         if let Some(thread) = row.around_rpc() {
-            let process = &self.tracks.root(trace, 0).process;
+            let process = &self.tracks.root(trace, line).process;
             let process = if process.is_empty() {
                 "machine"
             } else {

@@ -74,7 +74,8 @@ impl ReadAs {
                     holds,
                 });
             }
-            Err(StopReason::Source(error)) if is_packed => {
+            // The system's own errors say nothing about the content, and may be gone next time.
+            Err(StopReason::Source(error)) if is_packed && error.raw_os_error().is_none() => {
                 sink.bad(line, &BadLine::Packed(error.to_string()));
             }
             Err(StopReason::Source(source)) => {

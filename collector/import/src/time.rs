@@ -181,9 +181,7 @@ impl Times {
     /// Interprets the field `ts_ns` of line `line`: as ns, unless a unit was given. Fails if the
     /// time is out of range, or if it is below [`MODERN_NS`] after an earlier time that is not.
     pub(super) fn ns(&mut self, value: u64, line: u64) -> Result<i64, BadLine> {
-        if let TimeRule::Unit(unit) = self.rule
-            && unit != TimeUnit::Ns
-        {
+        if let TimeRule::Unit(unit) = self.rule {
             return scaled(value, "", unit).ok_or_else(|| out_of_range(value, unit));
         }
         let ns = i64::try_from(value).map_err(|_| BadLine::Time(value))?;

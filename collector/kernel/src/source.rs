@@ -1,5 +1,7 @@
 //! Sources of kernel events.
 
+use std::path::Path;
+
 use stroboscope_analysis::kernel::event::{Event, LossCounts};
 use stroboscope_burst::BurstConfig;
 use stroboscope_kernel_model::{Facility, Settings};
@@ -9,7 +11,7 @@ use crate::doze::Gate;
 use crate::ebpf::{EbpfSource, Switches};
 use crate::privilege;
 use crate::start_error::StartError;
-use crate::tracefs::TracefsSource;
+use crate::tracefs::{ROOT, TracefsSource, remove_orphans};
 
 pub(crate) enum Source {
     Ebpf(Box<EbpfSource>),
@@ -18,6 +20,8 @@ pub(crate) enum Source {
 
 impl Source {
     pub(crate) fn open(settings: &Settings) -> Result<Self, StartError> {
+        // Tracefs instances of killed recorders slow system calls, whatever this one uses.
+        remove_orphans(Path::new(ROOT));
         let ebpf = || {
             privilege::check_ebpf()?;
             EbpfSource::open(settings).map(|source| Self::Ebpf(Box::new(source)))

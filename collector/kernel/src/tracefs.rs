@@ -22,7 +22,7 @@ use crate::start_error::StartError;
 use format::{EVENTS, Formats};
 use page::Item;
 
-const ROOT: &str = "/sys/kernel/tracing";
+pub(crate) const ROOT: &str = "/sys/kernel/tracing";
 const PREFIX: &str = "stroboscope-";
 const PAGE_BYTES: usize = 4096;
 /// Approximate size of a record in the kernel's buffer, in bytes.
@@ -54,7 +54,6 @@ fn write(path: &Path, text: &str) -> Result<(), StartError> {
 
 impl TracefsSource {
     pub(crate) fn open(settings: &Settings) -> Result<Self, StartError> {
-        remove_orphans(Path::new(ROOT));
         let own = std::process::id();
         let directory = Path::new(ROOT)
             .join("instances")
@@ -268,7 +267,7 @@ fn started_at(process: u32) -> u64 {
 }
 
 /// Removes instances of recorders that are gone, and returns their number.
-fn remove_orphans(root: &Path) -> usize {
+pub(crate) fn remove_orphans(root: &Path) -> usize {
     let Ok(entries) = fs::read_dir(root.join("instances")) else {
         return 0;
     };

@@ -168,7 +168,10 @@ impl<'a> Fields<'a> {
                     .count()
             }
             Self::Columns { names, .. } => {
-                let names = names.iter().filter(|name| !is_used(name));
+                // If a name occurs twice, the first one counts.
+                let is_first = |at: usize| !names[..at].contains(&names[at]);
+                let kept = names.iter().enumerate().filter(|(at, _)| is_first(*at));
+                let names = kept.map(|(_, name)| name).filter(|name| !is_used(name));
                 let found = names.filter_map(|name| Some((name, self.json(name)?)));
                 found
                     .map(|(name, value)| push_member(json, name, &value))
