@@ -11,12 +11,12 @@ use tokio::sync::Semaphore;
 use crate::parameters::BadParameter;
 use crate::store::{ReadError, Traces};
 
-/// Maximum number of requests to one router that read the store concurrently; others wait.
+/// Maximum number of requests that read the store concurrently through one [`Door`]; others wait.
 const READING_MAX: usize = 4;
 
 /// Value of `Retry-After`, in seconds, if other queries hold the memory.
 const RETRY_AFTER_S: u64 = 5;
-/// Content type of responses that are written in pieces.
+/// `Content-Type` header of JSON responses that are written in pieces.
 pub(crate) const JSON: (HeaderName, &str) = (header::CONTENT_TYPE, "application/json");
 
 /// Reason why a request has no result, which determines the HTTP status.

@@ -10,10 +10,11 @@ use arrow_array::{
 };
 use stroboscope_store::tables::{ReadBudget, Store, StoreTable, TableReader, attribute_fields};
 
-/// Maximum time to read files for values. The newest files are read first.
+/// Time after which reading files for values ends at the next values. The newest hours are read
+/// first.
 const READING_MAX: Duration = Duration::from_secs(2);
 
-/// Returns the names of all attributes with columns.
+/// Returns the names of the attributes with columns; none if the store cannot be listed.
 pub(crate) fn attribute_names(store: &Store) -> BTreeSet<String> {
     let fields = attribute_fields(store, StoreTable::Spans).unwrap_or_default();
     let key = |field: &arrow_schema::Field| {

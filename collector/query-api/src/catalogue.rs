@@ -18,7 +18,7 @@ use stroboscope_store::tables::{ReadBudget, Store, StoreTable, TableReader};
 
 /// Maximum number of operations of a service to return; some services generate names.
 const OPERATIONS_MAX: usize = 10_000;
-/// Maximum time that one request spends reading new files; the next request continues.
+/// Time after which one request begins to read no further file; the next request continues.
 const READING_MAX: Duration = Duration::from_secs(5);
 /// Delay until a file that could not be read is read again.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -60,7 +60,7 @@ impl CatalogueState {
 }
 
 impl Catalogue {
-    /// Returns all services with their operations.
+    /// Reads new files, and returns the known services with their operations.
     pub(crate) fn services(&self, store: &Store) -> Services {
         self.refresh(store);
         self.known().all.clone()

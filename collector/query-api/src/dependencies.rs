@@ -12,7 +12,7 @@ use crate::store::Traces;
 pub(crate) type Calls = BTreeMap<(String, String), u64>;
 
 /// Counts the calls in traces that began in this range of ns since the Unix epoch. A call is a span
-/// whose parent belongs to another service.
+/// whose recorded parent belongs to another service.
 pub(crate) fn calls(traces: &Traces, begins_ns: &RangeInclusive<i64>) -> Result<Calls, StoreError> {
     let mut calls = Calls::new();
     traces.each(begins_ns, |records| {

@@ -68,7 +68,7 @@ impl Parameters {
         }))
     }
 
-    /// Parses a time in units of `unit_ns` since the Unix epoch to ns since the Unix epoch.
+    /// Parses a time since the Unix epoch, or a duration, in units of `unit_ns`, to ns.
     pub(crate) fn time_ns(&self, name: &str, unit_ns: i64) -> Result<Option<i64>, BadParameter> {
         let wrong = |text: &str| {
             BadParameter(format!(
@@ -94,7 +94,7 @@ impl Parameters {
                 "{name}={text}: expected a time such as 2026-03-01T12:00:00.5Z ({error})"
             ))
         })?;
-        // Years before 1677 or after 2262 exceed the range, and become its end.
+        // Times outside the range, from 1677 to 2262, become its nearer end.
         let end = if parsed.timestamp() < 0 {
             i64::MIN
         } else {
@@ -103,7 +103,7 @@ impl Parameters {
         Ok(Some(parsed.timestamp_nanos_opt().unwrap_or(end)))
     }
 
-    /// Parses a duration in Go's format to ns; a plain `0` needs no unit.
+    /// Parses a duration such as `1h30m` or `1.2s` to ns; a plain `0` needs no unit.
     pub(crate) fn duration_ns(&self, names: &[&str]) -> Result<Option<i64>, BadParameter> {
         let wrong = |text: &str| {
             let name = names.first().copied().unwrap_or_default();
@@ -121,7 +121,8 @@ impl Parameters {
             .transpose()
     }
 
-    /// Parses a JSON object, and returns all values as texts. Values of other types become JSON.
+    /// Parses a JSON object, and returns its values as texts: strings as they are, others as JSON.
+    /// The map is empty if the parameter is missing.
     pub(crate) fn object(&self, names: &[&str]) -> Result<BTreeMap<String, String>, BadParameter> {
         let Some(text) = self.text(names) else {
             return Ok(BTreeMap::new());

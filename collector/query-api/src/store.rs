@@ -32,7 +32,7 @@ const FORMS: usize = 3;
 /// Error while reading traces.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The store cannot be listed.
+    /// The store cannot be listed, or temporary files cannot be written.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A trace takes more memory than the query has.
@@ -79,8 +79,8 @@ impl Traces {
     /// recorded.
     ///
     /// # Errors
-    /// Returns an error if the store cannot be listed, or if the trace takes more memory than the
-    /// query may.
+    /// Returns an error if the store cannot be listed, if temporary files cannot be written, or if
+    /// the trace takes more memory than the query may.
     pub fn by_id(
         &self,
         id: u128,
@@ -121,7 +121,7 @@ impl Traces {
         }
     }
 
-    /// Compares the clocks of all hosts now, instead of in the background.
+    /// Compares the clocks of all hosts now, instead of in the background. Blocks until it is done.
     pub fn compare_clocks(&self) {
         self.clocks.make(&self.store);
     }

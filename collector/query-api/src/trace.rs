@@ -14,7 +14,7 @@ use stroboscope_store::tables::{AttributeValues, EventRead, SpanRead, TraceRows}
 /// Attribute key in OTLP under which Jaeger expects warnings, for which OTLP has no field.
 const WARNINGS: &str = "@jaeger@warnings";
 
-/// A trace with at least one span.
+/// A trace; one of [`of_rows`](Self::of_rows) has at least one span.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoredTrace {
     /// Trace id.
@@ -58,7 +58,7 @@ impl StoredTrace {
                 continue;
             };
             // If several spans have this id, as in Zipkin's shared spans, the event belongs to the
-            // span with its host and time.
+            // first one with its host and time, or else to the first one.
             let is_inside = |place: &&usize| {
                 let span = &spans[**place].stored;
                 *span.host == *event.host
@@ -84,7 +84,7 @@ impl StoredTrace {
         })
     }
 
-    /// Returns the root: the span without a parent, or else the first span whose parent is missing.
+    /// Returns the first span without a parent, or else the first span whose parent is missing.
     #[must_use]
     pub fn root(&self) -> Option<&TraceSpan> {
         let is_root = |span: &&TraceSpan| span.stored.parent_id == 0;
@@ -94,7 +94,7 @@ impl StoredTrace {
             .or_else(|| self.orphans().next())
     }
 
-    /// Returns the spans whose parent is not in the trace.
+    /// Returns the spans that name a parent which is not in the trace.
     pub fn orphans(&self) -> impl Iterator<Item = &TraceSpan> {
         let ids: std::collections::HashSet<u64> =
             self.spans.iter().map(|span| span.stored.span_id).collect();

@@ -8,8 +8,8 @@ use stroboscope_store::query_memory::{QueryLack, QueryShare};
 
 use crate::answer::Refusal;
 
-/// Minimum step in bytes by which a response grows; the step is a quarter of its length if that is
-/// more.
+/// Minimum step in bytes by which a response grows. The step is a quarter of the response, or the
+/// length of the added text, if that is more.
 const STEP_BYTES_MIN: usize = 64 << 10;
 
 /// A response that is being written.

@@ -124,7 +124,7 @@ impl CheckList {
         let mut checks: Vec<&Check> = self.checks.iter().collect();
         checks.sort_by_key(|check| check.outcome);
         let sentence = plain(&self.sentence);
-        // The first line feed ends a last line of the file without one.
+        // The first line feed ends the last line of the file if that has none.
         let mut text = format!("\n### stroboscope {}\n\n{sentence}\n\n", self.verb);
         text += "| outcome | of | reason |\n|---|---|---|\n";
         for check in checks.iter().take(CHECKS_SHOWN_MAX) {
@@ -146,14 +146,15 @@ impl CheckList {
     }
 }
 
-/// Shortens an untrusted text to one line of Markdown, without formatting, links and columns.
+/// Shortens an untrusted text to one line of Markdown, without formatting, bracketed links and
+/// columns.
 fn plain(text: &str) -> String {
     let text = shortened(&scrubbed(text), CHARACTERS_SHOWN_MAX);
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            // A space of no width prevents mentions of users and issues, which GitHub finds after
-            // it removed escapes.
+            // A zero-width space prevents mentions of users and issues, which GitHub finds after it
+            // removed escapes.
             '@' | '#' => plain.extend([c, '\u{200b}']),
             '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '&' | '~' | '$' => {
                 plain.extend(['\\', c]);

@@ -2,8 +2,8 @@
 
 use chrono::DateTime;
 
-/// Formats a duration: whole nanoseconds below a microsecond, then three significant digits and a
-/// unit, and two units from two minutes on: `7ns`, `12.3ms`, `5min 20s`.
+/// Formats a duration: whole nanoseconds below a microsecond, then about three digits and a unit,
+/// and two units from two minutes on: `7ns`, `12.3ms`, `5min 20s`.
 pub fn duration(ns: f64) -> String {
     let (scaled, unit) = match ns.abs() {
         ns_abs if ns_abs < 1e3 => return format!("{ns:.0}ns"),
@@ -28,8 +28,7 @@ fn long_duration(seconds: f64) -> String {
     format!("{sign}{whole}{unit} {rest}{smaller_unit}")
 }
 
-/// Formats a number with three digits, at most two of them after its point, or with all digits
-/// before its point.
+/// Formats a number with two decimals below 10, one decimal below 100, and none from there on.
 pub(crate) fn three_digits(number: f64) -> String {
     let decimals = if number.abs() < 10.0 {
         2
@@ -52,7 +51,7 @@ pub fn duration_spaced(ns: f64) -> String {
     spaced(&duration(ns))
 }
 
-/// Formats a duration on an axis, without trailing zeros.
+/// Formats a duration on an axis, without trailing zeros after its point.
 #[must_use]
 pub fn duration_tick(ns: f64) -> String {
     let text = duration(ns);

@@ -43,7 +43,7 @@ pub(super) struct Stretch {
     pub(super) most_ns: i64,
 }
 
-/// Starts of the matching spans of one clock, in order of time.
+/// Starts of the possibly matching spans of one clock, in order of time.
 #[derive(Debug, Default)]
 struct Starts {
     clock: u32,
@@ -95,14 +95,14 @@ pub(super) fn is_shared(unit: &Unit<'_>, a: usize, shared: &SharedProperty, b: u
     match (own(unit, a, shared), own(unit, b, shared)) {
         (Some(a), Some(b)) => (a == b).into(),
         (own_a, own_b) => {
-            // A span that began before the recording may have had the value then.
+            // A span may have had a value that was not recorded.
             let may = |is_said: bool, place: usize| is_said || unit.may_have_more(place);
             Truth::from_bounds(false, may(own_a.is_some(), a) && may(own_b.is_some(), b))
         }
     }
 }
 
-/// Reports whether a span lacks a required value that it may have had without being recorded.
+/// Reports whether a span lacks a required value, perhaps because it was not recorded.
 pub(super) fn is_unsure(unit: &Unit<'_>, place: usize, shared: &[SharedProperty]) -> bool {
     unit.may_have_more(place)
         && shared

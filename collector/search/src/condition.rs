@@ -88,7 +88,7 @@ pub(super) enum FieldReading<'a> {
     Between(f64, f64),
     /// The span has no such field.
     Nothing,
-    /// The field may exist outside the recorded part of the span.
+    /// The field may exist, but was not recorded.
     Unseen,
 }
 

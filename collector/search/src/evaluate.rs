@@ -22,7 +22,7 @@ impl Unit<'_> {
     /// Evaluates a formula on the whole request or burst, and collects its witness.
     #[must_use]
     pub fn search(&self, formula: &Formula) -> Evaluation {
-        // Without a span, no formula holds, not even a formula about all spans.
+        // In an empty unit, no formula holds, not even a formula about all spans.
         let truth = self.of_whole(formula);
         let mut witness = Vec::new();
         if truth.is_possible()

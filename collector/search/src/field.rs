@@ -134,7 +134,7 @@ impl Field {
         })
     }
 
-    /// Reports whether the field's values are times in ns.
+    /// Reports whether the field's values are durations in ns.
     pub(super) fn is_time(&self) -> bool {
         matches!(
             self,

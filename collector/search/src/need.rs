@@ -38,7 +38,7 @@ pub struct FieldFacts {
     pub is_unknown: bool,
     /// True if some spans may lack the field.
     pub may_be_absent: bool,
-    /// Complete list of the text values that occur.
+    /// Complete list of the text values that may occur; empty if nothing is known.
     pub texts: Vec<String>,
     /// Range of the numeric values; `None` if there are none.
     pub between: Option<(f64, f64)>,
@@ -63,7 +63,7 @@ impl FieldFacts {
         }
     }
 
-    /// Adds the facts `others` for the spans that may lack this field. If no span lacks it, or
+    /// Adds the facts `others` for the spans that may lack this field. If no span may lack it, or
     /// nothing is known, returns the facts unchanged.
     #[must_use]
     pub fn or_else(mut self, others: impl FnOnce() -> Self) -> Self {

@@ -5,8 +5,8 @@ use super::formula::{Formula, Selector};
 use super::unit::Unit;
 
 impl Unit<'_> {
-    /// Returns the indices of the spans that certainly match a selector of the formula, in order of
-    /// time and without duplicates.
+    /// Returns the indices of the spans, log events and kernel events that certainly match a
+    /// selector of the formula, in order of time and without duplicates.
     #[must_use]
     pub fn spanset(&self, formula: &Formula) -> Vec<usize> {
         let mut selectors = Vec::new();

@@ -26,7 +26,6 @@ impl SyntaxError {
     /// below its position.
     #[must_use]
     pub fn marked(&self, formula: &str) -> String {
-        // Only the part of a long formula around the position is shown.
         let from = self.column.saturating_sub(60);
         let shown: String = formula
             .chars()

@@ -94,7 +94,7 @@ impl FindQuery {
         })
     }
 
-    /// Returns the matching traces, the latest first.
+    /// Returns the latest matching traces, up to `traces_max`, the latest first.
     pub(super) fn find(
         &self,
         traces: &Traces,

@@ -23,7 +23,7 @@ pub fn alone(traces: &Traces) -> Router {
     router(traces).fallback(async || (StatusCode::NOT_FOUND, NO_ROUTE))
 }
 
-/// Returns all routes of Jaeger's API, at `/api/…`.
+/// Returns the supported routes of Jaeger's API, at `/api/…`.
 pub fn router(traces: &Traces) -> Router {
     let door = Door::of(traces);
     v1::routes().merge(v3::routes()).with_state(door)

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::trace::StoredTrace;
 
 /// Returns the root, the times, and the counts of spans of a trace and of each of its services.
-/// 64-bit integers are texts.
+/// Times are texts.
 #[must_use]
 pub fn summary_json(trace: &StoredTrace) -> Value {
     let (from_ns, to_ns) = trace.times_ns();

@@ -18,7 +18,8 @@ const NO_ROUTE: &str = "of Tempo's query API there are /ready, /api/echo, /api/t
                         /api/search/tags, /api/search/tag/TAG/values, /api/v2/search/tags and \
                         /api/v2/search/tag/TAG/values; metrics of TraceQL are not supported\n";
 
-/// Returns all routes of Tempo's API, at `/api/…` and `/ready`.
+/// Returns the supported routes of Tempo's API, at `/api/…` and `/ready`. Other paths get a 404
+/// with a hint.
 pub fn router(traces: &Traces) -> Router {
     Router::new()
         .route("/api/echo", get(async || "echo"))

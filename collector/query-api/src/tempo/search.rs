@@ -93,9 +93,9 @@ fn found(traces: &Traces, given: &Parameters, share: &mut QueryShare) -> Result<
     Ok(json!({"traces": found, "metrics": {}}))
 }
 
-/// Returns the sorted ids of the spans that match the query, if the trace satisfies it; `None` if
-/// it does not, or if that is unknown. `may_lack` reports whether records of a trace may have been
-/// lost.
+/// Returns the sorted ids of the spans that match a selector of the query, if the trace satisfies
+/// it; `None` if it does not, or if that is unknown. Log events yield their sequence numbers.
+/// `may_lack` reports whether records of a trace may have been lost.
 fn witness(
     records: &TraceRecords,
     query: &TraceQl,

@@ -6,10 +6,11 @@ use crate::humanise::{count_spaced, duration_spaced, instant};
 use crate::show::{Cell, Column, Kind, Table, indentation, real};
 use url::form_urlencoded;
 
-/// Maximum number of rows that a page shows at first, and number that a link adds.
+/// Maximum number of rows of a table that a page shows at first, and number that the link to the
+/// next rows adds.
 const ROWS_PER_PAGE: usize = 50;
-/// Maximum number of rows on one page, regardless of its address: a browser can still scroll
-/// through them.
+/// Maximum number of rows of a table on a page, regardless of its address: a browser can still
+/// scroll through them.
 const ROWS_MAX: usize = 5_000;
 
 /// Number of rows to show on a page, and the page's address for links to more rows.

@@ -20,8 +20,9 @@ pub(super) fn end(axis: &Axis, highest: f64, headroom: f64) -> f64 {
     }
 }
 
-/// Returns the positions and labels of the marks on an axis. On a linear axis, the marks are about
-/// `wanted` multiples of a round number, from 0; on a logarithmic axis, they are 0, 1, 10, 100 …
+/// Returns the positions and labels of the marks on an axis. On a linear axis, the marks are
+/// multiples of a round number, from 0, in at most about `wanted` steps; on a logarithmic axis,
+/// they are 0, 1, 10, 100 …
 pub(super) fn ticks(axis: &Axis, end: f64, wanted: usize) -> Vec<(f64, String)> {
     if axis.is_logarithmic {
         let powers = (0..=end.floor() as i32).map(|power| 10f64.powi(power));

@@ -15,7 +15,7 @@ const PLOT_PX: f64 = 230.0;
 /// the legend.
 const BELOW_PX: f64 = 46.0;
 const LEGEND_PX: f64 = 24.0;
-/// Factor between the highest line and the end of an axis that has no natural end.
+/// Factor between the highest value and the end of a vertical axis without a natural end.
 const HEADROOM: f64 = 1.05;
 /// Maximum number of characters of a name in a legend.
 const NAME_CHARS: usize = 28;

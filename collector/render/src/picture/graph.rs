@@ -121,8 +121,8 @@ fn point(curve: &[Px], at: f64) -> Px {
     (of(|px| px.0), of(|px| px.1))
 }
 
-/// Draws an arrow along a route. Edges in at least half of all requests are thicker than rarer
-/// ones.
+/// Draws an arrow along a route. Edges with a weight of at least 0.5 are thicker than lighter ones,
+/// and marked edges are the thickest.
 fn arrow(sketch: &mut Sketch, route: &[Px], edge: &GraphEdge) {
     let [.., before, end] = *route else {
         return;

@@ -163,7 +163,7 @@ impl Sketch {
             None => write!(self.0, "<g class=\"node\""),
         };
         let _ = write!(self.0, " data-node=\"{number}\" tabindex=\"0\"");
-        // The accessible name of a link is its text, after its title.
+        // The accessible name of a link is its content: the title, and then the text.
         let _ = match path {
             Some(_) => write!(self.0, " role=\"link\""),
             None => write!(self.0, " role=\"img\" aria-label=\"{name}\""),

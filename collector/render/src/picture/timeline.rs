@@ -15,7 +15,7 @@ const LEGEND_PX: f64 = 40.0;
 const NAME_CHARS: usize = 40;
 /// Maximum depth of indentation.
 const DEPTH_MAX: usize = 12;
-/// Approximate number of steps on the axis.
+/// Approximate maximum number of steps on the axis.
 const TICKS: f64 = 7.0;
 
 /// Draws a timeline.

@@ -21,7 +21,7 @@ pub enum Part {
     Table(Table),
     /// A chart, a timeline or a graph.
     Figure(Figure),
-    /// A text by its origins, on pages only.
+    /// A text whose stretches are marked by their origins, on pages only.
     Passage(Passage),
 }
 
@@ -113,7 +113,7 @@ impl Doc {
         self
     }
 
-    /// Adds a table whose columns depend on the data.
+    /// Adds a table, such as one whose columns depend on the data.
     pub fn table_of(&mut self, table: Table) -> &mut Self {
         self.parts.push(Part::Table(table));
         self
@@ -131,7 +131,7 @@ impl Doc {
         self
     }
 
-    /// Adds a text by its origins.
+    /// Adds a text whose stretches are marked by their origins.
     pub fn passage(&mut self, passage: Passage) -> &mut Self {
         self.parts.push(Part::Passage(passage));
         self

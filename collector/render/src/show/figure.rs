@@ -183,7 +183,8 @@ pub enum Ink {
 }
 
 impl Timeline {
-    /// Returns the styles in use, with their meanings.
+    /// Returns the styles in use, with their meanings. Omits [`Ink::Beside`] if no interval is on a
+    /// critical path.
     #[must_use]
     pub fn legend(&self) -> Vec<(Ink, &'static str)> {
         let any =

@@ -160,9 +160,9 @@ fn short_part(label: &SegmentLabel) -> String {
     format!("{} … {}", short(&label.start), short(&label.end))
 }
 
-/// Returns, for each task, its last component and the nearest ancestor that distinguishes it from
-/// other tasks with that component. If no single ancestor does, returns the shortest unique suffix
-/// of the path.
+/// Returns a short name of each task: its last component and, if other tasks share this, the
+/// nearest ancestor that distinguishes it from them. If no single ancestor does, the name is the
+/// shortest unique suffix of the path.
 fn short_tasks(labels: &Labels) -> HashMap<&str, String> {
     let mut alike: HashMap<&str, Vec<Vec<&str>>> = HashMap::new();
     let mut paths: HashMap<&str, Vec<&str>> = HashMap::new();

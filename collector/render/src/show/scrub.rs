@@ -39,9 +39,9 @@ pub fn scrubbed_lines(text: &str) -> String {
         .join("\n")
 }
 
-/// Shortens a text to at most `max` characters. The omitted part is in the middle, because a
-/// segment's name begins with its request and ends with its events. Two thirds of the kept
-/// characters come from the end, which is more informative.
+/// Shortens a text to at most `max` characters, but not below one. The omitted part is in the
+/// middle, because a segment's name begins with its request and ends with its events. Two thirds of
+/// the kept characters come from the end, which is more informative.
 #[must_use]
 pub fn shortened(text: &str, max: usize) -> String {
     let count = text.chars().count();

@@ -25,8 +25,8 @@ pub enum Kind {
     Share,
     /// A number that may be negative, with its sign and two decimals; `Float64`.
     Number,
-    /// A number that cannot be negative, such as a mean of counts, shown with three digits and no
-    /// sign; `Float64`.
+    /// A number that cannot be negative, such as a mean of counts, shown with about three digits
+    /// and no sign; `Float64`.
     Mean,
     /// A probability, shown in scientific notation; `Float64`.
     Probability,

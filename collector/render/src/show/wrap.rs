@@ -15,9 +15,9 @@ pub(super) fn padded(text: &str, width: usize) -> String {
     text.to_owned() + &" ".repeat(width.saturating_sub(columns(text)))
 }
 
-/// Wraps sentences to lines of at most `width` columns. Continuation lines keep the indent of a
-/// line that begins with spaces. A command between backticks stays in one line, regardless of its
-/// length, so that it can be copied.
+/// Wraps sentences to lines of at most `width` columns, except for longer words. Continuation lines
+/// keep the indent of a line that begins with spaces. A command between backticks stays in one
+/// line, regardless of its length, so that it can be copied.
 #[must_use]
 pub fn sentences(text: &str, width: usize) -> String {
     let lines = text.split('\n').flat_map(|line| {

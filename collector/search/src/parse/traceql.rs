@@ -185,8 +185,8 @@ impl Parser {
         Ok(fields)
     }
 
-    /// Parses the hint `with (most_recent=true)`, or with `false`. It is ignored, because every
-    /// search returns the most recent traces.
+    /// Parses the hint `with (most_recent=true)`, or with `false`. It has no effect: Tempo's API
+    /// returns the most recent traces in any case.
     fn hints(&mut self) -> ParseResult<()> {
         if !self.take_word("with") {
             return Ok(());

@@ -23,15 +23,15 @@ pub(super) type Px = (f64, f64);
 /// Space between two boxes, and around a bend.
 const BOX_GAP_PX: f64 = 24.0;
 const BEND_PX: f64 = 14.0;
-/// Minimum and maximum space between two layers. It grows if edges lead far to the side, so that
-/// they do not run flat.
+/// Minimum and maximum space between two layers, unless labels need more. It grows if edges lead
+/// far to the side, so that they do not run flat.
 const LAYER_GAP_PX: (f64, f64) = (44.0, 150.0);
 const LAYER_GAP_PER_PX: f64 = 0.15;
-/// Space between the ends of edges at a box.
+/// Maximum space between the ends of edges at a box.
 const END_GAP_PX: f64 = 14.0;
 /// Height of a loop, and its distance from its box.
 const LOOP_PX: Px = (20.0, 24.0);
-/// Space between connected parts, and the width up to which they stand side by side.
+/// Space between connected parts, and the minimum width up to which they stand side by side.
 const PART_GAP_PX: f64 = 40.0;
 const PARTS_WIDE_PX: f64 = 1_400.0;
 
@@ -277,7 +277,7 @@ impl Layers {
     }
 
     /// Returns the positions at which each edge enters and leaves each of its vertices. At a box,
-    /// edges are in the order of their other ends.
+    /// edges are in the order of their next vertices.
     fn ends(&self, middles: &[f64], wide: f64) -> Vec<Vec<Px>> {
         let at = |chain: &Vec<usize>| {
             chain
@@ -286,7 +286,7 @@ impl Layers {
                 .collect()
         };
         let mut ends: Vec<Vec<Px>> = self.chains.iter().map(at).collect();
-        // Edges that enter and leave each box, with the positions of their other ends.
+        // Edges that enter and leave each box, with the positions of their next vertices.
         let mut sides = vec![[Vec::new(), Vec::new()]; self.boxes.len()];
         for (number, chain) in self.chains.iter().enumerate() {
             if let [first, second, ..] = chain[..] {

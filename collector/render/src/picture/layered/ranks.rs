@@ -1,4 +1,4 @@
-//! Assigns boxes to layers: edges lead to a later layer, most of them to the next.
+//! Assigns boxes to layers: edges lead to a later layer, and boxes move to shorten them.
 
 /// Number of rounds in which boxes move towards the majority of their neighbours.
 const MOVES: usize = 3;
