@@ -31,8 +31,8 @@ use crate::resolution::WorkerAddress;
 
 /// Timeout of a connection, and of the exchange of versions.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Interval between pings, and the timeout of their responses. A worker that hangs or whose machine
-/// is gone is noticed after both.
+/// Interval between pings, and the timeout of their responses. A worker whose process is stopped or
+/// whose machine is gone is noticed after both.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum size of a result, in bytes.
 const RESULT_BYTES_MAX: usize = 1 << 30;

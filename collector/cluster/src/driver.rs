@@ -27,7 +27,8 @@ const TRIES_MAX: u32 = 2;
 /// Workers, and how to call them.
 #[derive(Clone, Debug)]
 pub struct ClusterSettings {
-    /// Addresses, `HOST:PORT` or `https://HOST:PORT` each. A single name may have several.
+    /// Addresses, `HOST:PORT` or `https://HOST:PORT` each. A single one may be the name of several
+    /// workers.
     pub workers: Vec<String>,
     pub access: Access,
     /// Maximum time for one task on one worker.
@@ -174,7 +175,7 @@ struct RunState<S, T> {
     queue: VecDeque<usize>,
     running: usize,
     done: usize,
-    /// Number of failures of a task, the first number, on a worker, the second.
+    /// Number of failures by task and worker.
     tries: BTreeMap<(usize, usize), u32>,
     /// Last failure of each worker.
     failures: Vec<Option<WorkerFailure>>,
@@ -247,7 +248,7 @@ where
         }
     }
 
-    /// Notes the failure of a worker, which is over if the worker is given up.
+    /// Records a worker's failure. `is_over` is true if the worker is given up.
     fn note(&self, number: usize, failure: WorkerFailure, is_over: bool) {
         let state = &mut *self.state.borrow_mut();
         if is_over {

@@ -22,11 +22,12 @@ use crate::runner::Runner;
 /// Maximum size of one row of a result, in bytes. Each row is a message, so this bounds messages.
 const ROW_BYTES_MAX: usize = 1 << 20;
 
-/// First byte of a result; it tells a result from an error.
+/// Content of the first row, one byte, which distinguishes a result from an error.
 pub(crate) const IS_RESULT: u8 = 1;
 pub(crate) const IS_ERROR: u8 = 2;
 
-/// Node that runs a task. Its rows are the pieces of the result, in order.
+/// Node that runs a task. Its first row marks a result or an error, and the other rows are the
+/// pieces of it, in order.
 #[derive(Debug)]
 pub(crate) struct TaskExec {
     task: Arc<[u8]>,

@@ -49,7 +49,8 @@ const NARROWING: [&str; 9] = [
     "host",
 ];
 
-/// Maximum length of the sentences next to an answer's JSON, in bytes.
+/// Maximum length of a report's sentences next to the JSON of its answer, in bytes. Notes and
+/// addresses are not counted.
 const SENTENCES_BYTES_MAX: usize = 4 << 10;
 /// Maximum number of cut lists that an answer names.
 const CUT_LISTS_MAX: usize = 10;
@@ -210,7 +211,7 @@ impl ReportTool {
     }
 }
 
-/// Returns the first sentences of a document, without its tables and figures.
+/// Returns the first sentences of a document, up to [`SENTENCES_BYTES_MAX`].
 fn sentences(doc: &Doc) -> Vec<String> {
     let mut bytes = 0;
     let sentences = doc.parts().iter().filter_map(|part| match part {

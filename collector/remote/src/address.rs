@@ -40,7 +40,7 @@ pub enum RemoteError {
         object: String,
         what: String,
     },
-    /// No collector has published anything at the URL.
+    /// No collector's manifest at the URL lists a file.
     #[error(
         "{0}: no collector has published anything there yet; `stroboscope collect --publish {0}` does"
     )]
@@ -57,7 +57,7 @@ pub enum RemoteError {
         id: String,
         file: String,
     },
-    /// The local disk failed.
+    /// The local disk or the operating system failed.
     #[error("cannot use {path}: {source}")]
     Local {
         path: PathBuf,
@@ -202,7 +202,7 @@ impl Remote {
     }
 }
 
-/// Returns a one-line error with advice followed by the error itself, which may be long.
+/// Returns a one-line error: advice if there is any, and then the error itself, which may be long.
 fn failed(url: &str, error: object_store::Error) -> RemoteError {
     use object_store::Error as Cause;
     let said = error.to_string();

@@ -14,7 +14,7 @@ use twox_hash::XxHash3_128;
 use crate::address::{Remote, RemoteError};
 use crate::manifest::{self, Manifest, PublishedFile, directory_of};
 
-/// Age at which the next reader deletes an unused mirror.
+/// Time since the last claim of a mirror after which the next reader deletes it, if it is unused.
 const UNUSED_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// Maximum number of objects fetched concurrently.
 const FETCHES: usize = 8;
@@ -75,7 +75,7 @@ impl Mirror {
     }
 }
 
-/// Returns the default cache directory of this system.
+/// Returns the default cache directory of this user.
 #[must_use]
 pub fn default_cache() -> PathBuf {
     let set = |name: &str| {
@@ -127,8 +127,8 @@ fn claimed(cache: &Path, name: &str) -> Result<(PathBuf, File), RemoteError> {
     }
 }
 
-/// Deletes mirrors that were unused for [`UNUSED_MAX`]. Failed deletions are ignored, because this
-/// is only a cache.
+/// Deletes unused mirrors whose last claim is older than [`UNUSED_MAX`]. Failed deletions are
+/// ignored, because this is only a cache.
 fn delete_unused(cache: &Path) {
     for entry in std::fs::read_dir(cache).into_iter().flatten().flatten() {
         let path = entry.path();

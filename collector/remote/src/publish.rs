@@ -3,10 +3,11 @@
 //! Other threads wait for this thread only at the end of the collector. Each round has three steps:
 //!
 //! 1. It uploads new files, each under a unique object name.
-//! 2. It writes a manifest of all of them, conditional on the previous one, after every 64 files.
+//! 2. It writes a manifest of all of them, conditional on the previous one, after every 64 files
+//!    and after the last.
 //! 3. It deletes objects that no manifest has listed for the grace period.
 //!
-//! A crash leaves unlisted objects. The next start finds them and schedules their deletion.
+//! A crash may leave unlisted objects. The next start finds them and schedules their deletion.
 
 #[cfg(feature = "simulation")]
 mod simulated;
@@ -87,7 +88,8 @@ impl Publisher {
         Ok(Self { stop, thread })
     }
 
-    /// Publishes the files that an ended collector left. Begins no upload after ten seconds.
+    /// Ends the thread, after a last round that publishes the files that the ended collector left.
+    /// The round begins no upload after ten seconds.
     pub fn stop(self) {
         // Sending fails if the thread has already ended.
         let _ = self.stop.send(());
@@ -187,7 +189,7 @@ impl Rounds {
     }
 
     fn last_round(&mut self) {
-        // If another process has locked the directory, it publishes the rest.
+        // If another process has locked the directory, the rest is left to it.
         let Ok(data) = DataDir::existing(&self.data) else {
             return;
         };
@@ -267,7 +269,8 @@ impl Rounds {
         now_ns().saturating_sub(hour.end_ns()) > keep_ns
     }
 
-    /// Returns the files that no manifest of this process lists with their path and size.
+    /// Returns the files that the known manifest does not list with their path and size; all of
+    /// them if no manifest is known.
     fn unpublished<'a>(&self, files: &'a [PublishedFile]) -> Vec<&'a PublishedFile> {
         let published = self.owned.iter().flat_map(|read| &read.manifest.files);
         let there: BTreeSet<(&str, u64)> = published.map(PublishedFile::what).collect();
@@ -490,7 +493,8 @@ fn local(
     }
 }
 
-/// Lowers this thread's priority below the intake's. Only Linux has a priority for each thread.
+/// Lowers this thread's priority below the intake's. Does nothing outside Linux, where the call
+/// would change the whole process.
 fn step_back() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, 19) {

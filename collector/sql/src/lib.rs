@@ -127,8 +127,8 @@ const TABLE_ROWS_MAX: usize = 10_000;
 /// Runs one query over the tables of the data directory.
 ///
 /// # Errors
-/// Fails if the directory is missing or empty, or if the query is invalid or exceeds a default
-/// limit.
+/// Fails if the directory is missing, empty or unreadable, or if the query is invalid, fails or
+/// exceeds a default limit.
 pub fn sql(data: &Path, query: &str, runtime: &Handle) -> Result<SqlRows, SqlError> {
     sql_with(data, query, SqlLimits::default(), Vec::new(), runtime)
 }
@@ -137,7 +137,8 @@ pub fn sql(data: &Path, query: &str, runtime: &Handle) -> Result<SqlRows, SqlErr
 /// computed when the query reads it.
 ///
 /// # Errors
-/// Fails if the directory is missing or empty, or if the query is invalid or exceeds a limit.
+/// Fails if the directory is missing, empty or unreadable, or if the query is invalid, fails or
+/// exceeds a limit.
 pub fn sql_with(
     data: &Path,
     query: &str,
@@ -149,7 +150,7 @@ pub fn sql_with(
     collected(|each| run(data, query, config, limits, tables, runtime, each))
 }
 
-/// Runs one query like [`sql`], with a plan of this many partitions.
+/// Runs one query like [`sql`], with this number of target partitions, but at least one.
 ///
 /// # Errors
 /// Fails like [`sql`].
@@ -164,12 +165,13 @@ pub fn sql_in_partitions(
     collected(|each| run(data, query, config, limits, Vec::new(), runtime, each))
 }
 
-/// Passes the rows of a query to `print` as they arrive, one JSON object per line, until `print`
-/// breaks. A table is printed at the end, with the first 10,000 rows. Returns true if a table was
-/// cut after them.
+/// With `json`, passes the rows of a query to `print` as they arrive, one JSON object per line,
+/// until `print` breaks. Otherwise, passes a table of the first 10,000 rows at the end. Returns
+/// true if the table was cut after them.
 ///
 /// # Errors
-/// Fails if the directory is missing or empty, or if the query is invalid or exceeds a limit.
+/// Fails if the directory is missing, empty or unreadable, or if the query is invalid, fails or
+/// exceeds a limit.
 pub fn sql_printed(
     data: &Path,
     query: &str,

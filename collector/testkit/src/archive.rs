@@ -134,7 +134,7 @@ impl Archive {
         traces.flat_map(divide).collect()
     }
 
-    /// Reports whether a trace without any of these ids has a span of this name.
+    /// Reports whether a trace with none of these ids has a span of this name.
     pub(crate) fn has_elsewhere(&self, name: &str, ids: &HashSet<u128>) -> bool {
         let contents = self.contents();
         let mut others = contents.traces.iter().filter(|(id, _)| !ids.contains(id));

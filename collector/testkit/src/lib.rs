@@ -24,7 +24,7 @@
 //!
 //! Formulas are those of `stroboscope search`: selectors of TraceQL, related in time
 //! ([`stroboscope_search`]). Operators about time, such as `always` and `at most`, are about the
-//! whole trace. Every failed assertion shows the trace as a tree.
+//! whole trace. A failed `assert_…` method shows the trace as a tree.
 //!
 //! # Traces of a test
 //!
@@ -70,9 +70,9 @@ pub use traces::{Trace, Traces};
 
 /// Starts a recording of the calling test, which continues until the result is dropped.
 ///
-/// The first recording of a process starts a collector on a free port of the loopback interface,
-/// and the SDK, which records always. Concurrent tests share both; the last one stops them. The
-/// SDK's environment variables have no effect.
+/// If no other test records, this starts a collector on a free port of the loopback interface, and
+/// the SDK, which records always. Concurrent tests share both; the last one stops them. The SDK's
+/// environment variables have no effect.
 ///
 /// # Panics
 /// Panics if the collector or the SDK cannot start, or if the process already records for another

@@ -24,7 +24,8 @@ const ENDS_WAIT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 #[must_use = "recording stops when this is dropped: `let recording = stroboscope_testkit::start();`"]
 pub struct Recording {
-    /// Span below which the test records, current on the thread; `None` while this is dropped.
+    /// Span below which the test records, current on the thread; `None` while this starts and while
+    /// it is dropped.
     test: Option<Entered>,
     context: SpanContext,
     lease: Lease,

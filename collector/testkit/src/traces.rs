@@ -35,7 +35,7 @@ pub struct Trace {
 }
 
 impl Traces {
-    /// Returns the traces with these ids. `open` are the parents of spans that have not ended.
+    /// Returns the traces with these ids. `open` has the parents of spans that have not ended.
     pub(crate) fn of(archive: Archive, ids: HashSet<u128>, open: &HashSet<u64>) -> Self {
         let start_ns = |trace: &TraceRecords| trace.spans.iter().map(|span| span.start_ns).min();
         let mut records = archive.traces(&ids);
@@ -116,7 +116,7 @@ impl fmt::Display for Traces {
 }
 
 impl Trace {
-    /// Returns the name of the first span.
+    /// Returns the name of the root span; `(no root)` if it was not recorded.
     #[must_use]
     pub fn name(&self) -> &str {
         self.records.root().map_or("(no root)", |root| &root.name)
@@ -213,7 +213,7 @@ impl Trace {
     }
 }
 
-/// Reports whether a span is missing that other spans are below, because it has not ended.
+/// Reports whether the trace lacks the parent of a recorded span, because it has not ended.
 fn is_cut(records: &TraceRecords) -> bool {
     let reasons = completeness(records, &[]).reasons;
     let mut reasons = reasons.iter();

@@ -27,7 +27,7 @@ impl SimulatedPublisher {
     /// Publishes the files that are ready. Returns true if none is left. Blocks until it is done.
     ///
     /// # Errors
-    /// Returns an error if the round fails. After [`RemoteError::Fenced`], a publisher begins no
+    /// Returns an error if the round fails. After [`RemoteError::Fenced`], the caller must begin no
     /// further round.
     pub fn round(&mut self) -> Result<bool, RemoteError> {
         Ok(self.0.round(&|| true)? == Round::Complete)
