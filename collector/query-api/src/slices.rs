@@ -53,7 +53,7 @@ mod tests {
                 i64::MIN..=13 * HOUR_NS - 1,
             ]
         );
-        // Hours outside of the span do not count, and the hour in which it begins is not cut.
+        // Hours outside the range do not count, and the range does not split its first hour.
         let some = 12 * HOUR_NS + 5..=14 * HOUR_NS + 7;
         assert_eq!(
             of(some, &[3, 12, 13, 14, 20]),

@@ -38,7 +38,7 @@ impl Fixture {
             Store::local(fixture.directory.path(), fixture.runtime.handle().clone()).unwrap();
         for file in 0..workload::files(REQUESTS) {
             let mut rows = workload::rows(5, REQUESTS, file);
-            // A process that lost records: what it had a part in is incomplete.
+            // This process lost a record, so the requests that it had a part in are incomplete.
             if file == 1 {
                 let cause = rows.strings.intern("ring_full");
                 rows.batches[0].losses.push((cause, 1));
@@ -448,7 +448,7 @@ fn any_text_is_answered_or_refused() {
         rows.render(true)
     };
     for query in QUERIES {
-        // On a busy machine, too.
+        // A busy machine needs more time.
         let asked = ask(query, 60);
         let said = asked.map_err(|error| error.to_string());
         assert!(said.is_ok(), "{query}: {said:?}");
@@ -458,7 +458,7 @@ fn any_text_is_answered_or_refused() {
     for round in 0..rounds {
         let mut random = Random(round);
         let mut text = samples[random.below(samples.len())].clone();
-        // By bytes, what is read by the parser is damaged; by words, what is read by the planner.
+        // Mutated bytes mostly affect the parser, and exchanged words the planner.
         if random.below(4) == 0 {
             mutate(&mut random, &mut text, &SQL_TOKENS, &samples);
         } else {

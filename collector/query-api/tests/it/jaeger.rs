@@ -335,7 +335,7 @@ fn newer_uis_ask_the_third_version() {
         served.ask("/api/v3/traces/77").json()["error"]["httpCode"],
         404
     );
-    // The id may be hex of any length, or base64.
+    // The id may be hex of up to 32 digits, or base64.
     for id in [
         "2",
         "00000000000000000000000000000002",

@@ -36,10 +36,10 @@ fn int(key: &str, value: u64) -> Value {
     json!({"key": key, "value": {"intValue": value.to_string()}})
 }
 
-/// Returns a span with every kind of OTLP field, and with attributes whose names the store uses for
-/// other fields.
+/// Returns a span with random values of the fields that queries name, and with attributes whose
+/// names the store uses for other fields.
 fn span(numbers: &mut Numbers, trace: u64, number: u64, parent: Option<u64>) -> Value {
-    // Times are not multiples of 1 µs, because the resolution of a clock is estimated from its
+    // Most times are not multiples of 1 µs, because the resolution of a clock is estimated from its
     // times.
     let start_ns = T0_NS + trace * 1_000_000_000 + number * 1_000_000 + numbers.below(1_000);
     let mut attributes = vec![int("shard", numbers.below(4))];

@@ -28,7 +28,8 @@ pub(super) fn panic_of(work: impl FnOnce()) -> (String, String) {
     (*message, PANICKED_AT.with(|at| at.take()))
 }
 
-/// Checks the message of a panic in this file. Durations are written as `…`, and spaces as one.
+/// Checks the message of a panic in this file. Durations are written as `…`, and several spaces as
+/// one, except indentation.
 #[track_caller]
 fn check(work: impl FnOnce(), expected: &str) {
     let (message, file) = panic_of(work);
