@@ -1,5 +1,5 @@
 //! Query APIs with which other tools read a store: Jaeger's, in versions 1 and 3, and the part of
-//! Tempo's that Grafana's Explore needs.
+//! Tempo's that Grafana's Explore and Perses need.
 //!
 //! The modules, from the bottom up; each depends only on those before it:
 //!
@@ -35,8 +35,8 @@ mod written;
 use axum::Router;
 use store::Traces;
 
-/// Serves both APIs on one port: Jaeger's at `/api/…`, Tempo's below `/tempo`, because both have
-/// `/api/traces/{id}`.
+/// Returns the routes of both APIs for one port: Jaeger's at `/api/…`, Tempo's below `/tempo`,
+/// because both have `/api/traces/{id}`.
 pub fn router(traces: &Traces) -> Router {
     jaeger::router(traces).nest("/tempo", tempo::router(traces))
 }

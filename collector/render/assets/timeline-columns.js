@@ -314,7 +314,7 @@ export function idOf(trace, span) {
 }
 
 /**
- * Formats a duration for users with a unit and at most two decimals, like the rest of the page.
+ * Formats a duration for users with a unit and at most two decimals.
  * @param {number} ns
  * @returns {string}
  */
@@ -337,7 +337,7 @@ export function tickTexts(ticks, step) {
     return ticks.map((tick, at) => (at === 0 ? `${(first / unit).toFixed(decimals)}\u00a0${name}` : `+${tickText(tick - first)}`));
 }
 
-/** Formats a duration at an axis, without trailing zeros. @param {number} ns */
+/** Formats a duration at an axis, without trailing zeros after its point. @param {number} ns */
 function tickText(ns) {
     return duration(ns).replace(/(\.\d*?)0+(?=\u00a0)/, "$1").replace(/\.(?=\u00a0)/, "");
 }

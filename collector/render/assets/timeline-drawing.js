@@ -447,7 +447,7 @@ function fitted(context, text, room) {
     return low === 0 ? "" : `${short.slice(0, low)}…`;
 }
 
-/** Computes the strip of the whole request: 1 where spans ran, 2 where they were critical.
+/** Computes the strip of the whole request: 1 for segments of spans, 2 for critical ones.
  * @param {Trace} trace @param {Rows} rows @param {number} width @param {number} height */
 export function strip(trace, rows, width, height) {
     const cells = new Uint8Array(width * height);

@@ -18,7 +18,7 @@ const NARROW = 640;
 const STRIP = 44;
 /** @type {Record<import("./timeline-state.js").KernelRows, string>} */
 const KERNEL_TEXTS = { threads: "Kernel by thread", spans: "Kernel under spans", none: "Kernel hidden" };
-/** Minimum length of the visible part, in ns. */
+/** Minimum length of the visible part, in ns, unless the request is shorter. */
 const SHORTEST = 20;
 
 /** State and actions of a timeline. Keys, clicks and drags call its methods. */

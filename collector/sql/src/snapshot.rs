@@ -26,7 +26,7 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Takes a snapshot of every table.
+    /// Takes a snapshot of each table, one after the other.
     pub(super) fn of(store: &Store) -> std::result::Result<Self, StoreError> {
         let mut files = Vec::new();
         for table in StoreTable::ALL {

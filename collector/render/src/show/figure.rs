@@ -163,7 +163,8 @@ impl Stack {
     }
 }
 
-/// Intervals of one request over time. Times count from the request's start, in ns.
+/// Intervals over time, such as those of one request. Times count from the start of the timeline,
+/// in ns.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     pub length_ns: u64,
