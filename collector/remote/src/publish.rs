@@ -3,8 +3,7 @@
 //! Other threads wait for this thread only at the end of the collector. Each round has three steps:
 //!
 //! 1. It uploads new files, each under a unique object name.
-//! 2. It writes a manifest of all of them, conditional on the previous one, after every 64 files
-//!    and after the last.
+//! 2. After every 64 files and the last, it writes a manifest, conditional on the previous one.
 //! 3. It deletes objects that no manifest has listed for the grace period.
 //!
 //! A crash may leave unlisted objects. The next start finds them and schedules their deletion.
@@ -88,8 +87,7 @@ impl Publisher {
         Ok(Self { stop, thread })
     }
 
-    /// Ends the thread, after a last round that publishes the files that the ended collector left.
-    /// The round begins no upload after ten seconds.
+    /// Ends the thread after a last round of uploads, which begins none after ten seconds.
     pub fn stop(self) {
         // Sending fails if the thread has already ended.
         let _ = self.stop.send(());
@@ -269,8 +267,7 @@ impl Rounds {
         now_ns().saturating_sub(hour.end_ns()) > keep_ns
     }
 
-    /// Returns the files that the known manifest does not list with their path and size; all of
-    /// them if no manifest is known.
+    /// Returns the files that the known manifest, if any, does not list with their path and size.
     fn unpublished<'a>(&self, files: &'a [PublishedFile]) -> Vec<&'a PublishedFile> {
         let published = self.owned.iter().flat_map(|read| &read.manifest.files);
         let there: BTreeSet<(&str, u64)> = published.map(PublishedFile::what).collect();
@@ -493,8 +490,7 @@ fn local(
     }
 }
 
-/// Lowers this thread's priority below the intake's. Does nothing outside Linux, where the call
-/// would change the whole process.
+/// Lowers this thread's priority below the intake's, on Linux.
 fn step_back() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, 19) {

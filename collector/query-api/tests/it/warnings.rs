@@ -40,8 +40,8 @@ fn add(rows: &mut Rows, trace: u64, span: &Span) {
     });
 }
 
-/// Creates a store with calls from one host to another, whose clock is ahead by `ahead_ms`. The last
-/// call is cut at both ends, and one of its spans has no end.
+/// Creates a store with calls from one host to another, whose clock is ahead by `ahead_ms`. The
+/// last call is cut at both ends, and one of its spans has no end.
 fn calls(ahead_ms: i64) -> Served {
     let served = Served::new();
     let mut rows = Rows::default();
