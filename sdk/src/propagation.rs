@@ -114,8 +114,7 @@ pub fn format_traceparent(context: SpanContext) -> Option<String> {
     })
 }
 
-/// Formats a `traceparent` without the standard library's `u128` formatting, which takes ten times
-/// as long. Every call of a service needs one.
+/// Formats a `traceparent` without the standard library's `u128` formatting, which is slower.
 fn traceparent(context: SpanContext) -> [u8; 55] {
     fn put(digits: &mut [u8], bytes: &[u8]) {
         for (two, &byte) in digits.chunks_exact_mut(2).zip(bytes) {

@@ -17,10 +17,10 @@
 //!          if word 0 has 0: kind (8) | name's index (8) | unused (16) | bytes (32), then the value
 //! ```
 //!
-//! A callsite or a name is the address of a `static`. Texts are copied into the record, so nothing
-//! is allocated and nothing points to memory that could be freed. Most records belong to the span
-//! that is the innermost one after the previous record, and are therefore short. A short event with
-//! one integer takes 32 bytes, a short span without fields 48.
+//! A callsite or a name is the address of data that is never freed. Texts are copied into the
+//! record, so nothing is allocated and nothing points to memory that could be freed. Most records
+//! belong to the span that is the innermost one after the previous record, and are therefore short.
+//! A short event with one integer takes 32 bytes, a short span without fields 48.
 
 #![allow(unsafe_code)]
 

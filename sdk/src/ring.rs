@@ -286,11 +286,11 @@ impl Consumer {
         while tail != head {
             let start = tail & ring.mask;
             let available = head.wrapping_sub(tail).min(RECORD_WORDS_MAX);
-            // SAFETY: in bounds as in `write`. Words in [tail, head) were published by the release
-            // store of `head` and are not written again before `tail` passes them. The slice also
-            // contains a shorter record's successors or, past the capacity, older words of the
-            // slack. No thread is writing either, because the producer writes only from `head` on,
-            // which starts a whole record below or beyond them.
+            // SAFETY: in bounds as in `write_unasked`. Words in [tail, head) were published by the
+            // release store of `head` and are not written again before `tail` passes them. The
+            // slice also contains a shorter record's successors or, past the capacity, older words
+            // of the slack. No thread is writing either, because the producer writes only from
+            // `head` on, which starts a whole record below or beyond them.
             let length =
                 unsafe { ring.words.read(start, available, &mut read_one) }.clamp(1, available);
             tail = tail.wrapping_add(length);

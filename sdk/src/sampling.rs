@@ -13,8 +13,9 @@ use crate::span_context::SpanContext;
 pub(crate) const STATE_FIELD: &str = "w3c.tracestate";
 
 /// Selection of the requests that begin in this process. A window records everything in any mode;
-/// the mode selects the requests that are also recorded outside of windows. Requests that their
-/// callers sampled are recorded to their end in any mode.
+/// the mode selects the requests that are also recorded outside of windows. Requests that callers
+/// sampled are recorded to their end in any mode, unless
+/// [callers are public](crate::Builder::public_callers).
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 #[non_exhaustive]
 pub enum SampleMode {

@@ -44,9 +44,9 @@ const SIGTERM_LOOK: Duration = Duration::from_millis(20);
 const LITTLE: usize = 16;
 /// Fill of a ring above which it fills fast, in 1/256.
 const FAST: usize = 64;
-/// Age in ns at which a batch with records is closed and shipped, even if it is not full.
+/// Age in ns at which a batch with news is closed and shipped, even if it is not full.
 const BATCH_AGE_NS: i64 = 200_000_000;
-/// Age in ns at which a batch without records is closed and shipped, with the windows that wait.
+/// Age in ns at which a batch without news is closed and shipped, with the windows that wait.
 /// Every batch causes a sync of the collector's disk. When batches without records were shipped
 /// five times per second, they caused most of these syncs.
 const IDLE_BATCH_AGE_NS: i64 = 60_000_000_000;
@@ -176,7 +176,7 @@ struct PendingFlush {
 /// Reason for reading the rings.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
-    /// Scheduled reading; closes a batch if one is due.
+    /// Ordinary reading; closes a batch if one is due.
     Regular,
     /// A caller waits for the records; closes any batch with records, clock steps or windows.
     Flush,
@@ -209,8 +209,8 @@ struct ShipTask {
     meter: Meter,
     /// Number of batches that were rejected or found the buffer full.
     failed: u64,
-    /// True once a loss of the connection was printed on standard error. Only the first one is
-    /// printed.
+    /// True once a lost or failed connection was reported on standard error. Only the first one is
+    /// reported.
     said_down: bool,
     kernel_clock: kernel::KernelClockReports,
 }
@@ -491,8 +491,8 @@ impl ShipTask {
             .losses
             .add(LossCause::ShutdownDeadline, undelivered);
         self.publish();
-        // Everything is settled, or the collector does not respond. A short goodbye shows the
-        // collector a regular end instead of a broken stream.
+        // If time is left, a short goodbye shows the collector a regular end instead of a broken
+        // stream.
         let _ =
             tokio::time::timeout_at(deadline.min(Instant::now() + GOODBYE), self.link.hang_up())
                 .await;

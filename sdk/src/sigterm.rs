@@ -50,7 +50,7 @@ pub(crate) fn reset() {
     SEEN.store(false, Relaxed);
 }
 
-/// Ends the process by the signal's default action.
+/// Raises SIGTERM again, which ends the process if the default action is in force.
 pub(crate) fn end_process() {
     reset();
     sys::unblock_and_raise_sigterm();

@@ -73,7 +73,7 @@ impl LossCounters {
         Box::leak(Box::new(Self(Losses::new())))
     }
 
-    /// Returns the number of records lost, of all causes.
+    /// Returns the sum of the counters over all causes.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.total()

@@ -176,7 +176,7 @@ impl Claim {
         self.ready
     }
 
-    /// Writes one record of the same request as the last one, see [`write`].
+    /// Writes one record, like [`write`].
     #[inline(always)]
     pub(crate) fn write(
         self,

@@ -398,7 +398,7 @@ fn default_records(metadata: &Metadata<'_>) -> bool {
 }
 
 /// True if `tracing`, which caches the answers, has asked any layer or subscriber of the SDK about
-/// a callsite.
+/// a callsite or the maximum level.
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
 /// Puts a filter in force. Callsites use the previous filter until [`ask_anew`] is called. Prints a
@@ -418,8 +418,8 @@ pub(crate) fn set(filter: &TracingFilter) {
     }
 }
 
-/// Makes every callsite ask again whether it is wanted, if `tracing` has asked the SDK about a
-/// callsite before. Calls into the service's subscribers.
+/// Makes every callsite ask again whether it is wanted, if `tracing` has asked the SDK before.
+/// Calls into the service's subscribers.
 ///
 /// The condition matters in a process without a subscriber. There, `tracing` would assume a
 /// subscriber that may want everything. From then on it would check each callsite of each library

@@ -116,7 +116,8 @@ pub fn send(bytes: &TrackedBuf, name: &str) -> Provenance {
     send_with_content(bytes, name, 0)
 }
 
-/// Like [`send`]; also ships the first `content_bytes` bytes, so that answers can show them.
+/// Records bytes like [`send`], and also ships the first `content_bytes`, so that answers can show
+/// them.
 pub fn send_with_content(bytes: &TrackedBuf, name: &str, content_bytes: usize) -> Provenance {
     if !is_tracking() {
         return Provenance::default();

@@ -147,8 +147,9 @@ pub struct Spans {
     /// Bits of SpanFlag.
     #[prost(uint32, repeated, tag = "8")]
     pub flags: ::prost::alloc::vec::Vec<u32>,
-    /// Number of attributes of each span; empty if no span has any. The attributes
-    /// of a span are the elements of `attributes` after those of the previous span.
+    /// Number of attributes of each span; may be empty if no span has any. The
+    /// attributes of a span are the elements of `attributes` after those of the
+    /// previous span.
     #[prost(uint32, repeated, tag = "9")]
     pub attribute_count: ::prost::alloc::vec::Vec<u32>,
     #[prost(message, optional, tag = "10")]
@@ -350,7 +351,7 @@ pub enum LossCause {
     BufferFull = 5,
     /// The collector permanently rejected a batch.
     CollectorRefused = 6,
-    /// A string was truncated to the maximum length; the record was kept.
+    /// A string was truncated; the record was kept.
     StringCut = 7,
     /// A span's end arrived, but its begin had been lost, or the span had been
     /// closed because too many were open.

@@ -4,8 +4,8 @@
  *
  * All processes with the same burst-config sample the requests that enter them during the same
  * short bursts of wall-clock time, without communicating. A process that is called follows the
- * sampled flag of its caller, so a sampled request is recorded whole. Between bursts nothing is
- * recorded. The schedule is that of Ardelean et al., NSDI 2018, section 3.3.1.
+ * sampled flag of its caller, so a sampled request is recorded whole. Requests that begin between
+ * bursts are not recorded. The schedule is that of Ardelean et al., NSDI 2018, section 3.3.1.
  */
 const { createTraceState, trace, isSpanContextValid, TraceFlags, diag } = require('@opentelemetry/api')
 

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Bit of labels that are no inputs.
+/// Bit of labels that are nodes or blocks.
 const NODE: u32 = 1 << 31;
 /// Bits that all blocks share. This number is no label.
 const BLOCK: u32 = 0xFC00_0000;

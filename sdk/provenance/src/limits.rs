@@ -66,7 +66,7 @@ pub struct Losses {
     /// have a label.
     pub coarse_merges: u64,
     /// Inputs that share the last label, because the log has the maximum number of inputs or
-    /// sources.
+    /// sources, or no memory.
     pub shared_inputs: u64,
     /// Nodes that the memo does not hold, because there was no memory. A repeated merge makes
     /// another node.

@@ -35,8 +35,8 @@ impl InputSet {
         set
     }
 
-    /// Adds the inputs from `first` to `last`, both included. The last number, which is no
-    /// input, is left out.
+    /// Adds the inputs from `first` to `last`, both included. Leaves out `u32::MAX`, which is no
+    /// input.
     pub fn insert(&mut self, first: u32, last: u32) {
         let last = last.min(u32::MAX - 1);
         if first > last {
@@ -120,7 +120,7 @@ impl InputSet {
         self.range_from(first).is_some_and(|range| range.0 <= last)
     }
 
-    /// Returns the first range that contains `from`, from there on, or that follows it.
+    /// Returns the range that contains `from`, from there on, or else the next range.
     fn range_from(&self, from: u32) -> Option<(u32, u32)> {
         match &self.0 {
             Form::Ranges(ranges) => {

@@ -126,7 +126,7 @@ pub(crate) fn read<'a>(words: &'a [u64], lineage: &mut Lineage) -> Record<'a> {
 }
 
 impl<'a> Iterator for Fields<'a> {
-    /// Index in the callsite's field names, and the value.
+    /// Index of the field's name, and the value.
     type Item = (u8, FieldValue<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,4 +1,4 @@
-//! Bounded buffer of batches that the collector has not acknowledged.
+//! Bounded buffer of batches that the collector has neither acknowledged nor rejected.
 
 use std::collections::VecDeque;
 

@@ -27,8 +27,8 @@ const PAUSE_FIRST: Duration = Duration::from_millis(50);
 /// Maximum pause between attempts during the first minute in which the collector is unreachable, so
 /// that processes soon reconnect after the collector restarts.
 const PAUSE_WHILE_AWAY: Duration = Duration::from_millis(200);
-/// Maximum pause once the collector has been unreachable for a minute, or after a stream on a new
-/// connection failed, such as one that the peer rejected.
+/// Maximum pause once the collector has been unreachable for a minute, or after a stream failed,
+/// such as one that the peer rejected.
 const PAUSE_LAST: Duration = Duration::from_secs(5);
 const LONG_AWAY: Duration = Duration::from_secs(60);
 /// Deadline for connecting: name resolution and the handshakes of TCP and TLS.
@@ -214,7 +214,7 @@ impl Link {
     }
 
     /// Returns the maximum pause while the collector is unreachable: [`PAUSE_WHILE_AWAY`] for the
-    /// time [`LONG_AWAY`] since the first call, then [`PAUSE_LAST`].
+    /// time [`LONG_AWAY`] since the first call after a connection, then [`PAUSE_LAST`].
     fn pause_max(&mut self) -> Duration {
         let since = *self.away_since.get_or_insert_with(Instant::now);
         if since.elapsed() < LONG_AWAY {

@@ -1,4 +1,4 @@
-//! Tests that simulate an hour of recording on a test clock and check that memory stays bounded.
+//! Tests that simulate up to an hour of recording on a test clock, and check memory and losses.
 
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicI64;
@@ -313,7 +313,7 @@ fn an_hour_without_a_collector_costs_counted_discards_only() {
 /// stays constant.
 #[test]
 fn an_idle_hour_is_told_once_a_minute() {
-    // Those of other tests of this process would be news.
+    // Losses of other tests of this process would be news.
     static OWN_LOSSES: Losses = Losses::new();
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -2,8 +2,8 @@
 //!
 //! A ring starts small, because most threads record little and there may be thousands. A thread
 //! that fills half of its ring before it is read continues in one of the next size. The drain reads
-//! the old ring, and its memory is reused for another ring. A thread without memory for a ring
-//! borrows a [shared](super::shared) ring for each record.
+//! the old ring, whose memory is then reused or freed. A thread without memory for a ring borrows a
+//! [shared](super::shared) ring for each record.
 
 use super::{BUSY, Local, NOT_READY, REAPER, RINGS, State, Writer, half_full, shared};
 use crate::loss::{LOSSES, LossCause};

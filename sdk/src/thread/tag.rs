@@ -7,7 +7,7 @@ use crate::span_context::SpanContext;
 use crate::span_word::SpanWord;
 
 /// Number of an interval in which a thread works for one request without interruption. It is unique
-/// among all threads of this process, until they have used 2^28 blocks of 2^16 tags.
+/// among all threads of this process, until they have used 2^28 blocks of tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(u64);
 

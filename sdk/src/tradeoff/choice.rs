@@ -102,7 +102,7 @@ impl Choice {
 
     /// Records a reactive tradeoff: a timeout or an error prevented work that should have been done
     /// in full. `items` is the number of items left out, or 1 if a call was replaced by the default
-    /// or the alternative.
+    /// or the alternative; 0 records nothing.
     pub fn reacted(&self, items: usize, cause: &str) {
         if items == 0 {
             return;

@@ -431,7 +431,7 @@ fn place_of_feature(model: &QualityModel, feature: &str) -> Option<usize> {
     model.schema.iter().position(|known| known == feature)
 }
 
-/// Chooses items at random. Their number is the same as if all items cost the same.
+/// Chooses items at random, as if all items cost the same.
 fn choose_at_random(chooser: &mut Chooser, rate: f64, items: usize) -> &[u32] {
     let seed = crate::thread::span_id();
     let random = |place: usize| {

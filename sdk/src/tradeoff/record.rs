@@ -21,7 +21,8 @@ pub const EVENT: &str = "stroboscope.tradeoff";
 /// separated by tabs).
 pub const ITEMS_EVENT: &str = "stroboscope.tradeoff.items";
 
-/// Maximum length in bytes of a recorded text, slightly below the length that the ring truncates.
+/// Maximum length in bytes of a list of classes or rows, slightly below the length that the ring
+/// truncates.
 const TEXT_BYTES: usize = 1_000;
 /// Maximum number of items per response; more are sampled evenly.
 const ITEMS_MAX: usize = 512;
@@ -69,9 +70,9 @@ fn record(point: &PointIdentity, made: &TradeoffRecord<'_>, is_proactive: bool, 
     );
 }
 
-/// Counts items by the first feature, in order of first appearance: `ads=12 pages=3`. Leaves out
-/// the features from the first one that does not fit [`TEXT_BYTES`], which counts as
-/// [`LossCause::Oversize`].
+/// Counts items by their first feature, if it is discrete, in order of first appearance:
+/// `ads=12 pages=3`. Leaves out the values from the first one that does not fit [`TEXT_BYTES`],
+/// which counts as [`LossCause::Oversize`].
 pub(super) fn counted<'a, const N: usize>(items: impl Iterator<Item = [Feature<'a>; N]>) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for item in items {

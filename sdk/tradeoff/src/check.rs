@@ -22,7 +22,8 @@ pub const SLACK_EDGES_MAX: usize = SLACK_COMPONENTS_MAX * (SLACK_COMPONENTS_MAX 
 /// Error for an invalid policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyError {
-    /// Name of the invalid point; empty if the problem concerns the policy as a whole.
+    /// Name of the invalid point; empty if it has none, or if the problem concerns the policy as a
+    /// whole.
     pub point: String,
     /// Description of the problem.
     pub problem: String,
@@ -45,7 +46,8 @@ impl std::error::Error for PolicyError {}
 
 impl Policy {
     /// Validates the numbers that decisions use: they must be finite, and fractions must be between
-    /// 0 and 1. Curves, measurements and quality drops must be in ascending order.
+    /// 0 and 1. Curves, measurements, quality drops and pieces of a utility must be in strictly
+    /// ascending order.
     ///
     /// Also limits the length of every list, and rejects points without a name or with the name of
     /// another point.

@@ -60,8 +60,8 @@ impl<'a> LogFile<'a> {
         }
     }
 
-    /// Reads the segments before the first error, such as of a program that crashed, and returns
-    /// this error.
+    /// Reads the log up to the first error, such as that of a program that crashed, and returns
+    /// this error, if any.
     ///
     /// # Errors
     /// Returns an error if the bytes do not begin as a log of a known version.

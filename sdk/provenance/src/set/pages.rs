@@ -178,7 +178,7 @@ impl Pages {
             })
     }
 
-    /// Returns the first range that begins at `from` or contains it or comes later.
+    /// Returns the range that contains `from`, from there on, or else the next range.
     pub(super) fn range_from(&self, from: u32) -> Option<(u32, u32)> {
         let first = self.next(from, false)?;
         // A set ends before the last number, which is no input.

@@ -95,7 +95,7 @@ impl TrackedBuf {
         self.runs.at(place)
     }
 
-    /// Returns the ranges of bytes that have labels, and these.
+    /// Returns the ranges of bytes whose labels are not null, and their labels.
     pub fn labels(&self) -> impl Iterator<Item = (Range<usize>, Labels)> {
         self.runs
             .within(0..self.len())
