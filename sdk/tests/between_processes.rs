@@ -1,4 +1,5 @@
-//! Tests that the tower layers pass the context over a gRPC connection.
+//! Tests that the tower layers pass the context over a gRPC connection, and record how requests
+//! end.
 
 #![cfg(feature = "tower")]
 
@@ -178,8 +179,8 @@ async fn handle(request: http::Request<()>) -> Result<http::Response<Body>, std:
 }
 
 /// Calls [`handle`] through both layers and gives up after 50 ms, as a timeout outside of the
-/// layers does. For "/caught", catches the panic and drops the future later. Reads the body, except
-/// for paths that start with "/s".
+/// layers does. For "/caught", catches the panic and drops the future later. Reads the body's first
+/// frame, except for paths that start with "/s".
 async fn call_handler(path: &str) {
     use http_body::Body as _;
     use tower::{Service as _, ServiceExt as _};

@@ -1,4 +1,4 @@
-//! Tests every interleaving of the ring's producer and consumer with `loom`:
+//! Tests interleavings of the ring's producer and consumer with `loom`:
 //! `RUSTFLAGS="--cfg stroboscope_loom" cargo test -p stroboscope --release --test ring_model`.
 //!
 //! The ring's source is compiled into this test, with a capacity of a few words. Without the flag,

@@ -49,7 +49,7 @@ fn serve(body: &[u8], provenance: &Provenance) -> (Vec<u8>, Provenance) {
     })
 }
 
-/// The names of the sources of a byte of an output.
+/// Returns the names of the sources of an output's first byte.
 fn sources(file: &LogFile<'_>, output: usize) -> Vec<String> {
     let inputs = inputs_of(file, file.outputs()[output].labels.at(0));
     let sources = file.sources().iter();

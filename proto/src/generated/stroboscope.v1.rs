@@ -1201,7 +1201,8 @@ pub mod gateway_client {
             self
         }
         /// Passes on the log of an agent, a collector that keeps no store. Each reply
-        /// settles one request, after it is durable; its sequence is the request's.
+        /// settles one request, once it is durable or rejected; its sequence is the
+        /// request's.
         pub async fn forward(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::ForwardRequest>,
@@ -1271,7 +1272,8 @@ pub mod gateway_server {
             + std::marker::Send
             + 'static;
         /// Passes on the log of an agent, a collector that keeps no store. Each reply
-        /// settles one request, after it is durable; its sequence is the request's.
+        /// settles one request, once it is durable or rejected; its sequence is the
+        /// request's.
         async fn forward(
             &self,
             request: tonic::Request<tonic::Streaming<super::ForwardRequest>>,
