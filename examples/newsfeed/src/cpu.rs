@@ -16,8 +16,8 @@ const ENV_ROUNDS_PER_US: &str = "NEWSFEED_ROUNDS_PER_US";
 /// Speed at which this processor computes rounds of work, measured once at start-up.
 ///
 /// Work is a *count of rounds*, fixed in advance: on a busy machine the same work takes longer, as
-/// it does in a real service. A loop that ran until the clock reached 6 ms would hide all
-/// contention. Measuring the speed first keeps unoptimized and optimized builds alike.
+/// it does in a real service. A loop that ran until a given time would hide all contention.
+/// Measuring the speed first keeps unoptimized and optimized builds alike.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cpu {
     rounds_per_us: f64,

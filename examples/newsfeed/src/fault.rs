@@ -47,7 +47,8 @@ pub enum FaultPoint {
     StoreRead,
     /// The store waits in every read, while it holds the lock of the key's shard.
     StoreLock,
-    /// The store has only one shard, so all readers contend for its lock. Takes no duration.
+    /// The store has only one shard, so all readers contend for its lock. Drawn once, when the
+    /// store starts. Takes no duration.
     StoreOneShard,
     /// The store reads from the archive shard, whose values are packed. Takes no duration.
     StoreArchiveShard,

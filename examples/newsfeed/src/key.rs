@@ -3,7 +3,7 @@
 use crate::generator::WIDE;
 
 /// Number of users, numbered from 0. Each has 18 values of 1 KiB. With those of wide rankings, the
-/// store's file has 11 MiB.
+/// store's file has about 11 MiB.
 pub(crate) const USERS: u64 = 480;
 
 /// Properties of a user that the web server reads for every request, one call each.

@@ -72,7 +72,7 @@ async fn pages_load_and_no_process_is_left() {
         report.links.iter().map(|link| link.sent).sum::<u64>(),
         report.sent
     );
-    // Scoring alone takes 6 ms.
+    // Scoring alone takes 10 ms on an undisturbed processor; this leaves room for calibration.
     assert!(report.latency.p50_ns > 6_000_000, "{report}");
 }
 
@@ -95,8 +95,7 @@ async fn faults_and_links_show_in_the_latency() {
         mix: Some(mix.to_owned()),
         ..options()
     };
-    // Even on a busy machine, no request can be faster than its waits. On an idle machine, a page
-    // without faults takes 20 ms.
+    // Even on a busy machine, no request can be faster than its waits.
     let slow_store = FleetOptions {
         faults: vec!["store.read=+20ms".to_owned()],
         ..one_link("fast=100")
