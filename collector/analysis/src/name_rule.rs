@@ -4,8 +4,8 @@
 //! Segments of different traces are matched by name, so ids would hide every relation. The rule:
 //!
 //! 1. A *word* is a run of letters, digits, `-` and `_`; everything else separates words.
-//! 2. A word becomes `*` if it is all digits, a hexadecimal id, or a UUID. A hexadecimal id has at
-//!    least 8 hex digits, and a UUID 8-4-4-4-12. Both must contain a decimal digit.
+//! 2. A word becomes `*` if it is all ASCII digits, a hexadecimal id, or a UUID. A hexadecimal id
+//!    has at least 8 hex digits, and a UUID 8-4-4-4-12. Both must contain a decimal digit.
 //! 3. Inside any other word, a piece between `-` or `_` becomes `*` if it is a hexadecimal id or
 //!    consists of at least 5 digits. So `order-48213` becomes `order-*`, but `phase-2` stays.
 

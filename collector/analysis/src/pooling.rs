@@ -31,7 +31,7 @@ pub struct ProcessUse {
     /// Name of the process, for display.
     pub process: String,
     /// Samples: time in nanoseconds since the Unix epoch, and use in any unit. They are equally
-    /// spaced in time, and their order in the list is arbitrary.
+    /// spaced in time except for gaps, and their order in the list is arbitrary.
     pub samples: Vec<(i64, f64)>,
 }
 
@@ -71,7 +71,7 @@ impl PooledPercentile {
 /// Reason why a sum of normal distributions does not describe the larger process.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PoolRefusal {
-    /// The bulk of one process's use is not normal.
+    /// The bulk of the processes' use is not close to normal.
     NotNormal {
         /// Percentile of the sum with the largest error, as a fraction.
         part: f64,
@@ -127,8 +127,8 @@ pub struct PooledDemand {
 pub const POOL_TOLERANCE: f64 = 0.02;
 /// Minimum number of samples of a group; fewer do not show what a process uses.
 pub const POOL_SAMPLES_MIN: usize = 100;
-/// Minimum rank correlation of a relevant dependence. A weaker one changes the standard deviation
-/// of a sum of two processes by about 5 % at most.
+/// Minimum magnitude of the rank correlation of a relevant dependence. A weaker one changes the
+/// standard deviation of a sum of two processes by about 5 % at most.
 pub const DEPENDENCE_MIN: f64 = 0.1;
 /// Maximum number of examined pools, each with one process of every group. It also bounds the
 /// number of examined pairs.
@@ -297,7 +297,6 @@ fn normal_quantile(part: f64) -> f64 {
 /// Degrees of freedom at which Student's t is normal to six digits.
 const AS_NORMAL: f64 = 1e7;
 
-/// Returns the probability that a standard normal value is below `z`.
 fn below(z: f64) -> f64 {
     let beyond = student_two_sided(z.abs(), AS_NORMAL) / 2.0;
     if z > 0.0 { 1.0 - beyond } else { beyond }

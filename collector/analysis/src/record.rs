@@ -143,8 +143,8 @@ impl SpanRecord {
         self.flags.0 & cut.0 == 0 && self.start_ns <= self.end_ns
     }
 
-    /// Reports whether the span's request was sampled, although a window of the span's process held
-    /// the whole span. The span would have been recorded without sampling, too.
+    /// Reports whether the span's request was sampled and a window of the span's process held the
+    /// whole span. The span would have been recorded without sampling, too.
     pub const fn was_held(&self) -> bool {
         self.flags.contains(SpanFlags::SAMPLED) && !self.flags.contains(SpanFlags::OUTSIDE)
     }
@@ -282,7 +282,8 @@ impl TraceRecords {
         }
     }
 
-    /// Reports whether windows held all spans, so that the request was certain to be recorded.
+    /// Reports whether there are spans, and all were sampled and held by windows. Windows alone
+    /// would then have recorded the request.
     pub(crate) fn is_held(&self) -> bool {
         !self.spans.is_empty() && self.spans.iter().all(SpanRecord::was_held)
     }

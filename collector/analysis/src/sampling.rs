@@ -27,8 +27,8 @@
 //! A request whose root a window held counts by its threshold if other spans are outside of
 //! windows. If these belong to a service without windows, windows recorded requests like it without
 //! them, so such requests count twice. The spans alone do not show this: windows may also have cut
-//! the requests like it. The notes of a report therefore state how many requests count at most
-//! twice.
+//! the requests like it. The notes of a report therefore state how many requests may count twice at
+//! most.
 //!
 //! Forced requests count once, since they are certain to be recorded. A request that was cut by a
 //! window counts once among the incomplete ones; with a ratio, sampled requests also represent
@@ -50,7 +50,7 @@
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
-/// Bits of a threshold.
+/// Number of bits of a threshold.
 pub(crate) const THRESHOLD_BITS: u32 = 56;
 /// Maximum number of hex digits of a threshold.
 pub(crate) const DIGITS_MAX: usize = 14;
@@ -126,7 +126,8 @@ impl Weight {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WeightedCount {
     recorded: u64,
-    /// Sum of the weights, in units of 2⁻¹⁶. `squares` is the sum of the squared weights.
+    /// Sum of the weights, in units of 2⁻¹⁶. `squares` is the sum of the squared weights, in units
+    /// of 2⁻³².
     sum: u128,
     squares: u128,
 }

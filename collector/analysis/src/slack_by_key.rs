@@ -337,7 +337,7 @@ mod tests {
         );
         assert_eq!(of("9"), None);
         assert_eq!(forgotten, 0);
-        // User 7's first request had none, its second had some: missed.
+        // User 7's first request had no slack and the second had some, which the prediction missed.
         let web = &judged[2];
         assert_eq!((web.quality.predicted, web.quality.false_negatives), (1, 1));
         assert_eq!(judged[1].slack.count(), 2);

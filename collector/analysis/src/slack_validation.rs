@@ -2,8 +2,8 @@
 //! figures 9 and 10).
 //!
 //! With little slack, a slower server makes a slower request; with much slack, it should not. So
-//! requests are put into buckets of equal size by slack, and each bucket yields the correlation of
-//! server time and latency. The correlation should fall as slack grows.
+//! requests are put into buckets of about equal size by slack, and each bucket yields the
+//! correlation of server time and latency. The correlation should fall as slack grows.
 //!
 //! The validation takes two passes. The first records all slacks in a [`Distribution`], whose
 //! quantiles are the edges of the buckets; the second fills the buckets. Memory does not grow with
@@ -58,7 +58,7 @@ pub struct SlackBucket {
     yy: u128,
     xy: u128,
     /// Number of requests by the cells of their server time and latency. There are four cells per
-    /// octave, see [`heat_cell_ns`].
+    /// octave from 4 ns on, see [`heat_cell_ns`].
     pub heat: BTreeMap<(u8, u8), u64>,
 }
 

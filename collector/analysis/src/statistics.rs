@@ -15,7 +15,8 @@ pub use sample_percentile::{median, percentile};
 pub(crate) use shares::DEVIATIONS_95;
 pub use shares::{Share, differ_by_at_least, fisher_two_sided, is_testable};
 
-/// A sample of shares (0 to 1), as exact sums. Merging is commutative and associative.
+/// A sample of shares (0 to 1), as exact sums in fixed point. Merging is commutative and
+/// associative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ShareSample {
     count: u64,
@@ -26,7 +27,7 @@ pub struct ShareSample {
 }
 
 impl ShareSample {
-    /// Records `part` of `whole` as a share. The share is 0 if `whole` is 0.
+    /// Records `part` of `whole` as a share of at most 1, rounded down to 2⁻³¹; 0 if `whole` is 0.
     pub fn record(&mut self, part: u64, whole: u64) {
         let share = if whole == 0 {
             0
@@ -38,7 +39,7 @@ impl ShareSample {
         self.squares += share * share;
     }
 
-    /// Pads the sample with zeros to this many shares.
+    /// Pads the sample with zeros to at least this many shares.
     #[must_use]
     pub fn padded_to(mut self, count: u64) -> ShareSample {
         self.count = self.count.max(count);
@@ -87,8 +88,8 @@ pub struct Difference {
     /// two shares.
     pub effect_size: f64,
     /// Two-sided p-value of Welch's t-test. It assumes independent requests and approximately
-    /// normal means, for which tens of requests in each sample suffice. It is 1 if a sample has
-    /// fewer than two shares.
+    /// normal means, for which tens of requests in each sample usually suffice. It is 1 if a sample
+    /// has fewer than two shares.
     pub p_value: f64,
 }
 
@@ -160,7 +161,7 @@ pub(crate) fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     }
     let front =
         (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (1.0 - x).ln()).exp();
-    // The fraction converges fast only on this side of the mean.
+    // The fraction converges fast only for such x.
     if x < (a + 1.0) / (a + b + 2.0) {
         front * beta_fraction(a, b, x) / a
     } else {
@@ -220,9 +221,10 @@ fn ln_gamma(x: f64) -> f64 {
     0.5 * (2.0 * std::f64::consts::PI).ln() + (x + 0.5) * t.ln() - t + sum.ln()
 }
 
-/// Corrects the p-values of many tests for their number (Benjamini and Hochberg, 1995). If all
-/// hypotheses with a corrected value of at most q are rejected, on average at most a fraction q of
-/// them is true, if the tests are independent. Results are in the order of the input.
+/// Corrects the p-values of many tests for their number (Benjamini and Hochberg, 1995). If the
+/// tests are independent, and all hypotheses with a corrected value of at most q are rejected, the
+/// expected fraction of true ones among the rejected ones is at most q. Results are in the order of
+/// the input.
 pub fn benjamini_hochberg(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_by(|a, b| p_values[*a].total_cmp(&p_values[*b]));

@@ -1,5 +1,5 @@
 //! Structural changes of a system between two ranges of traces (The Mystery Machine, §4.6):
-//! relations that one range contradicts and the other does not.
+//! relations that are believed of only one range, and segments that only one range has.
 
 use crate::label::{SegmentId, SegmentLabel};
 use crate::model::{Model, PairCounts, PipelineCounts, Support};
@@ -84,7 +84,7 @@ pub struct StructuralChange {
     pub appeared: Vec<ChangedSegment>,
     /// Segments that only the earlier range has.
     pub vanished: Vec<ChangedSegment>,
-    /// Numbers of further differences, which two samples of an unchanged system would also show.
+    /// Numbers of further differences, which two samples of an unchanged system may also show.
     pub by_chance: ByChance,
     /// Number of relations that both ranges test in a way that could show a change. The q-values of
     /// relations correct for this number.

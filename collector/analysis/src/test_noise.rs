@@ -5,7 +5,7 @@
 pub(crate) struct Noise(pub(crate) u64);
 
 impl Noise {
-    /// Returns a number between 0 and 1, both exclusive.
+    /// Returns a number above 0, at most 1.
     pub(crate) fn uniform(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

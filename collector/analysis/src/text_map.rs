@@ -74,19 +74,17 @@ impl<const N: usize, V> Default for TextMap<N, V> {
 }
 
 impl<const N: usize, V> TextMap<N, V> {
-    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Returns the value of a key.
     pub(crate) fn get(&self, key: &[Arc<str>; N]) -> Option<&V> {
         self.of.get(key).map(|at| &self.values[*at])
     }
 
     /// Returns the value of the key to which `key_of` maps these texts; it must always map equal
-    /// texts to equal keys. Inserts a default value for a new key if `fits` accepts the key and the
-    /// number of entries, and returns `None` otherwise.
+    /// texts to equal keys. For a new key, inserts a default value if `fits` accepts the key and
+    /// the number of entries, and returns `None` if not.
     pub(crate) fn value_of(
         &mut self,
         texts: [&Arc<str>; N],

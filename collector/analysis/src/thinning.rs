@@ -1,11 +1,12 @@
 //! Thinning of old requests: decides which requests the store keeps, and how many requests each
 //! kept one then represents.
 //!
-//! A request stays unchanged if a span of it failed, if its root took long, or if it is not whole
-//! within the hour that is thinned. Any other request is kept with a fixed probability, the ratio,
-//! by a hash of its trace id. A kept request represents as many requests as before, divided by the
-//! ratio. Sums of weights are therefore unbiased: the requests that stay unchanged were certain to
-//! stay, and of the others only the hash is random.
+//! A request stays unchanged if a span of it failed, if its root took long, if it has no root, if
+//! it is not whole within the hour that is thinned, or if it was thinned before. Any other request
+//! is kept with a fixed probability, the ratio, by a hash of its trace id. A kept request
+//! represents as many requests as before, divided by the ratio. Sums of weights are therefore
+//! unbiased: the requests that stay unchanged were certain to stay, and of the others only the hash
+//! is random.
 //!
 //! The hash must not depend on the random bits of the trace id that samplers compare with their
 //! thresholds. Otherwise the requests that such a sampler kept would be kept again with another
@@ -14,7 +15,7 @@
 //! The new weight is written as a threshold (see [`sampling`](crate::sampling)) into the
 //! `tracestate` of all spans, so that other programs can read it. A second entry,
 //! `stroboscope=thin:`, has the threshold of the ratio alone. It marks the request as thinned, and
-//! gives the previous weight.
+//! shows by how much its weight grew.
 
 use crate::flow::failed_spans;
 use crate::record::{SpanRecord, TraceRecords};
@@ -42,7 +43,7 @@ pub enum ThinningDecision {
     Dropped,
 }
 
-/// New sampling threshold of a request that thinning keeps.
+/// Basis of the new sampling thresholds of a request that thinning keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewThreshold {
     /// Previous threshold by which the request counts; 0 if it counts once.
@@ -57,7 +58,7 @@ impl ThinningRule {
     #[must_use]
     pub fn new(ratio: f64, slow_ns: Option<u64>) -> Self {
         let all = 1u64 << THRESHOLD_BITS;
-        // The cast saturates, and the ratio stays exact: a float has 53 significant bits.
+        // The cast saturates. The ratio is rounded to a multiple of 2⁻⁵⁶.
         let kept = ((ratio * all as f64).round() as u64).clamp(1, all);
         Self {
             rejection: all - kept,

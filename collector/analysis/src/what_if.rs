@@ -3,8 +3,9 @@
 //! A request is replayed. Each segment starts its wait when the last of its predecessors has ended
 //! in the replay, and then takes its new duration. A segment that only waits does not keep its
 //! length: it ends when the awaited event occurs, see [`WaitModel`]. Other waits and the tail keep
-//! their lengths, because the records do not show their reasons. If nothing changes, every segment
-//! starts and ends at its recorded times, so the replayed latency equals the recorded one.
+//! their lengths, because the records do not show their reasons, except for waits that are part of
+//! changed own time. If nothing changes, every segment starts and ends at its recorded times, so
+//! the replayed latency equals the recorded one.
 //!
 //! A segment that first works and then waits shows when its waiting ended, but not when it began.
 //! Its work is at most as long as the shortest time before the awaited event in any request. The
@@ -93,7 +94,8 @@ enum Assumption {
     WaitsIfUndecided,
     /// Waits in shared queues keep their lengths.
     QueuesKept,
-    /// Load has the least possible effect. In the next variant, it has the greatest.
+    /// Segments have the least length that the changed load allows. In the next variant, they have
+    /// the greatest.
     LeastLoad,
     MostLoad,
 }

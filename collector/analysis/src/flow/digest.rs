@@ -23,7 +23,6 @@ impl Digest {
         }
     }
 
-    /// Adds a word.
     pub(super) fn add(&mut self, word: u64) {
         let (a, b) = self.lanes;
         self.lanes = (
@@ -32,7 +31,6 @@ impl Digest {
         );
     }
 
-    /// Adds another digest.
     pub(super) fn add_digest(&mut self, digest: u128) {
         self.add(digest as u64);
         self.add((digest >> 64) as u64);
@@ -48,7 +46,6 @@ impl Digest {
         self.add(text.len() as u64);
     }
 
-    /// Returns the digest.
     pub(super) fn finish(mut self) -> u128 {
         // The last word reaches every bit only after another fold.
         self.add(FACTORS.0);

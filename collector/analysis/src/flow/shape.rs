@@ -158,7 +158,6 @@ impl FormDigest {
         FormDigest(digest)
     }
 
-    /// Begins a stage.
     pub(super) fn stage(&mut self) {
         self.0.add(STAGE);
     }

@@ -17,11 +17,11 @@ use super::timeline::{Gap, Owner, Timeline};
 /// Finds the owner of everything in `events`, which may come in any order.
 ///
 /// `windows` are the recorded intervals, in order of time and without overlap. Events outside them
-/// are ignored, except introductions up to 1 ms before an opening: the recorder's own clock may
-/// place the opening a little earlier. At the start of each window, the owner of every thread is
-/// unknown, and so is whether it is on a processor. The recorder's introductions then reveal the
-/// owners. A gap that touches a window counts even if its report is outside. The result has no
-/// intervals on or off a processor for threads that the recorder does not follow, because it
+/// are ignored, except losses, and introductions up to 1 ms before an opening: the recorder's own
+/// clock may place the opening a little earlier. At the start of each window, the owner of every
+/// thread is unknown, and so is whether it is on a processor. The recorder's introductions then
+/// reveal the owners. A gap that touches a window counts even if its report is outside. The result
+/// has no intervals on or off a processor for threads that the recorder does not follow, because it
 /// recorded only some of their switches.
 ///
 /// Takes O(n log n) time to sort n events. A gap takes O(t log t) time for t threads, and a lock

@@ -25,9 +25,9 @@ pub(super) struct Releases {
     marked: Vec<(usize, u32)>,
     /// Index of the latest marked wait, by process, lock and owner.
     latest: FxHashMap<(u32, u64, Owner), usize>,
-    /// Number of off-processor intervals that earlier windows have processed.
+    /// Number of off-processor intervals of earlier windows.
     off_cpu_done: usize,
-    /// Number of system calls that earlier windows have processed.
+    /// Number of system calls of earlier windows.
     calls_done: usize,
 }
 

@@ -177,8 +177,8 @@ pub struct LockWait {
     pub start_ns: u64,
     /// End; `None` if no end was recorded within the window.
     pub end_ns: Option<u64>,
-    /// Releases during the wait, in order of time. Each holder has one entry, whose `held_ns` is
-    /// the holder's share of the wait.
+    /// Releases during the wait. Each holder has one entry, in order of its first release, whose
+    /// `held_ns` is the holder's share of the wait.
     pub releases: Vec<Release>,
     /// Evidence for the releases; `None` if there are none.
     pub evidence: Option<ReleaseEvidence>,

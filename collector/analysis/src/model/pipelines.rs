@@ -17,7 +17,8 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Maximum number of distinct tasks that work on elements; further tasks are refused and counted.
+/// Maximum number of distinct tasks that work on elements. Each refusal of a further task is
+/// counted.
 pub const PIPELINE_TASKS_MAX: usize = 256;
 const NONE: u32 = u32::MAX;
 

@@ -1,4 +1,4 @@
-//! Immutable snapshot of the relations not yet refuted.
+//! Snapshot of the relations that a model believes.
 
 use super::counts::{CONTRADICTED, OVERLAPPED, PerKind, TOGETHER};
 use super::groups::ResolvedCounts;

@@ -5,8 +5,8 @@
 //! neighbouring multiples of its resolution. Timestamps of two clocks may also be off by the errors
 //! of both. Between islands, which nothing ties together, no order is known. The tolerance
 //! therefore differs from pair to pair. A running set cannot represent this, so all pairs of
-//! instances are compared. Two orders are certain without clocks: a segment starts before it ends,
-//! and the segments of a thread follow each other.
+//! instances are compared, in traces of at most `PAIRWISE_MAX` segments. Two orders are certain
+//! without clocks: a segment starts before it ends, and the segments of a thread follow each other.
 
 use crate::segment::{ClockBounds, Segment, SegmentedTrace};
 use std::collections::BTreeSet;

@@ -9,7 +9,8 @@ use crate::statistics::student_two_sided;
 const STEPS_ALIKE_MAX: usize = 512;
 /// Probability of finding any dependence among independent processes, over all pairs and shifts.
 const ALPHA: f64 = 0.01;
-/// Correlation that the test must be able to detect. Otherwise, it yields no conclusion.
+/// Correlation that the test must be able to detect. Otherwise, finding no dependence is no
+/// evidence of independence.
 const SEEN_AT_LEAST: f64 = 0.5;
 
 /// Dependence between the resource use of two processes.
@@ -44,8 +45,8 @@ impl FoundDependence {
 }
 
 /// Finds the pair whose correlation is least likely to be chance, if it is significant over all
-/// pairs and shifts, and at least [`DEPENDENCE_MIN`]. The result also states whether the samples
-/// suffice to detect a dependence.
+/// pairs and shifts, and at least [`DEPENDENCE_MIN`] in magnitude. The result also states whether
+/// the samples suffice to detect a dependence.
 pub(super) fn strongest(
     grid: &Grid,
     uses: &[ProcessUse],

@@ -9,7 +9,7 @@ pub const STEPS_SHIFTED_MAX: usize = 30;
 const STEPS_MAX: i64 = 16_384;
 const STRETCHES: i64 = 16;
 
-/// Use of each process in each step; NaN if the step has no sample.
+/// Use of each process in each evaluated step; NaN if the step has no sample.
 #[derive(Debug)]
 pub(super) struct Grid {
     step_ns: i64,

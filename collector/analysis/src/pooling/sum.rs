@@ -27,7 +27,7 @@ impl SumOf {
             .iter()
             .map(|(least, most)| most - least)
             .fold(0.0, f64::max);
-        // A value that never varies has a bin of its own.
+        // If no value varies, each distribution has one bin.
         let step = match widest > 0.0 {
             true => widest / PLACES as f64,
             false => 1.0,

@@ -42,7 +42,7 @@ impl<'a> Elements<'a> {
         let Some(element) = element else {
             return ElementId::NONE;
         };
-        // A trace has fewer records than numbers.
+        // A trace has fewer than 2³² elements.
         let next = ElementId(self.numbers.len() as u32);
         *self.numbers.entry(element.clone()).or_insert(next)
     }

@@ -2,13 +2,13 @@
 //! Machine, §4.1).
 //!
 //! Events of a task on one host are ordered by time, and by order of arrival if times are equal. If
-//! some events of a host arrived against its clock, the order of arrival is meaningless, and names
+//! some of them arrived against the host's clock, the order of arrival is meaningless, and names
 //! order events of equal time instead. Between hosts with inexact clocks, the order of arrival
 //! decides, unless timestamps contradict it by more than their error bounds; only the contradicted
 //! events change places. Two events at the same instant make a segment of length zero, so that the
 //! same log always has the same segments. A task with one event has no segment. Events that are
-//! equal in everything, including the order of arrival, count once. Names are used unchanged,
-//! because event logs are expected to have few of them.
+//! equal in everything, including the order of arrival, count once. Apart from trailing elements,
+//! names are used unchanged, because event logs are expected to have few of them.
 //!
 //! **Elements.** A segment works on the data element of its first event, if its second event has an
 //! equal element or none. Two events of the same name, such as `sent` to `sent`, log completed
@@ -31,8 +31,8 @@ use std::sync::Arc;
 
 /// Number of cached names above which the cache is emptied before the next trace.
 const NAMES_MAX: usize = 1 << 16;
-/// Maximum number of hosts of a task whose events are ordered by arrival. A task on more hosts is
-/// ordered by time alone.
+/// Maximum number of hosts of a task whose events are ordered by arrival. On more hosts, arrival
+/// orders only events of equal time.
 const HOSTS_MERGED_MAX: usize = 64;
 
 /// An event's name without its element, and the element.

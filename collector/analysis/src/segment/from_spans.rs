@@ -12,7 +12,7 @@
 //! cut at `start`, at the span's own events, and at `end`. It is also cut where a group of children
 //! that overlap or adjoin begins (`→child`, the first child to start) and ends (`←child`, the last
 //! child to end). Own segments of length zero are left out, except those that a child's clock
-//! causes: the child may cross the parent's edge, or lie outside the parent, by less than their
+//! causes: the child may cross the parent's edge, or lie outside the parent, by no more than their
 //! clocks may be off. The parent was then active before or after the child for an unknown time, so
 //! its segment of length zero is kept. Events that happen while the span waits for children are
 //! also left out, because the span is not active then.
@@ -376,8 +376,8 @@ impl SpanCutter {
 
     /// Finds the intervals in which the span waits for children, clipped to the span. Children that
     /// overlap, or follow each other without a gap, share an interval. Children that certainly lie
-    /// outside the span are ignored. A child that lies outside by less than the two clocks may be
-    /// off is moved to the span's edge. A detached child adds at most an event at its start.
+    /// outside the span are ignored. A child that lies outside by no more than the two clocks may
+    /// be off is moved to the span's edge. A detached child adds at most an event at its start.
     fn find_stretches(
         &mut self,
         records: &[SpanRecord],

@@ -2,8 +2,8 @@
 //! is kept between traces.
 //!
 //! Requests repeat their names, so almost every name of a trace is in the cache. The key of a task
-//! is its parent's task and its component; the key of a segment is ⟨task, boundary, boundary⟩. A
-//! lookup of cached names builds no text.
+//! is the task that its path extends, and its component; the key of a segment is ⟨task, boundary,
+//! boundary⟩. A lookup of cached names builds no text.
 
 use crate::label::{Labels, SegmentId, SegmentLabel};
 use crate::name_rule::normalise;
@@ -221,7 +221,6 @@ impl NameCache {
         (id, shortened)
     }
 
-    /// Returns a task's path.
     pub(super) fn path(&self, task: TaskId) -> &Arc<str> {
         &self.tasks[task.0 as usize].path
     }
@@ -255,7 +254,6 @@ impl NameCache {
         id
     }
 
-    /// Returns a boundary's text.
     pub(super) fn boundary(&self, id: BoundaryId) -> &str {
         &self.boundaries[id.0 as usize]
     }
@@ -318,7 +316,7 @@ mod tests {
             names.bound();
             emptied += u32::from(names.components.is_empty());
         }
-        // At least three texts of 1,000 bytes for each name.
+        // Each name adds at least three texts of 1,000 bytes.
         assert!(
             most_kept <= CACHE_BYTES_MAX / 3000 && emptied > 1,
             "{most_kept} names were kept"

@@ -24,8 +24,8 @@ pub struct OutlineSpan {
     pub task: Arc<str>,
 }
 
-/// Maximum number of spans of one task that are compared with a segment. The spans that started
-/// last before the segment are compared.
+/// Maximum number of spans of one task that are compared with a segment: those that started last,
+/// but not after the segment.
 const COMPARED_MAX: usize = 64;
 
 /// Returns the index in the outline of the span that each segment belongs to. It is `None` for a

@@ -55,9 +55,9 @@ impl Pieces<'_> {
         clock
     }
 
-    /// Returns the maximum distance, in nanoseconds, of a timestamp of clock `a` and one of clock
-    /// `b` that are in the wrong order. It is 0 for one clock, which never runs backwards, whatever
-    /// its resolution.
+    /// Returns the maximum distance, in nanoseconds, at which a timestamp of clock `a` and one of
+    /// clock `b` may be in the wrong order. It is 0 for one clock, which never runs backwards,
+    /// whatever its resolution.
     pub(super) fn disorder_ns(&self, a: ClockId, b: ClockId) -> u64 {
         if a == b {
             0
@@ -98,8 +98,9 @@ impl Pieces<'_> {
             .unwrap_or(at)
     }
 
-    /// Moves an instant to an edge that it is known not to lie beyond. By its timestamp it does, by
-    /// at most the errors of the two clocks. The result may be off by the errors of both.
+    /// Moves an instant to an edge that it is known not to lie beyond. By its timestamp, it lies on
+    /// the edge, or beyond it by at most the errors of the two clocks. The result may be off by the
+    /// errors of both.
     pub(super) fn move_to(&self, edge: Instant, from: Instant) -> Instant {
         if from.1 == edge.1 {
             return edge;

@@ -73,17 +73,14 @@ pub(crate) struct SpanTree {
 }
 
 impl SpanTree {
-    /// Returns the number of spans in the forest.
     pub(crate) fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// Returns the span with this number.
     pub(crate) fn span<'a>(&self, records: &'a [SpanRecord], number: usize) -> &'a SpanRecord {
         &records[self.kept[number] as usize]
     }
 
-    /// Returns the index in the records of the span with this number.
     pub(super) fn record(&self, number: usize) -> usize {
         self.kept[number] as usize
     }

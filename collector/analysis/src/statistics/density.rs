@@ -4,7 +4,7 @@
 //! 2010, the improved Sheather-Jones rule). Unlike rules of thumb and the older plug-in rules, it
 //! does not assume that the density is close to normal. That assumption merges the modes of a
 //! mixture, such as the hits and misses of a cache. If the rule's equation has no usable root, as
-//! with few values, Silverman's rule of thumb replaces it, and [`Density::rule`] reports this.
+//! with few values, Silverman's rule of thumb replaces it. [`Density::rule`] states the rule used.
 //!
 //! Values are first spread over a grid of [`GRID`] places. The time of all further steps depends on
 //! the grid, not on the number of values.
@@ -25,8 +25,8 @@ pub enum BandwidthRule {
     Diffusion,
     /// Silverman's rule of thumb.
     Silverman,
-    /// Minimum bandwidth that the grid can represent. It is used if the other rules yield less,
-    /// because nearly all values are equal or take few different values.
+    /// Minimum bandwidth that the grid can represent. It is used if the other rule yields less, for
+    /// example because nearly all values are equal.
     Grid,
 }
 
@@ -128,8 +128,8 @@ impl Grid {
 /// Minimum bandwidth, in steps of the grid. The grid cannot represent a narrower kernel.
 const STEPS_MIN: f64 = 2.0;
 
-/// Maximum ratio of the bandwidth to the bandwidth of the rule of thumb. A larger bandwidth comes
-/// from an equation without a meaningful root, as for a few similar values.
+/// Maximum ratio of the bandwidth of the diffusion rule to that of the rule of thumb. A larger
+/// bandwidth comes from an equation without a meaningful root, as for a few similar values.
 const TOO_WIDE: f64 = 1.5;
 
 /// Chooses the bandwidth. `different` is the number of different values, and `thumb` the bandwidth

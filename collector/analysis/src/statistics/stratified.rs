@@ -137,8 +137,8 @@ pub(crate) fn share_mid_two_sided(stratum: ShareStratum, seen: u64) -> f64 {
         .sum()
 }
 
-/// Returns a function of the probability that exactly so many of a stratum's later members have the
-/// property.
+/// Returns a function that maps a number to the probability that exactly so many of a stratum's
+/// later members have the property.
 fn hypergeometric(stratum: ShareStratum) -> impl Fn(u64) -> f64 {
     let ShareStratum { with, of, later } = stratum;
     let others = of - with;
@@ -154,7 +154,7 @@ fn hypergeometric(stratum: ShareStratum) -> impl Fn(u64) -> f64 {
     }
 }
 
-/// Number of values of a sum of independent whole numbers from 0.
+/// Number of possible values of a sum of independent whole numbers that start at 0.
 #[derive(Clone, Copy)]
 struct SumSize(usize);
 

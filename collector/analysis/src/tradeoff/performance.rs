@@ -245,7 +245,7 @@ fn class_costs(
             .map_or(0.0, |weight| weight - weighted / all);
         ClassCost {
             class: class.to_string(),
-            // A class that seems to cost nothing gets the lowest cost, 0.05.
+            // No class gets a cost below 0.05.
             relative_cost: ((mean_saved_ns - deviation) / mean_saved_ns).max(0.05),
         }
     });

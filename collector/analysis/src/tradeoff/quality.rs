@@ -242,7 +242,7 @@ fn scored(scorer: &Scorer, features: &[FeatureValue]) -> f64 {
     scorer.loss(&features)
 }
 
-/// Hashes two numbers by SplitMix64, and returns the upper 32 bits of the hash.
+/// Hashes two numbers by steps of SplitMix64, and returns the upper 32 bits of the hash.
 fn scatter(a: u64, b: u64) -> u32 {
     let mut z = (a << 20 ^ b)
         .wrapping_add(1)

@@ -6,7 +6,7 @@ use super::*;
 use crate::pass::Pass as _;
 use crate::record::{AttributeRecord, RecordOwner, SpanFlags, SpanRecord, TraceId, TraceRecords};
 
-/// Returns a number from 0 to 1, by SplitMix64.
+/// Returns a number from 0 to 1, by steps of SplitMix64.
 fn random(a: u64, b: u64) -> f64 {
     let mut z = (a << 20 ^ b).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

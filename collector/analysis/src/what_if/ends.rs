@@ -42,9 +42,9 @@ pub(super) fn by_end(segments: &[Segment]) -> Vec<u32> {
 
 /// Calls `visit` with segments that ended in an interval, the latest first, until it returns
 /// `false`. The interval excludes its first instant and includes its second. `visit` also gets the
-/// time from the first instant to the segment's end. Segments of length zero, or with another
-/// element than segment `index`, are skipped. Only the last `LOOK_BACK` segments are considered. At
-/// `index`'s own end, only segments before it in the order of ends count.
+/// time from the first instant to the segment's end. Skips segment `index`, segments of length
+/// zero, and segments with another element, if both have one. Only the last `LOOK_BACK` segments
+/// are considered. At `index`'s own end, only segments before it in the order of ends count.
 pub(super) fn for_each_end(
     trace: &SegmentedTrace,
     by_end: &[u32],

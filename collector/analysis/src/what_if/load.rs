@@ -122,8 +122,8 @@ fn growth(busy: f64, factor: f64) -> f64 {
 }
 
 /// Returns the share of the lengths that a line attributes to concurrent visits, times
-/// `SHARE_UNSURE`; `None` unless it is significant. Each point has the number of concurrent visits
-/// and the length.
+/// `SHARE_UNSURE`, at most 1; `None` unless it is significant. Each point has the number of
+/// concurrent visits and the length.
 fn share(points: &[(f64, f64)]) -> Option<f64> {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;

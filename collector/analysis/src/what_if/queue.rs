@@ -155,8 +155,8 @@ impl Queue {
         lengths.fold(0, u64::saturating_add)
     }
 
-    /// Reports whether at least `WAITS_MIN` visits of the other queue wait inside visits of this
-    /// queue.
+    /// Reports whether at least `WAITS_MIN` visits of the other queue waited and lie inside visits
+    /// of this queue.
     pub(super) fn encloses(&self, other: &Queue) -> bool {
         let mut of_request: FxHashMap<usize, Vec<&Visit>> = FxHashMap::default();
         for visit in &self.visits {

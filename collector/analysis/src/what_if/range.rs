@@ -212,7 +212,7 @@ fn statistics(ordered: &[(u64, u32)], times: &[u32]) -> [f64; 4] {
     found
 }
 
-/// Final steps of SplitMix64: maps consecutive numbers to distant ones.
+/// Returns output `number` of SplitMix64 with seed 0. Consecutive numbers yield distant outputs.
 pub(super) fn mix(number: u64) -> u64 {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -32,7 +32,8 @@ struct WaitRelease {
     by: Option<usize>,
 }
 
-/// Maximum number of rounds of a replay. Rounds repeat until the ends of segments no longer change.
+/// Maximum number of rounds of a replay after the first. Rounds repeat until the ends of segments
+/// no longer change.
 const ROUNDS_MAX: usize = 16;
 
 struct Replay<'a, L> {
@@ -58,8 +59,7 @@ struct Rival {
 struct Round {
     /// End of each segment, in nanoseconds after the request's start.
     ends: Vec<u64>,
-    /// Time at which each segment could start without its rivals, in nanoseconds after the
-    /// request's start.
+    /// New latest end of each segment's predecessors, in nanoseconds after the request's start.
     ready: Vec<u64>,
 }
 

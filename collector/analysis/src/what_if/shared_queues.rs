@@ -192,8 +192,9 @@ impl SharedQueues {
             })
     }
 
-    /// Replays all requests together until the waits are settled, and returns the waits. `lengths`
-    /// returns the lengths of a request's segments, given its waits in the queues.
+    /// Replays all requests together until the waits are settled, in at most `ROUNDS_MAX` rounds,
+    /// and returns the waits. `lengths` returns the lengths of a request's segments, given its
+    /// waits in the queues.
     pub(super) fn changed<'a, L: Lengths>(
         &'a self,
         waiting: &Waits,

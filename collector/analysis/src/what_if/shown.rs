@@ -12,8 +12,8 @@ const SAME_END: f64 = 1e-3;
 pub(super) struct LabelTimes {
     pub(super) count: u32,
     pub(super) mean_ns: f64,
-    /// True if there are at least `POINTS_MIN` segments, and they always end at the same time after
-    /// the request's start. Work and waiting are then indistinguishable.
+    /// True if there are at least `POINTS_MIN` segments, and they always end at nearly the same
+    /// time after the request's start. Work and waiting are then indistinguishable.
     pub(super) undecided: bool,
     /// True if any of the segments ended after its request's answer. Answers then do not wait for
     /// this label.

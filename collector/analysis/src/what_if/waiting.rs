@@ -47,8 +47,8 @@ impl WaitModel {
         }
     }
 
-    /// Returns the waits in shared queues after a change of segments. `change` returns the change
-    /// of each label, or `None`.
+    /// Returns the waits in shared queues after a change of segments; empty if nothing changes.
+    /// `change` returns the change of each label, or `None`.
     pub fn changed_queues(
         &self,
         labels: &Labels,

@@ -57,10 +57,11 @@ pub(super) enum Releaser {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wait {
     pub(super) releaser: Releaser,
-    /// Median time from the releasing event to the end of the interval, in nanoseconds.
+    /// Median time from the releasing event (for a timer, from the request's start) to the end of
+    /// the interval, in nanoseconds.
     pub(super) usual_gap_ns: u64,
-    /// Shortest time from the start of the interval to the releasing event, in nanoseconds. Work
-    /// before the wait took no longer.
+    /// Shortest time from the start of the interval to the releasing event, in nanoseconds; 0 for a
+    /// timer. For other events, work before the wait took no longer.
     pub(super) least_ns: u64,
     /// Mean time that a segment works before it waits, in nanoseconds; `None` if requests do not
     /// show it.

@@ -1,7 +1,7 @@
 //! System calls of Linux on aarch64, by number; unused numbers have empty names.
 
 /// Names of the system calls, indexed by number.
-#[rustfmt::skip] // packed: one a line would be five hundred lines
+#[rustfmt::skip] // One name a line would take hundreds of lines.
 pub(super) const NAMES: &[&str] = &[
     "io_setup", "io_destroy", "io_submit", "io_cancel", "io_getevents", "setxattr", "lsetxattr",
     "fsetxattr", "getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr",

@@ -1,7 +1,7 @@
 //! System calls of Linux on x86-64, by number; unused numbers have empty names.
 
 /// Names of the system calls, indexed by number.
-#[rustfmt::skip] // packed: one a line would be five hundred lines
+#[rustfmt::skip] // One name a line would take hundreds of lines.
 pub(super) const NAMES: &[&str] = &[
     "read", "write", "open", "close", "stat", "fstat", "lstat", "poll", "lseek", "mmap", "mprotect",
     "munmap", "brk", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "ioctl", "pread64", "pwrite64",

@@ -126,7 +126,7 @@ fn memory_is_bounded() {
     let mut state = 1;
     let mut taken = 0;
     for set in 0..9u32 {
-        // Each set is of some 1,000 labels in 16 words: four of them fill the groups.
+        // Each set has 1,023 labels in 16 words: four of them fill the groups.
         let labels: Vec<u32> = (0..1024).filter(|label| *label != set).collect();
         for _ in 0..10 {
             taken += u32::from(groups.count(&trace(&labels, &mut state), &mut counts));

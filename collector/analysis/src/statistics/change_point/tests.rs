@@ -206,7 +206,7 @@ fn of_several_changes_the_last_is_told_with_what_was_before_it() {
     let mut calm: Vec<f64> = (0..60).map(|_| noise.uniform()).collect();
     calm[40] = 1e12;
     assert_eq!(last(&calm), None);
-    // A change that does not matter is none, and hides none.
+    // A change that does not matter is not returned, and does not hide others.
     series[45..].iter_mut().for_each(|value| *value += 3.0);
     let is_large = |before: Range<usize>, after: Range<usize>| {
         let mean = |side: Range<usize>| {

@@ -75,8 +75,8 @@ fn of_a_normal_distribution_the_bandwidth_is_the_best() {
     }
 }
 
-/// Finds the modes of hits, misses and timeouts. A rule of thumb would yield a bandwidth of more
-/// than a doubling.
+/// Finds the modes of hits, misses and timeouts. The rule of thumb would yield a bandwidth of about
+/// 0.23.
 #[test]
 fn modes_of_a_mixture_are_found() {
     let parts = [(2e6, 0.08, 6_000), (3e6, 0.08, 3_000), (1e9, 0.02, 300)];

@@ -1,7 +1,8 @@
 //! Distribution of the largest distance between a sample's distribution function and the true one.
 //!
 //! Simard and L'Ecuyer (Computing the two-sided Kolmogorov-Smirnov distribution, 2011) give the
-//! rules for choosing among the methods of computation. Results equal those of scipy's `kstwo.sf`.
+//! rules for choosing among the methods of computation. The tests compare results with those of
+//! scipy's `kstwo.sf`.
 
 use std::f64::consts::PI;
 
@@ -273,7 +274,7 @@ mod tests {
         for z in [1.5f64, 2.0, 2.8, 3.7] {
             let x = z / (SUM_MAX as f64).sqrt();
             let (summed, expanded) = (one_side(SUM_MAX, x), one_side(SUM_MAX + 1, x));
-            // One value more reduces the probability by this much.
+            // One value more reduces the probability by this factor.
             let next = summed * (-2.0 * x * x).exp();
             assert!(
                 (expanded / next - 1.0).abs() < 1e-6,
