@@ -208,7 +208,8 @@ pub struct HostClock {
     /// the common time of the island.
     pub error_ns: u64,
     /// Maximum distance, in nanoseconds, at which two timestamps of this host do not show the order
-    /// of their instants. With 1, timestamps are exact, and different ones always show the order.
+    /// of their instants. The value 1 stands for exact timestamps: different ones always show the
+    /// order.
     pub resolution_ns: u64,
     /// Number of the island, i.e. of the hosts with a common time. The order of timestamps from
     /// different islands is unknown.

@@ -1,4 +1,4 @@
-//! Tests, effect sizes, percentiles and density estimates.
+//! Tests, effect sizes, percentiles, density estimates, regression and change points.
 
 mod change_point;
 mod density;

@@ -37,7 +37,7 @@ pub struct ThinningRule {
 pub enum ThinningDecision {
     /// The request stays unchanged.
     Unchanged,
-    /// The request stays, and represents more requests than before.
+    /// The request stays, and represents as many requests as before, divided by the ratio.
     Reweighted(NewThreshold),
     /// The request is dropped.
     Dropped,

@@ -25,8 +25,7 @@ pub struct KolmogorovSmirnov {
     pub is_exact: bool,
 }
 
-/// Maximum product of the sample sizes for an exact test. At this size, the test takes about 0.1
-/// ms.
+/// Maximum product of the sample sizes for an exact test, whose time is proportional to it.
 const EXACT_MAX: u64 = 10_000;
 
 /// Compares two samples, given as (value, count) in order of value. If a sample is empty, all

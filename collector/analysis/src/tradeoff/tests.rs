@@ -122,7 +122,7 @@ fn reduced_answers_teach_nothing() {
             "{source}: {weight}, and is {truth}"
         );
     }
-    // At half, all ads are left out, and the pages that are never first. One answer in five is
+    // At half, all ads are left out, and five pages that are never first. One answer in five is
     // worse.
     let half = model.mean_drop(0.5);
     assert!((half - FIRST[2]).abs() < 0.02, "{half}");
@@ -179,7 +179,7 @@ fn a_share_of_calls_costs_that_share_of_their_loss() {
     assert!(judged > 400);
     for step in 0..=100_u32 {
         let rate = f64::from(step) / 100.0;
-        // Each of a thousand calls, reduced or not, as the SDK spreads them.
+        // Spreads the reduced calls among a thousand as the SDK does.
         let reduced: Vec<u64> = (0..1_000)
             .filter(|number| (*number as f64 * 0.618_033_988_75).fract() < rate)
             .collect();

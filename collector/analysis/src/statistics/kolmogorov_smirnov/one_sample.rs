@@ -9,7 +9,7 @@ use std::f64::consts::PI;
 /// Maximum size of a sample that Simard and L'Ecuyer treat as small.
 const SMALL_MAX: u64 = 140;
 /// Maximum size of a sample for the matrix method. Above it, the matrix takes long, and the
-/// expansion is as good.
+/// expansion is precise enough.
 const MATRIX_MAX: u64 = 2_000;
 /// Maximum size of a sample for the exact one-sided sum, which takes long above it.
 const SUM_MAX: u64 = 50_000;
