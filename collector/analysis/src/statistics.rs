@@ -240,6 +240,9 @@ pub fn benjamini_hochberg(p_values: &[f64]) -> Vec<f64> {
 /// Returns Pearson's correlation coefficient of the pairs; `None` for fewer than two pairs, or if
 /// either component is constant.
 pub fn correlation(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> Option<f64> {
+    // Differences from the first pair, so that a constant component is exactly 0.
+    let first = pairs.clone().next()?;
+    let pairs = pairs.map(move |pair| (pair.0 - first.0, pair.1 - first.1));
     let n = pairs.clone().count() as f64;
     let (x, y) = pairs
         .clone()

@@ -6,9 +6,9 @@ use chrono::DateTime;
 /// and two units from two minutes on: `7ns`, `12.3ms`, `5min 20s`.
 pub fn duration(ns: f64) -> String {
     let (scaled, unit) = match ns.abs() {
-        ns_abs if ns_abs < 1e3 => return format!("{ns:.0}ns"),
-        ns_abs if ns_abs < 1e6 => (ns / 1e3, "µs"),
-        ns_abs if ns_abs < 1e9 => (ns / 1e6, "ms"),
+        ns_abs if ns_abs < 999.5 => return format!("{ns:.0}ns"),
+        ns_abs if ns_abs < 999.5e3 => (ns / 1e3, "µs"),
+        ns_abs if ns_abs < 999.5e6 => (ns / 1e6, "ms"),
         ns_abs if ns_abs < 120e9 => (ns / 1e9, "s"),
         _ => return long_duration(ns / 1e9),
     };
@@ -125,6 +125,7 @@ mod tests {
         check(1_234.0, "1.23µs");
         check(12_345_678.0, "12.3ms");
         check(123_456_789.0, "123ms");
+        check(999_999.0, "1.00ms");
         check(1.5e9, "1.50s");
         check(119.9e9, "120s");
         check(-125e9, "-2min 5s");

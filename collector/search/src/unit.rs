@@ -355,6 +355,12 @@ impl<'a> Unit<'a> {
         )
     }
 
+    /// Reports whether this is a span, not a log event or a kernel event.
+    #[must_use]
+    pub fn is_span(&self, place: usize) -> bool {
+        matches!(self.spans[place].record, UnitRecord::Span(_))
+    }
+
     /// Returns the trace and an id: the id of a span, the id of the span that caused a kernel
     /// event, or the sequence number of a log event.
     #[must_use]

@@ -193,6 +193,9 @@ impl PerformanceModel {
         };
         let share =
             (tradeoff_rate - left.tradeoff_rate) / (right.tradeoff_rate - left.tradeoff_rate);
+        if share >= 1.0 {
+            return right.latency_ns(requests_per_second);
+        }
         let (of_left, of_right) = (left.highest(), right.highest());
         let highest = 1.0 / ((1.0 - share) / of_left + share / of_right);
         let utilisation = requests_per_second / highest;

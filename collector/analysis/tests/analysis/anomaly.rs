@@ -102,6 +102,8 @@ fn correlations() {
         (of(&[]), of(&[(1.0, 2.0)]), of(&[(1.0, 2.0), (1.0, 3.0)])),
         (None, None, None)
     );
+    // The mean of ten times 7.1 is rounded.
+    assert_eq!(of(&[(7.1, 7.1); 10]), None);
 }
 
 /// Returns paths of requests with segments 0 and 1 in series. One in twenty also has the debugging

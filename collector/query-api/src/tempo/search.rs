@@ -94,7 +94,7 @@ fn found(traces: &Traces, given: &Parameters, share: &mut QueryShare) -> Result<
 }
 
 /// Returns the sorted ids of the spans that match a selector of the query, if the trace satisfies
-/// it; `None` if it does not, or if that is unknown. Log events yield their sequence numbers.
+/// it; `None` if it does not, or if that is unknown.
 /// `may_lack` reports whether records of a trace may have been lost.
 fn witness(
     records: &TraceRecords,
@@ -109,7 +109,8 @@ fn witness(
     let span_id = |place: usize| unit.names(place).1;
     is_one.then(|| {
         let places = unit.spanset(&query.formula).into_iter();
-        let mut ids: Vec<u64> = places.map(span_id).collect();
+        let spans = places.filter(|place| unit.is_span(*place));
+        let mut ids: Vec<u64> = spans.map(span_id).collect();
         ids.sort_unstable();
         ids
     })
