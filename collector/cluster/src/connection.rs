@@ -26,8 +26,8 @@ use tower::ServiceExt as _;
 use uuid::Uuid;
 
 use crate::error::{ClusterError, WorkerFailure, chain};
-use crate::plan::{IS_RESULT, TaskCodec, TaskExec};
 use crate::resolution::WorkerAddress;
+use crate::task_node::{IS_RESULT, TaskCodec, TaskExec};
 
 /// Timeout of a connection, and of the exchange of versions.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -18,9 +18,9 @@
 mod connection;
 mod driver;
 mod error;
-mod plan;
 mod resolution;
 mod runner;
+mod task_node;
 mod worker;
 
 pub use connection::{Access, ClientCertificate};

@@ -14,8 +14,8 @@ use object_store::ObjectStore;
 use tonic::service::Routes;
 use url::Url;
 
-use crate::plan::{self, TaskCodec};
 use crate::runner::{Runner, TaskRunner};
+use crate::task_node::{self, TaskCodec};
 
 /// Maximum size of a request, in bytes: a task has the model of all requests.
 const REQUEST_BYTES_MAX: usize = 1 << 30;
@@ -72,6 +72,6 @@ pub fn worker_routes(tasks: Arc<dyn TaskRunner>, build: &str) -> Result<Routes> 
 }
 
 fn only_ours(event: WorkerPlanRewriteEvent<'_>) -> Result<WorkerPlanRewriteEventResponse> {
-    plan::check(&event.plan)?;
+    task_node::check(&event.plan)?;
     Ok(WorkerPlanRewriteEventResponse::new(event.plan))
 }

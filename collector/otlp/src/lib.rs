@@ -23,7 +23,7 @@
 //!
 //! [`StoredSpan::parts`] is the inverse, with the exceptions that its module names.
 //!
-//! `span`, `typed` (JSON), `wire` (protobuf) and `id_text` serve importers of other formats, too.
+//! `foreign_span`, `typed` (JSON), `wire` (protobuf) and `id_text` serve importers of other formats, too.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
@@ -34,6 +34,7 @@ mod code_place;
 mod decimal;
 mod direct;
 mod exact;
+mod foreign_span;
 mod id_text;
 mod json;
 mod json_error;
@@ -45,7 +46,6 @@ mod operation_name;
 mod own_names;
 mod plain;
 mod query;
-mod span;
 mod statement;
 mod stored;
 mod texts;
@@ -73,6 +73,10 @@ pub use bad_span::BadSpan;
 pub use decimal::{decimal, whole_number};
 pub use direct::{PlainEvent, PlainSpan, TakePlain, plain_spans_of};
 pub use exact::{any_json, pairs_json};
+pub use foreign_span::{
+    Attributes, ForeignEvent, ForeignSpan, SpanLimits, TakeSpans, check_count, check_text, hashed,
+    own_span_id, span_number,
+};
 pub use id_text::{base64_of, bytes_of, hex, hex_bytes, standard_base64, standard_bytes};
 pub use json_error::without_line_number;
 pub use lines_before::LinesBefore;
@@ -80,10 +84,6 @@ pub use logs::{ForeignLog, LogRecord, ResourceLogs, ScopeLogs, logs_of, logs_of_
 pub use operation_name::SPAN_NAME;
 pub use plain::{is_plain, plain_records};
 pub use query::Query;
-pub use span::{
-    Attributes, ForeignEvent, ForeignSpan, SpanLimits, TakeSpans, check_count, check_text, hashed,
-    own_span_id, span_number,
-};
 pub use stored::{
     SpanParts, StoredAttributes, StoredEvent, StoredSpan, any_of_json, resource_spans,
 };

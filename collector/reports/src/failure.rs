@@ -1,4 +1,4 @@
-//! Outcome of a subcommand: a result, a partial result, or a failure.
+//! Failure of a subcommand, by kind.
 
 use std::error::Error;
 use std::fmt;
@@ -7,25 +7,6 @@ use stroboscope_query::{QueryError, ShardError};
 use stroboscope_store::query_memory::QueryLack;
 
 use crate::advice::advice;
-
-/// Outcome of a subcommand that has a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// The result is complete. Exit status 0.
-    Done,
-    /// The result is incomplete; standard error lists what was left out. Exit status 1.
-    Partly,
-    /// The later or treated requests are worse, or an assertion is violated, and the user asked to
-    /// fail then. Exit status 1.
-    Regression,
-    /// The data cannot tell whether requests became worse, or an assertion holds, and the user
-    /// asked to fail then. Exit status 2.
-    Undecided,
-    /// A signal of this number ended the subcommand before it had a result, and the subcommand
-    /// stopped everything that it had started. The exit status is that of shells: 128 more than the
-    /// number, so 130 after Ctrl-C.
-    Interrupted(i32),
-}
 
 /// Kind of a failure. The command line exits with status 2 for each; pages map each to an HTTP
 /// status.

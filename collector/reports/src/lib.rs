@@ -62,6 +62,7 @@ mod search_plan;
 pub mod shard;
 pub mod size;
 pub mod slack;
+pub mod status;
 pub mod stderr;
 mod step_commands;
 pub mod study;
@@ -73,4 +74,5 @@ pub mod verb;
 pub mod verdict_files;
 pub mod what_if;
 
-pub use failure::{Failure, FailureCode, Status};
+pub use failure::{Failure, FailureCode};
+pub use status::Status;

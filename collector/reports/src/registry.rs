@@ -8,8 +8,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use stroboscope_render::show::Doc;
 use tokio::runtime::Runtime;
 
-use crate::failure::{Failure, Status};
+use crate::failure::Failure;
 use crate::shard::OF_SHARDS;
+use crate::status::Status;
 use crate::study::NamedStudy;
 use crate::verb::{Page, PageVerb, ReadingVerb, Tables, document};
 use crate::{

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use super::log::Log;
 use super::settings;
 use super::verbs::{self, verbs};
+use stroboscope_reports::Status;
 use stroboscope_reports::bad_argument::in_our_words;
-use stroboscope_reports::failure::Status;
 use stroboscope_reports::output::say;
 
 /// Exit status of a run that failed or could not decide.
