@@ -130,8 +130,8 @@ fn purge() {
 mod tests {
     use super::*;
 
-    /// Allocates 384 MB in small pieces, and keeps one piece of each MiB. Half of it leaves room
-    /// for the memory that other tests of the process take at the same time.
+    /// Allocates 384 MiB in small pieces, and keeps one piece of each MiB. Expects only 200 MiB
+    /// back, because other tests of the process take memory at the same time.
     #[test]
     fn what_threads_freed_goes_back_to_the_system() {
         let hold = || {

@@ -54,7 +54,7 @@ impl HttpAddress {
         }
     }
 
-    /// Connects to the first address that accepts it.
+    /// Connects to the first address that accepts a connection.
     fn connect(&self, patience: Duration) -> io::Result<TcpStream> {
         let mut tried = Err(io::ErrorKind::AddrNotAvailable.into());
         for socket in &self.sockets {

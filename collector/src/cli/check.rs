@@ -1,4 +1,4 @@
-//! The `check` subcommand.
+//! The `store check` subcommand.
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -21,9 +21,9 @@ const SHOWN: usize = 50;
 /// Check the integrity of a data directory
 ///
 /// Reads all files of the store to their end, scans the log, and compares the checkpoint's list of
-/// batches with the batches in the store. Exit status 0: no problem found; 1: problems found and
-/// printed. Works while a collector is running, and then skips everything that the collector is
-/// about to change.
+/// batches with the batches in the store. Exit status 0: no problem found, or all repaired; 1:
+/// other problems found and printed. Works while a collector is running, and then skips everything that
+/// the collector is about to change.
 #[derive(Debug, Args)]
 pub(super) struct CheckVerb {
     #[command(flatten)]

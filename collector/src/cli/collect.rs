@@ -100,7 +100,7 @@ pub(super) struct Collect {
     #[command(flatten)]
     what: kernel::KernelArguments,
     /// Consider a trace complete, and add it to the live model, after this idle time. Records that
-    /// arrive in the next five minutes go into the store, but not into the live model
+    /// arrive in the next five to ten minutes go into the store, but not into the live model
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
     live_quiet: Duration,
     /// Length of the sliding window of time that the live model covers, at least 10m. Requests that
@@ -152,8 +152,8 @@ pub(super) struct Collect {
     own_traces: Option<OwnTracesTo>,
 }
 
-/// Parses the length of the live model's window. Rejects less than 10 minutes, twice the time of
-/// which `top` shows requests.
+/// Parses the length of the live model's window. Rejects less than 10 minutes, which is twice the
+/// age of the oldest requests in `top`.
 fn parse_live_window(text: &str) -> Result<Duration, String> {
     let window = parse_duration(text)?;
     if window < 2 * RECENT {

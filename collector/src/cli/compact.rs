@@ -1,4 +1,4 @@
-//! The `compact` subcommand.
+//! The `store compact` subcommand.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,8 +22,8 @@ use stroboscope_store::tables::Store;
 ///
 /// For a store that no collector is using, because a running collector compacts its store itself.
 /// First flushes the log into the store. Then merges the files of each table and hour into one, or
-/// into a few if they are large. Subcommands that are reading continue: replaced files are kept for
-/// an hour, or until the next `compact` or `collect` after that.
+/// into a few if they are large. Subcommands that are reading continue: up to 4 GiB of replaced
+/// files are kept for an hour, and deleted by the first `compact` or `collect` after it.
 #[derive(Debug, Args)]
 pub(super) struct Compact {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! The `config` subcommand.
+//! The `collect config` subcommand.
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use tokio::runtime::Runtime;

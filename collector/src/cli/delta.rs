@@ -35,7 +35,7 @@ pub(super) struct Delta {
 pub(super) struct DeltaReport {
     /// True if a collector uses the directory, which writes the logs within a minute.
     by_collector: bool,
-    /// Tables that have a log; empty if a collector writes the logs.
+    /// Tables that have files; empty if a collector writes the logs.
     tables: Vec<DeltaTable>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct DeltaReport {
 #[derive(Debug, Serialize, JsonSchema)]
 struct DeltaTable {
     table: &'static str,
-    /// Newest version of the log; absent for a table without files.
+    /// Newest version of the log; absent if the table has no readable file yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<u64>,
     files: usize,

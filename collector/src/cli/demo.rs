@@ -50,10 +50,9 @@ pub(super) struct Demo {
     /// Also record the kernel's side of requests; needs root, or CAP_BPF and CAP_PERFMON
     #[arg(long)]
     kernel: bool,
-    /// Run a scenario of data-quality tradeoffs instead of the newsfeed's load, with and without
-    /// tradeoffs, in one to four minutes. The ranker's tradeoff point is learned from copies of
-    /// requests, and decides. --seconds, --rate, --burst-config, --fault and --kernel apply to the
-    /// newsfeed only
+    /// Run a scenario of data-quality tradeoffs instead of the newsfeed's load. Most scenarios take
+    /// one to four minutes, and learn the ranker's tradeoff point first. --seconds, --rate,
+    /// --burst-config, --fault, --duplicate and --kernel apply to the newsfeed only
     #[arg(long, value_enum)]
     scenario: Option<Scenario>,
     /// Print the report as JSON
@@ -166,8 +165,8 @@ pub(super) struct DemoReport {
     processes: u64,
     burst_config: String,
     bursts: u64,
-    /// Time that two processes recorded together, divided by the time that at least one of them
-    /// recorded, while both ran.
+    /// Time that both processes of a pair recorded, divided by the time that at least one of them
+    /// recorded, while both ran, summed over all pairs; null if no pair recorded while both ran.
     window_overlap: Option<f64>,
     complete_traces: u64,
     /// Number of traces without their root, mostly because the request began before the burst.

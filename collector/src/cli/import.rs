@@ -29,10 +29,10 @@ const NAMES_SHOWN: usize = 40;
 /// are JSON lines, one event a line: {"trace": "4bf9…", "host": "web1", "ts_ns":
 /// 1767322800000000000, "event": "begin", "task": "server", "attrs": {"user": 7}}; `attrs` is
 /// optional. A trace of 1 to 32 hex digits, not all 0, is used as the trace id; any other name gets
-/// a stable id and keeps its name. A line or record that cannot be used is reported with file and
-/// line, and the rest is imported; then the exit status is 1. Valid data that has no place in the
-/// store (a key, a log record, a counter) is counted by name. Importing the same content again does
-/// nothing, and has the same exit status.
+/// a stable id and keeps its name. Lines or records that cannot be used are reported with file and
+/// line (20 of each file), and the rest is imported; then the exit status is 1, or 2 if nothing was
+/// imported. Valid data that has no place in the store (a key, a log record, a counter) is counted
+/// by name. Importing the same content again does nothing, and has the same exit status.
 ///
 /// Instead of `ts_ns`, a line may have `ts`: a date and time of RFC 3339 (UTC without an offset),
 /// or a number, with or without a fraction. The size of the number gives its unit: s from 100

@@ -82,7 +82,7 @@ pub(super) struct Record {
 struct CollectorArguments {
     /// Follow the burst-config of this collector, gateway or agent: http://HOST:PORT,
     /// https://HOST:PORT or unix:/PATH, the address for gRPC. While there is no connection, the
-    /// recorder keeps its current one. With several, separated by commas, it uses one at a time
+    /// burst-config stays. With several, separated by commas, the recorder uses one at a time
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     collector: Vec<String>,
     /// Authority that signed the certificate of an https collector, as PEM. It is read again for
@@ -130,8 +130,8 @@ pub(super) struct KernelArguments {
     /// they took
     #[arg(long)]
     enter_only: bool,
-    /// Capacity of each processor's buffer in the kernel, in events of 64 bytes; rounded up to a
-    /// power of two
+    /// Capacity of each processor's buffer in the kernel, in events of 64 bytes; limited to 64
+    /// through 16777216, and rounded up to a power of two
     #[arg(long, value_name = "COUNT", default_value_t = EVENTS_PER_CPU)]
     events_per_cpu: u32,
 }

@@ -21,16 +21,16 @@ use stroboscope_reports::output::say;
 
 /// Subcommands that accept the log options.
 const WITH_ARGUMENTS: [&str; 2] = ["collect", "config"];
-/// Prefix of the log targets of our crates. Other crates log only warnings and errors, because at
-/// level `debug` the HTTP crates log headers, which contain tokens.
+/// Prefix of the log targets of our crates. Other crates log at most warnings and errors, because
+/// at level `debug` the HTTP crates log headers, which contain tokens.
 const OURS: &str = "stroboscope";
 
 #[derive(Args, Clone, Copy, Debug)]
 #[command(next_help_heading = "Logging")]
 pub(super) struct LogArguments {
-    /// Format of the log on standard error, with one line per event. json also logs what is
-    /// otherwise printed on standard output. In text, lines have priorities instead of times if
-    /// systemd's journal reads them
+    /// Format of the log on standard error, with one line per event. With json, `collect` logs what
+    /// it otherwise prints on standard output. In text, lines have priorities instead of times and
+    /// levels if systemd's journal reads them
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
     log_format: LogFormat,
     /// Lowest level to log

@@ -34,7 +34,7 @@ pub(super) struct Mcp {
     memory_limit: Option<u64>,
 }
 
-/// Parses the address of a site; removes a slash at its end.
+/// Parses the address of a site; removes slashes at its end.
 fn parse_site(text: &str) -> Result<String, String> {
     let is_site = ["http://", "https://"].iter().any(|scheme| {
         text.strip_prefix(scheme)

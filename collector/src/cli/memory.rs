@@ -23,7 +23,7 @@ const READ_AHEAD: u64 = (128 + 64 + 64) * KIB;
 const READER_READ_AHEAD: u64 = 64 * KIB;
 /// Bytes that HTTP reads ahead for one connection at the unix socket.
 const UNIX_READ_AHEAD: u64 = 128 * KIB;
-/// Minimum of `--memory-limit`, in bytes. Below it, not even one request of each kind would fit.
+/// Minimum of `--memory-limit`, in bytes.
 const LEAST: u64 = 256 * MIB;
 
 /// Parses a size, and rejects one that is too small for a collector.

@@ -1,4 +1,4 @@
-//! Command line, with one file for each subcommand.
+//! Command line: the subcommands that are not reports, and their arguments.
 
 mod ask;
 mod burst_set;

@@ -1,4 +1,4 @@
-//! Access control of `collect`: TLS, tokens, limits, and the addresses on which it may listen.
+//! Access control of servers: TLS, tokens, limits, and the addresses on which they may listen.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ pub(super) struct NetArguments {
 /// Number of file descriptors reserved for everything but connections, such as the log and the
 /// store.
 const FILES_BESIDE: u64 = 256;
-/// Number of ports other than those for clients of Jaeger and of Tempo, and the unix socket.
+/// Maximum number of TCP ports, without those for clients of Jaeger and Tempo.
 const DOORS: u64 = 3;
 
 impl NetArguments {
@@ -75,7 +75,7 @@ impl NetArguments {
         Ok(())
     }
 
-    /// Reports whether every client needs a token.
+    /// Reports whether clients need tokens.
     pub(super) fn asks_for_tokens(&self) -> bool {
         self.token_file.is_some()
     }

@@ -7,7 +7,7 @@ pub(super) fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// Reports that the collector flushes the received data into the store, and then ends.
+/// Reports that the collector is stopping.
 pub(super) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }

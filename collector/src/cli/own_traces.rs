@@ -47,7 +47,7 @@ pub(super) fn start_own_traces(
 }
 
 /// Returns the address to which to ship own traces, empty for this collector's gRPC port;
-/// `None` if they are not recorded. Returns an error if they cannot be shipped there.
+/// `None` if they are not recorded. Returns an error if this collector would not accept its own.
 pub(super) fn checked_own_traces(
     to: Option<&OwnTracesTo>,
     unix: Option<&Path>,

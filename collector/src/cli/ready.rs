@@ -1,4 +1,4 @@
-//! The `ready` subcommand.
+//! The `collect ready` subcommand.
 
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ use stroboscope_store::data_dir::DataDir;
 ///
 /// Each span of these operations is a request, also inside of a connection's span or another
 /// request. Subcommands, pages and SQL apply the setting as if each had `--request`, which takes
-/// precedence. Without operations, prints the current setting. Pages apply a change at once; the
+/// precedence. Prints the setting that then applies. Pages apply a change without a restart; the
 /// live model of a collector applies it when the collector starts.
 #[derive(Debug, Args)]
 pub(super) struct SetRequests {
@@ -24,7 +24,7 @@ pub(super) struct SetRequests {
     /// connections, are not requests
     #[arg(value_name = "OPERATION", value_parser = parse_operation)]
     operations: Vec<String>,
-    /// Remove the setting, and use the spans as recorded
+    /// Remove the setting
     #[arg(long, conflicts_with = "operations")]
     clear: bool,
     /// Print JSON instead of text

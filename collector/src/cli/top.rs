@@ -35,13 +35,13 @@ const KEY_PATIENCE: Duration = Duration::from_millis(50);
 ///
 /// Shows a table of operations by their share of the latest requests' critical path. Each has
 /// percentiles of its own work, its slack, and the share of its spans that failed. Lines above the
-/// table show which processes ship, how much, in which bursts, and losses and failures. Reads
+/// table show how many processes ship, how much, in which bursts, and losses and failures. Reads
 /// the live model of a running collector (`--http`), or a store (`--data`), which may be in use.
 ///
 /// Keys: `q` quits, `s` sorts by the next column, `/` filters, `p` pauses, `?` shows all keys.
-/// Without a terminal, or with `--once`, prints one picture as text and exits. Retries if a
-/// collector does not respond; with `--once`, exits with status 2 instead. Sends the token in
-/// STROBOSCOPE_TOKEN to collectors that require one.
+/// Without a terminal, or with `--once`, prints one picture as text and exits, with status 2 if the
+/// collector does not respond. In a terminal, retries then. Sends the token in STROBOSCOPE_TOKEN if
+/// it is set.
 #[derive(Debug, Args)]
 pub(super) struct TopVerb {
     #[command(flatten)]
@@ -55,7 +55,8 @@ pub(super) struct TopVerb {
     /// Interval between refreshes, in seconds, 0.1 to 3600
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]
     interval: Duration,
-    /// Print one picture as text, and exit. Takes one interval, because rates need two samples
+    /// Print one picture as text, and exit. Without --data, takes one interval, because rates need
+    /// two samples
     #[arg(long)]
     once: bool,
 }

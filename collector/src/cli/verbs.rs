@@ -42,8 +42,8 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ),
 ];
 
-/// Parent subcommands: name, help if the parent does nothing itself, and names of its subcommands.
-/// The old names of these at the top level still work, but are hidden.
+/// Parents of subcommands in [`verbs`]: name, help if the parent does nothing itself, and names of
+/// its subcommands. These names also work at the top level, but are hidden there.
 const BELOW: [(&str, Option<&str>, &[&str]); 3] = [
     (
         "store",
@@ -89,9 +89,8 @@ pub(super) fn verbs() -> Vec<Entry> {
 
 /// Shows what causes what in a distributed service.
 ///
-/// Services record in short bursts, and `collect` gathers their recordings. The other subcommands
-/// show the order of a request's segments, which of them make up its latency, and how much slack
-/// the others have.
+/// Services record in short bursts, and `collect` gathers their recordings. Reports show the order
+/// of a request's segments, which of them make up its latency, and how much slack the others have.
 #[derive(Debug, clap::Parser)]
 #[command(
     name = "stroboscope",
@@ -290,7 +289,7 @@ mod tests {
         }
     }
 
-    /// Creates a data directory with two imported events.
+    /// Imports two events into the data directory `data` in a new directory.
     fn directory() -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         let log = directory.path().join("log");

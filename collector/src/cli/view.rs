@@ -20,8 +20,8 @@ use stroboscope_web::store_verbs::StoreVerbs;
 
 /// Show a store as pages in a browser, until interrupted
 ///
-/// Serves the pages of `collect` without a collector, except for its own page, /fleet. The store
-/// may be at rest, or a collector may be writing it; then the pages show its flushed part. Of a
+/// Serves those pages of `collect` that show its store, without a collector. The store may be at
+/// rest, or a collector may be writing it; then the pages show its flushed part. Of a
 /// store published to an object store, the pages show the state at the start of `view`. Most
 /// subcommands that read have a page. The address of a page holds its options and can be shared.
 #[derive(Debug, Args)]
@@ -45,7 +45,7 @@ impl View {
         self.doors.check(&addresses.collect::<Vec<_>>())?;
         let directory = self.data.or_newest_demo().to_read(runtime.handle())?;
         let data = directory.directory();
-        // Report a missing directory at once, and not on every page.
+        // Report a missing directory at once, and not on the pages.
         DataDir::existing(data).map_err(Failure::of)?;
         let scheme = self.doors.scheme();
         let memory = self.memory.split()?;

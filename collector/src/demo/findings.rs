@@ -49,7 +49,7 @@ pub struct Findings {
 /// Reads a data directory. Blocks; must not be called from async code.
 ///
 /// # Errors
-/// Returns an error if the directory cannot be read, or has no complete trace.
+/// Returns an error if the directory cannot be read, or has no trace.
 pub(super) fn findings(data: &Path, runtime: Handle, kernel: bool) -> Result<Findings, QueryError> {
     let source =
         Source::open(data, runtime)?.with_observer(stroboscope_reports::progress::on_stderr());
@@ -70,7 +70,7 @@ pub(super) fn findings(data: &Path, runtime: Handle, kernel: bool) -> Result<Fin
         ..
     } = notes.clone();
     let kernel = match kernel.then(|| overview(source)) {
-        // Recording was not permitted, which has been reported.
+        // The kernel was not recorded; if that failed, it has been reported.
         None | Some(Err(QueryError::NoKernel(_))) => None,
         Some(overview) => Some(overview?),
     };

@@ -50,7 +50,7 @@ pub struct DemoOptions {
 /// Reasons for which a run of the demo fails.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    /// The program cannot find its own executable, or has no runtime.
+    /// The program cannot find its own executable, or cannot handle signals.
     #[error("cannot start: {0}")]
     Start(#[from] std::io::Error),
     /// A task of this program panicked or was cancelled.

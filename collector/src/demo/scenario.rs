@@ -1,6 +1,6 @@
-//! Scenarios of data-quality tradeoffs (Chow, dissertation, §4.5). Each puts the newsfeed's ranker
-//! under load, learns its tradeoff point from copies of requests, and compares runs with and
-//! without tradeoffs.
+//! Scenarios of data-quality tradeoffs (Chow, dissertation, §4.5) and of predicted slack. They put
+//! the newsfeed's ranker under load. All but that of the slack order first learn the ranker's
+//! tradeoff point.
 
 mod capacity;
 mod learning;
@@ -37,7 +37,7 @@ pub enum Scenario {
     Spare,
     /// Add an instance when the ranker reports that it pays off
     Capacity,
-    /// Compare waiting requests in order of slack and in order of arrival
+    /// Let requests wait in order of slack, and compare this with the order of arrival
     SlackOrder,
     /// Run all scenarios, one after the other
     All,

@@ -19,7 +19,8 @@ pub(super) enum Look {
     Faint,
 }
 
-/// A line of the screen, at most as long as the screen is wide, and free of control characters.
+/// A line of the screen. Those that [`picture`] returns are at most as long as the screen is wide,
+/// and free of control characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ScreenLine {
     pub text: String,
@@ -57,7 +58,7 @@ const HELP: [&str; 11] = [
 ];
 
 /// Renders the screen, with at most as many lines as it has rows. Sets `page_rows` of the state to
-/// the number of table rows that fit.
+/// the number of table rows that fit, 1 at least, or to 0 for the help.
 pub(super) fn picture(state: &mut TopState, size: Size, now: Duration) -> Vec<ScreenLine> {
     let mut lines = head(state, size.columns, now);
     let foot = foot(state);

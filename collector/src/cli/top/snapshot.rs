@@ -20,7 +20,7 @@ pub(super) struct Spread {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub(super) struct Operation {
     pub operation: String,
-    /// Number of times that the operation's own work began or continued.
+    /// Number of occurrences of the operation's segments.
     pub occurrences: u64,
     pub share_of_time: f64,
     pub wait_share_of_time: f64,
@@ -64,7 +64,7 @@ pub(super) struct Senders {
     pub sending: usize,
     pub hosts: usize,
     /// Time of the latest message of any process, in ns since the Unix epoch; `None` if there is
-    /// none.
+    /// none, and for a store.
     pub last_ns: Option<i64>,
 }
 
@@ -96,7 +96,8 @@ impl Senders {
     }
 }
 
-/// Counters of a collector since its start, or of the selected part of a store.
+/// Counters of a collector since its start, or of a store. A store's requests are those of the
+/// selected time; its records and losses are mostly those of the whole store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub records: u64,

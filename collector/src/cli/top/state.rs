@@ -92,10 +92,10 @@ pub(super) struct TopState {
     /// True while keys edit the filter.
     pub is_filtering: bool,
     pub has_help: bool,
-    /// Index of the marked row among the visible rows.
+    /// Index of the marked row among those of [`rows`](Self::rows).
     pub row: usize,
     samples: VecDeque<Sample>,
-    /// Number of table rows that fitted into the last picture.
+    /// Number of table rows that fitted into the last picture; 0 if it showed the help.
     pub page_rows: usize,
 }
 

@@ -1,5 +1,4 @@
-//! Learns the ranker's models from a load sweep in each fidelity, and from full answers of many
-//! users.
+//! Learns the ranker's models from a load sweep at each of several tradeoff rates.
 
 use stroboscope_analysis::tradeoff::{
     LearnSettings, LearnedPoint, Level, LoadSweep, SweepSettings, TradeoffObservations, learn,
@@ -89,7 +88,7 @@ impl Lessons {
 }
 
 async fn sweep(stage: &mut Stage) -> Result<LearningResult, DemoError> {
-    // First reads are slow, so this load is discarded.
+    // First reads are slow, so the first two loads only warm up the ranker.
     let cold = stage.load(4.0, 2.0, LoadOmission::Nothing).await?;
     let cold_ms = quantile(&latencies_ms(&cold), 0.5);
     stage
@@ -138,7 +137,7 @@ async fn sweep(stage: &mut Stage) -> Result<LearningResult, DemoError> {
     })
 }
 
-/// Applies a load until its latencies have settled, and returns them.
+/// Applies a load until its latencies have settled or the maximum time has passed. Returns them.
 async fn hold(
     stage: &mut Stage,
     per_second: f64,

@@ -43,7 +43,8 @@ pub(super) fn performance(learned: &LearningResult, told: &mut Story) {
     );
 }
 
-/// Compares predictions with measurements at loads and rates outside the sweep.
+/// Compares predictions with measurements of new requests, at some tradeoff rates of the sweep and
+/// at others.
 async fn fresh_latency(
     stage: &mut Stage,
     learned: &LearningResult,

@@ -174,7 +174,8 @@ impl Stage {
         Ok(run.await?)
     }
 
-    /// Gives the next load a fixed seed. All loads that follow such a call have the same users.
+    /// Gives the next load a fixed seed. All loads that directly follow such a call have the same
+    /// users.
     pub(super) fn repeat_users(&mut self) {
         (self.seed, self.is_fixed) = (REPEATED, true);
     }

@@ -16,7 +16,7 @@ pub struct Figure {
     pub value: String,
     /// Value as a number; `None` for figures without a goal.
     pub number: Option<f64>,
-    /// Value that the paper or dissertation reports; `None` if it reports none.
+    /// Value in the paper or dissertation to compare with; `None` if none is given.
     pub paper: Option<String>,
     /// Verdict on the figure; `None` if it has no goal.
     pub verdict: Option<Verdict>,
