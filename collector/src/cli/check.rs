@@ -22,8 +22,8 @@ const SHOWN: usize = 50;
 ///
 /// Reads all files of the store to their end, scans the log, and compares the checkpoint's list of
 /// batches with the batches in the store. Exit status 0: no problem found, or all repaired; 1:
-/// other problems found and printed. Works while a collector is running, and then skips everything that
-/// the collector is about to change.
+/// other problems found and printed. Works while a collector is running, and then skips everything
+/// that the collector is about to change.
 #[derive(Debug, Args)]
 pub(super) struct CheckVerb {
     #[command(flatten)]

@@ -72,7 +72,7 @@ struct AnswerCache {
     uses: u64,
 }
 
-/// Estimated memory of an entry besides the bytes of its answer, in bytes.
+/// Estimated memory of an entry in bytes, without its answer's bytes and its key.
 const ENTRY_BYTES: usize = 256;
 
 impl Answers {

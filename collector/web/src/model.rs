@@ -16,8 +16,8 @@ const AGE_MIN: Duration = Duration::from_secs(60);
 /// [`AGE_MIN`], so that a busy collector does not infer all the time.
 const AGE_PER_MAKING: u32 = 20;
 
-/// Time for which a failure to make a model is remembered, so that a page that waits for a model
-/// does not reload in a loop.
+/// Time for which a failure to make a model also counts for changed files, so that a page that
+/// waits for a model does not reload in a loop.
 const FAILED_FOR: Duration = Duration::from_secs(10);
 
 /// Slot for the last request that was read.

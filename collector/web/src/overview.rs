@@ -133,7 +133,8 @@ fn content_of(
     Ok(html)
 }
 
-/// Writes the headline: the last change of latency, failures, and the waits of requests.
+/// Writes the headline: the last change of latency, percentiles, failures, and the waits of
+/// requests.
 fn headline(html: &mut Html, report: &OverviewReport) {
     if report.used_traces == 0 {
         return;
@@ -192,7 +193,7 @@ fn headline(html: &mut Html, report: &OverviewReport) {
     });
 }
 
-/// Lists the parts of the store that could not be read.
+/// Lists parts of the store that could not be read, 20 at most.
 fn damage(html: &mut Html, notes: &Notes) {
     if notes.damage.is_empty() {
         return;

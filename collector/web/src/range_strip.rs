@@ -114,8 +114,9 @@ fn kept(scope: &Scope) -> impl Iterator<Item = (&str, &str)> {
     others.filter(|(name, _)| *name != "page")
 }
 
-/// Returns the address of the page with another beginning of its range. The address is relative,
-/// because parameters of the scope are added to absolute addresses only.
+/// Returns the address of the page, or of the list above it, with a range from `since` without an
+/// end. The address is relative, because parameters of the scope are added to absolute addresses
+/// only.
 fn address(scope: &Scope, is_below: bool, since: &str) -> String {
     let mut form = Serializer::new(String::new());
     if !since.is_empty() {
@@ -159,7 +160,8 @@ fn custom(html: &mut Html, scope: &Scope) {
     html.markup("</div></details>");
 }
 
-/// Writes the choice of root operations, the most frequent first.
+/// Writes the choice of root operations, the most frequent first. The current one precedes them if
+/// it is not among them.
 fn roots(html: &mut Html, scope: &Scope, rate: Option<&RequestRate>) {
     let known = rate.map(RequestRate::by_requests).unwrap_or_default();
     html.markup("<label class=\"root\">Root operation <select name=\"root\"><option value=\"\">all</option>");
@@ -196,8 +198,8 @@ fn counts(scope: &Scope, rate: &RequestRate) -> Option<Vec<u64>> {
     Some(of_root.collect())
 }
 
-/// Draws the number of spans that begin a request over time, with the time outside the range in
-/// shade.
+/// Draws the number of spans that begin a request over time, and shades the parts that [`shaded`]
+/// returns.
 fn picture(html: &mut Html, scope: &Scope, rate: &RequestRate) {
     let Some(counts) = counts(scope, rate) else {
         html.markup("<p class=\"rate-ends hint\"><span class=\"rate-said\">No request rates of ")

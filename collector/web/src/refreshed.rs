@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 
 use crate::answer_cache::Answer;
 
-/// Minimum interval between recomputations.
+/// Minimum interval between recomputations for one address.
 const FRESH_FOR: Duration = Duration::from_secs(5);
 /// Inverse of the maximum share of time spent on recomputation.
 const PART_OF_TIME: u32 = 10;

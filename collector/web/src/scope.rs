@@ -31,7 +31,7 @@ pub(crate) struct Scope {
     /// Number of rows of each table, from the links below longer tables: `usize::MAX` for all rows,
     /// `None` for the default number.
     pub(crate) rows: Option<usize>,
-    /// The other parameters of the address.
+    /// The other parameters of the address that have a value.
     pub(crate) others: Vec<(String, String)>,
     pub(crate) carried: CarriedParameters,
 }
@@ -162,7 +162,7 @@ impl Scope {
     /// Checks the parts of the range that are independent of the newest request. Returns an error
     /// if the range is invalid.
     pub(crate) fn check(&self) -> Result<(), String> {
-        // This time is so late that any relative time lies after the Unix epoch.
+        // This time is so late that relative times of up to 146 years lie after the Unix epoch.
         let range = self.ends(Some(i64::MAX / 2))?;
         match is_ago(&self.since) == is_ago(&self.until) {
             true => in_order(range).map(drop),

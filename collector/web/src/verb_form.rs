@@ -91,7 +91,7 @@ fn given<'a>(field: &'a Field, asked: &'a [(String, String)]) -> impl Iterator<I
 /// Maximum number of characters of a value next to a fold.
 const SAID_CHARS_MAX: usize = 40;
 
-/// Lists the given options among these fields, with their values.
+/// Lists the given options among these fields, with their values; flags have none.
 fn said(fields: &[&Field], asked: &[(String, String)]) -> String {
     let given = fields.iter().flat_map(|field| {
         given(field, asked).map(|value| {

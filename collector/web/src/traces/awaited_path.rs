@@ -1,7 +1,7 @@
 //! Finds the model for a request's critical path, if it will be available soon.
 //!
-//! The model depends on the whole store, and a request's page does not wait for it. The page is
-//! first shown without the path, and reloads when the path is known. A large request is shown
+//! The model depends on the whole store, so a request's page waits only briefly for it. The page is
+//! then shown without the path, and reloads when the path is known. A large request is shown
 //! before the model is begun, because both use the whole processor.
 
 use std::time::Duration;
@@ -26,7 +26,7 @@ const LARGE_SPANS: usize = 2_000;
 pub(super) struct AwaitedPath {
     /// The model, or the reason for its absence; `None` if neither is known yet.
     pub(super) model: Option<Model>,
-    /// True while a fresh model is being computed.
+    /// True until a fresh model is known.
     pub(super) is_awaited: bool,
 }
 

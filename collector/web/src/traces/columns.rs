@@ -84,7 +84,7 @@ impl Columns {
         self.columns.push((name, column));
     }
 
-    /// Encodes the head and the columns, each aligned to 8 bytes.
+    /// Encodes the head and the columns. Each column is aligned to 8 bytes.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut data = Vec::new();
         let mut places = Map::new();

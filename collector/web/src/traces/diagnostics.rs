@@ -8,7 +8,7 @@ use stroboscope_analysis::kernel::summary::{reason_name, requests};
 use stroboscope_query::{KernelPart, Request};
 use stroboscope_render::humanise::{counted, duration_spaced as duration};
 
-/// Maximum number of reasons of a kind that are listed individually.
+/// Maximum number of reasons listed: of each cause of incompleteness, and of blocked threads.
 const REASONS_TOLD: usize = 3;
 
 /// Explains why a request is incomplete, by cause: the meaning, and the places.
@@ -52,7 +52,7 @@ fn capital(text: &str) -> String {
     first.unwrap_or_default() + chars.as_str()
 }
 
-/// Describes the correction of the hosts' clocks.
+/// Describes the correction of the hosts' clocks, and groups of clocks that cannot be related.
 pub(super) fn clocks(request: &Request) -> Vec<String> {
     let mut moved: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
     let both = request.recorded.spans.iter().zip(&request.aligned.spans);

@@ -61,7 +61,7 @@ pub(super) fn rows(part: &KernelPart, low: u64, rows_max: usize) -> (Vec<KernelR
             });
         }
     };
-    // Calls of getpid are markers of this project.
+    // Calls of getpid are left out, because this project's markers are such calls.
     let getpid = architecture.call_number("getpid");
     for call in timeline
         .calls

@@ -8,8 +8,8 @@ use super::link_part::followers_address;
 
 const PERFETTO: &str = "https://ui.perfetto.dev";
 
-/// Writes links to other requests of the request's operation: those that took about as long, and
-/// typical ones.
+/// Writes links to other requests of the request's operation: those that took about as long, the
+/// typical ones, and the paths of all.
 fn beside_others(html: &mut Html, request: &Request, root: &str) {
     // Fragments and event logs have no operation.
     if request.aligned.root_operation().is_none() {

@@ -15,7 +15,7 @@ use super::table::{LinkedTable, Set};
 /// Maximum number of locks listed.
 const LOCKS_LISTED_MAX: usize = 12;
 
-/// Sums the waits by lock, those with the longest waits first.
+/// Sums the waits by lock, the longest total wait first.
 fn locks(request: &Request) -> Vec<LockSum> {
     let mut sums = LockSums::default();
     for part in &request.kernel {
@@ -38,7 +38,8 @@ fn locks(request: &Request) -> Vec<LockSum> {
     })
 }
 
-/// Names the holder in the longest wait, with the address of its page.
+/// Names the holder or the waker in the longest wait; if it is another request, returns the address
+/// of its page, too.
 fn holder(example: &LockExample, own: u64) -> (String, Option<String>) {
     match (&example.holder, example.holder_trace) {
         (_, Some(low)) if low == own => ("this request".to_owned(), None),

@@ -344,7 +344,7 @@ fn kernel(
             let by_ns = place.map_or(0, moved_ns);
             host_moved_ns = by_ns;
             let at = |ns: i64| offset(ns.saturating_add(by_ns), origin_ns);
-            // Activity of a span that was not recorded has no row.
+            // Activity of a span that was not recorded belongs to no row of the timeline.
             span.push(place.unwrap_or(NONE));
             start.push(at(row.start_ns));
             end.push(row.end_ns.map_or(f64::NAN, at));

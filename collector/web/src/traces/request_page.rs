@@ -121,7 +121,7 @@ fn headline(html: &mut Html, request: &Request, sums: &[PathSum]) {
 }
 
 /// Announces that the page will reload once the model is known, and names the parts that are
-/// missing until then. Writes nothing if the page waits for no model.
+/// missing until then. Writes nothing if the page waits for no model, or lacks no part.
 fn awaited(html: &mut Html, request: &Request, path: &AwaitedPath) {
     let lacks = match &request.path {
         None => "its critical path and the slack of its spans",
@@ -186,7 +186,7 @@ fn notices(html: &mut Html, request: &Request, no_model: Option<&str>) {
 }
 
 /// Writes the element in which the script draws the timeline. Without scripts, the element shows a
-/// picture and a list of spans.
+/// list of spans, and a picture if they are few.
 fn timeline(html: &mut Html, request: &Request) {
     html.markup(
         "<h2 id=\"timeline\">Timeline</h2>\n<div class=\"timeline\" data-source=\"/traces/",

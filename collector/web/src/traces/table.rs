@@ -40,7 +40,7 @@ impl LinkedTable {
         self.row_called(None, cells);
     }
 
-    /// Adds a row with an id for links.
+    /// Adds a row; `id` is its id for links.
     pub(super) fn row_called(&mut self, id: Option<&str>, cells: impl FnOnce(&mut Cells<'_>)) {
         match id {
             Some(id) => self.html.markup("<tr id=\"").text(id).markup("\">"),

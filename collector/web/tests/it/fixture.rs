@@ -52,14 +52,14 @@ impl Fixture {
         Self { directory, router }
     }
 
-    /// Creates a site over some hundred simulated requests, whose texts `change` changes.
+    /// Creates a site over 300 simulated requests, after `change` to their rows.
     pub(crate) async fn of_requests(change: fn(&mut Rows)) -> Self {
         let fixture = Self::empty();
         fixture.write("seg-0000000001", change).await;
         fixture
     }
 
-    /// Creates such a site with the pages of all reports.
+    /// Creates a site like [`of_requests`](Self::of_requests), with the pages of all reports.
     pub(crate) async fn of_reports(change: fn(&mut Rows)) -> Self {
         let (directory, memory) = (tempfile::tempdir().unwrap(), QueryMemory::unbounded());
         let reports = StoreVerbs::of(directory.path(), pages(), Handle::current(), &memory);
