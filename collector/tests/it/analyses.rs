@@ -93,7 +93,8 @@ fn anomalies_name_what_makes_slow_requests_slow() {
         "{text}"
     );
     assert!(text.contains("critical path (1 of "), "{text}");
-    // What may be chance is counted, and not shown, unless all is asked for; the JSON has all.
+    // Segments that may differ by chance are counted and not shown, except with `--top 0`. The JSON
+    // has all.
     let (text, _) = check(directory.path(), &["anomalies"], 0);
     assert!(
         !text.contains("\nlogger ")
@@ -112,7 +113,8 @@ fn anomalies_name_what_makes_slow_requests_slow() {
         0,
     );
     assert!(text.contains("\npage     begin … shown "), "{text}");
-    // All but the fastest request are slow; what is as fast to three significant digits is not told apart from it.
+    // All but the fastest requests are slow. Latencies with equal three leading digits are not told
+    // apart.
     let most = json_of(
         directory.path(),
         &["anomalies", "--json", "--slowest", "99%", "--top", "2"],
@@ -154,7 +156,7 @@ fn excluded_segments_are_in_no_result() {
         assert_eq!(left, ["logger", "server"], "{verb}");
         assert_eq!(found["excluded_segments"], REQUESTS, "{verb}");
     }
-    // The request is as long as before; what the page did has become time that nobody logged.
+    // The request is as long as before. The time of the page counts as not logged.
     let all = ["critical-path", "--json", "--exclude", "page|logger"];
     let (without, with) = (json_of(at, &all), json_of(at, &all[..2]));
     assert_eq!(without["latency"], with["latency"]);
@@ -254,7 +256,7 @@ fn pipelines_are_inferred_of_elements() {
         expected
     );
     assert!(pipelines(&pipeline(true), &[]).is_empty());
-    // What is waited for is the item, not all that came before.
+    // The shower waits for its item only, and not for all earlier items.
     let paths = json_of(pipeline(false).path(), &["critical-path", "--json"]);
     assert!(
         segment(&paths, "shower")["mean_share"].as_f64().unwrap() > 0.0,
@@ -266,7 +268,7 @@ fn pipelines_are_inferred_of_elements() {
 fn categories_show_summed_delay_beside_the_critical_path() {
     let directory = imported();
     let found = json_of(directory.path(), &["critical-path", "--json"]);
-    // Event logs say nothing of kinds: all is server time.
+    // Event logs have no kinds of spans, so all time is server time.
     let categories = found["categories"].as_array().unwrap();
     assert_eq!(categories.len(), 1);
     assert_eq!(categories[0]["category"], "server");
@@ -307,7 +309,7 @@ fn what_if_replays_requests_by_the_model() {
             assert_eq!(change.as_f64(), Some(0.0));
         }
     }
-    // The page is 500 µs of the median request; the logger beside it takes 300 µs of them.
+    // The page takes 500 µs of the median request; the logger runs in parallel for 300 µs of these.
     let half = what_if(&["--operation", "page", "--scale", "0.5"]);
     assert!(
         (p50(&half, "latency_change") + 200_000).abs() < 2_000,
@@ -332,7 +334,7 @@ fn what_if_replays_requests_by_the_model() {
         (capped["latency_change"]["p99_ns"].as_i64().unwrap() + 4_000_000).abs() < 10_000,
         "{capped}"
     );
-    // The logger has 200 µs of slack, but for the slow pages.
+    // The logger has 200 µs of slack, except in requests with slow pages, where it has more.
     let added = what_if(&["--segment", "logger", "--add", "300us"]);
     assert_eq!(
         (&added["slower"], &added["faster"]),

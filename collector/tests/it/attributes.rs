@@ -72,7 +72,7 @@ fn the_user_foretells_slack_and_the_browser_does_not() {
     assert_eq!(found["used_traces"], REQUESTS);
     let of = |name: &str| attributes.iter().find(|a| a["attribute"] == name).unwrap();
     let figure = |name: &str, key: &str| of(name)[key].as_f64().unwrap();
-    // Each user but in the first of its requests; slack is right nearly always, as the median lies between the groups.
+    // All requests except the first of each user are predicted, nearly always correctly.
     assert_eq!(of("user")["predicted"], REQUESTS - 20);
     assert!(
         figure("user", "accuracy") > 0.9 && figure("browser", "informedness").abs() < 0.2,
@@ -204,7 +204,7 @@ fn requests_are_put_into_strata() {
             "{stratum}"
         );
     }
-    // A number with many values: by its fifths, in order.
+    // A number with many values is divided into fifths, in order.
     let found = by("size", &[]);
     let strata = found["by"]["strata"].as_array().unwrap();
     let names: Vec<&str> = strata
@@ -319,7 +319,7 @@ fn categories_can_be_changed_as_a_whole() {
 }
 
 /// Half of the requests come through a web server on one host, and half through an app's on
-/// another; both call a database. A span of the web server names another service in an attribute.
+/// another; both call a database. Root spans name another service in an attribute.
 fn spans_imported() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let mut log = String::new();
@@ -510,7 +510,7 @@ fn an_attribute_that_nothing_has_is_an_error_at_every_door() {
         error.contains("no request has the attribute zzz; there are: "),
         "{error}"
     );
-    // An event log says hosts, and neither services nor operations of requests.
+    // An event log has hosts, and operations of segments, but no services.
     let log = imported();
     check(log.path(), &["critical-path", "--by", "host"], 0);
     check(

@@ -8,8 +8,8 @@ use crate::common::{check, json_of};
 const SHORT: u64 = 90;
 const LONG: u64 = 10;
 
-/// Short requests of 10 ms of which 9 ms are a cache's, and long ones of a second of which 900 ms are a database's. Every
-/// third long one fails, if asked for.
+/// Imports short requests of 10 ms, of which a cache takes 9 ms, and long ones of a second, of
+/// which a database takes 900 ms. If `failing`, four of the ten long ones fail.
 fn imported(failing: bool) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let mut spans = Vec::new();

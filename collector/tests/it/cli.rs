@@ -276,7 +276,7 @@ fn a_directory_without_traces_says_what_to_run() {
             "holds no data of Stroboscope",
         );
     }
-    // As a collector leaves it that nobody has sent to.
+    // A collector that receives nothing leaves such a directory.
     let made = directory.path().join("made");
     std::fs::create_dir_all(made.join("wal")).unwrap();
     check(
@@ -503,7 +503,7 @@ fn a_killed_collector_loses_nothing_it_acknowledged() {
     assert_eq!(runtime.block_on(ship(&first.address, 0..40)), 40);
     first.child.kill().unwrap();
     first.child.wait().unwrap();
-    // A query finds what is in the log, as no collector runs.
+    // A query reads the log, because no collector is running.
     let found = json_of(
         &at,
         &["infer", "--json", "--include-incomplete", "--data", "data"],
@@ -518,7 +518,7 @@ fn a_killed_collector_loses_nothing_it_acknowledged() {
         "another stroboscope",
     );
     assert_eq!(runtime.block_on(ship(&second.address, 20..60)), 20);
-    // An orderly end puts everything into the store.
+    // A collector that is terminated flushes everything into the store.
     let kill = Command::new("kill")
         .args(["-TERM", &second.child.id().to_string()])
         .status()

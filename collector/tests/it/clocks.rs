@@ -114,7 +114,7 @@ fn offsets_drift_and_rtt_are_within_their_bounds() {
         (Some(800), Some(0))
     );
     assert_eq!(report["unaligned"], serde_json::json!(["alone"]));
-    // At the last heard of, the true offset is within the bound, and the bound is of the size of a round trip.
+    // At the last record of a host, the true offset is within the bound, which is below 2 ms.
     for host in report["hosts"].as_array().unwrap() {
         let name = host["host"].as_str().unwrap();
         if name == "alone" {
@@ -122,7 +122,7 @@ fn offsets_drift_and_rtt_are_within_their_bounds() {
             continue;
         }
         let last_ns = host["last_ns"].as_i64().unwrap();
-        // The inverse of the clock, good to 10 ns over 20 minutes.
+        // Inverts the clock, accurate to 10 ns over 20 minutes.
         let mut true_ns = last_ns;
         (0..5).for_each(|_| true_ns -= clock(name, true_ns) - last_ns);
         let (ahead_ns, error_ns) = (
@@ -176,7 +176,7 @@ fn offsets_drift_and_rtt_are_within_their_bounds() {
 
 #[test]
 fn a_clock_that_is_set_is_told() {
-    // From the 200th request on, db's clock is three seconds behind what it was.
+    // From request number 200 on, db's clock is three seconds behind its earlier course.
     let set: String = log()
         .lines()
         .map(|line| {

@@ -81,8 +81,8 @@ pub(crate) fn forget(directory: &Path) {
     }
 }
 
-/// Compares the JSON of a report of workers with that of one run, byte for byte, and exit status and
-/// standard error. `data` is that of the driver. Returns the exit status.
+/// Compares the JSON of a report of workers with that of one run, byte for byte, and exit status
+/// and standard error. `data` is that of the driver. Returns the exit status.
 fn check_same(
     directory: &Path,
     workers: &[Worker],
@@ -102,7 +102,7 @@ fn check_same(
     found.0
 }
 
-/// Compares the text and the page, too.
+/// Compares the text and the page instead of the JSON.
 fn check_same_text(directory: &Path, workers: &[Worker], report: &str) {
     let page = || std::fs::read_to_string(directory.join("page.html")).unwrap();
     let asked = [report, "--data", "data", "--html", "page.html"];

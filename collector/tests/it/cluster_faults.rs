@@ -41,7 +41,6 @@ fn check_harmed(name: &str, more: &[&str], harm: impl Fn(&Worker) + Sync) {
     for round in 0..rounds(3) {
         let mut random = Random(round * 31 + name.len() as u64);
         let which = random.below(REPORTS.len());
-        // A run takes about half a second, and half of that is inference.
         let after = Duration::from_millis(random.below(400) as u64);
         forget(at);
         let workers: Vec<Worker> = (0..2).map(|_| Worker::start(at, "data", &[])).collect();
@@ -105,7 +104,7 @@ fn a_restarted_worker_is_used_again() {
     }
 }
 
-/// Checks that a report fails, or that it is right because of a second worker.
+/// Checks that a report fails with the bad worker alone, and is right with a second worker.
 fn check_refused(at: &Path, bad: &str, more: &[&str], reasons: &[&str]) {
     let expected = report_of(at, "operations", &[]);
     for round in 0..rounds(1) {
@@ -159,7 +158,7 @@ impl TaskRunner for NoTasks {
     }
 }
 
-/// Serves a worker of another version, which answers with nonsense.
+/// Serves a worker that claims the version `build`, and answers with nonsense.
 fn other_version(build: &str) -> (tokio::runtime::Runtime, String) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let routes = worker_routes(Arc::new(NoTasks), build).unwrap();
@@ -185,7 +184,7 @@ fn a_worker_of_another_version_is_left_out() {
         &[],
         &["it is stroboscope 0.0.1", "and this is"],
     );
-    // It claims the right version, but its parts are none.
+    // It claims the right version, but its answers are not parts.
     let (_runtime, address) = other_version(&stroboscope_query::task_version());
     let (status, out, said) = report_of(at, "infer", &["--cluster", &address]);
     assert_eq!((status, &*out), (Some(2), ""), "{said}");

@@ -6,7 +6,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Runs a verb in a directory and expects its exit status; its standard output and error.
+/// Runs a subcommand in a directory, and checks its exit status. Returns its standard output and
+/// error.
 #[track_caller]
 pub(crate) fn check(directory: &Path, arguments: &[&str], status: i32) -> (String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
@@ -24,7 +25,7 @@ pub(crate) fn check(directory: &Path, arguments: &[&str], status: i32) -> (Strin
     (stdout, stderr)
 }
 
-/// The JSON that a verb prints.
+/// Returns the JSON that a subcommand prints, which must succeed.
 #[track_caller]
 pub(crate) fn json_of(directory: &Path, arguments: &[&str]) -> Value {
     serde_json::from_str(&check(directory, arguments, 0).0).unwrap()

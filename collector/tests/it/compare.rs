@@ -11,7 +11,8 @@ use crate::common::{check, json_of, others};
 const BEFORE_NS: u64 = 1_795_255_200_000_000_000;
 const AFTER_NS: u64 = BEFORE_NS + 3_600_000_000_000;
 
-/// Requests of a server that reads (1000 to 1099 µs) and answers; each is a page of an event log of two tasks.
+/// Event log of requests with two tasks: a server reads for `read_us` and up to 96 µs more, and
+/// sends; then a page shows the answer.
 fn log(from_ns: u64, requests: u64, read_us: u64, version: &str) -> String {
     let mut log = String::new();
     for request in 0..requests {
@@ -51,7 +52,7 @@ fn compared(directory: &Path, arguments: &[&str]) -> Value {
     json_of(directory, &[&["compare", "--json"], arguments].concat())
 }
 
-/// The first cause is the server, and it is slower by 0.4 ms.
+/// Checks that the first cause is the server, which is slower by 0.4 ms.
 #[track_caller]
 fn is_the_slower_read(found: &Value) {
     assert_eq!(found["verdict"], "changed", "{found}");
@@ -105,7 +106,7 @@ fn periods_of_one_store_of_two_and_side_by_side() {
             .to_owned()
     };
     assert!(example("before").starts_with("1.4 ") && example("after").starts_with("1.5 "));
-    // One range says where the other one is.
+    // One range determines the other one.
     is_the_slower_read(&compared(
         directory.path(),
         &["--data", "one", "--after", "2026-11-21T10:30.."],
@@ -216,7 +217,7 @@ fn a_pipeline_fails_on_a_regression() {
         assert!(last(&text).ends_with("the limit is 5.0%."), "{text}");
         let (text, _) = gated("alike", &fail_on, 0);
         assert!(last(&text).starts_with("No regression: "), "{text}");
-        // The requests became slower by a quarter.
+        // The requests became slower by about a quarter.
         let (text, _) = gated(
             "slower",
             &[&fail_on[..], &["--worse-by", "50%"]].concat(),
@@ -267,7 +268,7 @@ fn what_cannot_be_compared_is_refused() {
     refused(&["--before-data", "nowhere"], "nowhere");
 }
 
-/// Half of the earlier period's files are damaged. `compare` uses the rest, and reports the damage.
+/// Half of the files of both periods are damaged. `compare` uses the rest, and reports the damage.
 #[test]
 fn half_of_a_store_is_damaged() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Settings of `collect`: flags win over the environment, which wins over the file; mistakes are named where they are.
+//! Settings of `collect`: flags override the environment, which overrides the file. Errors name
+//! their source.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -58,7 +59,7 @@ fn each_setting_says_where_it_is_from() {
     ] {
         assert!(said.iter().any(|said| said == line), "{line}\n{said:#?}");
     }
-    // What is printed is such a file, and says the same again.
+    // The output is such a file, and yields the same settings.
     std::fs::write(directory.path().join("again.toml"), said.join("\n")).unwrap();
     let again = lines(&config(directory.path(), &["--config", "again.toml"], &[]));
     let values = |lines: &[String]| -> Vec<String> {

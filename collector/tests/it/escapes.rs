@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::json;
 
-/// Sets a colour, a title, clears the screen, turns text around.
+/// Text that sets colours and a title, and reverses the direction of text.
 const NASTY: &str = "pa\u{1b}[31mge\u{1b}]0;owned\u{7}\u{202e}\u{9b}32m";
 
 fn run(directory: &Path, arguments: &[&str]) -> Output {

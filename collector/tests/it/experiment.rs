@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::common::{check, json_of};
 
-/// 2,000 requests of 200 users, one every 100 ms: those of build 42 take a part longer. Every fourth user asks
-/// for another page, of one side only where the sides are to be asked for different things.
+/// Imports 2,000 requests of 200 users, one every 100 ms. Those of build 42 take longer by the
+/// share `slower`. Half of the requests are searches; if `is_mixed`, only those of build 42.
 fn store(directory: &Path, slower: f64, is_mixed: bool) {
     let mut spans = Vec::new();
     let mut state = 7_u64;
@@ -70,7 +70,7 @@ fn of_all<'a>(found: &'a Value, metric: &str) -> &'a Value {
 
 #[test]
 fn a_slower_side_is_found_and_equal_ones_are_not() {
-    // At 0.95, one interval in twenty would not hold the truth.
+    // At 0.95, one interval in twenty would miss the truth.
     for slower in [0.0, 0.05] {
         let directory = tempfile::tempdir().expect("a directory");
         let at = directory.path();
@@ -87,7 +87,7 @@ fn a_slower_side_is_found_and_equal_ones_are_not() {
             let end = |key: &str| row[key].as_f64().expect("bounded");
             assert!(end("low") < slower && slower < end("high"), "{row}");
         }
-        // Ten requests above it, of a side, are too few to say.
+        // Ten requests of a side above it may be too few for a verdict.
         let p99 = of_all(&found, "p99");
         assert_eq!(
             p99["why_not"].is_string(),
@@ -96,7 +96,7 @@ fn a_slower_side_is_found_and_equal_ones_are_not() {
         );
         let (text, _) = check(at, &[&ASKED[..], &["--certainty", "0.99"]].concat(), 0);
         let said = ["No difference is seen", "The test differs: "][usize::from(slower > 0.0)];
-        // Of its own size, and of what more would show.
+        // The report has the noise, and the number of requests that would show more.
         let noise = found["noise"].as_array().expect("noise");
         assert!(noise.iter().any(|row| row["metric"] == "p50"), "{found}");
         let needed = &found["needed"][0];
@@ -166,7 +166,7 @@ fn users_that_are_lost_and_sides_that_differed_before_are_said() {
     let directory = tempfile::tempdir().expect("a directory");
     let at = directory.path();
     store(at, 0.05, false);
-    // A hundred of either, where a tenth was assigned.
+    // Both sides have a hundred users, although a tenth was assigned to the test.
     let lost = [&ASKED[..], &["--share", "10%"]].concat();
     let (text, _) = check(at, &lost, 0);
     assert!(text.contains("than were assigned"), "{text}");
@@ -182,7 +182,7 @@ fn users_that_are_lost_and_sides_that_differed_before_are_said() {
     assert_eq!(found["differed_before"], true, "{found}");
     let (text, _) = check(at, &before, 0);
     assert!(text.contains("differed already"), "{text}");
-    // By the service's host, of which nothing is said here, and by several values.
+    // `--of` does not apply to an attribute. `--test` may be repeated.
     let (_, said) = check(at, &[&ASKED[..], &["--of", "web"]].concat(), 2);
     assert!(said.contains("omit --of"), "{said}");
     let several = [&ASKED[..], &["--test", "43", "--json"]].concat();
@@ -228,7 +228,7 @@ fn what_cannot_be_compared_is_said() {
     let (_, said) = check(at, &[&ASKED[..], &["--certainty", "95"]].concat(), 2);
     assert!(said.contains("0.5 to 0.9999"), "{said}");
 
-    // Without its unit, what that means is said.
+    // Without `--unit`, the report states the consequence.
     let (text, _) = check(at, &ASKED[..7], 0);
     assert!(text.contains("name them by --unit"), "{text}");
 }

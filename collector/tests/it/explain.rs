@@ -16,7 +16,8 @@ fn noise(of: u64) -> u64 {
     of.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) % 100_000
 }
 
-/// Requests of a server that writes; those of few bytes read the block first. So many of a hundred are of few bytes.
+/// Event log of requests of a server that writes. Those of few bytes, `small_of_100` of a hundred,
+/// read the block first.
 fn writes(from_ns: u64, requests: u64, small_of_100: u64) -> String {
     let mut log = String::new();
     for request in 0..requests {
@@ -79,7 +80,7 @@ fn a_parameter_that_changes_the_path_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let (old, new) = (writes(BEFORE_NS, 400, 3), writes(AFTER_NS, 400, 60));
     import(directory.path(), "d", &format!("{old}{new}"));
-    // The comparison says it by itself, by a few requests.
+    // `compare` reports it as well.
     let asked = [&["compare", "--json", "--data", "d"], &PERIODS[..]].concat();
     let compared = json_of(directory.path(), &asked);
     let first = compared["leaves"][0]["conditions"][0].as_str().unwrap();
@@ -100,7 +101,7 @@ fn a_parameter_that_changes_the_path_is_named() {
         let left_out = found["left_out"].to_string();
         assert!(left_out.contains("request.id (server:begin)"), "{found}");
     }
-    // The first time kept what was said; now nothing else tells them apart.
+    // Nothing except `count` distinguishes the requests.
     let found = explained(directory.path(), &["--without", "count"]);
     assert_eq!(found["leaves"], serde_json::json!([]), "{found}");
     let (text, _) = check(
@@ -114,7 +115,7 @@ fn a_parameter_that_changes_the_path_is_named() {
     );
 }
 
-/// Requests of ten users; those with an odd number take so much longer in the store.
+/// Event log of requests of ten users. Those of users with odd numbers take `odd_ns` longer.
 pub(crate) fn users(from_ns: u64, odd_ns: u64) -> String {
     let mut log = String::new();
     for request in 0..400 {
@@ -168,7 +169,7 @@ fn whom_a_change_hits_is_told_though_both_periods_have_them() {
         text.contains("Requests with partition = 1 are slower\n"),
         "{text}"
     );
-    // Where nothing changed, nobody is told from anybody.
+    // Without a change, no requests are distinguished.
     import(
         directory.path(),
         "same",

@@ -112,7 +112,7 @@ fn what_names_a_process_explains_nothing() {
         for request in 0..400_u64 {
             let draw = |what: u64| noise(request * 10 + what + 77_777 * period as u64);
             let process = draw(1) % 3 + 3 * period as u64;
-            // One in fifty is as it was.
+            // One request in fifty differs from the others of its period.
             let is_off = (period == 1) != (draw(2) % 50 == 0);
             let attributes = format!(
                 r#""process.pid":{},"resource.service.instance.id":"i{process}","k8s.pod.name":"web-{process}","worker":"w{process}","container":"{:012x}","cache":"{}""#,

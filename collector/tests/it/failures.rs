@@ -8,7 +8,7 @@ use crate::common::{check, json_of};
 const CHECKOUTS: u64 = 600;
 /// Number of the first checkout at which the tenant's requests fail.
 const FIRST_BAD: u64 = 360;
-/// Number of tenants; every fourth checkout belongs to the failing one.
+/// Interval between checkouts of the failing tenant: every fourth is one.
 const TENANTS: u64 = 4;
 /// Carts whose first price failed, and that asked again.
 const RECOVERED: u64 = 7;
@@ -140,7 +140,7 @@ fn failures_are_counted_dated_located_and_told_from_others() {
     let p50 = |key: &str| checkout[key]["p50_ns"].as_u64().unwrap();
     assert!(p50("latency") >= 9_900_000 && p50("latency_without_failed") >= 9_900_000);
 
-    // Since the request at which it began, to a few.
+    // The failures began within 12 requests of the true one.
     let changes = found["changes"].as_array().unwrap();
     let [change] = &changes[..] else {
         panic!("{changes:?}");
@@ -155,7 +155,7 @@ fn failures_are_counted_dated_located_and_told_from_others() {
     );
     assert!(change["p_value"].as_f64().unwrap() < 0.01);
 
-    // At the bank, and up through what is not marked.
+    // The failure starts at the bank, and passes through a span that is not marked.
     let origins = found["origins"].as_array().unwrap();
     let origin = |root: &str| {
         origins
@@ -191,7 +191,7 @@ fn failures_are_counted_dated_located_and_told_from_others() {
         (&json!("Broken"), &json!("reset"), &json!(RECOVERED))
     );
 
-    // For one tenant.
+    // One tenant fails.
     let leaf = &found["leaves"][0];
     assert_eq!(
         leaf["conditions"],
@@ -222,7 +222,7 @@ fn the_tables_by_root_operation_count_failed_requests() {
         let (text, _) = check(directory.path(), &[verb], 0);
         assert!(text.contains(" failed "), "{text}");
     }
-    // They are faster than the others.
+    // Failed requests are faster than the others.
     let found = json_of(directory.path(), &["overview", "--json"]);
     let mean_ns = |key: &str| found[key]["mean_ns"].as_f64().unwrap();
     assert!(

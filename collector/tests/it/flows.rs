@@ -62,7 +62,7 @@ fn categories_are_ranked_and_add_up() {
     };
     assert_eq!(sum("requests"), 400.0);
     assert!((sum("total_share") - 1.0).abs() < 1e-9 && (sum("share") - 1.0).abs() < 1e-9);
-    // Worked out from the log: noise is the same in both.
+    // The expected means follow from the noise in the log.
     let noise = |of: &dyn Fn(u64) -> bool| -> f64 {
         let some: Vec<f64> = (0..400)
             .filter(|at| of(*at))
@@ -93,7 +93,7 @@ fn categories_are_ranked_and_add_up() {
             assert_eq!(rows[0]["requests"], first, "by {by}: {found}");
         }
     }
-    // Two modes, at about 1 and 10 ms, of three quarters and one.
+    // Two modes, at about 1 and 10 ms, have three quarters and one quarter of the requests.
     let modes = found["density"]["modes"].as_array().unwrap();
     let at = |mode: &Value| {
         (

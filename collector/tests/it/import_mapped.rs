@@ -1,4 +1,4 @@
-//! Other people's logs, imported by mapping files and with times in all units, as people do it: by the command.
+//! `import` of other systems' logs, by mapping files, and with times in all units.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn stroboscope(directory: &Path, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Runs a verb; its exit status and parts of both its outputs are as expected. Both outputs.
+/// Runs a subcommand, and checks its exit status and parts of both outputs. Returns both outputs.
 #[track_caller]
 fn check(
     directory: &Path,
@@ -40,7 +40,7 @@ fn check(
     (stdout, stderr)
 }
 
-/// The segments of a trace's critical path: task, start, end, from, to.
+/// Returns the segments of a trace: task, start, end, from, to.
 fn path(directory: &Path, trace: &str) -> Vec<(String, String, String, i64, i64)> {
     let (out, _) = check(
         directory,
@@ -254,7 +254,7 @@ fn wrong_and_mixed_units_are_diagnosed() {
         "2 events, 1 bad line",
         told,
     );
-    // Wrong throughout: said, and put right by the option.
+    // All times are in another unit: a note says so, and the option corrects it.
     let directory = tempfile::tempdir().unwrap();
     at(
         &directory,
@@ -290,7 +290,7 @@ fn wrong_and_mixed_units_are_diagnosed() {
         "",
         "log:1: the time is 1767322800123 s: times must be below",
     );
-    // Spans say their unit by their format.
+    // The format of spans determines their unit.
     let span = json!({"data": [{"traceID": "1", "spans": []}]}).to_string();
     std::fs::write(directory.path().join("jaeger.json"), span).unwrap();
     check(

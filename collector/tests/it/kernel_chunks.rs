@@ -1,4 +1,4 @@
-//! A recording that is always on comes in several files: where they meet, nothing is cut and nothing counts twice.
+//! A recording that is always on has several files: nothing is cut or counted twice between them.
 
 use std::process::Command;
 
@@ -21,8 +21,8 @@ const READ: u32 = 0;
 const GETPID: u32 = 39;
 const LOCK: u64 = 0x10;
 
-/// Requests one after the other on two threads, of 70 ms each, so that some cross every edge; in each a read during which
-/// the thread is away, and now and then a wait for a lock that first one and then another request holds.
+/// Events of requests of 70 ms, one after the other on two threads, so that some cross every edge.
+/// Each request reads while its thread is off the processor, and waits for a lock.
 fn events() -> Vec<Event> {
     let mut events = Vec::new();
     for tid in [1_u32, 2] {
@@ -115,7 +115,7 @@ fn clocks() -> ClockLog {
     clocks
 }
 
-/// One recording, cut at these moments as the recorder does: each chunk begins with the threads and for whom they work.
+/// Stores one recording, cut at these moments. Each chunk begins with threads and their requests.
 fn record(edges_ns: &[u64]) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -216,7 +216,7 @@ fn files_that_meet_are_one_recording() {
     let edges: Vec<u64> = (1..6)
         .map(|edge| edge * 2 * SECOND_NS + 5_000_000)
         .collect();
-    // Edges in the midst of a read, of a wait for a lock, and between requests.
+    // Edges are in the middle of a read or of a wait for a lock, or between requests.
     for edges in [
         &edges[..],
         &[1_020_000_000],
@@ -324,7 +324,7 @@ fn a_burst_without_an_end_says_which_part_is_shown() {
     );
 }
 
-/// Services of two hosts get another burst-config in the fifth second of the recording.
+/// Services of two hosts get another burst-config five seconds after the start of the recording.
 #[test]
 fn services_that_changed_their_burst_config_are_named() {
     let directory = record(&[]);

@@ -20,7 +20,7 @@ fn run(directory: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     )
 }
 
-/// Requests with ids from this number on.
+/// Imports 3,000 requests with ids from this number on.
 fn import(directory: &Path, first: u64) {
     let span = |request: u64| {
         json!({"traceId": format!("{request:032x}"), "id": format!("{request:016x}"), "name": "page", "kind": "SERVER",
@@ -88,7 +88,7 @@ fn what_cannot_hold_the_trace_is_not_read() {
         .unwrap();
     assert_eq!(everything.damage.len(), 1);
 
-    // By half an id as well, if it is a whole one.
+    // `timeline --trace` skips the file as well.
     let (_, said) = run(directory.path(), &["timeline", "--trace", "7"]);
     assert!(
         said.contains("nothing of the kernel was recorded meanwhile") && !said.contains("error:"),

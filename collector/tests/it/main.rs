@@ -1,4 +1,4 @@
-//! The tests of the program, each a module: one of them links in a fraction of the time of many.
+//! Tests of the program. They are modules of one test program, because it links faster than many.
 mod common;
 mod compare;
 

@@ -10,7 +10,7 @@ use stroboscope_store::tables::{PartitionRule, Segments, Store, StoreTable, writ
 
 const FLUSHES: u64 = 30;
 
-/// Half an hour's flushes of few requests, without a checkpoint.
+/// Stores five minutes' flushes of few requests, without a checkpoint.
 fn flushed(runtime: &tokio::runtime::Runtime) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::local(&directory.path().join("data"), runtime.handle().clone()).unwrap();
@@ -140,7 +140,7 @@ fn what_is_in_use_is_not_compacted() {
 fn directories_of_others_are_refused_and_left_alone() {
     let temporary = tempfile::tempdir().unwrap();
     let directory = temporary.path();
-    // As `/etc` is: it has a directory of the name of a table.
+    // Like `/etc`, it has a directory with the name of a table.
     let foreign = directory.join("foreign");
     std::fs::create_dir_all(foreign.join("kernel/install.d")).unwrap();
     std::fs::write(foreign.join("passwd"), "root").unwrap();

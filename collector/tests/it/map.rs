@@ -29,7 +29,7 @@ fn edges(found: &Value) -> Value {
     rows(found, "edges").iter().map(edge).collect()
 }
 
-/// Figures of services are sums over their operations.
+/// Checks that figures of services are sums over their operations.
 #[track_caller]
 fn check_sums(directory: &Path, found: &Value) {
     let operations = json_of(directory, &["operations", "--json"]);
@@ -110,15 +110,15 @@ fn a_focus_is_a_service_with_its_neighbours() {
 
 const SERVICES: u64 = 200;
 
-/// Requests through 200 services: each has its root in the first one, and its spans call others here and there, also in circles.
-/// Returns the calls by caller and callee.
+/// Imports requests through 200 services. Each request has its root in the first service, and its
+/// spans call others, also in circles. Returns the calls by caller and callee.
 fn import_many(directory: &Path) -> BTreeMap<(u64, u64), u64> {
     let mut calls = BTreeMap::new();
     let mut spans = Vec::new();
     for request in 1..=SERVICES {
         let mut services = vec![0];
         for number in 0..8 {
-            // The span of this number calls the next one.
+            // Number of the span that calls the next span.
             let parent = if number % 3 == 2 { number / 2 } else { number };
             let service = (request * (number + 1) * 7 + number * 31) % SERVICES;
             services.push(service);

@@ -49,7 +49,7 @@ fn tools_are_those_of_the_registry() {
     );
     assert_eq!(compare["top"]["default"], 10);
     assert_eq!(compare["request"]["type"], "array");
-    // What agents pass to their models.
+    // Agents pass these texts to their models.
     let of_models: usize = tools
         .as_array()
         .unwrap()
@@ -138,7 +138,7 @@ fn each_tool_gives_the_report_of_its_subcommand() {
     }
 }
 
-/// Why is the shop slow since 10:20? The planted change is the replica `b` of the stock.
+/// Finds why the shop is slow since 10:20: because of replica `b` of the stock, the planted change.
 #[test]
 fn four_calls_lead_to_the_planted_cause() {
     let store = planted();
@@ -206,7 +206,7 @@ fn bad_calls_fail_with_a_remedy() {
     );
     let unknown = agent.ask("tools/break", &json!({}));
     assert_eq!(unknown["error"]["code"], -32601, "{unknown}");
-    // Lines that are no messages do not end the conversation. What is not JSON gets no answer.
+    // Lines that are no messages do not end the connection. Text that is not JSON gets no answer.
     agent.send("{nonsense");
     agent.send("{\"jsonrpc\":\"2.0\",\"id\":{}}");
     let wrong = agent.message();

@@ -102,7 +102,7 @@ fn http_serves_the_same_tools_to_readers_only() {
     assert!(head.starts_with("HTTP/1.1 403 "), "{head}");
 }
 
-/// Both kinds of handshake and both transports, by the SDK of those who define the protocol.
+/// Both kinds of handshake and both transports, by the protocol's official SDK.
 #[test]
 fn the_official_sdk_understands_us() {
     let python = std::env::var("STROBOSCOPE_TEST_PYTHON").unwrap_or_else(|_| "python3".into());

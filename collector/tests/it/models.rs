@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use crate::common::{check, json_of};
 use crate::requests;
 
-/// Requests 0 to 9, one a second: a server (0 to 100 µs), then a page (100 to 200 µs). From 5 on the page starts while
-/// the server is still at it, and a cache (250 to 260 µs) is new.
+/// Imports requests 0 to 9, one a second: a server (0 to 100 µs), then a page (100 to 200 µs). From
+/// request 5 on, the page starts 10 µs before the server ends, and a cache (250 to 260 µs) is new.
 fn imported() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let mut log = String::new();
@@ -22,7 +22,8 @@ fn imported() -> tempfile::TempDir {
             events.extend([(250, "cache", "ask"), (260, "cache", "answer")]);
         }
         for (at_us, task, event) in events {
-            // Odd nanoseconds: of a clock that tells whole microseconds, orders within one are not known.
+            // The nanoseconds are odd, because a clock of whole microseconds would order nothing
+            // within one.
             let ts_ns = request * 1_000_000_007 + at_us * 1_000;
             log += &format!(
                 r#"{{"trace":"r{request}","host":"h","ts_ns":{ts_ns},"event":"{event}","task":"{task}"}}"#
@@ -255,7 +256,7 @@ fn a_focus_is_an_operation_with_what_is_right_before_and_after_it() {
     assert_eq!(found["focus"]["operation"], "shop:charge");
     let checkout = vec![json!(["shop:checkout", 100, 1.0])];
     assert_eq!(around(&found), (checkout.clone(), checkout));
-    // Without a focus it is on the operation that requests wait for most.
+    // Without `--focus`, the operation that requests wait for most is in focus.
     let found = json_of(at, &["model", "--json"]);
     assert_eq!(found["focus"]["operation"], "db:delete");
     assert_eq!(found["operations"][0]["operation"], "db:delete");

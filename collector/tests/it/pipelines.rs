@@ -1,4 +1,5 @@
-//! The newsfeed's pagelets are generated, downloaded and executed one after another: `infer` finds that pipeline.
+//! The newsfeed's pagelets are generated, downloaded and executed one after another. `infer` finds
+//! that pipeline.
 
 #![cfg(feature = "demo")]
 
@@ -21,7 +22,7 @@ fn the_newsfeeds_pagelets_are_a_pipeline() {
         "always",
     ];
     check(directory.path(), &args, 0);
-    // The demo makes a directory of its own in there.
+    // The demo creates its own subdirectory.
     let mut made = std::fs::read_dir(directory.path()).expect("readable");
     let made = made.next().expect("a directory").expect("readable").path();
     let found = json_of(&made, &["infer", "--data", ".", "--json"]);

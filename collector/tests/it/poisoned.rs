@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::viewing::Viewing;
 
-/// Less than the large request takes.
+/// Memory limit that is less than the large request takes.
 const LIMIT: &str = "64MiB";
 /// Maximum acceptable length of a page.
 const PAGE_BYTES_MAX: usize = 4 << 20;
@@ -110,7 +110,7 @@ fn every_verb_answers_or_refuses_clearly() {
     ] {
         check(directory.path(), verb);
     }
-    // With enough of it, nothing is.
+    // With enough memory, no request is too large.
     let (said, is_answered) = check(
         directory.path(),
         &["critical-path", "--memory-limit", "4GiB"],
@@ -118,7 +118,7 @@ fn every_verb_answers_or_refuses_clearly() {
     assert!(is_answered && !said.contains("too large"), "{said}");
 }
 
-/// The greatest resident memory of a process.
+/// Returns the maximum resident memory of a process so far, in MiB.
 fn peak_mib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -141,7 +141,7 @@ fn every_page_is_small_or_refused_and_memory_stays_within_the_limit() {
         let is_page = head.starts_with("HTTP/1.1 200 ") || head.starts_with("HTTP/1.1 4");
         assert!(is_page, "{path}: {head}");
     }
-    // The large request is refused with the way to a part of it, which is there.
+    // The error page of the large request names the address of a part of it, which works.
     let large = format!("/traces/{LARGE:032x}");
     let (_, refused) = get(&large);
     let spans = poison().spans_of_large.to_string();

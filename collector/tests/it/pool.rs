@@ -2,7 +2,8 @@
 
 use crate::common::{check, json_of};
 
-/// Three processes that use 1 to 2 cores, and one that works whenever the first one does not.
+/// Writes samples of three processes that use about 1.5 cores, and of one that uses 3 cores
+/// together with the first one.
 fn samples(directory: &std::path::Path) {
     let mut text = String::from("service,process,ts_ns,value\n");
     let mut state = 7_u64;
@@ -13,7 +14,7 @@ fn samples(directory: &std::path::Path) {
         (state >> 33) as f64 / (1u64 << 31) as f64
     };
     for second in 0..600_u64 {
-        // The sum of twelve is near enough to normal.
+        // The sum of twelve random numbers is nearly normal.
         let mut used = || 1.5 + 0.2 * ((0..12).map(|_| random()).sum::<f64>() - 6.0);
         let at_ns = second * 1_000_000_000;
         let own = [used(), used(), used()];
@@ -86,7 +87,7 @@ fn what_cannot_be_pooled_is_said() {
         &["pool", "--samples", "bad.csv"],
         "bad.csv:3: value is a number",
     );
-    // Spans of others say nothing of what processes use.
+    // Spans of OTLP do not have the usage of processes.
     let span = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"00000000000000000000000000000001","spanId":"0000000000000001","name":"a","startTimeUnixNano":"1700000000000000000","endTimeUnixNano":"1700000000001000000"}]}]}]}"#;
     std::fs::write(at.join("spans.json"), span).unwrap();
     check(at, &["import", "spans.json"], 0);
@@ -146,7 +147,7 @@ fn bursts_are_planned_by_a_goal() {
     ] {
         assert!(text.contains(part), "{text} lacks {part}");
     }
-    // What recording costs is known of processes with the SDK only.
+    // The cost of recording is known only for processes with the SDK.
     let cost = [
         "burst",
         "plan",

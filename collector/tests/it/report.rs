@@ -82,7 +82,7 @@ fn parsed(page: &str) -> Document<'_> {
             !["link", "iframe", "img", "object", "image", "use"].contains(&node.tag_name().name())
         );
         for attribute in node.attributes() {
-            // To a place of the page itself.
+            // The link leads to a place on the page itself.
             if attribute.name() == "href" && attribute.value().starts_with('#') {
                 continue;
             }
@@ -98,7 +98,7 @@ fn parsed(page: &str) -> Document<'_> {
     document
 }
 
-/// There is one script, which the page names by its hash.
+/// Checks that the page has one script, and that its policy allows scripts by hash only.
 fn only_its_own_script(document: &Document<'_>) {
     let named = |name: &'static str| {
         document
@@ -144,7 +144,7 @@ fn pages_of_verbs_have_their_pictures() {
             .count();
         assert_eq!(drawn, pictures, "{arguments:?}: {page}");
     }
-    // What a terminal gets of a timeline has the names, and obeys none of them.
+    // The text of a timeline has the names, with control characters replaced.
     let text = check(directory.path(), &["critical-path", "--trace", "r3"], 0);
     let picture = text.split_once("What ran when\n").unwrap().1;
     assert!(
@@ -168,7 +168,7 @@ fn a_timeline_is_a_page_and_a_table_too() {
         "--out",
         "text",
     ];
-    // Nothing of the kernel was recorded, which is said.
+    // The exit status is 1, because nothing of the kernel was recorded.
     check(directory.path(), &arguments, 1);
     let page = std::fs::read_to_string(directory.path().join("page.html")).unwrap();
     let document = parsed(&page);

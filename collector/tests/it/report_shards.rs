@@ -64,7 +64,7 @@ fn reports_on_another_systems_requests_merge() {
     let at = directory.path();
     imported(at, &otlp(3, 30, 0));
     infer(at, &[]);
-    // There are more shards than requests.
+    // In the last case, there are more shards than requests.
     check_merged("critical-path", at, &[1, 2, 7, 70], &[]);
     check_merged("slack", at, &[3], &[]);
     check_merged("operations", at, &[16], &[]);

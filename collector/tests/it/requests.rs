@@ -18,7 +18,7 @@ fn spans_of(trace: u64, start_us: u64, spans: &[Span<'_>]) -> Vec<Value> {
             "traceId": format!("{trace:032x}"),
             "id": format!("{:016x}", trace * 100 + id),
             "name": name,
-            // Not in whole milliseconds: within its resolution a clock orders nothing.
+            // Not in whole milliseconds, because a clock orders nothing within its resolution.
             "timestamp": start_us + 123 * trace % 997 + from_us,
             "duration": to_us - from_us,
             "localEndpoint": {"serviceName": service},
@@ -35,7 +35,7 @@ fn spans_of(trace: u64, start_us: u64, spans: &[Span<'_>]) -> Vec<Value> {
 }
 
 /// A checkout answers after 1.92 ms; its mail continues to 3.72 ms, with an index in parallel. A
-/// cart takes 0.5 ms; the last one lacks a parent. A sweep takes 400 ms, and belongs to no request.
+/// cart takes 0.5 ms; the last one lacks a parent. A sweep takes 400 ms, and has no caller.
 pub(crate) fn imported() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let mut spans = Vec::new();
@@ -166,7 +166,8 @@ fn latency_ends_with_the_answer() {
         "{text}"
     );
 
-    // However slow the work that is left behind, nobody waits for it; and what nobody waits for has no slack.
+    // Slower work after the answer makes no request slower. It has no slack, because nothing waits
+    // for it.
     let slower = [
         "what-if",
         "--operation",
@@ -198,7 +199,7 @@ fn a_job_is_not_in_the_users_latency() {
         .iter()
         .map(|root| root["root"].as_str().unwrap())
         .collect();
-    // Those with callers first.
+    // Root operations with callers come first.
     assert_eq!(names, ["shop:checkout", "shop:cart", "job:sweep"]);
     let root = |at: usize, key: &str| found["roots"][at][key].clone();
     assert_eq!(
@@ -287,7 +288,7 @@ fn a_job_is_not_in_the_users_latency() {
         "{error}"
     );
 
-    // Slow is what is slow for its kind: a sweep is slower than every checkout.
+    // A request is slow compared with its root operation: a sweep is slower than every checkout.
     let slow = json_of(directory.path(), &["anomalies", "--json"]);
     assert_eq!(slow["outliers"], 0, "{slow}");
     assert_eq!(slow["thresholds_ns"].as_object().unwrap().len(), 3);
@@ -326,7 +327,8 @@ fn shares_are_of_one_kind_of_requests() {
             .map(|one| one["mean_share"].as_f64().unwrap())
             .sum::<f64>()
     };
-    // 0.3 ms of 0.5 and 398 ms of 400: in one table they would weigh by how often each kind comes.
+    // The shares are 0.3 ms of 0.5 and 398 ms of 400. In one table, the number of requests of each
+    // root operation would weigh them.
     assert!(
         (of_root("shop:cart", "shop:price") - 0.6).abs() < 1e-6,
         "{found:#}"

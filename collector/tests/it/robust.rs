@@ -9,7 +9,7 @@ use serde_json::Value;
 use stroboscope_fixtures::random::Random;
 
 const ORIGIN_NS: i64 = 1_767_322_800_000_000_000;
-/// Most resident memory of any verb here, in KiB; the largest needs 1.3 GB for a full model of 4,096 segments.
+/// Maximum resident memory of any subcommand here, in KiB.
 const MEMORY_KB_MAX: u64 = 2 << 20;
 
 /// Writes an event log line by line.
@@ -26,14 +26,14 @@ impl Log {
     }
 }
 
-/// The most memory the process with this id has had so far, in KiB.
+/// Returns the maximum resident memory of a process so far, in KiB; `None` if it has ended.
 fn memory_kb(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Runs a verb; its exit status and both outputs. Its memory is looked at as long as it runs.
+/// Runs a subcommand and checks its memory. Returns its exit status and both outputs.
 fn run(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stroboscope"));
     let mut child = command
@@ -107,7 +107,7 @@ fn check(name: &str, content: &str, import_status: i32, flaws: &[&str]) -> Value
     inferred
 }
 
-/// Checks that a model with room for all segments has more than the default maximum, and lacks none.
+/// Checks that a model with room for more than the default maximum of segments lacks none.
 #[test]
 fn a_model_has_as_many_segments_as_asked() {
     let mut log = Log::default();
@@ -190,7 +190,7 @@ fn one_trace_of_a_hundred_thousand_spans() {
             end - i
         )
     };
-    // All in one line, and one a line; wide, and deep.
+    // A wide trace in one line, and a deep one with a line for each span.
     let fan: Vec<String> = (0..100_000)
         .map(|i| span(i, u64::from(i > 0), 200_000))
         .collect();
@@ -205,8 +205,8 @@ fn one_trace_of_a_hundred_thousand_spans() {
     check("chain.json", &document(&chain, ",\n"), 0, &["too_deep"]);
 }
 
-/// A hundred thousand spans in phases, one after the other, of each of which most spans are alike and run side by side: of
-/// a few hundred labels all instances of one phase come before all of the next.
+/// A hundred thousand spans in phases, one after the other. The spans of a phase are alike and run
+/// in parallel. All instances of the labels of one phase precede those of the next.
 #[test]
 fn one_trace_that_is_a_bush_of_repeated_spans() {
     const PHASES: u64 = 40;
@@ -248,7 +248,8 @@ fn one_trace_that_is_a_bush_of_repeated_spans() {
             .iter()
             .map(|s| s["count"].as_u64().unwrap())
     };
-    // 32 numbered, and one for all others of each phase; and what is left of the phases and the root.
+    // Each phase has 32 numbered segments and one for all others, besides the segments of phases
+    // and root.
     assert!(
         (33 * PHASES..4_096).contains(&(counts().count() as u64)),
         "{}",
@@ -300,7 +301,7 @@ fn an_id_in_every_name() {
     let mut spans = Vec::new();
     for trace in 1..=2_000_u64 {
         for i in 1..=12_u64 {
-            // Recognised as an id, as a number, and not at all.
+            // The varying parts are recognised as an id, as a number, and not at all.
             let word: String = (0..12)
                 .map(|_| char::from(b'a' + (random.next_u64() % 16) as u8))
                 .collect();
@@ -375,7 +376,8 @@ fn ends_that_are_missing() {
     }
     let inferred = check("missing.jsonl", &log.0, 0, &["lone_events"]);
     assert_eq!(segments(&inferred), 5);
-    // Spans of Zipkin without a duration have not ended; those of Jaeger without one are told, and left out.
+    // Spans of Zipkin without a duration have not ended. Spans of Jaeger without one are reported
+    // and left out.
     let zipkin = |id: u64, rest: &str| {
         format!(
             "{{\"traceId\":\"a\",\"id\":\"{id:x}\",\"parentId\":\"{:x}\",\"timestamp\":100{rest}}}",

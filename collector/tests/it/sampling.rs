@@ -312,7 +312,7 @@ fn without_weights_all_is_as_it_was() {
     }
 }
 
-/// Compares the first minute with the second one, in which requests take longer by a half.
+/// Compares the first minute with the second one.
 #[test]
 fn a_verdict_is_on_all_requests_and_its_certainty_on_the_recorded_ones() {
     let compared = |kept: u64, later_ns: u64| {

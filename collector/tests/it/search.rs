@@ -71,7 +71,7 @@ fn requests_are_found_with_the_spans_by_which() {
     store(at);
     let again = r#"{ name = "read" } then { name = "read" } with the same .block within 5ms"#;
     let found = json_of(at, &["search", again, "--json"]);
-    // Of the third, something may be missing anywhere.
+    // Any part of the third request may be missing.
     assert_eq!(traces(&found), [("1", true), ("3", false)], "{found}");
     let counts = ["searched", "matched", "unknown"].map(|key| found[key].as_u64());
     assert_eq!(counts, [Some(3), Some(1), Some(1)]);
@@ -156,7 +156,7 @@ fn any_verb_takes_requests_by_formula() {
         ];
         json_of(at, &arguments)["traces"].as_u64()
     };
-    // Twice, as what is found out is kept by the formula.
+    // The second time, results are cached by the formula.
     for _ in 0..2 {
         assert_eq!(count(r#"{ name = "page" && duration < 50ms }"#), Some(2));
         assert_eq!(count(r#"{ .block = 7 } | count() = 2"#), Some(1));

@@ -38,7 +38,7 @@ for number in range(1, 25):
             "endTimeUnixNano": str(time.time_ns()),
         }
     )
-# Nobody's.
+# A call of no request.
 os.getppid()
 service = {"key": "service.name", "value": {"stringValue": "calls"}}
 resource = {"resource": {"attributes": [service]}, "scopeSpans": [{"spans": spans}]}

@@ -31,7 +31,7 @@ impl Requested {
     }
 }
 
-/// Runs the program below strace; false where that cannot be.
+/// Runs the program under strace. Returns false if that fails.
 fn record(directory: &Path) -> bool {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/search_kernel.py");
     let strace = Command::new("strace")

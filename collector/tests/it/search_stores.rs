@@ -12,7 +12,7 @@ use crate::common::{check, json_of};
 const FLUSHES: u64 = 30;
 const PER_FLUSH: u64 = 4;
 
-/// Five minutes' flushes of few requests, with a name in one of them that no other has.
+/// Stores five minutes' flushes of few requests. One span has a name of its own.
 fn flushed(runtime: &tokio::runtime::Runtime, directory: &Path) {
     let store = Store::local(&directory.join("data"), runtime.handle().clone()).expect("a store");
     for flush in 0..FLUSHES {
@@ -73,13 +73,13 @@ fn a_damaged_file_is_named_and_nothing_is_skipped_for_it() {
     let (whole, plan) = taken(json_of(at, &RARE));
     assert_eq!(whole["matched"].as_u64(), Some(1));
     assert!(plan["all_because"].is_null(), "{plan}");
-    // Its end is as it was, so that only who reads its rows sees it.
+    // The end of the file stays intact, so that only readers of its rows notice the damage.
     let path = file_of_spans(&runtime, at, 3);
     let mut bytes = std::fs::read(&path).expect("a file");
     let middle = bytes.len() / 2;
     bytes[4..middle].fill(0xa5);
     std::fs::write(&path, bytes).expect("written");
-    // What was found out of the whole file is not to be known any more.
+    // Results of the undamaged file are cached.
     std::fs::remove_dir_all(at.join("data/cache")).expect("it was kept");
     let name = path
         .file_name()

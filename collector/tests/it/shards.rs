@@ -12,7 +12,7 @@ use crate::common::{check, others};
 
 const EPOCH_NS: i64 = 1_767_322_800_000_000_000;
 
-/// Simulated requests in `data`, in several files.
+/// Writes simulated requests to `data`, in several files.
 pub(crate) fn simulated(directory: &Path, seed: u64, requests: u64) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let store = Store::local(&directory.join("data"), runtime.handle().clone()).unwrap();
@@ -86,7 +86,7 @@ pub(crate) fn imported(directory: &Path, otlp: &Value) {
     check(directory, &["import", "otlp.json", "--data", "data"], 0);
 }
 
-/// Runs a subcommand; its exit status, standard output, and standard error.
+/// Runs a subcommand. Returns its exit status, standard output, and standard error.
 pub(crate) fn run(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
         .args(arguments)

@@ -1,5 +1,5 @@
-//! The output of each report, as text and as JSON, for stores whose requests are known: `tests/snapshots/`. `.ci/bless
-//! snapshots` writes the files anew.
+//! Compares the output of reports, as text and as JSON, with `tests/snapshots/`. `.ci/bless
+//! snapshots` writes these files anew.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -133,7 +133,7 @@ pub(crate) fn check_schema(arguments: &str, json: &Value) {
     assert!(!is_nothing, "the schema of {verb} promises nothing");
 }
 
-/// Text, and JSON a line for each value, so that a difference shows where it is.
+/// Returns the text, and the JSON with a line for each value, so that a difference has a place.
 fn snapshots(store: &Path, name: &str, arguments: &str) -> [(String, String); 2] {
     let (stdout, stderr) = say(store, arguments);
     let mut text = format!("$ stroboscope {arguments}\n{stdout}");

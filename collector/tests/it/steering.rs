@@ -6,7 +6,7 @@ use crate::explain::{AFTER_NS, BEFORE_NS, import, users};
 use crate::failures;
 use crate::viewing::Viewing;
 
-/// The addresses of links whose text begins like that.
+/// Returns the addresses of links whose text begins with `text`.
 fn links(page: &str, text: &str) -> Vec<String> {
     let links = page.split("<a href=\"").skip(1);
     let links = links.filter_map(|rest| rest.split_once("\">"));
@@ -37,7 +37,7 @@ fn explain_says_first_who_is_slower_and_leads_to_them() {
     let periods =
         "before=2026-11-21T10:00..2026-11-21T10:30&after=2026-11-21T11:00..2026-11-21T11:30";
     let page = viewing.page(&format!("/explain?{periods}"), 200);
-    // The form is folded, and the first thing of the answer is for whom.
+    // The form is folded, and the answer begins with the affected requests.
     assert!(
         page.contains("<details class=\"folded\"><summary>Periods and options"),
         "{page}"
@@ -53,7 +53,7 @@ fn explain_says_first_who_is_slower_and_leads_to_them() {
         harm.contains("(p50) and ") && harm.contains("others of the later period"),
         "{harm}"
     );
-    // All of them are listed, and nothing else: about half of 400.
+    // The link lists exactly the affected requests, about half of 400.
     let matching = viewing.page(&link(&page, "List these requests"), 200);
     let found = json_of(
         directory.path(),
@@ -134,7 +134,7 @@ fn periods_without_a_change_lead_to_some_with_one() {
     let wider = link(&page, "Take all requests before and since then");
     let page = viewing.page(&wider, 200);
     assert!(page.contains("partition = 1"), "{page}");
-    // One request is too few, and has the same ways.
+    // One request is too few, and the page has the same link.
     let periods = "before=2026-11-21T10:00:00..2026-11-21T11:00:00&after=2026-11-21T11:00:00..2026-11-21T11:00:00.005";
     let page = viewing.page(&format!("/explain?{periods}"), 200);
     let wider = link(&page, "Take all requests before and since then");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::common::{check, json_of};
 
-/// A span of a ranker of so many ms, with events, as OTLP has it.
+/// Returns a span of a ranker with this latency and these events, as OTLP.
 fn span(number: u64, latency_ms: f64, events: &[Value]) -> Value {
     let start_ns = 1_700_000_000_000_000_000 + number * 20_000_000;
     let end_ns = start_ns + (latency_ms * 1e6) as u64;
@@ -72,7 +72,8 @@ fn items(number: u64) -> Value {
     ])})
 }
 
-/// Explored at rates 0 and 0.5, at 10 and 40 requests a second; and twelve requests that gave half up for good.
+/// Imports requests that explore rates 0 and 0.5, at 10 and 40 requests per second, and twelve
+/// requests that omit half without exploring.
 fn store(directory: &Path) {
     let mut spans = Vec::new();
     for number in 0..400 {

@@ -1,4 +1,4 @@
-//! `view`: the program serves a store, and every verb that reads is a page of it.
+//! `view`: the program serves a store, and most subcommands that read are pages.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -85,7 +85,7 @@ fn addresses_are_what_the_command_line_is() {
     assert!(page.contains("--segment page --scale 0.5"), "{page}");
     let page = viewing.page("/search?formula=%7B%20duration%20%3E%201ms%20%7D", 200);
     assert!(page.contains("It holds of 0 of 40 requests"), "{page}");
-    // Of a log there are no spans; its requests are linked to all the same.
+    // Requests of a log have no spans, but have links as well.
     let page = viewing.page("/critical-path", 200);
     assert!(page.contains("<a href=\"/traces/"), "{page}");
     for wrong in [

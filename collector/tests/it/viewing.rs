@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// `view` over the directory `data`. It ends with the test.
+/// A running `view`, which ends with the test.
 pub(crate) struct Viewing {
     program: Child,
     pub(crate) address: String,
@@ -23,7 +23,7 @@ impl Viewing {
         Self::of_default_data(directory, &[&["--data", "data"], arguments].concat())
     }
 
-    /// `view` over the store that it finds by itself.
+    /// Starts `view` over its default store, unless the arguments name one.
     pub(crate) fn of_default_data(directory: &Path, arguments: &[&str]) -> Self {
         let mut program = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
             .args(["view", "--http", "127.0.0.1:0"])
