@@ -51,7 +51,8 @@ pub(super) struct CheckedDirectory {
     log_segments: u64,
     /// Number of hours that were thinned: their requests are a sample.
     thinned_hours: u64,
-    /// Number of batches that never arrived: they are counted as losses, and are not findings.
+    /// Number of batches that are missing although later ones arrived: they are counted as losses,
+    /// and are not findings.
     holes: u64,
     findings: Vec<DefectRow>,
 }

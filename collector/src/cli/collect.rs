@@ -103,8 +103,8 @@ pub(super) struct Collect {
     /// arrive in the next five to ten minutes go into the store, but not into the live model
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
     live_quiet: Duration,
-    /// Length of the sliding window of time that the live model covers, at least 10m. Requests that
-    /// arrived earlier leave the model, with the relations that they refuted
+    /// Length of the sliding window of time that the live model covers, at least 10m. Requests
+    /// leave the model, with the relations that they refuted, after four fifths of it to all of it
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_live_window)]
     live_window: Duration,
     /// Maximum number of segments that the live model distinguishes; it leaves out and counts the
@@ -127,9 +127,9 @@ pub(super) struct Collect {
     #[command(flatten)]
     memory: MemoryArguments,
     /// Also publish the store to an object store, s3://BUCKET/PREFIX (credentials, region and
-    /// endpoint from the AWS_… variables) or file:///DIRECTORY. Nothing waits for it: while it is
-    /// unreachable, all data stays in the data directory. Several collectors may publish to one
-    /// URL, each from its own data directory
+    /// endpoint from the AWS_… variables) or file:///DIRECTORY. While it is unreachable, the
+    /// collector continues, and --keep deletes no unpublished hours. Several collectors may publish
+    /// to one URL, each from its own data directory
     #[arg(long, value_name = "URL")]
     publish: Option<String>,
     /// Delete published hours that ended longer ago than this. By default, published data stays

@@ -25,7 +25,7 @@ pub(super) struct Mcp {
     /// http://127.0.0.1:4319
     #[arg(long, value_name = "URL", value_parser = parse_site)]
     page: Option<String>,
-    /// Maximum length of an answer; lists of longer answers are cut, and the answer states so
+    /// Maximum length of an answer's JSON; lists of a longer one are cut, and the answer states so
     #[arg(long, value_name = "SIZE", default_value_t = ANSWER_BYTES_MAX as u64, value_parser = parse_size)]
     answer_max: u64,
     /// Memory for traces and the model inferred from them [default: 60 % of the control group's
