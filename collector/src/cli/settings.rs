@@ -214,16 +214,35 @@ fn of_environment(
             continue;
         };
         let values = match option.get_action() {
-            ArgAction::Append => value
-                .split(',')
-                .map(|part| part.trim().to_owned())
-                .collect(),
+            ArgAction::Append => parts(value),
             _ => vec![value.to_owned()],
         };
         let setting = setting(option, values, Origin::Environment(name.to_owned()));
         found.push((setting.name.clone(), setting));
     }
     Ok(found)
+}
+
+/// Splits a list at its commas, except at those of repetitions such as `[0-9]{13,19}` in a regular
+/// expression.
+fn parts(list: &str) -> Vec<String> {
+    let is_digit = |c: char| c.is_ascii_digit();
+    let is_repetition = |at: usize| {
+        let before = list[..at].trim_end_matches(is_digit);
+        let after = list[at + 1..].trim_start_matches(is_digit);
+        before.ends_with('{') && after.starts_with('}')
+    };
+    let mut parts = Vec::new();
+    let mut from = 0;
+    for (at, _) in list
+        .match_indices(',')
+        .filter(|(at, _)| !is_repetition(*at))
+    {
+        parts.push(list[from..at].trim().to_owned());
+        from = at + 1;
+    }
+    parts.push(list[from..].trim().to_owned());
+    parts
 }
 
 fn unknown(verb: &Command, name: &str) -> String {
@@ -322,4 +341,21 @@ fn raw_values(matches: &ArgMatches, option: &Arg) -> Vec<String> {
     let values = matches.try_get_raw(option.get_id().as_str()).ok().flatten();
     let text = |value: &OsStr| value.to_string_lossy().into_owned();
     values.into_iter().flatten().map(text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_split_outside_of_repetitions() {
+        let check = |list: &str, expected: &[&str]| assert_eq!(parts(list), expected);
+        check("a", &["a"]);
+        check("a, b,,c", &["a", "b", "", "c"]);
+        check(
+            "mask:[0-9]{13,19},drop:a,mask:x{2,}",
+            &["mask:[0-9]{13,19}", "drop:a", "mask:x{2,}"],
+        );
+        check("a{1,b}", &["a{1", "b}"]);
+    }
 }
