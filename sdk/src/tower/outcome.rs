@@ -37,7 +37,7 @@ const DESCRIPTION: u8 = 5;
 /// gRPC's code for calls that end without one.
 const UNKNOWN: u32 = 2;
 
-/// Span with the known outcome of its request. Ends the span when dropped.
+/// Span with its request's outcome, as far as known. Ends the span when dropped.
 #[derive(Debug)]
 pub(super) struct Outcome {
     span: Span,

@@ -256,7 +256,7 @@ impl ProductionChange {
 pub(super) enum Feature {
     /// The operation fails.
     Fails,
-    /// The operation calls nothing after this call.
+    /// The operation's last stage ends with this call.
     EndsWith(Operation),
     /// The operation makes this call.
     Calls(Operation),

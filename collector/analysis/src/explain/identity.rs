@@ -46,7 +46,7 @@ const SHARED: [&str; 4] = [
     "process.runtime.",
 ];
 
-/// Last words of further names of identities of processes, threads, containers and pods.
+/// Last words of other names that identify processes, threads, containers or pods.
 const LAST_WORDS: [&[&str]; 12] = [
     &["pid"],
     &["ppid"],

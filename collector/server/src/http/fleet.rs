@@ -136,7 +136,7 @@ fn collecting(pages: &Pages, doc: &mut Doc) {
     }
 }
 
-/// Adds the live processes that apply the burst-config, and those that do not.
+/// Adds the number of live processes that apply the burst-config, and lists others.
 fn adopted(adoption: &Adoption, doc: &mut Doc) {
     if adoption.live == 0 {
         return;

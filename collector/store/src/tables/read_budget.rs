@@ -2,7 +2,7 @@
 
 /// Maximum size of an object that is read into memory as a whole, in bytes.
 const WHOLE_BYTES_MAX: u64 = 256 << 10;
-/// Maximum size of the whole objects of all files that are read together, in bytes.
+/// Maximum total size of objects in memory, for files that are read together, in bytes.
 const WHOLE_BYTES_TOGETHER: u64 = 128 << 20;
 /// Maximum number of files that are kept open. By default, Linux allows a process 1,024.
 const OPEN_FILES_MAX: usize = 512;
