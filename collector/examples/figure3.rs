@@ -123,8 +123,7 @@ fn request(
     SegmentedTrace::new(TraceId(number.into()), None, 0, 0, segments)
 }
 
-/// Returns the pairs of segments of which the second waits for the first, directly or through
-/// others.
+/// Returns the pairs of an earlier and a later segment that waits for it, directly or transitively.
 fn real_orders(kinds: &[Kind]) -> Vec<(usize, usize)> {
     let mut before: Vec<Vec<bool>> = vec![vec![false; kinds.len()]; kinds.len()];
     for (at, kind) in kinds.iter().enumerate() {

@@ -2,10 +2,10 @@
 //!
 //! A file is one trace. Intervals become spans: events `X`, pairs of `B` and `E` on a thread, and
 //! pairs of `b` and `e` or of `S` and `F` by their ids. The service of a span is the process, its
-//! attribute `thread` names the thread, and its parent is the interval that encloses it. Events at
-//! one instant (`i`, `I`, `R`, `n`, `T`, `p`, and the flows `s`, `t`, `f`) become events of the
-//! task `PROCESS/THREAD`. `args` become attributes. Counters, samples, objects and memory dumps are
-//! counted, but not stored. Times are in µs.
+//! attribute `thread` names the thread, or `async CATEGORY ID` for events with ids, and its parent
+//! is the interval that encloses it. Instants (`i`, `I`, `R`, `n`, `T`, `p`, and the flows `s`,
+//! `t`, `f`) become events of the task `PROCESS/thread`. `args` become attributes. Counters,
+//! samples, objects and memory dumps are counted, but not stored. Times are in µs.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

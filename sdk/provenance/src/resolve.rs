@@ -96,8 +96,8 @@ fn all(log: &impl ReadLog) -> Option<(u32, u32)> {
     Some((0, log.inputs().checked_sub(1)?))
 }
 
-/// Returns the first and last input of a label that is no node. A block contains only assigned
-/// inputs.
+/// Returns the first and last input of a label that is not a node. Leaves out inputs that the log
+/// has not assigned.
 fn leaf(log: &impl ReadLog, label: Label) -> Option<(u32, u32)> {
     let (first, last) = label.span()?;
     let last = last.min(log.inputs().checked_sub(1)?);

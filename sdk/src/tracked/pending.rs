@@ -1,4 +1,4 @@
-//! Logs of requests that wait for the shipping thread.
+//! Provenance logs that wait for the shipping thread.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

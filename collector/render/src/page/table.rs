@@ -18,7 +18,7 @@ const ROWS_MAX: usize = 5_000;
 pub struct PagedRows<'a> {
     /// Number of rows of each table; `None` shows the table's default, but at most 50.
     pub rows: Option<usize>,
-    /// The address with all parameters except `rows`; it ends with `?` or `&`.
+    /// The address without `rows` and without carried parameters; it ends with `?` or `&`.
     pub address: &'a str,
 }
 

@@ -221,8 +221,8 @@ impl Pages {
     }
 }
 
-/// Returns the index of the first entry from `at` on that is not before a page. It looks at near
-/// entries first: the next one, when both sets have most pages.
+/// Returns the index of the first entry from `at` on that is not before a page. Uses galloping
+/// search: if both sets are dense, the entry is near.
 fn seek(entries: &[(u32, Page)], at: usize, page: u32) -> usize {
     let rest = &entries[at..];
     let is_before = |entry: &(u32, Page)| entry.0 < page;

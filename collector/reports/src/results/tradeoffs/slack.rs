@@ -16,7 +16,7 @@ pub(super) struct SlackSays {
     /// Attribute whose values are the keys.
     key: String,
     components: Vec<String>,
-    /// Pairs of components of which the first calls the second.
+    /// Calls between components, as pairs of caller and callee.
     edges: Vec<(String, String)>,
     /// Number of keys in the model.
     keys: u64,

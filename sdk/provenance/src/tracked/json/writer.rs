@@ -27,8 +27,8 @@ struct Output {
     unplaced: Label,
 }
 
-/// Writes a value as JSON. The bytes of each [`Tracked`] in it have its label, under a linkage of
-/// calculations; bytes in a tracked value in another one have both.
+/// Writes a value as JSON. The bytes of each [`Tracked`] in it get its label, unless its linkage is
+/// `CopyLinkage`. The bytes of a nested one get both labels.
 ///
 /// If a `Serialize` implementation first writes a tracked value to another place, such as a string
 /// that contains JSON, each byte gets the labels of all tracked values.
