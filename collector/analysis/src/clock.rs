@@ -9,14 +9,15 @@
 //!    window of time, it keeps the round trip of lowest RTT. For each unordered pair it keeps
 //!    evidence for and against their clocks. For each host it determines the [`Resolution`] of its
 //!    timestamps. Its memory is bounded: if a pair has too many windows, they become longer.
-//! 2. [`ClockEvidence::align`] judges each pair. If most round trips [agree](Verdict::Agree) with
-//!    the clocks as recorded, the timestamps stay as recorded. If tasks of event logs cross the two
-//!    hosts, and their lines are believed, the error bound of the pair is the largest offset that
-//!    its tightest round trip does not exclude. Otherwise it is zero. If nearly all round trips
-//!    agree with one line of offsets that is not zero ([`Verdict::Differ`]), the clocks are
-//!    corrected. Between two estimates, a host's offset lies on the line between them, so it
-//!    follows drift. Corrections over several hosts follow the path of least total error. Round
-//!    trips that agree with no offset connect no hosts.
+//! 2. [`ClockEvidence::align`] judges each pair. If nearly all round trips agree with one line of
+//!    offsets that is not zero ([`Verdict::Differ`]), the clocks are corrected. Between two
+//!    estimates, a host's offset lies on the line between them, so it follows drift. Corrections
+//!    over several hosts follow the path of least total error. Otherwise, if most round trips
+//!    [agree](Verdict::Agree) with the clocks as recorded, the timestamps stay as recorded, unless
+//!    clocks of a group of agreeing hosts differ. The error bound of the pair is then zero or, if
+//!    tasks of event logs cross the two hosts and their lines are believed, the largest offset
+//!    that its tightest round trip does not exclude. Round trips that agree with no offset connect
+//!    no hosts.
 //! 3. Hosts that neither a pair nor a kernel's report connects are on different islands. The order
 //!    of events on different islands is unknown.
 //! 4. [`Alignment::apply`] corrects a trace's timestamps. It stores the error bound, resolution and

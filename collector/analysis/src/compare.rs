@@ -72,8 +72,8 @@ pub struct CompareSettings {
     /// (Benjamini and Hochberg).
     pub false_discoveries: f64,
     /// Minimum change of the number of requests of a category, or of those in which an operation
-    /// behaves differently, scaled to the later period. Smaller changes are ignored. The paper
-    /// calls it `SM_THRESHOLD`.
+    /// behaves differently. Changes of shares are scaled to the later period. Smaller changes are
+    /// ignored. The paper calls it `SM_THRESHOLD`.
     pub count_min: u64,
     /// Minimum relevant change of a place, as a fraction of the earlier latency of the requests
     /// compared at the place. A tenth of this suffices for a place whose own time changed by 30 %

@@ -177,7 +177,7 @@ fn drop_worse(found: &mut Vec<Anchor>) {
 fn is_step(a: Anchor, b: Anchor) -> bool {
     let offset = |anchor: Anchor| i128::from(anchor.to_ns) - i128::from(anchor.from_ns);
     let apart = (offset(a) - offset(b)).unsigned_abs();
-    // Both clocks may drift, in opposite directions.
+    // Allows twice the drift of `DRIFT_MAX_PPM`.
     let explained = drifted(
         drifted(0, a.from_ns.abs_diff(b.from_ns)),
         a.from_ns.abs_diff(b.from_ns),

@@ -5,8 +5,9 @@
 //! of processors, is late on the links to all its callees and from all its callers. The service at
 //! the other end of one of these links is late on that link only. The responsible service is
 //! therefore the one whose late links contribute more and are a larger share of its links, or the
-//! callee if both ends explain about as much. If most of a service's own time became slower too,
-//! that likely made its links late: it counts as late on at least 90 % of them.
+//! callee if both ends explain about as much. If at least half of a service's own time changed in
+//! the same direction as its links, that likely made them late: it counts as late on at least 90 %
+//! of them.
 
 use super::place::Place;
 use std::collections::{BTreeMap, BTreeSet};

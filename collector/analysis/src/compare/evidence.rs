@@ -173,8 +173,8 @@ impl RankEvidence {
     /// Computes evidence that more or fewer requests have a property. `has` lists the sampled
     /// requests in order of period and time, each with true if it has the property. For each
     /// period, `with` is the number of requests that have it, and `of` that of all requests.
-    /// Returns `None` if all or none of the requests of both periods have it, or of the sampled
-    /// ones, or if a period has no requests.
+    /// Returns `None` if a period has no requests, or if all or none of the requests of both
+    /// periods have it. The same holds for the sampled requests alone.
     pub(super) fn of_shares(
         has: &[(Period, bool)],
         with: [u64; 2],

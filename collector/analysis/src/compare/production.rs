@@ -281,7 +281,7 @@ impl Feature {
         }
     }
 
-    /// Returns the features to test, each of which any of these productions has.
+    /// Returns the features to test. At least one of these productions has each of them.
     fn all(productions: &[ProductionChange]) -> BTreeSet<Feature> {
         let mut found = BTreeSet::new();
         for (at, change) in productions.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Kinds of change, and the attributes that are consequences of each. A consequence separates
+//! Kinds of change, and the attributes that are their consequences. A consequence separates
 //! requests, but explains nothing.
 
 use super::identity::words;

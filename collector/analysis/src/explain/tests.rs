@@ -337,8 +337,7 @@ fn what_is_too_much_is_counted() {
         request.parameters.extend(more);
     }
     let explanation = explained(&requests);
-    // Every request records 300 keys, 9 of the fixture, `count`, `city` and `step`, which some
-    // record twice.
+    // Every request records 300 keys, 9 of the fixture, `count`, `city` and `step`.
     let unseen = Unseen {
         parameters: 312 - PARAMETERS_MAX,
         texts: explanation.unseen.texts,

@@ -158,7 +158,7 @@ impl EdgeTable {
         id
     }
 
-    /// Returns the edge with this number.
+    /// Returns the edge with this number. Panics if the table has no such edge.
     pub fn get(&self, id: EdgeId) -> &FlowEdge {
         &self.edges[id.0 as usize]
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Returns a period of pages that have this many root operations in turn.
+/// Returns a period of pages whose root spans have this many recorded names in turn.
 fn of_many_roots(seed: u64, requests: usize, roots: usize, fault: Fault) -> Vec<TraceRecords> {
     let fault = Fault { orders: 0, ..fault };
     let mut period = period(seed, requests, fault);
@@ -75,6 +75,5 @@ fn behaviour_is_compared_over_all_root_operations() {
         cause.kind,
         CauseKind::Structure(PathDifference::Added(_))
     ));
-    // The twelve requests of one root operation are less evidence.
     assert!(cause.q_value < 1e-5, "{}", cause.q_value);
 }
