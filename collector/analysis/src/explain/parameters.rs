@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// Maximum number of recorded parameters that are considered.
+/// Maximum number of parameters that are considered. The facts that operations ran count as well.
 pub const PARAMETERS_MAX: usize = 256;
 
 /// Reason why an explanation ignores a parameter.
