@@ -89,8 +89,8 @@ impl BurstControl {
                 at_ns,
             }) => {
                 let config = BurstConfig::from_bits(burst_config);
-                // A gateway repeats its config to each new connection, and a process would close its
-                // current window and open it again.
+                // A gateway repeats its config to each new connection, and a process would close
+                // its current window and open it again.
                 self.setting.send_if_modified(|setting| {
                     let is_new = setting.is_none_or(|known| known.config != config);
                     if is_new {

@@ -48,8 +48,8 @@ impl Intake {
         Ok(())
     }
 
-    /// Checks the readiness: the intake is not stopping, its threads run, its log works, and the backlog is within
-    /// its limit. [`Intake::health`] also reports imminent failures.
+    /// Checks the readiness: the intake is not stopping, its threads run, its log works, and the
+    /// backlog is within its limit. [`Intake::health`] also reports imminent failures.
     ///
     /// # Errors
     /// Returns the reason as text for people.

@@ -110,15 +110,15 @@ pub(super) struct Channels {
     pub(super) care: Option<MaintenanceStop>,
 }
 
-/// A submitted batch, whose outcome is pending.
+/// A submitted batch or OTLP request, whose outcome is pending.
 #[derive(Debug)]
 pub struct Submission(oneshot::Receiver<Result<CommitOutcome, IntakeError>>);
 
 impl Submission {
-    /// Waits until the outcome of the batch is decided.
+    /// Waits until the outcome is decided.
     ///
     /// # Errors
-    /// Returns an error if the batch is not stored for now; the sender keeps it and retries.
+    /// Returns an error if the data are not stored for now; the sender keeps them and retries.
     pub async fn outcome(self) -> Result<CommitOutcome, IntakeError> {
         self.0.await.unwrap_or(Err(IntakeError::Stopping))
     }

@@ -33,7 +33,7 @@ impl Default for MaintenanceOptions {
     }
 }
 
-/// Stop signal of the thread: dropping it ends the thread, even in the middle of a merge.
+/// Stop signal of the thread: dropping its last clone ends the thread, even during a merge.
 pub(super) type MaintenanceStop = mpsc::Sender<()>;
 
 /// Starts the maintenance thread. `lock` returns the lock of the data directory, which the thread

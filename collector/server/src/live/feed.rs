@@ -14,8 +14,8 @@ use super::recent::{ProcessWindows, RecentRequests};
 use stroboscope_store::flush::Arrivals;
 use stroboscope_store::record::Rows;
 
-/// Maximum log segments waiting for the model. Their rows take about ten times as much memory as in
-/// the log.
+/// Maximum log segments waiting for the model. Their rows take about twelve times as much memory as
+/// in the log.
 const QUEUE: usize = 1;
 
 enum Message {

@@ -29,8 +29,9 @@ use super::window::ModelWindow;
 const PAIRS_MAX: usize = 2_048;
 /// Maximum operations with slack.
 const OPERATIONS_MAX: usize = 512;
-/// Time for counting a flush that never delays the next count. After a longer count comes a pause
-/// of [`PAUSE_FACTOR`] times the excess, and requests of several flushes count together.
+/// Time that the count of a flush may take without delaying the next one. After a longer count
+/// comes a pause of [`PAUSE_FACTOR`] times the excess, and requests of several flushes count
+/// together.
 const COUNT_TIME: Duration = Duration::from_millis(100);
 const PAUSE_FACTOR: u32 = 20;
 /// Name of the time between the last segment and the answer, in place of an operation.

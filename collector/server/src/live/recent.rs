@@ -26,7 +26,7 @@ type WeightedTrace = (Weight, SegmentedTrace);
 /// The latest complete requests.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
-    /// Requests in order of arrival.
+    /// Requests in the order in which the model observed them.
     traces: VecDeque<RecentTrace>,
     segments: usize,
 }

@@ -44,7 +44,7 @@ impl AuthorityFilter {
         }
     }
 
-    /// Filters the next bytes, which may be cut anywhere. Does not check the protocol, as h2 does.
+    /// Filters the next bytes, which may be cut anywhere. Leaves checks of the protocol to h2.
     pub(super) fn filter(&mut self, mut bytes: &mut [u8]) {
         while let Some(&first) = bytes.first() {
             let left = bytes.len();

@@ -1,6 +1,6 @@
-//! Redaction, before data are written to the log or the store: drops or hashes attributes by their
-//! keys and names of tracked items, and drops contents of these items. Masks matches of patterns in
-//! texts and whole numbers.
+//! Redaction, before data are written to the log or the store. It drops or hashes attributes, by
+//! their keys, and the names of tracked items. It drops the contents of these items, and masks
+//! matches of patterns in texts and whole numbers.
 //!
 //! `rules` contains the rules, and `pattern` the patterns of values. `native` applies them to
 //! batches of our protocol, `protobuf` and `json` to OTLP requests. Without rules, requests are not

@@ -85,7 +85,8 @@ impl ValuePattern {
         })
     }
 
-    /// Returns the matches in a text, except empty ones.
+    /// Returns the matches in a text, except empty ones and, for `{card}`, those that are no card
+    /// numbers.
     fn matches<'t>(&'t self, text: &'t [u8]) -> impl Iterator<Item = Range<usize>> {
         let ranges = self.regex.find_iter(text).map(|found| found.range());
         ranges.filter(|range| !range.is_empty() && (!self.is_card || is_card(text, range)))

@@ -159,7 +159,7 @@ impl StoredBatches {
     }
 }
 
-/// Number of rows in the store by recorder.
+/// Number of rows that the batches should state, by recorder.
 #[derive(Debug, Default)]
 pub(super) struct RecordCounts {
     spans: HashMap<u128, u64>,

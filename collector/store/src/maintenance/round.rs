@@ -27,8 +27,8 @@ const RETRIED_MAX: usize = 1 << 20;
 /// Settings by which old hours are thinned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ThinningSettings {
-    /// Time since the end of an hour after which it is thinned. Hours for which records may still
-    /// arrive ([`SETTLED`](super::SETTLED)) are not thinned before.
+    /// Time since the end of an hour after which it is thinned; at least
+    /// [`SETTLED`](super::SETTLED), because records may still arrive before.
     pub after: Duration,
     /// Share of the requests that is kept, above 0 and at most 1.
     pub ratio: f64,

@@ -31,9 +31,9 @@ use crate::tables::{
 type RequestFiles = Vec<Vec<(Path, u64)>>;
 
 impl Care {
-    /// Thins the hours that are due, the oldest first. In a running collector, thins one hour in a
-    /// round, so that merges of recent hours do not wait. Skips hours with files of segment
-    /// `next_segment` or later, or with damaged files. Stops when `goes_on` returns false.
+    /// Thins the hours that are due, the oldest first. In a running collector, thins at most one
+    /// hour in a round, so that merges of recent hours do not wait. Skips hours with files of
+    /// segment `next_segment` or later, or with damaged files. Stops when `goes_on` returns false.
     ///
     /// # Errors
     /// Returns an error if the store fails. The hour is then thinned in all tables or in none.

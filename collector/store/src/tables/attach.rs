@@ -23,8 +23,8 @@ pub struct EventRead {
     pub time_ns: i64,
     pub seq: u32,
     pub host: Arc<str>,
-    /// Task of an event of an event log, or of a log line inside a span; `None` for an event inside
-    /// a span.
+    /// Task of an event of an event log, or of a log line from OTLP; `None` for an event inside a
+    /// span.
     pub task: Option<Arc<str>>,
     pub name: Arc<str>,
     pub attributes: AttributeValues,

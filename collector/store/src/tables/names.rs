@@ -11,6 +11,6 @@ pub(super) const THINNED_KEY: &str = "stroboscope.thinned";
 /// Column of the trace ids, by which readers tell traces apart.
 pub(super) const TRACE_ID: &str = "trace_id";
 pub(super) const TRACE_NAME: &str = "trace_name";
-/// Column of the attributes without columns of their own, as JSON. It is read only if attributes
-/// are selected.
+/// Column of the attributes without columns of their own, as JSON. Readers of traces read it only
+/// if attributes are selected.
 pub(super) const ATTRIBUTES: &str = "attributes";

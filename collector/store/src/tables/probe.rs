@@ -28,7 +28,7 @@ pub trait RowProbe: Sync {
     fn of_group(&self, group: &RowGroupFacts<'_>) -> u64;
 
     /// Returns the kinds that a row may be of, as bits. `row` is a trace with only this span or
-    /// event, or without any if the row is an event inside a span.
+    /// event. It is empty for an event that is inside a span or has no task.
     fn of_row(&self, row: &TraceRecords) -> u64;
 }
 
@@ -145,7 +145,7 @@ impl Probable for Events {
         context: &mut ReadContext,
     ) {
         let event = rows.event(row, None, context);
-        // Ignores events inside spans, which are not rows of their own to the probe.
+        // Ignores events and log lines inside spans, which are not rows of their own to the probe.
         if event.span_id == 0 {
             EventAttacher::default().attach(to, &mut vec![event], &mut LeftOut::default());
         }

@@ -10,7 +10,7 @@ use foldhash::HashSet;
 use super::batch_column::column;
 use super::partition::StoreTable;
 
-/// Approximate number of rows that are returned at a time.
+/// Approximate maximum number of rows that are returned at a time.
 const CHUNK_ROWS: usize = 8_192;
 
 /// Trace and span ids of spans that were stored more than once, because OTLP has no sequence

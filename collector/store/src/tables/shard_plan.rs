@@ -12,8 +12,8 @@ use super::partition::StoreTable;
 use super::read_budget::ReadBudget;
 use super::reader::TableFile;
 
-/// Snapshot of a store, and the distribution of its rows over trace ids. All processes that see the
-/// same files make equal plans, so they cut the store alike.
+/// Snapshot of a store, and the distribution of its rows over trace ids. Plans of equal files and
+/// time ranges are equal, so all processes cut the store alike.
 #[derive(Debug)]
 pub struct ShardPlan {
     files: Vec<Vec<(Path, u64)>>,

@@ -187,7 +187,8 @@ impl TraceReader {
     }
 
     /// Reads the next trace like [`TraceReader::next_into`]. While a large trace grows, calls
-    /// `room` with its size in bytes. If `room` returns false, skips and counts the trace.
+    /// `room` with the bytes to reserve for it, in steps of 1 MiB or more. If `room` returns false,
+    /// skips and counts the trace.
     pub fn next_within(
         &mut self,
         trace: &mut TraceRecords,
@@ -205,8 +206,8 @@ impl TraceReader {
     /// Replaces the content of `trace` with the first `spans_max` spans of trace `id` and their
     /// events. The first spans are those that start first if `spans_max` is below
     /// [`RECORDS_PER_TRACE_MAX`]. Attributes of other spans may remain in `trace`. This trace must
-    /// be the next one. While a large trace grows, calls `room` with its size in bytes. Returns the
-    /// number of all spans of the trace.
+    /// be the next one. Calls `room` like [`TraceReader::next_within`]. Returns the number of all
+    /// spans of the trace.
     ///
     /// # Errors
     /// Returns the number of all spans of the trace if `room` returned false.
