@@ -71,7 +71,7 @@ pub struct PublishCounters {
     /// 1 if another collector publishes under the same name; otherwise 0.
     pub fenced: AtomicU64,
     failures: [AtomicU64; PublishFailure::ALL.len()],
-    /// Hours with files that are not published yet; `None` before the publisher first checks.
+    /// Hours with files that wait to be published; `None` before the publisher first checks.
     waiting: Mutex<Option<BTreeSet<Hour>>>,
 }
 
@@ -82,7 +82,7 @@ impl PublishCounters {
         &self.failures[cause as usize]
     }
 
-    /// Sets the hours with files that are not published yet.
+    /// Sets the hours with files that wait to be published.
     pub fn set_waiting(&self, hours: BTreeSet<Hour>) {
         *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(hours);
     }

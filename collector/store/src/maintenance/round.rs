@@ -46,8 +46,8 @@ pub struct MaintenanceSettings {
     pub is_at_rest: bool,
     /// Maximum time since the end of an hour, after which it is deleted; `None` for no limit.
     pub keep: Option<Duration>,
-    /// State of publishing; `None` if nothing is published. With publishing, an hour is not deleted
-    /// because of its age before it is published.
+    /// State of publishing; `None` if nothing is published. An hour with files that wait to be
+    /// published is not deleted because of its age.
     pub publishing: Option<Arc<PublishCounters>>,
     /// Maximum size of the tables in bytes, above which the oldest hours are deleted; `None` for no
     /// limit.

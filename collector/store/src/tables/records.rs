@@ -70,8 +70,8 @@ pub fn event_read(row: &EventRow, texts: &[Arc<str>], attributes: AttributeValue
     Events::cells_of(row).record(texts, trace_name, attributes)
 }
 
-/// Adds a span to its trace, with its attributes. If `keys` include weights, also adds its sampling
-/// threshold.
+/// Adds a span to its trace, with its attributes. If `keys` include weights, also adds the sampling
+/// data in its `tracestate`.
 pub fn add_span(
     trace: &mut TraceRecords,
     span: SpanRecord,
