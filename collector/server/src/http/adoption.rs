@@ -51,7 +51,8 @@ pub struct Other {
     pub pid: u32,
     /// Burst-config that the process reported last; `None` if unknown.
     pub burst_config: Option<String>,
-    /// Share of the fleet's bursts in which the process records too, 0 to 1; `None` if unknown.
+    /// Share of the time in the fleet's bursts that the process records too, 0 to 1; `None` if
+    /// unknown.
     pub overlap: Option<f64>,
     /// True if a batch of the process arrived after the instant of the change. An agent may have
     /// had it from before.
@@ -237,7 +238,8 @@ mod tests {
         let others: Vec<_> = others
             .map(|of| (of.pid, of.is_heard_since, of.overlap))
             .collect();
-        // The process records in a quarter of the fleet's bursts: the masks have no bit in common.
+        // The process records a quarter of the time in the fleet's bursts: the masks have no bit in
+        // common.
         assert_eq!(others, [(7, true, Some(0.25)), (5, false, None)]);
         assert_eq!(adoption.configs["unknown"], 1);
         assert_eq!(adoption.configs[&new.to_string()], 3);

@@ -116,7 +116,7 @@ mod tests {
         let mut longer = login(&format!("{COOKIE}={}", signed(later, TOKEN))).unwrap();
         longer.ends_s += 1;
         assert_eq!(longer.known(&tokens, Role::Read), TokenMatch::Unknown);
-        // The login expires when its token is removed from the file.
+        // The login becomes invalid when its token is removed from the file.
         let others = Tokens::parse("read fedcba9876543210").unwrap();
         let of_before = login(&format!("{COOKIE}={}", signed(later, TOKEN))).unwrap();
         assert_eq!(of_before.known(&others, Role::Read), TokenMatch::Unknown);

@@ -78,7 +78,7 @@ impl Check {
         Ok(check)
     }
 
-    /// Returns the findings.
+    /// Returns the report.
     #[must_use]
     pub fn report(&self) -> &CheckReport {
         &self.report
