@@ -1,6 +1,6 @@
 //! Breaks the time of requests down by category and, if requested, by stratum. A stratum holds the
 //! requests with one value of an attribute, with values in one quantile of a numeric attribute, or
-//! without a value. See The Mystery Machine, §5.1, figures 5 to 7.
+//! without a usable value. See The Mystery Machine, §5.1, figures 5 to 7.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

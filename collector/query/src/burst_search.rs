@@ -268,8 +268,8 @@ impl BurstReader<'_> {
             .parts_between(times_ns, Some(&IdRange::ALL), &keys)
     }
 
-    /// Aligns the records of a request, and drops events inside spans that the formula does not
-    /// read.
+    /// Aligns the records of a request, and drops events inside spans if the formula reads none of
+    /// them.
     fn prepare(&self, records: &mut TraceRecords) {
         align(self.clocks, records);
         if !self.reads_events {

@@ -43,8 +43,8 @@ pub struct Distinction {
     /// Explanation of what distinguishes the changed requests from the unchanged ones. If times
     /// changed, the sides are the later and the earlier requests.
     pub explanation: Explanation,
-    /// Period of both sides; `None` if they are of both periods. If it is the earlier one, the
-    /// changed side has the former structure.
+    /// Period of the requests of both sides; `None` if the sides are the two periods. If it is the
+    /// earlier one, the changed side has the former structure.
     pub within: Option<Period>,
     /// Explanation of what distinguishes the later requests that changed from the other later ones;
     /// `None` if the change is not partial, if there are too few requests, or if nothing

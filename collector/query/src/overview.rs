@@ -1,4 +1,4 @@
-//! Overview of the time of requests, for a page of the web UI.
+//! Overview of the time of requests, for the page that the subcommand `report` writes.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ pub struct Overview {
     pub totals: Vec<CategoryTotals>,
     /// Breakdown of the requests' time by category.
     pub breakdown: Breakdown,
-    /// Slack of the last server segment of each request; empty if there are no server segments.
+    /// Slack of the last server segment that each request had by its answer, if it had one.
     pub server_slack: Distribution,
     /// Examples from the fastest to the slowest.
     pub examples: Vec<Example>,

@@ -86,7 +86,8 @@ impl RequestAsked {
 /// multiple is for the aligned copy of the record, and for segments with labels of their own.
 const ANALYSES_PER_RECORD: usize = 2;
 
-/// Segment without a label in the model, because the model's limit on labels was reached.
+/// Segment without a label in the model, for example because the model's limit on labels was
+/// reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnmodelledSegment {
     /// Span that the segment belongs to, as an index into [`Request::outline`].
@@ -183,8 +184,8 @@ fn records(
 }
 
 /// Returns the request with this id, complete or not; `None` if there is none. The critical path
-/// requires an `inference`. Reads only files that may hold the id or one that the request links to,
-/// and the kernel recordings of the request's time.
+/// requires an `inference`. Of the files of traces, reads only those that may hold the id or one
+/// that the request links to.
 ///
 /// # Errors
 /// Fails if the store cannot be read, or if the memory does not suffice for the request.

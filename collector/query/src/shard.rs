@@ -152,9 +152,9 @@ enum Kind {
     Inference,
     /// Results of a report for one shard.
     Report(ShardReport),
-    /// Alignment of the clocks by all shards.
+    /// Alignment of the clocks for all shards.
     Clocks,
-    /// Inference by all shards.
+    /// Inference for all shards.
     MergedInference,
 }
 
@@ -183,7 +183,7 @@ struct Head {
     written_by: String,
     kind: Kind,
     shard: Shard,
-    /// Trace ids of the shard; `None` if it is empty, or in a merged file.
+    /// Trace ids of the shard; `None` if it is empty, or in a file that a merge wrote.
     ids: Option<IdRange>,
     snapshot: Snapshot,
     settings: ShardSettings,

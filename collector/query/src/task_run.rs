@@ -10,7 +10,8 @@ use super::shard::{ShardError, ShardReport, ShardTask, TaskStore};
 /// `location` is the location of the data as the user gave it.
 ///
 /// # Errors
-/// Fails if the store cannot be read or changes meanwhile, or if there is too little memory.
+/// Fails if the store cannot be read, changes meanwhile, or was opened for another kind of task, or
+/// if there is too little memory.
 pub fn run_task(
     store: &TaskStore,
     task: ShardTask<'_>,

@@ -381,7 +381,7 @@ fn requests_between(
     let touches = |records: &TraceRecords| {
         bounds(records).is_some_and(|(start_ns, end_ns)| start_ns < to_ns && end_ns > from_ns)
     };
-    // Reads only files with records up to an hour away. Requests in other files only are not found.
+    // Reads only files with records up to an hour away. Other files are not searched.
     let range = TimeRange {
         since_ns: Some(from_ns),
         until_ns: Some(to_ns),

@@ -33,8 +33,8 @@ pub use leaf::FailureLeafRow;
 
 /// Maximum number of root operations to show.
 const ROOTS_SHOWN: usize = 20;
-/// Maximum number of warnings about medians that failed requests shift; and minimum number of
-/// failed, and of other, requests of a root operation for a warning.
+/// Maximum number of warnings about medians that failed requests shift. The second number is the
+/// minimum of failed requests, and of other ones, that a root operation needs for a warning.
 const WARNINGS: (usize, u64) = (3, 12);
 
 /// Show which requests fail, since when, where their failures start, and what distinguishes them
@@ -98,7 +98,8 @@ pub struct FailuresReport {
 /// Requests of a root operation, and how many of them failed.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FailureRootRow {
-    /// `service:name`, or `(no root)` for requests whose root was not recorded.
+    /// `service:name`; `(no root)` or `(event log)` for requests without a root; or `(other)` for
+    /// further roots, beyond 256.
     root: String,
     requests: u64,
     failed: u64,

@@ -161,7 +161,7 @@ struct TooLargeBurst {
 struct FoundRequest {
     /// Trace id of 32 hexadecimal digits.
     trace: String,
-    /// `service:name` of the request's root.
+    /// `service:name` of the request's root; without one, `(event log)` or `(no root)`.
     root: String,
     /// Beginning of the request, ns since the Unix epoch.
     start_ns: i64,

@@ -25,7 +25,7 @@ pub(crate) struct SearchPlanSays {
     candidates: u64,
     /// Number of requests that were only partly seen, and were read for that reason.
     not_all_seen: u64,
-    /// Number of parts of bursts that were held in memory one after the other; `held_bytes` is the
+    /// Number of groups of bursts that were held in memory one after the other; `held_bytes` is the
     /// size of the largest.
     slices: u64,
     held_bytes: u64,

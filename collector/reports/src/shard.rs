@@ -39,7 +39,7 @@ pub struct ShardArguments {
     cluster: ClusterArguments,
 }
 
-/// Arguments of [`ShardArguments`] that pages do not have. They have no paths either.
+/// Arguments of [`ShardArguments`] that pages do not have, besides those that name files.
 pub const OF_SHARDS: &[&str] = &["shard", "cluster", "cluster_deadline"];
 
 impl ShardArguments {

@@ -138,7 +138,7 @@ pub fn parse_range(text: &str) -> Result<TimeRange, String> {
     .map_err(|reversed| format!("FROM before UNTIL: {reversed}"))
 }
 
-/// Returns the range, or an error unless it begins before it ends.
+/// Returns the range; an error if it has both ends and does not begin before it ends.
 pub(crate) fn in_order(range: TimeRange) -> Result<TimeRange, String> {
     match (range.since_ns, range.until_ns) {
         (Some(since_ns), Some(until_ns)) if since_ns >= until_ns => {

@@ -76,8 +76,7 @@ fn parse_factor(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Minimum ratio of `after_longest` to `after`, both by the mean, for the text to mention the
-/// range.
+/// Ratio of `after_longest` to `after`, both by the mean, above which the text mentions the range.
 const UNCERTAIN_FROM: f64 = 1.01;
 
 impl WhatIfVerb {

@@ -31,8 +31,7 @@ pub struct ProvenanceMapReport {
     pairs: Top<ItemPair>,
     /// Chosen outputs that depend on no chosen source.
     without_sources: Top<NamedItem>,
-    /// Number of flows that were not followed, because an output has too many. Pairs may be
-    /// missing.
+    /// Number of flows that were left out, because an output has too many. Pairs may be missing.
     pub(super) flows_left_out: u64,
     /// Number of ranges of inputs without a known source, because a log reached a limit.
     unknown_inputs: u64,
@@ -178,7 +177,7 @@ impl ProvenanceMapReport {
     }
 
     /// Returns the outcome of the subcommand, which is partial if a log was not read and queried
-    /// whole, or if flows were not followed.
+    /// whole, or if flows were left out.
     pub(super) fn status(&self, read: Status) -> Status {
         match self.flows_left_out {
             0 => LogGaps::status(&self.logs, read),

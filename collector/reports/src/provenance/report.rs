@@ -52,9 +52,9 @@ pub struct ProvenanceReport {
 /// Bytes that made an item, and outputs that its bytes reached.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ItemProvenance {
-    /// Bytes that made the item; null if no log has it as an output.
+    /// Bytes that made the queried ones; null if no log has those as an output.
     pub(super) why: Option<ProvenanceReport>,
-    /// Outputs that its bytes reached; null if no log has it as a source.
+    /// Outputs that the queried bytes reached; null if no log has them as a source.
     pub(super) of: Option<ProvenanceReport>,
     /// Notes about the data.
     pub(super) notes: Notes,

@@ -92,7 +92,7 @@ struct PartJson<'a> {
     recording: String,
     events: usize,
     lost: u64,
-    /// Burst-config of the recording, as a mask; the last one if it changed.
+    /// Last of `burst_configs`, as a mask; 0 if there are none.
     burst_config: u64,
     /// Burst-configs of the recording, in order of first use.
     burst_configs: &'a [u64],
