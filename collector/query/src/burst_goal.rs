@@ -189,8 +189,8 @@ fn busiest(source: &Source) -> Result<Option<BusiestProcess>, QueryError> {
 mod tests {
     use super::*;
 
-    /// Generates requests with random starts, recorded in bursts of 100 ms per second. Omits
-    /// requests that the end of a burst cuts.
+    /// Generates requests with random starts, recorded in bursts of 100 ms per second. Unless they
+    /// are followed, omits requests that the end of a burst cuts.
     #[test]
     fn requests_that_are_often_cut_are_not_undercounted() {
         let mut state = 7_u64;

@@ -156,7 +156,7 @@ mod tests {
             "{said:?}"
         );
         assert!(said[0].contains("such as back:look_up."), "{said:?}");
-        // Functions are a minority, or too few; or the spans are server spans.
+        // Functions are a minority, or too few; or the spans are of requests or servers.
         assert_eq!(signs(&[(20, function.clone()), (40, request)]), [""; 0]);
         assert_eq!(signs(&[(19, function)]), [""; 0]);
         let command = vec![span(1, 0, ("cache", "get"), SpanFlags::REQUEST)];

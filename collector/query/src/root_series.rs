@@ -229,8 +229,7 @@ mod tests {
 
     const ROOTS: [&str; 3] = ["a", "b", "c"];
 
-    /// Index of the root, start, latency, failure, and number of requests that this sample
-    /// represents.
+    /// Index of the root, start, latency, failure, and binary logarithm of the weight.
     type Request = (usize, i64, u64, bool, u32);
 
     fn pass(requests: &[Request]) -> RootSeriesPass {

@@ -340,7 +340,7 @@ mod tests {
             [Status::Regression; 2],
             "Worse: p50 latency of web:/feed rose by 12.0% (q = 3.0e-3), and the limit is 5.0%.",
         );
-        // The largest rise comes first, and smaller ones than the limit do not count.
+        // The largest rise comes first, and rises below the limit do not count.
         check(
             RegressionEvidence {
                 rises: vec![rise("a:a", 0.04), rise("a:b", 0.05), rise("a:c", 0.5)],

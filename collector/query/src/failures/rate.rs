@@ -238,7 +238,7 @@ mod tests {
         assert!(change.requests[0].abs_diff(300) < 30, "{change:?}");
         assert!(change.requests[1].abs_diff(400) < 30, "{change:?}");
         assert!(change.before_from_ns < change.at_ns && change.at_ns < change.until_ns);
-        // A tenth more failures is no change, and neither are a few failures.
+        // A rate of 23 % after 20 % is no change, and neither are a few failures.
         let more = noise.requests(
             20_000,
             false,

@@ -81,7 +81,7 @@ fn where_nothing_changed_nothing_is_said() {
         .count();
     assert!(said <= 1, "{said}");
     assert_eq!(StepPass::of(["a"].into_iter()).step(), None);
-    // The search finds a median of 70 ms instead of 68 ms, but the change is too small to report.
+    // The change from a median of 68 ms to one of 70 ms is too small to report.
     let more = requests(&mut noise, |second| if second < 300 { 68.0 } else { 70.0 });
     assert_eq!(more.step(), None);
 }
@@ -113,8 +113,7 @@ proptest! {
 enum Traffic {
     /// Requests arrive at any time.
     Steady,
-    /// Requests arrive in bursts of a few milliseconds. The requests of a burst share a latency
-    /// level.
+    /// Requests arrive in bursts of about 25 ms. The requests of a burst share a latency level.
     Bursts,
     /// Requests pause for minutes. Each pause is followed by another latency level.
     Idle,
