@@ -209,8 +209,12 @@ impl QuantileSample {
 }
 
 /// Returns the name of a value's stratum: of five, `p020` is the lowest, then `p040` and so on up
-/// to `p100`. `edges` are those of [`QuantileSample::edges`].
+/// to `p100`. If edges are equal, the highest of their names. `edges` are those of
+/// [`QuantileSample::edges`].
 pub fn quantile_stratum(edges: &[f64], value: f64) -> String {
-    let at = edges.partition_point(|edge| *edge < value);
-    format!("p{:03}", (at + 1) * 100 / (edges.len() + 1))
+    let first = edges.partition_point(|edge| *edge < value);
+    let below = edges.get(first).map_or(edges.len() + 1, |upper| {
+        edges.partition_point(|edge| edge <= upper)
+    });
+    format!("p{:03}", below * 100 / (edges.len() + 1))
 }

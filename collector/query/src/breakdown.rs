@@ -251,10 +251,8 @@ impl Values {
     fn edges(&self, quantiles: Option<usize>) -> Option<Vec<f64>> {
         let is_continuous = !self.has_texts && self.some.len() > VALUES_SHOWN_MAX;
         let quantiles = quantiles.or(is_continuous.then_some(QUANTILES_DEFAULT))?;
-        let mut edges = self.sample.edges(quantiles);
-        // If many requests have the same value, there are fewer strata.
-        edges.dedup();
-        Some(edges)
+        // If many requests have the same value, edges are equal, and there are fewer strata.
+        Some(self.sample.edges(quantiles))
     }
 }
 
@@ -276,5 +274,10 @@ mod tests {
         check(Some("-7"), Some(&edges), "p025");
         check(Some("2"), Some(&edges), "p050");
         check(Some(" 1e9"), Some(&edges), "p100");
+        // Three fifths of the values are 0.
+        let edges = [0.0, 0.0, 0.0, 5.0];
+        check(Some("0"), Some(&edges), "p060");
+        check(Some("1"), Some(&edges), "p080");
+        check(Some("6"), Some(&edges), "p100");
     }
 }

@@ -70,8 +70,9 @@ impl ItemProvenance {
     /// Returns the outcome of the subcommand, which is partial if a log was not read and queried
     /// whole.
     pub(super) fn status(&self, read: Status) -> Status {
-        let mut answers = self.why.iter().chain(&self.of);
-        answers.next().map_or(read, |answer| answer.status(read))
+        let answers = self.why.iter().chain(&self.of);
+        let mut statuses = answers.map(|answer| answer.status(read));
+        statuses.find(|status| *status != read).unwrap_or(read)
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use stroboscope_analysis::breakdown::{Breakdown, SHARE_STEPS};
+use stroboscope_analysis::breakdown::{Breakdown, SHARE_STEPS, quantile_stratum};
 
 use super::figures::{latency_figure, shares_figure};
 use crate::latency::{CdfPoint, Latency, TABLE_STEPS, cdf};
@@ -136,7 +136,7 @@ impl BrokenDown {
 
 fn strata(report: &BreakdownReport) -> Vec<Stratum> {
     let names = report.categories.names();
-    let stratum = |(number, (name, breakdown)): (usize, (&String, &Breakdown))| {
+    let stratum = |(name, breakdown): (&String, &Breakdown)| {
         let per_request = |sum_ns: u128| breakdown.requests.mean(sum_ns as f64);
         let categories = breakdown
             .categories
@@ -153,20 +153,13 @@ fn strata(report: &BreakdownReport) -> Vec<Stratum> {
             mean_tail_ns: per_request(breakdown.tail_wait_ns),
             categories: categories.collect(),
             stratum: name.clone(),
-            upper_edge: report
-                .edges
-                .as_ref()
-                .and_then(|edges| edges.get(number))
-                .copied(),
+            upper_edge: report.edges.as_ref().and_then(|edges| {
+                let mut edges_of = edges.iter().copied();
+                edges_of.find(|edge| quantile_stratum(edges, *edge) == *name)
+            }),
         }
     };
-    report
-        .strata
-        .strata()
-        .iter()
-        .enumerate()
-        .map(stratum)
-        .collect()
+    report.strata.strata().iter().map(stratum).collect()
 }
 
 fn cdfs(report: &BreakdownReport) -> Cdfs {
