@@ -2,7 +2,7 @@
 
 use stroboscope_otlp::BadSpan;
 
-/// Reason for leaving a line out.
+/// Defect of a line, of a record, or of the rest of a source.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadLine {
     /// The line is longer than the limit, in bytes.
@@ -17,7 +17,7 @@ pub enum BadLine {
         /// Number of bytes before the first invalid one.
         valid: usize,
     },
-    /// The record is not JSON, or JSON of the wrong shape.
+    /// The record does not parse, or one of its fields is missing or invalid.
     #[error("{0}")]
     Json(String),
     /// The record is JSON of no known form, in a source with known forms.
@@ -57,14 +57,14 @@ pub enum BadLine {
         /// The unit determined by that line.
         first_unit: &'static str,
     },
-    /// The record of a document is longer than the limit, in bytes.
+    /// The record or message is longer than the limit, in bytes.
     #[error("the record is longer than {limit} bytes")]
     RecordTooLong { limit: usize },
     /// The span, or the event of a Chrome trace, has no time.
     #[error("the span has no time: neither {0}")]
     NoTime(&'static str),
-    /// The bytes are not a protobuf field, or the file ends inside one. The rest of the file is not
-    /// read.
+    /// The bytes are not a protobuf field, or the file ends inside one. The rest of the file is
+    /// skipped.
     #[error("{reason}; the rest of the file cannot be read")]
     Protobuf { reason: String },
     /// The compressed data cannot be decompressed.

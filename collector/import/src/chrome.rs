@@ -94,7 +94,7 @@ impl Chrome {
         }
     }
 
-    /// Reports whether any event has been read.
+    /// Reports whether any record has been read.
     pub(super) fn has_any(&self) -> bool {
         self.tracks.told > 0
     }
@@ -232,7 +232,7 @@ impl Chrome {
         };
         let id = text(&id);
         let track = match &*event.ph {
-            // Events with an id belong to no thread, or to several.
+            // Asynchronous events belong to no thread, or to several.
             "b" | "e" | "n" | "S" | "F" | "T" | "p" => {
                 let name = if "SFTp".contains(&*event.ph) {
                     event.name.as_deref()

@@ -1,4 +1,5 @@
-//! Reads JSON record by record. The form of each record is recognised separately.
+//! Reads JSON record by record. Outside of lists of known type, each record determines its own
+//! form.
 
 use std::io::BufRead;
 
@@ -42,8 +43,7 @@ pub(super) struct Documents<'a> {
 }
 
 impl<'a> Documents<'a> {
-    /// Creates a reader. `times` parses the times of event logs; `content` is the hash that
-    /// identifies the source.
+    /// Creates a reader. `times` parses the times of event logs; `content` identifies the source.
     pub(super) fn new(
         asked: Option<Format>,
         times: Times,

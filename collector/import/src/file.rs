@@ -117,7 +117,7 @@ impl Importer {
     /// data directory first.
     ///
     /// # Errors
-    /// Fails like [`Importer::file`].
+    /// Fails like [`Importer::file`], or if the stream cannot be spooled.
     pub fn stream(
         &self,
         name: &str,

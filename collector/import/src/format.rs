@@ -3,9 +3,9 @@
 //! | format | recognised by |
 //! |---|---|
 //! | `perf-script`, `strace` | the first line that is neither blank nor a comment |
-//! | `otlp-protobuf` | a first byte of 10 (field 1) and bytes that no text has; or a length and then a byte of 10 |
+//! | `otlp-protobuf` | a first byte of 10 (field 1), perhaps after a varint length, and bytes that no text has; or a length of four bytes, the first of them 0, and then a byte of 10 |
 //! | JSON | a first `{` or `[`, perhaps after a byte order mark; the second table then applies to each record |
-//! | lines | anything else; the second table applies to each line |
+//! | lines | a first line that is a whole object or array of JSON, and anything else; the second table applies to each line |
 //!
 //! | form of a record | recognised by |
 //! |---|---|
@@ -96,14 +96,15 @@ pub(super) fn recognise_kernel_text(head: &[u8]) -> Option<Format> {
                     .all(|n| n.bytes().all(|b| b.is_ascii_digit()))
         })
     };
-    // A thread's number comes first, if any, padded with spaces to the width of the longest one.
+    // A thread's number comes first, if any, perhaps padded with spaces.
     let mut words = line.trim_start_matches("[pid ").split_whitespace().take(2);
     let time = words.find(|word| is_time(word))?;
     let call = line.split_once(time)?.1.trim_start();
     (call.contains('(') || call.starts_with(['+', '-', '<'])).then_some(Format::Strace)
 }
 
-/// Recognises a format; `asked` takes precedence over the content, except in [`Form::of`].
+/// Recognises a format; `asked` takes precedence over the content, except for the members that
+/// [`Form::of`] finds.
 pub(super) fn recognise(head: &[u8], asked: Option<Format>) -> SourceForm {
     match asked.or_else(|| recognise_kernel_text(head)) {
         Some(kernel @ (Format::PerfScript | Format::Strace)) => SourceForm::Kernel(kernel),
@@ -142,8 +143,9 @@ const LISTS: [&str; 11] = [
 
 impl Form {
     /// Returns the form of the record that begins with `text`. If `asked` is events or KUtrace, it
-    /// decides the form. Otherwise, known lists make the record [`Self::Lists`], unless it has
-    /// three keys of an event. In the other cases, `asked` decides, or else the keys of the record.
+    /// decides the form. Otherwise, known members with records make the record [`Self::Lists`],
+    /// unless it has at least three keys of an event. In the other cases, `asked` decides, or else
+    /// the keys of the record.
     pub(super) fn of(shape: &JsonShape, text: &[u8], asked: Option<Format>) -> Self {
         let contains = |needle: &str| memmem::find(text, needle.as_bytes()).is_some();
         let is_kutrace =

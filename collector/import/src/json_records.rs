@@ -215,8 +215,8 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
         })
     }
 
-    /// Reads one value, which begins with the next byte, into `value`. Skips a whole value that is
-    /// longer than the limit, and leaves `value` empty.
+    /// Reads one value, which begins with the next byte, into `value`. Skips a value that is longer
+    /// than the limit.
     fn value(&mut self, value: &mut Vec<u8>) -> io::Result<ValueEnd> {
         value.clear();
         let mut extent = Extent::default();

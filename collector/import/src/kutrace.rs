@@ -5,7 +5,7 @@
 //! The root of this trace has the name of the method, belongs to the process that begins the RPC,
 //! and lasts from the RPC's first row to the end of its last. Numbers of RPCs are reused: a request
 //! after a response begins another RPC. A wait in a queue becomes a span below the root, with the
-//! length of the wait. A message becomes a span between the request and the response.
+//! length of the wait. A message between the request and the response becomes a span.
 //!
 //! System calls, faults, interrupts, execution of the program itself, waits and locks (held or
 //! wanted) become spans of the thread, each with the enclosing span as parent. Wakeups, marks,
@@ -136,7 +136,7 @@ impl Row {
         self.event == 0 && self.name.is_empty()
     }
 
-    /// Returns the reason for skipping this kind of row; `None` if the kind is stored.
+    /// Returns the name under which rows of this kind are counted; `None` if the kind is stored.
     fn not_taken(&self) -> Option<&str> {
         match self.event {
             RUNNABLE => Some("runnable (known from -wakeup-)"),

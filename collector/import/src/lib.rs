@@ -9,8 +9,8 @@
 //!
 //! The source is decompressed (gzip, zstd) and streamed record by record: a line, an element of a
 //! document's list, a `ResourceSpans`. An unusable record is reported with its line (in protobuf,
-//! its number). Reading then continues, unless protobuf or compressed data is damaged. At a time,
-//! memory contains one record, of at most
+//! its number). Reading then continues, unless compressed data is damaged or bytes are not a
+//! protobuf field. At a time, memory contains one record, of at most
 //! [`IMPORT_RECORD_BYTES_MAX`](stroboscope_store::limits::IMPORT_RECORD_BYTES_MAX) (lines of event
 //! logs and mappings: [`IMPORT_LINE_BYTES_MAX`](stroboscope_store::limits::IMPORT_LINE_BYTES_MAX)),
 //! one run of rows, and the spans whose relations are still to be found (`Zipkin::HELD_MAX`,
@@ -21,7 +21,7 @@
 //! them are written, which makes a repeated import a no-op.
 //!
 //! Modules from the outside in: `file` (one source) with `receipt` and `outcome`, `read_as` and
-//! `format` (recognition); `documents`, `mapped` and `lines` (records) over `json_records`; a
+//! `format` (recognition); `documents` and `mapped` (records) over `json_records` and `lines`; a
 //! module for each form; `sink` and `run` (rows, written in runs).
 #![allow(
     missing_docs,

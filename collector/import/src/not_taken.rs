@@ -63,7 +63,7 @@ impl NotTakenCounts {
     }
 }
 
-/// Shortens a name, to bound its memory, and escapes it for display on any terminal.
+/// Shortens a name, to bound its memory, and escapes it if it has control characters.
 fn shown(name: &str) -> Cow<'_, str> {
     let mut shown = match name.char_indices().nth(NAME_CHARS_MAX) {
         None => Cow::Borrowed(name),

@@ -97,7 +97,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Consumes the separator after a member of an object, and returns true if that member is the
-    /// last; `None` if there is another byte.
+    /// last; `None` if another byte, or none, follows.
     fn is_last(&mut self) -> Option<bool> {
         self.skip_blanks();
         let byte = self.byte()?;

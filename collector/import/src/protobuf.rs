@@ -98,9 +98,9 @@ impl<R: BufRead> Messages<R> {
     /// Returns the next message; `None` at the end.
     ///
     /// # Errors
-    /// Returns the errors of the source, except `UnexpectedEof` and `InvalidData`. These, like a
-    /// file that ends inside a message and an invalid tag, make a bad message, which is the last
-    /// one.
+    /// Returns the errors of the source, except `UnexpectedEof` and `InvalidData` inside a field.
+    /// These, like a file that ends inside a message and an invalid tag, make a bad message, which
+    /// is the last one.
     pub(super) fn next_message(&mut self) -> io::Result<Option<NumberedMessage>> {
         loop {
             if let Some(message) = self.of_trace.pop_front() {

@@ -14,7 +14,7 @@ use super::take::Take;
 use stroboscope_otlp::{Attributes, ForeignSpan, hashed};
 use stroboscope_store::limits::Limits;
 
-/// Maximum number of enclosing intervals that are searched for a parent.
+/// Maximum number of earlier intervals that are searched for a parent.
 const NESTING_MAX: usize = 256;
 
 /// An interval, or an instant, of a track.
@@ -226,7 +226,7 @@ impl Tracks {
         let mut held = std::mem::take(&mut self.held);
         self.held_bytes = 0;
         // Of two slices that begin together, the longer encloses the other; of two equal ones, the
-        // first in the source does.
+        // first that was added does.
         held.sort_by_key(|slice| {
             (
                 slice.track,

@@ -8,8 +8,8 @@
 //! and writes recordings on every system.
 //!
 //! A recorder removes everything from the kernel when it ends. The eBPF programs of a killed
-//! recorder vanish with its file descriptors. The next recorder that uses tracefs removes the
-//! tracefs instance of a killed one.
+//! recorder vanish with its file descriptors. The next recorder of root removes the tracefs
+//! instance of a killed one.
 
 #![cfg(target_os = "linux")]
 

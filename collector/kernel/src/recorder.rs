@@ -70,8 +70,8 @@ impl Recorder {
         Self::open(settings)?.begin()
     }
 
-    /// Loads programs and buffers into the kernel. After that, the calling thread needs no
-    /// capability, except CAP_BPF for new processes of a control group.
+    /// Loads programs and buffers into the kernel. After that, with eBPF, the calling thread needs
+    /// no capability, except CAP_BPF for new processes of a control group.
     ///
     /// # Errors
     /// See [`StartError`]; nothing remains in the kernel then.

@@ -3,7 +3,7 @@
 //! The kernel records all the time, and the recorder drops the events outside windows. So windows
 //! are as exact as with eBPF, but recording costs as much between windows as in them. An instance
 //! of tracefs outlives a killed recorder, and slows down every system call of the machine. So each
-//! recorder with tracefs first removes the instances of recorders that are gone.
+//! recorder first removes the instances of recorders that are gone.
 
 mod format;
 mod page;
@@ -221,7 +221,7 @@ impl TracefsSource {
 impl Drop for TracefsSource {
     fn drop(&mut self) {
         self.pipes.clear();
-        // If that fails, a recorder with tracefs removes the instance after this process has ended.
+        // If that fails, a later recorder removes the instance after this process has ended.
         let _ = fs::remove_dir(&self.directory);
     }
 }

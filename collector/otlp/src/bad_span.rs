@@ -6,7 +6,7 @@ pub enum BadSpan {
     /// The record is not JSON, or JSON of the wrong shape.
     #[error("{0}")]
     Json(String),
-    /// A required field is empty.
+    /// A required field is empty or 0.
     #[error("{field} is empty")]
     Empty { field: &'static str },
     /// The log record belongs to no request.

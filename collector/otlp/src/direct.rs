@@ -1,9 +1,9 @@
 //! Extracts spans from the bytes of a `ResourceSpans` that is [plain](super::plain), without
 //! decoding a message.
 //!
-//! The parts that spans share (service, host, the attributes of resource and scope) are written
-//! once, as JSON; each span's own attributes are appended to them. A single span takes the slow
-//! path if it has links, an event without a name, duplicate attributes, too many attributes,
+//! The parts that spans share (service, host, the attributes of resource and scope) are made once,
+//! the attributes as JSON; each span's own attributes are appended to them. A single span takes the
+//! slow path if it has links, an event without a name, duplicate attributes, too many attributes,
 //! attributes with the name of a synthesized one, values that are maps, bytes, infinity or NaN, or
 //! a status or value that is given twice. Both paths write the same texts; a test compares them.
 

@@ -58,7 +58,7 @@ pub struct ForeignSpan {
 }
 
 impl ForeignSpan {
-    /// Checks the span against the limits.
+    /// Checks the texts of the span, the order of its times, and the number of its attributes.
     ///
     /// # Errors
     /// Returns the first defect.

@@ -1,4 +1,4 @@
-//! Reads spans of OTLP.
+//! Reads spans and log records of OTLP, and converts stored spans to OTLP.
 //!
 //! The service is the resource's `service.name`, the host its `host.name`, `host.id` or
 //! `k8s.pod.name`. The kinds client and server become flags. Other fields become attributes. Their

@@ -7,7 +7,7 @@
 
 use super::statement::{Dialect, is_command, is_one_of, statement_name};
 
-/// Maximum length of a summary, in bytes, as OpenTelemetry's conventions limit it.
+/// Maximum length of a summary, in bytes. OpenTelemetry's conventions set this limit in characters.
 const SUMMARY_BYTES_MAX: usize = 255;
 
 /// Words that instrumentations and drivers use for all statements.

@@ -64,8 +64,8 @@ impl ClockLog {
         }
     }
 
-    /// Returns wall time minus monotonic time at an instant, ns. The last sample before the instant
-    /// gives the offset, or else the first sample. Without samples, the offset is 0.
+    /// Returns wall time minus monotonic time at an instant, ns. The last sample at or before the
+    /// instant gives the offset, or else the first sample. Without samples, the offset is 0.
     #[must_use]
     pub fn wall_offset_ns(&self, at_ns: u64) -> i64 {
         let after = self.samples.partition_point(|sample| sample.at_ns <= at_ns);

@@ -283,9 +283,9 @@ impl<'a> Lexer<'a> {
         self.skip_quoted(b'\'', escapes || self.dialect == Dialect::MySql);
     }
 
-    /// Skips a text in quotes; with `escapes`, a backslash escapes the next byte. If the dialect is
-    /// unknown, and a backslash stands before a quote, skips the rest of the statement. Returns
-    /// false if it found no end of the text.
+    /// Skips a text in quotes; with `escapes`, a backslash escapes the next byte. Without
+    /// `escapes`, a backslash before a quote skips the rest of the statement if the dialect is
+    /// unknown. Returns false if it found no end of the text.
     fn skip_quoted(&mut self, quote: u8, escapes: bool) -> bool {
         self.at += 1;
         while let Some(byte) = self.byte(0) {

@@ -21,7 +21,7 @@ pub struct TextView {
     /// Maximum width of lines, in columns of the terminal. If it is `None`, lines are not broken
     /// and no column is hidden, for programs that read the text.
     pub width: Option<usize>,
-    /// True if segments are named by their full path.
+    /// True to show full paths of segments and whole ids of requests.
     pub full_names: bool,
     /// True if headings and heads of columns are bold.
     pub colour: bool,

@@ -94,7 +94,7 @@ pub(super) fn lay_out(boxes: usize, edges: &[(usize, usize)], box_px: Px, label_
     layout
 }
 
-/// Reports whether the picture is narrower with layers that run down.
+/// Reports whether layers that run down make the picture at most as wide, by an estimate.
 fn is_down(parts: &[Layers], (width, _): Px) -> bool {
     let most = |of: fn(&Layers) -> usize| parts.iter().map(of).max().unwrap_or_default() as f64;
     let down = most(Layers::boxes_in_a_layer) * (width + BOX_GAP_PX);
