@@ -20,7 +20,7 @@ use stroboscope_store::limits::IMPORT_BAD_LINES_SHOWN;
 use stroboscope_store::tables::Store;
 
 /// Maximum number of names in the output for valid data that has no place in the store. The receipt
-/// in the data directory has up to 256.
+/// in the data directory has up to 256, and one for all others.
 const NAMES_SHOWN: usize = 40;
 
 /// Import event logs, spans of OpenTelemetry, Jaeger, Tempo and Zipkin, Chrome traces, KUtrace, perf and strace

@@ -224,8 +224,8 @@ impl Report {
             .findings
             .paths
             .segments()
-            // Show the slack only of segments that are critical in less than a quarter of their
-            // traces, because speeding them up gains little.
+            // Show only segments that are critical in less than a quarter of their traces: a
+            // critical segment has no slack.
             .filter(|(_, statistics)| statistics.critical_traces.share_of(statistics.traces) < 0.25)
             .filter_map(|(id, statistics)| Some((self.findings.labels.get(id)?, statistics)))
             .collect();

@@ -24,7 +24,7 @@ pub(crate) fn changes(
     telling: &ProgressSender,
 ) -> Html {
     let mut html = Html::new();
-    // Show no error if the store cannot be read: an answer reports it, and this page has none yet.
+    // Show no error if the store cannot be read, because answers report it.
     let Ok(found) = found(scope, site, runtime, telling) else {
         return html;
     };

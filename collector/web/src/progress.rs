@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use stroboscope_store::progress::{Observer, Task};
 use tokio::sync::watch;
 
-/// Minimum interval between reports of a task after its first one.
+/// Minimum interval between reports of a task after its first step.
 const TOLD_EVERY: Duration = Duration::from_millis(250);
 
 /// Current task of a computation, and its progress.

@@ -9,8 +9,8 @@ use crate::site::Site;
 /// Maximum number of items on the page of a request.
 const ROWS: usize = 8;
 
-/// Adds the items whose bytes the request tracked, if there are any, or the reason why they could
-/// not be read.
+/// Adds the items whose bytes the request tracked, if there are any, or the error if memory does
+/// not suffice to read them.
 pub(super) fn provenance_part(html: &mut Html, site: &Site, id: u128) {
     let trace = format!("{id:032x}");
     let rows = ROWS.to_string();
