@@ -172,7 +172,7 @@ fn names_that_differ_read_differently() {
         let mut shown: Vec<&str> = rows.map(|of| &of.text[1..]).collect();
         shown.sort_unstable();
         shown.dedup();
-        // A name has room for eight characters.
+        // In 68 columns, a name has room for eight characters.
         assert!(
             columns < 68 || shown.len() == names.len(),
             "{columns}: {shown:#?}"

@@ -101,7 +101,7 @@ fn records(drawn: &[DrawnSpan], events: &[(u8, i64)]) -> TraceRecords {
         let (id, parent, name, host, start_ns, takes_ns, flags, points) = drawn;
         let start_ns = BASE_NS + start_ns;
         SpanRecord {
-            // Some spans have equal ids.
+            // Spans may have equal ids.
             span_id: id + 1,
             parent_id: if at == 0 { 0 } else { (*parent % 70) as u64 },
             service: format!("<script>{}", name % 3).into(),

@@ -151,7 +151,7 @@ fn a_request_has_a_page_its_columns_its_spans_and_a_trace_for_perfetto() {
             links.contains(&format!("/traces/{id}/perfetto")),
             "{links:?}"
         );
-        // Each link inside the page has a target, even without scripts.
+        // Each link to a span on the page has a target, even without scripts.
         let html = page.text();
         let named: Vec<&String> = links
             .iter()
