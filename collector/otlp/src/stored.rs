@@ -173,7 +173,7 @@ impl StoredSpan {
             span.kind = 2;
         } else if has(SpanFlag::Client) {
             span.kind = 3;
-        } else if self.process != 0 {
+        } else if self.process != 0 && span.kind == 0 {
             // A span from this project's SDK without any further kind is internal.
             span.kind = 1;
         }
