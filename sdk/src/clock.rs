@@ -288,7 +288,7 @@ impl Timeline {
             a.ticks.saturating_add(1)
         };
         let to_ticks = if after == len - 1 { u64::MAX } else { b.ticks };
-        // The two anchors of a step share their ticks and define no line; use the neighboring one.
+        // The two anchors of a step share their ticks and define no line; use the neighbouring one.
         if a.ticks == b.ticks {
             if after >= 2 {
                 (a, b) = (anchors[after - 2], anchors[after - 1]);

@@ -157,8 +157,8 @@ impl Builder {
         self
     }
 
-    /// Accepts callers' requests to be recorded: a request with the header `stroboscope-force: 1`
-    /// is recorded to its end, wherever it goes.
+    /// Lets callers have their requests recorded: a request with the header `stroboscope-force: 1`
+    /// is recorded to its end, like a sampled one.
     ///
     /// Off by default, because any client of the service could then make it record everything. Turn
     /// it on where callers are trusted, or where a proxy removes the header from others.

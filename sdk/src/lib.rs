@@ -73,7 +73,7 @@
 //! | `STROBOSCOPE_BURST_CONFIG` | when to record: `4ms/32ms`, `0b11100`, `0x1c`, `28`, `always`, `off` | [`Builder::burst_config`] |
 //! | `STROBOSCOPE_SAMPLE` | requests to record outside of windows: `follow`, `burst`, or a ratio | [`Builder::sample`] |
 //! | `STROBOSCOPE_CALLERS` | `public` or `trusted` (the default) | [`Builder::public_callers`] |
-//! | `STROBOSCOPE_FORCE` | `accept` requests that ask to be recorded, or `refuse` them (the default) | [`Builder::accept_force`] |
+//! | `STROBOSCOPE_FORCE` | `accept` lets callers have their requests recorded; `refuse` (the default) does not | [`Builder::accept_force`] |
 //! | `STROBOSCOPE_PROPAGATE` | `always` adds a `traceparent` to every call; `recorded` (the default) does not for most unrecorded requests | [`Builder::propagate_always`] |
 //! | `STROBOSCOPE_PROVENANCE` | recorded requests whose bytes are tracked (feature `provenance`): `on` (the default), `off`, or a share such as `0.01` | `Builder::provenance` |
 //! | `STROBOSCOPE_COLLECTOR` | collector's address: `http://host:port`, `https://host:port`, `unix:/path` | [`Builder::collector`] |

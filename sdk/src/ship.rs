@@ -192,7 +192,7 @@ struct ShipTask {
     link: Link,
     /// Monotonic time of the last batch that was closed because it was due, in ns.
     last_batch_at_ns: i64,
-    /// Wall time at which the last batch ends that the buffer took, in ns.
+    /// End of the last batch that the buffer took, in ns of wall time.
     last_batch_ns: i64,
     /// Total of losses when the buffer last took a batch.
     losses_said: u64,

@@ -25,10 +25,10 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 /// # }
 /// ```
 ///
-/// By default, [`TracingFilter`] selects spans and events at `info` and above, without the
-/// internals of transports such as h2, hyper, tonic and tower. `STROBOSCOPE_TRACING`,
-/// [`Builder::tracing`](crate::Builder::tracing) and [`recording`](Self::recording) change this.
-/// Callsites that the filter rejects are disabled.
+/// By default, [`TracingFilter`] selects spans and events at `info` and above, and a few at
+/// `debug`, without the internals of transports such as h2, hyper, tonic and tower.
+/// `STROBOSCOPE_TRACING`, [`Builder::tracing`](crate::Builder::tracing) and
+/// [`recording`](Self::recording) change this. Callsites that the filter rejects are disabled.
 ///
 /// While the gate is closed, spans and events are disabled at their callsite, which costs only
 /// `tracing`'s check. While it is open, a span costs two to three times as much as its two counter

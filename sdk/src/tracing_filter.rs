@@ -276,14 +276,14 @@ fn has_name_of_transport(target: &str) -> bool {
     })
 }
 
-/// Records `info` and more severe levels, without transports.
+/// Creates the filter `info`.
 impl Default for TracingFilter {
     fn default() -> Self {
         LevelFilter::INFO.into()
     }
 }
 
-/// Records everything up to this level, without transports.
+/// Creates the filter that consists of this level alone.
 impl From<LevelFilter> for TracingFilter {
     fn from(level: LevelFilter) -> Self {
         Self::new(Vec::new(), level, false)

@@ -74,8 +74,9 @@ pub(crate) fn set_ratio(ratio: f64) {
     TRACKED.store((ratio * (1_u64 << RANDOM_BITS) as f64) as u64, Relaxed);
 }
 
-/// Runs a future whose tracked values belong to the current request. Ships the log when the future
-/// ends or is dropped. Inside of another one, it belongs to that one.
+/// Runs a future whose tracked values belong to the current request. Ships the log, if it has
+/// outputs, when the future ends or is dropped. Inside another [`run`] or [`scope`], values belong
+/// to the outer log.
 pub async fn run<F: Future>(future: F) -> F::Output {
     TrackedFuture {
         log: RequestLog::begin(),

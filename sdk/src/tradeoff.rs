@@ -38,15 +38,15 @@
 //!
 //! If a request does not explore and nothing is given up, nothing is recorded. A tradeoff is added
 //! to the request's baggage ([`baggage::tradeoffs`](crate::baggage::tradeoffs)), and recorded as an
-//! event of the current span, [`EVENT`], with the policy's version. Report tradeoffs forced by a
-//! timeout or an error through the same handle ([`Choice::reacted`]).
+//! event of the current span, [`EVENT`]. Report tradeoffs forced by a timeout or an error through
+//! the same handle ([`Choice::reacted`]).
 //!
 //! # Exploring
 //!
 //! A request with `explore.POINT` (a fraction, 0 to 1) in its baggage gives up that fraction at
 //! that point. The items are chosen at random or, with `explore.by` = `model`, by the model. In
 //! this way, copies of requests try all fidelities. Their tradeoffs are recorded, even if they give
-//! up 0. At the end of the pipeline, [`Point::meter`] records the value of each item to the
+//! up 0. At the end of the pipeline, [`Point::meter`] records the value of items to the
 //! response.
 
 mod arrivals;

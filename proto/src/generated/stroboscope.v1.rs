@@ -233,8 +233,9 @@ pub enum SpanFlag {
     /// The window closed before the span ended. The span's end is the window's
     /// close.
     CutClose = 2,
-    /// The span did not end before it was shipped: it leaked, took too long, or
-    /// the process ended. Its end is the last instant at which it was open.
+    /// The span did not end before it was shipped: it leaked or took too long, too
+    /// many spans were open, or recording stopped. Its end is an instant at which it
+    /// was open.
     Unfinished = 4,
     /// The span is the first one of its request in this process: a server span or
     /// an ingress.
@@ -339,7 +340,7 @@ pub enum LossCause {
     /// A thread wrote faster than the drain read.
     RingFull = 1,
     /// No ring was available: there were too many threads for the memory limit and
-    /// the shared rings were full, or a record was made inside a record.
+    /// the shared rings were full or in use, or a record was made inside a record.
     NoRing = 2,
     /// Fields did not fit the largest record, or were too many; the record was kept
     /// without them.
@@ -365,7 +366,7 @@ pub enum LossCause {
     /// counts logs; the request's other records were kept.
     ProvenanceDropped = 11,
     /// Windows, loads and clock steps were not reported, because the buffer was
-    /// full for minutes or the shipping thread stood still. This cause counts
+    /// full for too long or the shipping thread stood still. This cause counts
     /// these, not records.
     NotesDropped = 12,
 }
@@ -415,7 +416,8 @@ impl LossCause {
 /// It replaces the previous policy at once.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TradeoffPolicy {
-    /// Version, which grows with every change. Records of tradeoffs contain it.
+    /// Version, which grows with every change. Records of proactive tradeoffs
+    /// contain it.
     #[prost(uint64, tag = "1")]
     pub version: u64,
     /// Time at which the models were learned, in ns since the Unix epoch.
@@ -425,7 +427,8 @@ pub struct TradeoffPolicy {
     /// 0 means unlimited.
     #[prost(uint64, tag = "3")]
     pub valid_for_ns: u64,
-    /// Points without a policy here work in full fidelity.
+    /// Points without a policy here work in full fidelity, except for requests that
+    /// explore.
     #[prost(message, repeated, tag = "4")]
     pub points: ::prost::alloc::vec::Vec<TradeoffPoint>,
     /// Model that predicts the slack of components by a request's key, if any.
@@ -477,7 +480,7 @@ pub struct TradeoffPoint {
 pub mod tradeoff_point {
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Goal {
-        /// Maximum latency of the component in ns, within which quality is best.
+        /// Best quality within this latency of the component, in ns.
         #[prost(double, tag = "5")]
         LatencyLimitNs(f64),
         #[prost(message, tag = "6")]
@@ -653,13 +656,13 @@ pub struct ProbeAnswer {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ProbeReceipt {}
-/// Sets a process's burst-config. All processes switch at the same instant.
+/// Sets a process's burst-config.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SetBurstConfig {
     #[prost(uint64, tag = "1")]
     pub burst_config: u64,
-    /// Wall time from which the config applies, in ns since the Unix epoch. 0 means
-    /// at once.
+    /// Wall time from which the config applies, in ns since the Unix epoch, so that
+    /// processes switch at the same instant. 0 means at once.
     #[prost(uint64, tag = "2")]
     pub at_ns: u64,
 }

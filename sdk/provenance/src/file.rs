@@ -1,10 +1,10 @@
 //! Files of logs: append-only segments with checksums, which readers use in place.
 //!
-//! Numbers are little-endian. Every length is a multiple of 8.
+//! Numbers are little-endian. The length of each segment is a multiple of 8.
 //!
 //! ```text
 //! file    = header, segments, end
-//! header  = "STROBOPV", version u32, CRC-32 of both u32
+//! header  = "STROBOPV", version u32, CRC-32 u32 of these 12 bytes
 //! segment = kind u32, count u32, inputs u32, CRC-32 u32, records
 //! ```
 //!

@@ -133,8 +133,8 @@ impl Label {
         }
     }
 
-    /// Reports whether the label is the first of `count` successive inputs of a log that assigned
-    /// so many.
+    /// Reports whether the label is the first of `count` successive inputs of a log that has
+    /// assigned `inputs` inputs.
     pub(crate) fn has_successors(self, count: u64, inputs: u32) -> bool {
         match self.kind() {
             LabelKind::Input(first) => count <= u64::from(inputs.saturating_sub(first)),

@@ -250,7 +250,7 @@ impl MergeLog {
         self.losses
     }
 
-    /// Returns the limits of the log, reduced to the numbers that labels have.
+    /// Returns the limits of the log, clamped to the numbers that labels have.
     pub fn limits(&self) -> Limits {
         self.limits
     }
@@ -261,7 +261,7 @@ impl MergeLog {
         self.recent = Recent::default();
     }
 
-    /// Returns the allocated bytes of nodes, memo, recent merges, sources, outputs and items.
+    /// Returns the allocated bytes; of the list of items, only the used ones.
     pub fn bytes(&self) -> usize {
         let sources = self.sources.capacity() * size_of::<Source>();
         let outputs = self.outputs.capacity() * size_of::<Output>();

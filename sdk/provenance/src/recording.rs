@@ -67,7 +67,7 @@ impl Recording {
         code()
     }
 
-    /// Runs a future that tracks values in this recording on any threads, and returns both results.
+    /// Wraps a future so that it tracks values in this recording, on any thread.
     pub fn run_async<F: Future>(self, future: F) -> RecordedFuture<F> {
         RecordedFuture {
             recording: Some(self),

@@ -113,7 +113,7 @@ fn end_of(log: &impl ReadLog, labels: &[Label]) -> u32 {
     ends.max().unwrap_or(0).min(log.nodes())
 }
 
-/// Creates an array with a number for each of the nodes up to `end`.
+/// Creates an array with a number for each of the nodes before `end`.
 fn per_node(end: u32) -> Vec<u32> {
     vec![0; end as usize]
 }

@@ -165,9 +165,9 @@ pub(crate) fn insert(owner: Owner, id: u64, span: [u64; 4]) {
     }
 }
 
-/// Stores a span for which [`insert`] does not use this thread's own place: the thread has none
-/// yet, it is not free, or the id is [`BUSY`]. Takes its arguments in registers, so that callers
-/// can end with a jump to it.
+/// Stores a span for which [`insert`] does not use this thread's own place: the thread has none, it
+/// is not free, or the id is [`BUSY`]. Takes its arguments in registers, so that callers can end
+/// with a jump to it.
 #[cold]
 #[inline(never)]
 fn insert_elsewhere(owner: Owner, id: u64, high: u64, low: u64, span_id: u64, word: u64) {

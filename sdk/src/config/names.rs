@@ -16,7 +16,8 @@ pub const ENV_SAMPLE: &str = "STROBOSCOPE_SAMPLE";
 /// `STROBOSCOPE_CALLERS`: `public` or `trusted`, see
 /// [`Builder::public_callers`](crate::Builder::public_callers).
 pub const ENV_CALLERS: &str = "STROBOSCOPE_CALLERS";
-/// `STROBOSCOPE_FORCE`: `accept` or `refuse` requests that ask to be recorded.
+/// `STROBOSCOPE_FORCE`: `accept` or `refuse`, see
+/// [`Builder::accept_force`](crate::Builder::accept_force).
 pub const ENV_FORCE: &str = "STROBOSCOPE_FORCE";
 /// `STROBOSCOPE_PROPAGATE`: adds a `traceparent` of the SDK to all calls (`always`), or leaves it
 /// out of most calls of unrecorded requests (`recorded`), see

@@ -48,7 +48,7 @@ pub(super) fn set_soon_from(ticks: u64) {
     SOON_FROM_TICKS.store(ticks, Relaxed);
 }
 
-/// Sets whether all calls get ids; takes effect at the timer's next turn.
+/// Sets whether all calls get ids. [`opens_soon`] follows at the timer's next turn.
 pub(crate) fn set_names_all(names_all: bool) {
     NAMES_ALL.store(names_all, Relaxed);
 }

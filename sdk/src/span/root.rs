@@ -53,7 +53,7 @@ pub(super) fn decide_request(gate: Now, is_forced: bool) -> Root {
 }
 
 impl Span {
-    /// Records with which probability the request was sampled.
+    /// Records the probability with which the request was sampled.
     #[cold]
     pub(super) fn state_ratio(&self) {
         if let Some(state) = RatioState::current() {

@@ -257,12 +257,12 @@ impl Point {
 
     /// Returns the requests under way beyond those that the model explains: 1.5 times the number by
     /// Little's law, plus 2, to allow for chance. They must be worked off within a second, too.
-    /// Returns 0 if the load exceeds every measurement.
+    /// Returns 0 if the load exceeds the measurements at the present rate.
     fn backlog(&self, policy: &PointPolicy, per_second: f64) -> f64 {
         let present = f64::from_bits(self.rate.load(Relaxed));
         let latency_ns = policy.performance.latency_ns(per_second, present);
         if !latency_ns.is_finite() {
-            // The load exceeds every measurement, so the load alone decides the rate.
+            // The number by the model is unknown, so the load alone decides the rate.
             return 0.0;
         }
         let expected = per_second * latency_ns / 1e9;

@@ -133,7 +133,7 @@ impl PointPolicy {
     pub fn rate_within_slack(&self, requests_per_second: f64, from: f64, slack_ns: f64) -> Rate {
         let base_ns = self.performance.latency_ns(requests_per_second, from);
         if !base_ns.is_finite() {
-            // The load exceeds every measurement, so the additional latency is unknown.
+            // The load exceeds the measurements, so the additional latency is unknown.
             return Rate {
                 rate: from,
                 predicted_ns: base_ns,

@@ -5,7 +5,7 @@
 pub struct Rate {
     /// Fraction, 0 (full fidelity) to 1.
     pub rate: f64,
-    /// Predicted latency in ns. Infinite if the load exceeds every measurement.
+    /// Predicted latency in ns. Infinite if the load exceeds the measurements at this rate.
     pub predicted_ns: f64,
     /// True if the predicted latency meets the limit, or if there is no limit. If false, `rate` is
     /// the highest rate considered.

@@ -48,7 +48,7 @@ pub struct Utility {
 pub struct UtilityDecision {
     /// Best tradeoff rate with the current instances.
     pub rate: f64,
-    /// Predicted latency at this rate, in ns; infinite if the load exceeds every measurement.
+    /// Predicted latency in ns; infinite if the load exceeds the measurements at every rate.
     pub predicted_ns: f64,
     /// Utility per second at this rate, minus the cost of instances.
     pub per_second: f64,

@@ -20,7 +20,7 @@ pub enum FileError {
     },
     /// The checksum of the header or of a segment does not match.
     Corrupt {
-        /// Offset of the segment.
+        /// Offset of the segment; 0 for the header.
         at: usize,
     },
     /// The file goes on after the end of the log.

@@ -11,7 +11,7 @@ use crate::log::MergeLog;
 use crate::read::ReadLog;
 use crate::source::{Item, Labels, Output, Source};
 
-/// Maximum number of records of a segment, so that a reader needs little memory: 512 KiB of nodes.
+/// Maximum number of nodes, sources or outputs of a segment: 512 KiB of nodes.
 const RECORDS_MAX: usize = 1 << 16;
 
 /// Writer of a log's file.

@@ -43,7 +43,7 @@ pub(super) struct Memo {
 pub(super) enum Search {
     /// Index of the node.
     Found(u32),
-    /// Bucket where the node would be.
+    /// Bucket where the node would be; `usize::MAX` if there is none.
     Missing(usize),
 }
 

@@ -44,7 +44,7 @@ impl Recent {
         (hash >> 32) as usize & self.0.len().wrapping_sub(1)
     }
 
-    /// Replaces the cache by an empty one. It stays as it is without memory.
+    /// Replaces the cache by a larger, empty one. Without memory, it stays as it is.
     #[cold]
     fn grow(&mut self) {
         let len = (self.0.len() * 4).clamp(LEN_MIN, LEN_MAX);
