@@ -55,7 +55,7 @@ pub struct Batch {
     /// losses.
     #[prost(bool, tag = "15")]
     pub is_last: bool,
-    /// Logs of requests that tracked the bytes of which they made others.
+    /// Merge logs of requests whose bytes were tracked.
     #[prost(message, repeated, tag = "16")]
     pub provenance: ::prost::alloc::vec::Vec<ProvenanceLog>,
 }

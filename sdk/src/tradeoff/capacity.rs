@@ -14,7 +14,7 @@ static CALLBACK: Mutex<Option<Arc<Callback>>> = Mutex::new(None);
 /// Guard of the callback.
 pub(super) type CallbackLock = MutexGuard<'static, Option<Arc<Callback>>>;
 
-/// Prevents that the callback is set or called until the result is dropped.
+/// Prevents threads from setting or taking the callback until the result is dropped.
 pub(super) fn lock() -> CallbackLock {
     CALLBACK.lock().unwrap_or_else(PoisonError::into_inner)
 }

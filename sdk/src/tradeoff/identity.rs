@@ -55,7 +55,8 @@ impl PointIdentity {
         let _always_ok = self.under_way.fetch_update(Relaxed, Relaxed, counted);
     }
 
-    /// Counts a request as done that [began](Self::begin) in generation `began`.
+    /// Counts a request that [began](Self::begin) in generation `began` as done. Has no effect in
+    /// another generation.
     pub(super) fn end(&self, began: u32, generation: u32) {
         if began == generation {
             self.under_way.fetch_sub(1, Relaxed);

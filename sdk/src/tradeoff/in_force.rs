@@ -142,8 +142,8 @@ pub(super) type InForceLocks = (
     MutexGuard<'static, String>,
 );
 
-/// Prevents that a policy is read or installed, and that a problem is stored, until the result is
-/// dropped.
+/// Prevents threads from reading or replacing the policy, and from storing a problem, until the
+/// result is dropped.
 pub(super) fn lock() -> InForceLocks {
     (
         IN_FORCE.write().unwrap_or_else(PoisonError::into_inner),

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Error of a file that is no whole log.
+/// Error of a file that is not a complete log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FileError {

@@ -34,8 +34,8 @@ impl Reach {
         reach
     }
 
-    /// Reports whether a label contains any of the inputs. The log must have had the label when this
-    /// object was made.
+    /// Reports whether a label contains any of the inputs. The log must have had the label when
+    /// this object was made.
     pub fn contains(&self, label: Label) -> bool {
         match label.kind() {
             LabelKind::Node(index) => match self.reached.get(index as usize / 64) {
