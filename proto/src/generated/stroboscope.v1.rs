@@ -649,8 +649,8 @@ pub struct ProbeAnswer {
     /// Id of the probe.
     #[prost(fixed64, tag = "1")]
     pub probe: u64,
-    /// Delay of the slowest agent that forwards to this one, in ns; 0 if there is
-    /// none.
+    /// Delay of the slowest agent that forwards to this one, in ns; 0 if none is
+    /// known.
     #[prost(uint64, tag = "2")]
     pub below_ns: u64,
 }
