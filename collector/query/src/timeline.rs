@@ -275,17 +275,10 @@ pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError>
         let read_to_ns = to_ns.max(at_ns.saturating_add(ALWAYS_ON_SHOWN_NS));
         let (mut kernel, damage) = between(source.store(), at_ns, read_to_ns)?;
         let open = |part: &KernelPart| {
-            let wall = |window: &stroboscope_analysis::kernel::event::Window| {
-                (
-                    part.clocks.wall_ns(window.open_ns),
-                    part.clocks.wall_ns(window.close_ns),
-                )
-            };
-            part.timeline
-                .windows
-                .iter()
-                .map(wall)
-                .find(|&(_, close_ns)| close_ns > at_ns)
+            let wall_ns = |ns| part.clocks.wall_ns(ns);
+            let windows = part.timeline.windows.iter();
+            let mut walls = windows.map(|of| (wall_ns(of.open_ns), wall_ns(of.close_ns)));
+            walls.find(|&(_, close_ns)| close_ns > at_ns)
         };
         let first = |part: &KernelPart| Some((open(part)?, part.recording));
         let Some(((open_ns, close_ns), recording)) = kernel.iter().filter_map(first).min() else {
