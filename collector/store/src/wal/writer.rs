@@ -198,7 +198,7 @@ impl Writer {
     fn begin(&mut self) -> Result<Open, WalError> {
         let path = segment_path(&self.directory, self.number);
         let marker = random_marker();
-        let begin = || {
+        let begin = || -> io::Result<Box<dyn DiskFile>> {
             let mut file = self.disk.create(&path, IfThere::Fail)?;
             self.disk.sync(&self.directory)?;
             file.append(&encode_header(self.number, marker))?;
