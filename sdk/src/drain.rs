@@ -26,7 +26,7 @@ use crate::callsite::Callsite;
 use crate::callsite::Role;
 use crate::clock::{Anchor, ClockSource, ClockStep, Line, Timeline};
 use crate::gate::foresight;
-use crate::gate::windows::Snapshot;
+use crate::gate::window_log::Snapshot;
 use crate::loss::{LOSSES, LossCause};
 use crate::record::{self, FieldValue, Head, Lineage, Record, RecordKind};
 use crate::thread::RINGS;

@@ -7,7 +7,7 @@
 pub(crate) mod foresight;
 pub(crate) mod schedule;
 pub(crate) mod timer;
-pub(crate) mod windows;
+pub(crate) mod window_log;
 
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64,

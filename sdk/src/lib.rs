@@ -177,7 +177,7 @@ pub use config::names::{
 };
 pub use config::{Builder, InitError};
 pub use context::{SpanContext, current};
-pub use gate::windows::Window;
+pub use gate::window_log::Window;
 pub use guard::{Guard, Stats, flush, stats};
 #[cfg(feature = "tracing")]
 pub use layer::{TracingLayer, layer};

@@ -1,4 +1,5 @@
-//! Propagates the context as W3C headers: `traceparent`, `tracestate`, `baggage`.
+//! Propagates the context as W3C headers: `traceparent`, `tracestate`, `baggage`. The provenance of
+//! an item has a header of its own, see [`Provenance`](crate::baggage::Provenance).
 //!
 //! Source: W3C Trace Context (level 1, with level 2's forward compatibility rules) and W3C Baggage.
 //! Other vendors' valid data in `tracestate` and `baggage` is forwarded unchanged, within limits of

@@ -59,6 +59,7 @@ mod kernel_clocks;
 mod kernel_events;
 mod kernel_reading;
 mod known_operations;
+mod log_recovery;
 mod losses;
 mod notes;
 mod operations;
@@ -104,7 +105,6 @@ mod time_range;
 pub mod timeline;
 mod tradeoffs;
 mod what_if;
-mod write_ahead_log;
 
 pub use anomalies::{AnomalyQuestion, AnomalyReport};
 pub use attribute_names::{attribute_choices, nearest};

@@ -6,7 +6,7 @@ use super::open_spans::OpenSpan;
 use super::{Drain, named};
 use crate::batch::{Fields, OwnedValue};
 use crate::callsite::Role;
-use crate::gate::windows::Snapshot;
+use crate::gate::window_log::Snapshot;
 use crate::record::{self, FieldValue, Head};
 use crate::thread;
 

@@ -1,7 +1,7 @@
 //! State machine that decides when the gate opens and closes. Times are inputs: it has no clock and
 //! no thread.
 
-use super::windows::{Window, WindowLog};
+use super::window_log::{Window, WindowLog};
 use crate::clock::STEP_THRESHOLD_NS;
 use stroboscope_burst::BurstConfig;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::foresight;
 use super::schedule::{Decision, Machine};
-use super::windows::WindowLog;
+use super::window_log::WindowLog;
 use crate::clock::{Anchor, ClockSource};
 use stroboscope_burst::BurstConfig;
 

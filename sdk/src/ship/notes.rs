@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use stroboscope_proto::v1;
 
-use crate::gate::windows::Window;
+use crate::gate::window_log::Window;
 
 /// Maximum number of waiting load measurements: two minutes, longer than the interval between the
 /// batches of a process that records nothing.

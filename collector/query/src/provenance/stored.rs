@@ -8,9 +8,9 @@ use stroboscope_store::query_memory::{QueryMemory, QueryShare};
 use stroboscope_store::tables::{Damage, IdRange, Store, StoredProvenance, read_provenance};
 use tokio::runtime::Handle;
 
+use crate::log_recovery::put_log_into_store;
 use crate::query_error::QueryError;
 use crate::source::Source;
-use crate::write_ahead_log::put_log_into_store;
 
 /// Provenance logs that were read from a data directory, in order of trace and time.
 #[derive(Debug)]

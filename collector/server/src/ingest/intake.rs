@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::committer::{Append, Command, Committer, FlushCommand, IntakeState, NewItem};
 use super::flushing::{FlushThread, SegmentSink};
 use super::maintenance::{self, MaintenanceOptions, MaintenanceStop};
+use super::recovery::{recovered, recovered_agent};
 use super::{CommitOutcome, IntakeError};
 use crate::live::{self, LiveModel, RECORDS_OPEN_MAX};
 use crate::pool::{Peer, Pool, Share};
@@ -18,7 +19,7 @@ use crate::self_tracing;
 use stroboscope_analysis::label::DEFAULT_MAX_LABELS;
 use stroboscope_store::data_dir::{DataDir, Lock};
 use stroboscope_store::decode::{CheckedBatch, OtlpTaken};
-use stroboscope_store::flush::{Counters, FlushError, Flusher, Forwarder, Upstream};
+use stroboscope_store::flush::{Counters, FlushError, Upstream};
 use stroboscope_store::ledger::Ledger;
 use stroboscope_store::limits::{IN_FLIGHT_BYTES_MAX, WAL_BACKLOG_BYTES_MAX, WAL_SEGMENT_BYTES};
 use stroboscope_store::maintenance::MaintenanceCounters;
@@ -441,48 +442,6 @@ impl Intake {
     pub fn with_ledger<T>(&self, look: impl FnOnce(&Ledger) -> T) -> T {
         look(&self.inner.state.ledger())
     }
-}
-
-/// Flushes the log of an earlier run to the store. Returns the log's writer, the flusher and the
-/// intake's state for this run.
-pub(super) fn recovered(
-    data: &DataDir,
-    store: Store,
-) -> Result<(Writer, Flusher, Arc<IntakeState>), FlushError> {
-    let counters = Arc::new(Counters::default());
-    let mut flusher = Flusher::load(data, store, counters.clone())?;
-    let next = flusher.next_segment()?;
-    let recovered = flusher.recover()?;
-    if recovered > 0 {
-        tracing::info!(
-            count = recovered,
-            "put WAL segments of an earlier run into the store"
-        );
-    }
-    let state = Arc::new(IntakeState::new(flusher.ledger().clone(), counters));
-    let writer = Writer::on(data.disk().clone(), &data.wal(), next);
-    Ok((writer, flusher, state))
-}
-
-/// Reads the log that an earlier run of an agent left. Returns the log's writer, the forwarder and
-/// the intake's state for this run. The flushing thread forwards that log later, as the next
-/// collector may be unreachable now.
-pub(super) fn recovered_agent(
-    data: &DataDir,
-    upstream: Box<dyn Upstream>,
-    options: &Options,
-) -> Result<(Writer, Forwarder, Arc<IntakeState>), FlushError> {
-    let counters = Arc::new(Counters::default());
-    let forwarder = Forwarder::load(data, upstream, counters.clone())?;
-    let waiting = forwarder.recover()?;
-    let state = IntakeState {
-        is_agent: true,
-        backlog_bytes_max: options.backlog_bytes_max,
-        closed: Mutex::new(waiting.segments),
-        ..IntakeState::new(waiting.ledger, counters)
-    };
-    let writer = Writer::on(data.disk().clone(), &data.wal(), waiting.next_segment);
-    Ok((writer, forwarder, Arc::new(state)))
 }
 
 /// Memory that a payload needs in addition to its own bytes.

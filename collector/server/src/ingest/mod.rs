@@ -12,6 +12,7 @@ mod flushing;
 mod health;
 mod intake;
 mod maintenance;
+mod recovery;
 #[cfg(feature = "simulation")]
 mod simulated;
 #[cfg(test)]

@@ -10,7 +10,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::committer::{Command, Committer, FlushCommand, IntakeState, Rotate};
 use super::flushing::{FlushThread, SegmentSink};
-use super::intake::{Channels, Inner, QUEUE, recovered, recovered_agent};
+use super::intake::{Channels, Inner, QUEUE};
+use super::recovery::{recovered, recovered_agent};
 use super::{Intake, Options};
 use crate::pool::Pool;
 use stroboscope_store::data_dir::{DataDir, Lock};

@@ -1,5 +1,5 @@
 //! Write-ahead log. Data are acknowledged once they are durable in the log. `format.rs`
-//! documents the format.
+//! documents the format. After a crash, `Flusher::recover` puts what is left into the store.
 
 mod format;
 mod reader;

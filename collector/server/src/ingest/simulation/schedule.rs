@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::senders::Senders;
 use crate::ingest::committer::{Append, Committer, IntakeState};
 use crate::ingest::flushing::{FlushThread, SegmentSink};
-use crate::ingest::intake::recovered;
+use crate::ingest::recovery::recovered;
 use crate::ingest::{CommitOutcome, IntakeError};
 use crate::pool::{Peer, Pool};
 
