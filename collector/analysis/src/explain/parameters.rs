@@ -163,7 +163,10 @@ fn texts(
     for (parameter, _) in requests.iter().flat_map(|request| &request.parameters) {
         *counts.entry(parameter).or_default() += 1;
     }
-    let mut kept: Vec<(&Parameter, usize)> = counts.into_iter().collect();
+    let in_all = in_all_of_both(requests);
+    let is_asked = |of: &Parameter| !of.key.is_empty() && in_all(&of.operation);
+    let counts = counts.into_iter();
+    let mut kept: Vec<(&Parameter, usize)> = counts.filter(|(of, _)| is_asked(of)).collect();
     kept.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
     unseen.parameters += kept.len().saturating_sub(PARAMETERS_MAX);
     kept.truncate(PARAMETERS_MAX);
@@ -180,12 +183,8 @@ fn texts(
             }
         }
     }
-    let in_all = in_all_of_both(requests);
     let mut said = BTreeMap::new();
     for (parameter, cells) in cells {
-        if parameter.key.is_empty() || !in_all(&parameter.operation) {
-            continue;
-        }
         let several = cells.iter().filter(|cell| cell.len() > 1).count();
         if several > 0 && cells.iter().flatten().all(|text| number(text).is_some()) {
             let extreme = |is_less: bool| -> Vec<Option<Arc<str>>> {

@@ -347,6 +347,27 @@ fn what_is_too_much_is_counted() {
     assert!((60..140).contains(&unseen.several_values), "{unseen:?}");
 }
 
+/// Facts that operations ran take no room of the recorded parameters.
+#[test]
+fn many_operations_hide_no_parameter() {
+    let few = requests(6, [400, 400], |dice, is_mutation| {
+        small_reads(dice, is_mutation)
+    });
+    let mut many = few.clone();
+    for request in &mut many {
+        let ran = |at: usize| Parameter {
+            operation: format!("a:operation {at}").into(),
+            key: "".into(),
+        };
+        let facts = (0..=PARAMETERS_MAX).map(|at| (ran(at), Arc::from("")));
+        request.parameters.extend(facts);
+    }
+    let expected = explained(&few);
+    assert!(!sentences(&expected).is_empty());
+    assert_eq!(sentences(&explained(&many)), sentences(&expected));
+    assert_eq!(explained(&many).unseen, expected.unseen);
+}
+
 #[test]
 fn texts_beyond_the_bound_are_counted() {
     let requests = requests(8, [400, 400], |dice, is_mutation| {
