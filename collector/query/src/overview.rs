@@ -42,7 +42,7 @@ pub struct Overview {
     pub totals: Vec<CategoryTotals>,
     /// Breakdown of the requests' time by category.
     pub breakdown: Breakdown,
-    /// Slack of the last server segment that each request had by its answer, if it had one.
+    /// Slack of each request's last server segment before its answer; omits requests without one.
     pub server_slack: Distribution,
     /// Examples from the fastest to the slowest.
     pub examples: Vec<Example>,

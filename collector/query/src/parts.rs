@@ -111,7 +111,7 @@ impl Source {
     }
 
     /// Reads like [`Source::fold`], for workers that other workers wait for, for example at a
-    /// channel. `pass_over` gets each request that is not selected only because it is incomplete.
+    /// channel. `pass_over` gets each request that would be selected if it were complete.
     /// `after` runs once for each visited request, after the memory of a large trace is released.
     /// It returns the number of bytes that the worker holds, or an error if memory ran out.
     /// `finish` runs on the worker's own thread as soon as its part is read, while other parts

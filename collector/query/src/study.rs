@@ -83,8 +83,7 @@ pub trait Question: Sync {
         prepared: &'a Self::Preparation,
     ) -> Self::Paths<'a>;
 
-    /// Observes a request that is not selected only because it is incomplete. Its timestamps are
-    /// aligned.
+    /// Observes a request that would be selected if it were complete. Its timestamps are aligned.
     fn pass_over<'a>(_: &mut Self::Paths<'a>, _: &TraceRecords)
     where
         Self: 'a,

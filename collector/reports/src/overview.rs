@@ -60,7 +60,7 @@ pub struct OverviewReport {
     /// Last change of latency; null if none was detected.
     pub step: Option<LatencyStep>,
     /// Operation that requests wait for most; one for each main root operation, if these differ.
-    /// Main ones are at most three, each with at least 5 % of the total latency.
+    /// At most three count as main, each with at least 5 % of the total latency.
     pub bottlenecks: Vec<Bottleneck>,
     /// Sentences about circumstances that make figures misleading: busy processors, failed
     /// requests, requests without propagated context.

@@ -87,8 +87,8 @@ pub struct RequestRow {
     services: u64,
     /// True if the root failed, by an attribute `error` that is not false, or by a panic.
     failed: bool,
-    /// Reasons why the request is incomplete, or why it is unsure whether it matches; empty without
-    /// any.
+    /// Reasons why the request is incomplete, or why its match is uncertain; empty if there are
+    /// none.
     causes: Vec<&'static str>,
 }
 

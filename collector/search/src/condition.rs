@@ -44,7 +44,7 @@ pub enum Comparison {
 /// Value that a field is compared with.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// `"text"`, or a word that is recorded as a text, such as `true`, `server` or `error`.
+    /// `"text"`, or a word that is compared as a text, such as `true`, `server` or `error`.
     Text(String),
     /// A number. Durations are numbers of nanoseconds.
     Number(f64),

@@ -1,4 +1,4 @@
-//! Closes spans without an end: those whose window is over, and those open for too long.
+//! Closes spans without an end: unsampled ones whose window is over, and those open for too long.
 
 use stroboscope_proto::v1::{self, SpanFlag};
 

@@ -132,8 +132,7 @@ impl ExplainedLeaf {
         self.stored_by_side()[1] as f64 / all.max(1) as f64
     }
 
-    /// Returns the numbers of requests in this leaf that are not of the leaf's category, and that
-    /// are.
+    /// Returns the numbers of this leaf's requests outside and inside the leaf's category.
     fn stored_by_side(&self) -> [u64; 2] {
         let [precursor, mutation] = self.stored;
         if self.is_mutation {

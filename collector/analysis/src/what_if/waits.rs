@@ -1,13 +1,13 @@
 //! Learns where requests wait, inside segments and before them, and which events end the waits. A
 //! replay then does not keep the length of time that was only a wait.
 //!
-//! Work takes its own time, but a wait ends when an awaited event occurs. Suppose that a segment
-//! lasts `y`, and another segment ends `x` after its start. Many requests together show whether the
-//! first segment waits for the other. If it waits, each nanosecond of `x` makes `y` longer by one
-//! nanosecond (slope 1). If it works, `y` does not depend on `x`. The same test applies to the time
-//! before a segment, counted from the latest end of its predecessors. A segment may wait for:
+//! Work takes its own time, but a wait ends when an awaited event occurs. Suppose that segment A
+//! lasts `y`, and segment B ends `x` after A starts. Many requests together show whether A waits
+//! for B. If A waits, each nanosecond of `x` makes `y` longer by one nanosecond (slope 1). If A
+//! works, `y` does not depend on `x`. The same test applies to the time before a segment, counted
+//! from the latest end of its predecessors. A segment may wait for:
 //!
-//! * segments that ended later than itself in no request; of several, for the last to end;
+//! * segments that never ended later than it in any request; of several, the last to end;
 //! * the last end of any segment before the end of the wait, if both are far closer than by chance,
 //!   as when a place in a pool is released;
 //! * a timer: a fixed time after the request's start.

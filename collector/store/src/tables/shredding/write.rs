@@ -48,7 +48,7 @@ impl HasAttributes for ProvenanceRow {}
 #[derive(Debug, Default)]
 struct AttributeNumbers {
     columns: Vec<AttributeColumn>,
-    /// Number of each attribute by key and type.
+    /// Index in `columns`, by key and type.
     of_key: HashMap<Box<str>, [Option<u32>; 4]>,
     at_place: Vec<u32>,
 }
