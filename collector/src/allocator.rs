@@ -42,7 +42,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// capabilities of the calling thread.
 ///
 /// # Errors
-/// Returns the system's error if it cannot start that other thread.
+/// Returns the system's error if the thread that watches the limit cannot be started.
 pub(crate) fn keep_within(limit_bytes: u64) -> std::io::Result<()> {
     start_own_threads();
     let run = move || {

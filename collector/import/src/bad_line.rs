@@ -50,7 +50,7 @@ pub enum BadLine {
     MixedTime {
         /// Whole part of the time.
         time: String,
-        /// The unit that its size suggests; `no time` for none.
+        /// The unit that its size suggests; `no time` if it suggests none.
         unit: &'static str,
         /// The line that determined the unit.
         first: u64,

@@ -48,8 +48,8 @@ impl Importer {
         }
     }
 
-    /// Treats sources as this format. In JSON, lists with keys of known formats are read as such
-    /// nevertheless, unless the format is event logs or KUtrace.
+    /// Reads sources in this format. In JSON, a list whose key belongs to a known format is still
+    /// read in that format, unless the given one is event logs or KUtrace.
     #[must_use]
     pub fn with_format(mut self, format: Format) -> Self {
         self.read_as.format = Some(format);
@@ -216,8 +216,8 @@ impl Importer {
     }
 }
 
-/// Returns the hash of the uncompressed bytes of a compressed source, so that a content has the
-/// same name compressed or not. Returns `None` if the source is not compressed, or is damaged.
+/// Returns the hash of the uncompressed bytes of a compressed source, so that equal contents have
+/// the same name, compressed or not. Returns `None` if the source is not compressed, or is damaged.
 fn unpacked_hash(file: &mut File) -> io::Result<Option<String>> {
     let mut source = UnpackedSource::open(file.try_clone()?)?;
     let mut hasher = Hasher::default();

@@ -5,7 +5,7 @@
 //! | `perf-script`, `strace` | the first line that is neither blank nor a comment |
 //! | `otlp-protobuf` | a first byte of 10 (field 1), perhaps after a varint length, and bytes that no text has; or a length of four bytes, the first of them 0, and then a byte of 10 |
 //! | JSON | a first `{` or `[`, perhaps after a byte order mark; the second table then applies to each record |
-//! | lines | a first line that is a whole object or array of JSON, and anything else; the second table applies to each line |
+//! | lines | a first line that is a whole object or array of JSON, or content of no other kind; the second table applies to each line |
 //!
 //! | form of a record | recognised by |
 //! |---|---|
@@ -96,7 +96,7 @@ pub(super) fn recognise_kernel_text(head: &[u8]) -> Option<Format> {
                     .all(|n| n.bytes().all(|b| b.is_ascii_digit()))
         })
     };
-    // A thread's number comes first, if any, perhaps padded with spaces.
+    // The line may begin with a thread's number, perhaps padded with spaces.
     let mut words = line.trim_start_matches("[pid ").split_whitespace().take(2);
     let time = words.find(|word| is_time(word))?;
     let call = line.split_once(time)?.1.trim_start();

@@ -39,7 +39,7 @@ use time::{instant_ns, length_ns};
 /// Passes on the spans of one record, a trace or a span, which begins on line `line`.
 ///
 /// # Errors
-/// Returns an error if the record is neither, with the line within the record, from 0.
+/// Fails if the record is neither; the error has the line within the record, from 0.
 pub(super) fn spans_of(line: u64, record: &str, take: &mut dyn Take) -> Result<(), (u64, BadLine)> {
     // A single span has keys that no trace has. They are reported when the record is parsed as a
     // span.

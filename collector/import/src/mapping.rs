@@ -17,12 +17,12 @@
 //! | `absent` | texts that mean an absent value, such as `["-"]` |
 //! | `ignore` | a regular expression; records that it matches are skipped |
 //! | `lines_without_trace` | `"report"` (as bad lines, the default) or `"ignore"` |
-//! | `[span]` | a record is a span: `id`, `parent`, `name`, `service`, `kind`, and two of `start`, `end`, `duration` with its `duration_unit`; then there are no `time`, `event`, `task`, `[interval]` |
+//! | `[span]` | a record is a span: `id`, `parent`, `name`, `service`, `kind`, and two of `start`, `end`, `duration` with its `duration_unit`; excludes `time`, `event`, `task` and `[interval]` |
 //! | `[interval]` | a line describes a beginning and an end: `duration`, `duration_unit`, and `time_is`, `"start"` or `"end"` |
 //!
 //! A field of a JSON object is its name, or a path: `{request.id}`, `{ids.0}`, `{$.ids[0]}`; a
 //! whole name with dots in it takes precedence over a path. `{a|b}` is the first of the two that is
-//! present; `{{` and `}}` are braces. A line that describes an interval makes two events:
+//! present; `{{` and `}}` stand for braces. A line that describes an interval makes two events:
 //! `EVENT begin` and `EVENT end`.
 
 mod csv;
@@ -84,7 +84,7 @@ impl FieldMapping {
     /// Reads a mapping file.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, or with the line of an invalid part.
+    /// Fails if the file cannot be read, or if a part is invalid; the error then has its line.
     pub fn read(path: &Path) -> Result<Self, MappingError> {
         let unreadable = |source| MappingError::Unreadable {
             path: path.to_owned(),

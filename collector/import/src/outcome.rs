@@ -60,8 +60,8 @@ pub struct ImportSummary {
 }
 
 impl ImportSummary {
-    /// Returns the unit that the size of the latest time of an event log suggests, if it is not the
-    /// ns that were assumed. Returns `None` for sources with spans.
+    /// Returns the unit that the size of an event log's latest time suggests, if that is not the
+    /// assumed ns. Returns `None` for sources with spans.
     #[must_use]
     pub fn doubtful_unit(&self) -> Option<TimeUnit> {
         // Thread traces, which contain spans as well, may count from the start of a process.

@@ -99,8 +99,7 @@ impl<R: BufRead> Messages<R> {
     ///
     /// # Errors
     /// Returns the errors of the source, except `UnexpectedEof` and `InvalidData` inside a field.
-    /// These, like a file that ends inside a message and an invalid tag, make a bad message, which
-    /// is the last one.
+    /// These end the file with a bad message, as do an invalid tag and an end inside a message.
     pub(super) fn next_message(&mut self) -> io::Result<Option<NumberedMessage>> {
         loop {
             if let Some(message) = self.of_trace.pop_front() {
@@ -168,7 +167,7 @@ impl<R: BufRead> Messages<R> {
                 BadLine::Json(format!("not a ResourceSpans of OTLP: {error}"))
             };
             let decoded = ResourceSpans::decode(message).map_err(not_spans);
-            // Fields of another message, such as one of logs, are not named: it is refused.
+            // A message of another type, such as logs, is rejected, so its fields are not named.
             if decoded.is_ok() {
                 unknown_fields::unknown(message, &mut |name| self.not_taken.push(name.to_owned()));
             }

@@ -74,7 +74,8 @@ impl ReadAs {
                     holds,
                 });
             }
-            // The system's own errors say nothing about the content, and may be gone next time.
+            // An error of the operating system is no damage to the content, and a retry may
+            // succeed.
             Err(StopReason::Source(error)) if is_packed && error.raw_os_error().is_none() => {
                 sink.bad(line, &BadLine::Packed(error.to_string()));
             }

@@ -14,8 +14,8 @@ use stroboscope_store::tables::{
     Hour, KernelChunk, PartitionRule, Store, write_kernel, write_rows,
 };
 
-/// Maximum number of hours to which a run is written, because each is a file of its own. Rows of
-/// the hours before them go to the first of them, so that they do not expire early.
+/// Maximum number of hours in a run, because each hour has its own file. Earlier rows go to the
+/// first of these hours, so that no row expires early.
 const HOURS_MAX: usize = 168;
 
 /// Store for the runs, with the limits of rows and runs.
@@ -23,7 +23,7 @@ const HOURS_MAX: usize = 168;
 pub(super) struct RunTarget {
     pub(super) store: Store,
     pub(super) limits: Limits,
-    /// Number of spans and of events outside of spans with which a run is written.
+    /// Number of rows (spans, and events outside of spans) at which a run is written.
     pub(super) run_rows: usize,
 }
 

@@ -256,7 +256,7 @@ fn sides_of_a_call_in_two_spans_of_zipkin() {
         (server_span.span_id, child.parent_id, server_span.parent_id),
         (0xb, 0xb, client_span.span_id)
     );
-    // Two half spans of version 1 have the same relation.
+    // Two spans of version 1, one for each side, are related in this way, too.
     let half = |service: &str, begin: &str, end: &str| {
         let annotation = |value: &str, at: u32| {
             format!(

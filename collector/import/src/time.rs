@@ -12,8 +12,8 @@
 //! it fits exactly one of the four. A number below 100 million fits none and is rejected. The first
 //! number of a source determines the unit of the source: a number of another unit is rejected,
 //! because the writer can have meant only one. A given unit overrides these rules. A number in
-//! `ts_ns` is in ns, unless another unit is given. Once such a time in ns lies after March 1973,
-//! one before that date is rejected, because it is surely in another unit.
+//! `ts_ns` is in ns, unless another unit is given. After one such time past March 1973, a time
+//! before that date is rejected, because it is surely in another unit.
 
 use std::fmt::{self, Write as _};
 
@@ -179,7 +179,7 @@ impl Times {
     }
 
     /// Interprets the field `ts_ns` of line `line`: as ns, unless a unit was given. Fails if the
-    /// time is out of range, or if it is below [`MODERN_NS`] after an earlier time that is not.
+    /// time is out of range, or if it is below [`MODERN_NS`] and an earlier line's time was not.
     pub(super) fn ns(&mut self, value: u64, line: u64) -> Result<i64, BadLine> {
         if let TimeRule::Unit(unit) = self.rule {
             return scaled(value, "", unit).ok_or_else(|| out_of_range(value, unit));

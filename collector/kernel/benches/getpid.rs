@@ -284,7 +284,7 @@ impl Loops {
 
     /// Returns the time of a call in loops within a burst, between bursts, and in the last
     /// milliseconds before one, when the programs read the clock. Each time is the mean of the
-    /// medians by millisecond of the period, so all parts of a pause have equal weight.
+    /// medians per millisecond of the period, so that all parts of a pause have equal weight.
     fn by_phase(&self, config: BurstConfig) -> Vec<(&'static str, f64)> {
         let mut by_ms: BTreeMap<(bool, u64), Vec<f64>> = BTreeMap::new();
         for one in &self.0 {

@@ -187,7 +187,7 @@ impl EbpfSource {
 
     pub(crate) fn choose(&mut self, process: u32) -> Result<(), StartError> {
         insert_chosen(&mut self.ebpf, process)?;
-        // If the programs increment the number at the same time, it changes as well, and only the
+        // Even if the programs increment the number at the same time, it changes, and only the
         // change matters.
         self.control.words()[control::GENERATION_BIRTHS].fetch_add(1, Relaxed);
         Ok(())
@@ -203,7 +203,7 @@ impl EbpfSource {
     }
 
     /// Moves complete events to `events`, and returns their number. For each processor, they are in
-    /// order of time, except that an event may follow later ones of an interrupt.
+    /// order of time, except that an event may follow the later events of an interrupt.
     pub(crate) fn drain(&mut self, events: &mut Vec<Event>) -> usize {
         let before = events.len();
         for number in 0..self.cpu_count {

@@ -82,8 +82,8 @@ impl Recorder {
         })
     }
 
-    /// Moves recorded events to `events`. Returns their number, with that of the events it drops
-    /// because they fall into a change of the config.
+    /// Moves recorded events to `events`. Returns their number plus the number of dropped events,
+    /// which fell into a change of the config.
     pub fn drain(&mut self, events: &mut Vec<Event>) -> usize {
         let now_ns = clock::now_ns();
         if matches!(self.processes, Processes::Cgroup(_)) && now_ns - self.looked_ns > LOOK_AGAIN_NS
@@ -197,7 +197,7 @@ impl Recorder {
         // Programs that are running at this moment finish their writes.
         std::thread::sleep(LAST_PROGRAMS);
         while self.drain_source(true, &mut events) > 0 {}
-        // The last window ends before the programs do, so that it claims nothing that was missed.
+        // The last window ends before the programs do, so that no missed event falls into it.
         events.retain(|event| event.ts_ns < stopped_ns);
         let windows = self.gate.windows(self.started_ns, stopped_ns);
         let until_ns = windows

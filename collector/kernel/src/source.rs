@@ -20,7 +20,7 @@ pub(crate) enum Source {
 
 impl Source {
     pub(crate) fn open(settings: &Settings) -> Result<Self, StartError> {
-        // Tracefs instances of killed recorders slow system calls, whatever this one uses.
+        // Tracefs instances of killed recorders slow system calls, even if this recorder uses eBPF.
         remove_orphans(Path::new(ROOT));
         let ebpf = || {
             privilege::check_ebpf()?;

@@ -29,7 +29,7 @@ pub(crate) struct CutList {
 /// `bytes_max` bytes.
 ///
 /// # Errors
-/// Returns the number of bytes without any item of a list, if that is too large.
+/// Returns the size of the JSON with all lists empty, in bytes, if that is still too large.
 pub(crate) fn bounded(mut value: Value, bytes_max: usize) -> Result<BoundedJson, usize> {
     let longest = longest_list(&value);
     if bytes(&value, longest) <= bytes_max {
@@ -115,7 +115,7 @@ impl io::Write for Length {
     }
 }
 
-/// Cuts lists, and adds the lengths after and before to `cut` by path.
+/// Cuts lists, and adds their lengths after and before the cut to `cut`, by path.
 fn cut_lists(
     value: &mut Value,
     items_max: usize,

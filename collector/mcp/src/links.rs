@@ -1,4 +1,4 @@
-//! Addresses of the pages that show the same as an answer.
+//! Addresses of the pages that show the content of an answer.
 
 use stroboscope_reports::verb::Page;
 use url::form_urlencoded::Serializer;

@@ -24,7 +24,7 @@ use crate::schemas::{input_schema, output_schema};
 /// Default maximum length of an answer's JSON, in bytes: some 10,000 tokens of a language model.
 pub const ANSWER_BYTES_MAX: usize = 32 << 10;
 
-/// Fields that tools lack: settings of the inference, which need experiments, formulas that only
+/// Fields that tools lack: settings of the inference (they need experiments), formulas that only
 /// the command line evaluates, and settings of the reading.
 const WITHOUT: [&str; 8] = [
     "tolerance",

@@ -3,7 +3,8 @@
 //! The service is the resource's `service.name`, the host its `host.name`, `host.id` or
 //! `k8s.pod.name`. The kinds client and server become flags. Other fields become attributes. Their
 //! names are those that OpenTelemetry defines for other formats ("Mapping to non-OTLP formats"),
-//! where it defines one. Of equal keys, the last counts, but for service and host the first.
+//! where it defines one. If a key occurs twice, the last value counts; for service and host, the
+//! first.
 //!
 //! | of OTLP | attribute |
 //! |---|---|

@@ -8,16 +8,16 @@
 //! | of OTLP | here |
 //! |---|---|
 //! | event name, or the attribute `event.name`, as it was until 2025 | name |
-//! | without one: the words before the first value in the body's text; without any, the severity; otherwise `log` | name |
-//! | time; without one, the observed time | time |
-//! | service, and the attribute `thread.name` or `thread.id`; otherwise `log` | task |
+//! | without an event name: the words before the first value in the body's text, else the severity, else `log` | name |
+//! | time, else the observed time | time |
+//! | service, and the attribute `thread.name` or `thread.id`; `log` without either | task |
 //! | body, severity, observed time | attributes `log.body`, `log.severity_text`, `log.severity_number`, `log.observed_time_unix_nano` |
 //! | flags, dropped attributes | `otel.flags`, `otel.dropped_attributes_count` |
 //!
 //! Attributes keep their names. An attribute with the name of one in this table is in
-//! `otel.shadowed` if the record has that field, too. The exact forms of other values that JSON
-//! cannot express are not stored. Attributes of resource and scope are stored as for
-//! [spans](super).
+//! `otel.shadowed` if the record has that field, too. For the body and all other attributes, the
+//! exact forms of values that JSON cannot express are not stored. Attributes of resource and scope
+//! are stored as for [spans](super).
 
 use prost::Message;
 use serde::Deserialize;

@@ -1,8 +1,8 @@
 //! Messages of OTLP's traces, limited to the imported parts, for both encodings.
 //!
 //! The fields and their numbers are those of `opentelemetry/proto/trace/v1/trace.proto`,
-//! `common/v1/common.proto` and `resource/v1/resource.proto`, version 1, and
-//! `instrumentation_library_spans` of version 0.18 and before; `unknown_fields` finds fields that
+//! `common/v1/common.proto` and `resource/v1/resource.proto`, version 1.
+//! `instrumentation_library_spans` is from versions up to 0.18. `unknown_fields` finds fields that
 //! are not listed here. The messages are written by hand because the crate `opentelemetry-proto`
 //! brings the OpenTelemetry SDK with it; the importer's tests compare with that crate. JSON may
 //! follow the OTLP specification or protobuf's own JSON mapping: keys in lower camel case or as in

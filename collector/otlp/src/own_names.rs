@@ -13,8 +13,7 @@ use super::message::{AnyValue, KeyValue};
 use super::value;
 use crate::{Attributes, TakeSpans};
 
-/// Attribute that lists those names of own attributes that a synthesized one could have, but does
-/// not.
+/// Attribute that lists the own attributes whose names a synthesized one could have, but none has.
 pub(super) const OWN_NAMES: &str = "otel.own_names";
 /// Attribute that contains those own attributes whose names synthesized attributes already have, or
 /// whose name is `otel.exact`, `otel.own_names` or `otel.shadowed`.

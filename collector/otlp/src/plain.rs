@@ -269,9 +269,9 @@ impl Walk {
         })
     }
 
-    /// Checks an attribute. `name_max` limits the length of its texts in bytes, and excludes NUL.
-    /// Only texts of a resource have this limit, because they may become names. Returns `None` if
-    /// the attribute is not plainly valid.
+    /// Checks an attribute. With `name_max`, texts of more bytes and texts with NUL are not plainly
+    /// valid. Only texts of a resource have this limit, because they may become names. Returns
+    /// `None` if the attribute is not plainly valid.
     fn pair(&self, bytes: &[u8], name_max: Option<usize>) -> Option<()> {
         pair(bytes, name_max, 0)
     }

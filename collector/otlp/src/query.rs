@@ -129,8 +129,8 @@ impl<'a> Query<'a> {
     }
 
     /// Reports whether a name consists of commands, [`GENERIC`] words and words of the database's
-    /// attributes. A name that begins the statement, or contains it, may have values, and is
-    /// generic, too.
+    /// attributes. A name that contains the statement, or is its beginning, may contain values, and
+    /// is generic, too.
     fn is_generic(&self, name: &str) -> bool {
         let text = self.text.map_or("", str::trim);
         if !text.is_empty() && (text.starts_with(name) || name.contains(text)) {

@@ -1,6 +1,6 @@
 // @ts-check
-// Determines the rows of a timeline: one for each span, and rows for kernel activity. These are one for each thread after all
-// spans, or below each span one for each thread that worked for it.
+// Determines the rows of a timeline: one for each span, and rows for kernel activity. The latter are either below all spans,
+// one for each thread, or below each span, one for each thread that worked for it.
 
 import { NONE, operationOf } from "./timeline-columns.js";
 

@@ -14,7 +14,7 @@ use crate::show::{Axis, Chart, Interval, Kind, Line, Timeline, TimelineRow};
 
 /// Minimum length of an axis of durations, in ns.
 const AXIS_MIN_NS: f64 = 1e3;
-/// Number of the series whose line is solid.
+/// Index of the series whose line is solid.
 const SOLID: usize = 2;
 /// Maximum number of points in the chart of rates of change. With more points, single changes would
 /// hide the trend.

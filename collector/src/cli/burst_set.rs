@@ -22,10 +22,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Set the burst-config of all processes that ship to a collector
 ///
-/// Processes that hear of it in time switch at the same instant, also those behind agents. Set it
+/// Processes that receive it in time switch at the same instant, also those behind agents. Set it
 /// at the gateway of a fleet. With --wait, exits with status 0 once every live process has reported
-/// that it applies the config, and with status 1 if the time runs out before, after it has listed
-/// up to 50 of the others. Live processes are those with this SDK that have not ended, and sent a
+/// that it applies the config. If the time runs out first, lists up to 50 of the other processes,
+/// and exits with status 1. Live processes are those with this SDK that have not ended, and sent a
 /// batch in the last 150 s. Sends the token in STROBOSCOPE_TOKEN if it is set, which needs the role
 /// `control`.
 #[derive(Debug, Args)]

@@ -104,11 +104,12 @@ pub(super) struct Collect {
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
     live_quiet: Duration,
     /// Length of the sliding window of time that the live model covers, at least 10m. Requests
-    /// leave the model, with the relations that they refuted, after four fifths of it to all of it
+    /// leave the model, with the relations that they refuted, at 80 % to 100 % of this age
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_live_window)]
     live_window: Duration,
     /// Maximum number of segments that the live model distinguishes; it leaves out and counts the
-    /// others. COUNT segments that all occur together take COUNT² × 35 bytes, up to 13 times
+    /// others. COUNT segments that all occur together take COUNT² × 35 bytes in each of up to 13
+    /// models
     #[arg(long, value_name = "COUNT", default_value_t = DEFAULT_MAX_LABELS, value_parser = parse_max_segments)]
     max_segments: usize,
     /// Disable the live model

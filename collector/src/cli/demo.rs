@@ -165,8 +165,9 @@ pub(super) struct DemoReport {
     processes: u64,
     burst_config: String,
     bursts: u64,
-    /// Time that both processes of a pair recorded, divided by the time that at least one of them
-    /// recorded, while both ran, summed over all pairs; null if no pair recorded while both ran.
+    /// Time in which both processes of a pair recorded, divided by the time in which at least one
+    /// did, summed over all pairs. Only time in which both processes ran counts; null if no process
+    /// of a pair recorded in such time.
     window_overlap: Option<f64>,
     complete_traces: u64,
     /// Number of traces without their root, mostly because the request began before the burst.
@@ -181,8 +182,9 @@ pub(super) struct DemoReport {
     happens_before: usize,
     mutual_exclusions: usize,
     bottleneck: Option<String>,
-    /// Operation that requests wait for most; one for each main root operation, if these differ.
-    /// Main ones are at most three, each with at least 5 % of the total latency.
+    /// Operation that requests wait for most: one in total, or one for each main root operation if
+    /// these operations differ. At most three root operations are main ones, each with at least 5 %
+    /// of the total latency.
     bottlenecks: Vec<Bottleneck>,
     /// Circumstances that make these figures misleading.
     circumstances: Vec<String>,

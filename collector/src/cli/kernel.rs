@@ -126,8 +126,8 @@ pub(super) struct KernelArguments {
     /// processes that they start
     #[arg(long, value_name = "DIRECTORY", group = "whom")]
     cgroup: Option<PathBuf>,
-    /// Record only the beginnings of system calls. Costs about half, but does not record how long
-    /// they took
+    /// Record only the beginnings of system calls. Costs about half as much, but does not record
+    /// their durations
     #[arg(long)]
     enter_only: bool,
     /// Capacity of each processor's buffer in the kernel, in events of 64 bytes; limited to 64

@@ -46,10 +46,11 @@ impl RetentionArguments {
     }
 
     /// Returns the settings for a data directory that no collector uses. Prints a remark if data
-    /// shall expire by its age and the directory was published, because then none does.
+    /// shall expire by its age and the directory was published, because then no data does.
     pub(super) fn settings_without_collector(&self, data: &Path) -> MaintenanceSettings {
         let settings = MaintenanceSettings {
-            // Every hour waits to be published, as no publisher tells which ones are.
+            // Every hour counts as unpublished, because no publisher reports which hours are
+            // published.
             publishing: is_published(data).then(Default::default),
             ..self.settings()
         };

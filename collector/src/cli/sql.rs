@@ -26,15 +26,15 @@ use stroboscope_reports::{Failure, Status};
 ///
 /// The tables are spans, events, batches, kernel and provenance, each with the partition columns
 /// date and hour. Results are tables too, computed when a query reads them: segments, relations,
-/// pipelines, and paths (critical paths and slack). So are the reports of subcommands without
-/// arguments: critical_path, categories, slack, anomalies, operations, map_services, map_edges,
-/// requests, failures, failure_changes, failure_origins, failure_leaves, recovered_failures,
-/// heatmap, root_series, losses, predictions, flows, clock_pairs, clock_hosts, clock_kernels and
-/// provenance_map. The view traces has one row per trace; `SELECT infer(trace_id, spans, events)
-/// FROM traces` returns the model, as `infer --save` writes it. The results and `infer` correct
-/// clocks that provably differ, as the `infer` subcommand does; the other tables are as recorded. A
-/// query can read no files outside of the store, and can change nothing. Needs a binary built with
-/// the `sql` feature.
+/// pipelines, and paths (critical paths and slack). The reports of subcommands without arguments
+/// are tables, too: critical_path, categories, slack, anomalies, operations, map_services,
+/// map_edges, requests, failures, failure_changes, failure_origins, failure_leaves,
+/// recovered_failures, heatmap, root_series, losses, predictions, flows, clock_pairs, clock_hosts,
+/// clock_kernels and provenance_map. The view traces has one row per trace; `SELECT infer(trace_id,
+/// spans, events) FROM traces` returns the model, as `infer --save` writes it. The results and
+/// `infer` correct clocks that provably differ, as the `infer` subcommand does; the other tables
+/// are as recorded. A query can read no files outside of the store, and can change nothing. Needs a
+/// binary built with the `sql` feature.
 #[derive(Debug, Args)]
 pub(super) struct Sql {
     #[command(flatten)]

@@ -20,10 +20,10 @@ use stroboscope_web::store_verbs::StoreVerbs;
 
 /// Show a store as pages in a browser, until interrupted
 ///
-/// Serves those pages of `collect` that show its store, without a collector. The store may be at
-/// rest, or a collector may be writing it; then the pages show its flushed part. Of a
-/// store published to an object store, the pages show the state at the start of `view`. Most
-/// subcommands that read have a page. The address of a page holds its options and can be shared.
+/// Serves the pages with which `collect` shows its store, without a collector. The store may be at
+/// rest, or a collector may be writing it; then the pages show its flushed part. For a store
+/// published to an object store, the pages show the state at the start of `view`. Most subcommands
+/// that read have a page. The address of a page holds its options and can be shared.
 #[derive(Debug, Args)]
 pub(super) struct View {
     #[command(flatten)]

@@ -37,8 +37,8 @@ pub struct Report {
 pub struct Part {
     /// Name of the operation, as `service:name`.
     pub operation: String,
-    /// Time on critical paths as a share of the time of all requests, 0 to 1: its own time, and the
-    /// unrecorded time before it.
+    /// Time on critical paths as a share of the time of all requests, 0 to 1: the operation's own
+    /// time, and the unrecorded time before it.
     pub share_of_time: f64,
     /// Mean of this share over requests, 0 to 1.
     pub mean_share: f64,

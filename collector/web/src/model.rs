@@ -12,8 +12,8 @@ use stroboscope_store::query_memory::{QueryLack, QueryMemory, QueryShare};
 /// Age up to which a model is used although the store's files have changed. See also
 /// [`AGE_PER_MAKING`].
 const AGE_MIN: Duration = Duration::from_secs(60);
-/// Multiple of a model's computation time. A model is used up to this age if that is more than
-/// [`AGE_MIN`], so that a busy collector does not infer all the time.
+/// Age up to which a model is used, as a multiple of its computation time, if that is more than
+/// [`AGE_MIN`]. So a busy collector does not infer all the time.
 const AGE_PER_MAKING: u32 = 20;
 
 /// Time for which a failure to make a model also counts for changed files, so that a page that
@@ -317,8 +317,7 @@ mod tests {
             Source::open_cached("/nowhere/at/all".as_ref(), runtime.handle().clone())
         });
         assert!(failed.is_err());
-        // The failure is remembered for these files, and suffices for a while; it does not apply to
-        // others.
+        // The failure stays cached for these files. For other files, it counts only for a while.
         assert_eq!(known("a"), Some((true, false)));
         assert_eq!(known("b"), Some((true, false)));
         lock(&models.model).as_mut().unwrap().made =

@@ -33,7 +33,7 @@ pub(crate) enum RangeUse {
     Not,
     /// The page uses the time range and the root operation.
     RangeAndRoot,
-    /// A page below the list of requests, to which the form leads.
+    /// A page below the list of requests. The form leads to that list.
     Below,
 }
 

@@ -35,8 +35,8 @@ pub struct SiteOptions {
     pub memory: QueryMemory,
     /// Maximum size of the cached answers, in bytes; part of `memory`.
     pub kept_bytes_max: usize,
-    /// Maximum number of answers about the whole store that are computed at the same time; and
-    /// likewise of answers about single requests.
+    /// Maximum number of answers about the whole store that are computed at the same time. An
+    /// equal, separate limit applies to answers about single requests.
     pub answers_at_once: usize,
     /// Runtime that reads requests over time before a page needs them; without it, the first page
     /// begins to read them.

@@ -218,8 +218,8 @@ fn write_input(html: &mut Html, field: &Field, value: Option<&str>) {
     }
 }
 
-/// Returns the suggestions for the fields of a form, for which `names` lists the names of an id
-/// such as `attributes`. The answer contains them, so that the form need not wait for the store.
+/// Returns the suggestions for the fields of a form. `names` lists the names for an id such as
+/// `attributes`. The answer contains the suggestions, so that the form need not wait for the store.
 pub(crate) fn suggestions(page: &VerbPage, names: impl Fn(&str) -> Vec<String>) -> Html {
     let fields = page.fields.iter().filter(|field| !is_of_scope(&field.name));
     let kinds: Vec<&FieldKind> = fields.map(|field| &field.kind).collect();

@@ -62,8 +62,8 @@ const GROUPS: [(&str, &[(&str, &str)]); 3] = [
     ),
 ];
 
-/// Describes a page in a line. The help of most subcommands begins with `Show` or `List`, such as
-/// `Show which segments …`, which the page drops.
+/// Describes a page in a line. Drops the first word of a help that begins with `Show` or `List`,
+/// such as `Show which segments …`.
 fn about_page(page: &VerbPage) -> String {
     let about = match page.name {
         "model" => "Order of operations that no request contradicts",
@@ -159,8 +159,8 @@ fn asked(page: &VerbPage, query: Option<&str>, scope: &Scope) -> Vec<(String, St
     if is_only_factor {
         asked.clear();
     }
-    // The address's range would narrow a period that has ends of its own, and the other period,
-    // which ends at the first one's begin.
+    // A range in the address would narrow a period that has its own ends, and the other period,
+    // which ends where the first begins.
     let is_taken = |name: &str| field(name).is_some() && (name == "root" || !scope.has_period());
     let parameters = scope.parameters().filter(|(name, _)| is_taken(name));
     asked.extend(parameters.map(|(name, value)| (name.to_owned(), value.to_owned())));

@@ -16,8 +16,8 @@ pub enum Processes {
     /// Processes with these names (as in `/proc/PID/comm`, up to 15 bytes), running or started
     /// later, and all that they start.
     Named(Vec<String>),
-    /// The processes of a control group (its directory below `/sys/fs/cgroup`) and of those below
-    /// it, and all that they start.
+    /// The processes of a control group (a directory below `/sys/fs/cgroup`) and of its subgroups,
+    /// and all that they start.
     Cgroup(PathBuf),
 }
 
@@ -29,8 +29,8 @@ pub enum Facility {
     Best,
     /// eBPF only.
     Ebpf,
-    /// tracefs only. It needs root, costs as much between windows as in them, and does not find
-    /// processes by name that start later.
+    /// tracefs only. It needs root, costs as much between windows as in them, and misses named
+    /// processes that start later.
     Tracefs,
 }
 
@@ -45,7 +45,7 @@ pub struct Settings {
     /// One event takes 64 bytes.
     pub events_per_cpu: u32,
     /// True to record the ends of system calls as well, and thus their durations and results.
-    /// Without the ends, recording costs about half.
+    /// Without the ends, recording costs about half as much.
     pub exits: bool,
     /// Facility that records.
     pub facility: Facility,

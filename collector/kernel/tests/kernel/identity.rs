@@ -37,8 +37,8 @@ fn is_the_program() {
     if stage != "threads" {
         return;
     }
-    // On this processor, the last caller is usually the thread before, whose stack the new thread
-    // usually reuses.
+    // On this processor, the last caller is usually the previous thread. The new thread usually
+    // reuses its stack.
     let alone = |then: fn()| std::thread::spawn(move || (pin(0), call(), then()));
     for _ in 0..THREADS {
         alone(|| {}).join().unwrap();

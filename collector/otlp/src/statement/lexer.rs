@@ -165,8 +165,8 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Reports whether `#` begins a comment. If the dialect is unknown, it does not in operators of
-    /// PostgreSQL.
+    /// Reports whether `#` begins a comment. If the dialect is unknown, `#` in an operator of
+    /// PostgreSQL does not.
     fn is_comment(&self, next: Option<u8>) -> bool {
         match self.dialect {
             Dialect::MySql => true,

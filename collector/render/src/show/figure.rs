@@ -123,7 +123,7 @@ impl Axis {
 #[derive(Clone, Debug)]
 pub struct Line {
     pub name: String,
-    /// Number of the series that determines its colour and dashes.
+    /// Index of the series, which determines the colour and dashes.
     pub style: usize,
     /// Points in order of x.
     pub points: Vec<(f64, f64)>,
@@ -151,7 +151,7 @@ pub struct Stack {
 pub struct StackPart {
     pub name: String,
     pub length: f64,
-    /// Number of the series that determines its colour.
+    /// Index of the series, which determines the colour.
     pub style: usize,
 }
 
@@ -257,7 +257,7 @@ pub struct GraphNode {
     pub lines: Vec<String>,
     /// Weight, 0 to 1.
     pub share: f64,
-    /// Number of the series that determines the colour of the box's edge.
+    /// Index of the series, which determines the colour of the box's edge.
     pub style: usize,
     /// Path of the linked page on a site, written by this program.
     pub path: Option<String>,

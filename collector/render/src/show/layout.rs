@@ -68,7 +68,7 @@ impl TextColumn {
 
 /// Narrows columns to fit the terminal: breaks heads first, then names, the widest first. If they
 /// are still too wide, hides columns from the right, except the first one and those without which
-/// different rows would read the same. Returns the hidden heads.
+/// different rows would look equal. Returns the hidden heads.
 pub(super) fn fit(columns: &mut Vec<TextColumn>, room: Option<usize>) -> Vec<String> {
     let mut hidden = Vec::new();
     let Some(room) = room else { return hidden };

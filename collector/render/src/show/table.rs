@@ -21,7 +21,7 @@ pub enum Kind {
     DurationNs,
     /// A difference of times in ns, with its sign; `Float64`.
     DifferenceNs,
-    /// A part of a whole, 0 to 1, or a change of one, shown in percent; `Float64`.
+    /// A part of a whole, 0 to 1, or a change of such a part, shown in percent; `Float64`.
     Share,
     /// A number that may be negative, with its sign and two decimals; `Float64`.
     Number,

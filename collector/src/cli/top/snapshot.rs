@@ -51,7 +51,7 @@ pub(super) struct LatestPath {
     pub failed_requests: u64,
     pub tail_share_of_time: f64,
     pub operations_known: usize,
-    /// Number of times that the model left out a segment because it was full.
+    /// Number of times that the full model left out a segment.
     #[serde(default)]
     pub refused_segments: u64,
     pub operations: Vec<Operation>,

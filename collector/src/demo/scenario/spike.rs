@@ -101,7 +101,7 @@ pub(super) async fn tell(
 struct Course {
     spike_ms: f64,
     by_second: Vec<f64>,
-    /// Numbers from which the users of a sample of the spike's requests derive; `stories` has the
+    /// Numbers that determine the users in a sample of the spike's requests; `stories` has the
     /// answers to this sample.
     numbers: Vec<u64>,
     stories: Vec<Vec<u64>>,

@@ -99,7 +99,7 @@ async fn made_model(site: &Site) -> Response {
         "text/plain; charset=utf-8",
         "model of requests",
         |site, runtime, telling| {
-            // The page reports the reason for its absence.
+            // If there is no model, the page reports the reason.
             let _ = site.model(runtime, telling.observer());
             Ok(b"known\n".to_vec())
         },

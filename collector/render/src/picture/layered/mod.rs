@@ -150,7 +150,7 @@ fn shelves(sizes: &[Px]) -> Vec<Px> {
 /// A connected part in layers. Its vertices are its boxes, followed by the bends of edges.
 #[derive(Debug)]
 struct Layers {
-    /// Numbers of the part's boxes and edges in the graph.
+    /// Indices of the part's boxes and edges in the whole graph.
     boxes: Vec<usize>,
     edges: Vec<usize>,
     /// Vertices of each edge, one per layer; a loop has one.

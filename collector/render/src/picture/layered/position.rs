@@ -8,7 +8,7 @@ use super::{BEND_PX, BOX_GAP_PX, Layers};
 /// neighbouring layers.
 const PASSES: usize = 12;
 const PASSES_BY_BOTH: usize = 4;
-/// Pull of an edge, by the number of its ends at which it is the only edge on its side. Chains pull
+/// Pull of an edge, by the number of its ends that have no other edge on the same side. Chains pull
 /// most, so that long edges and sequences of single calls are straight.
 const PULLS: [f64; 3] = [1.0, 2.0, 8.0];
 
