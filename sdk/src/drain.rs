@@ -462,7 +462,7 @@ impl Drain {
         &self.open
     }
 
-    /// Returns the numbers of anchors, open spans and ids in order of begin, which could grow.
+    /// Returns the numbers of stored anchors, open spans and ids in order of begin.
     #[cfg(test)]
     pub(crate) fn footprint(&self) -> [usize; 3] {
         [

@@ -317,8 +317,8 @@ where
     }
 
     // SAFETY: the returned pointer points to this layer or to a part of it, of the requested type.
-    // (By this call, a stack learns that this is a filter of one layer, so it does not disable for
-    // all layers the callsites that this one rejects.)
+    // (Through this call, a stack learns that this is a per-layer filter: callsites that it rejects
+    // stay enabled for other layers.)
     #[allow(unsafe_code)]
     unsafe fn downcast_raw(&self, id: TypeId) -> Option<*const ()> {
         if id == TypeId::of::<Self>() {

@@ -16,7 +16,7 @@ pub enum LossCause {
     /// formats a field.
     NoRing,
     /// Fields did not fit the largest record, a span had more than 250 fields or about 850 links,
-    /// or texts of a tradeoff were too long; they were left out, and the record was kept.
+    /// or texts of a tradeoff were too long. The excess was left out, and the record was kept.
     Oversize,
     /// Too many spans were open at once. The oldest were closed as unfinished, or new spans of
     /// `tracing` were not recorded.

@@ -59,7 +59,7 @@ pub(crate) struct Ring {
     /// Number of words written since the ring was created or renewed. While there is a producer,
     /// only it stores this.
     head: CachePadded<AtomicUsize>,
-    /// Number of words read since then. Only the consumer stores it.
+    /// Number of words read since the ring was created or renewed. Only the consumer stores it.
     tail: CachePadded<AtomicUsize>,
     /// True once the producer is gone: the remaining records may be read, then the ring may be
     /// dropped.

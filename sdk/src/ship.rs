@@ -50,7 +50,7 @@ const BATCH_AGE_NS: i64 = 200_000_000;
 /// Every batch causes a sync of the collector's disk. When batches without records were shipped
 /// five times per second, they caused most of these syncs.
 const IDLE_BATCH_AGE_NS: i64 = 60_000_000_000;
-/// Maximum time for which the end of the process waits for the collector to end the stream, too.
+/// Maximum time that an ending process waits for the collector to end the stream.
 const GOODBYE: Duration = Duration::from_millis(200);
 
 /// Figures for `stats()`, written by the shipping thread.
@@ -303,8 +303,8 @@ impl ShipTask {
     }
 
     /// Adds a batch with the notes to the buffer. Returns false if the buffer is full; the batch is
-    /// then discarded, and has reported nothing. The next one covers its time, and has its notes,
-    /// up to a limit.
+    /// then discarded without reporting anything. The next batch covers its time, and carries its
+    /// notes up to a limit.
     fn push(&mut self, now_ns: i64, mut batch: v1::Batch) -> bool {
         batch.process = Some(self.shipper.process.clone());
         let losses = self.shipper.losses.total();

@@ -8,9 +8,9 @@
 //! segment = kind u32, count u32, inputs u32, CRC-32 u32, records
 //! ```
 //!
-//! The CRC-32 of a segment is that of its offset in the file u64, the three numbers before, and the
-//! records. So a repeated, missing or moved segment is an error. In files of version 1, which are
-//! still read, it leaves out the offset.
+//! The CRC-32 of a segment covers its offset in the file (u64), the three numbers before it, and
+//! the records. So a repeated, missing or moved segment is an error. In files of version 1, which
+//! are still read, it does not cover the offset.
 //!
 //! `inputs` is the number of inputs that the log had assigned. Records by kind:
 //!
@@ -22,7 +22,7 @@
 //! | 4 | end: totals of nodes, sources and outputs, and the five counts of `Losses`, u64 each |
 //! | 5 | 8 bytes of an item, see below |
 //!
-//! An item has its id u64, span u64, lengths of the name and the content u32, the name, the
+//! An item consists of: id u64, span u64, length of the name u32, length of the content u32, name,
 //! content, and zeros up to a multiple of 8 bytes.
 //!
 //! The form of a run is 1 if its label is the first of successive inputs, and 0 if all bytes have
@@ -67,7 +67,7 @@ fn checksum(at: Option<u64>, header: &[u8], records: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Returns the offset of a segment for its checksum, in a file of this version.
+/// Returns the offset that a segment's checksum covers; `None` in files of version 1.
 fn checked_offset(version: u32, at: usize) -> Option<u64> {
     (version > VERSION_WITHOUT_OFFSETS).then_some(at as u64)
 }

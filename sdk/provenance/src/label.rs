@@ -6,9 +6,9 @@ use core::fmt;
 const NODE: u32 = 1 << 31;
 /// Bits that all blocks share. This number is no label.
 const BLOCK: u32 = 0xFC00_0000;
-/// Binary logarithm of the inputs that the smallest block covers.
+/// Binary logarithm of the number of inputs in the smallest block.
 const BLOCK_LEVEL_MIN: u32 = 6;
-/// Binary logarithm of the inputs that the largest block covers: all.
+/// Binary logarithm of the number of inputs in the largest block, which covers all.
 const BLOCK_LEVEL_MAX: u32 = 31;
 
 /// Maximum number of distinct inputs of a log.
@@ -81,7 +81,7 @@ impl Label {
         Self(BLOCK | (1 << (BLOCK_LEVEL_MAX - level)) | (first >> level))
     }
 
-    /// Returns the number that [`raw`](Self::raw) gave, as a label; `None` if no label has it.
+    /// Returns the label for which [`raw`](Self::raw) returns this number; `None` if there is none.
     pub const fn from_raw(raw: u32) -> Option<Self> {
         if raw == BLOCK { None } else { Some(Self(raw)) }
     }
@@ -122,8 +122,8 @@ impl Label {
         }
     }
 
-    /// Returns the label of the input that follows this one's by an offset, or the block of all
-    /// inputs if there is none.
+    /// Returns the label of the input `offset` after this label's, or the block of all inputs if
+    /// there is no such input.
     #[inline]
     pub(crate) const fn following(self, offset: usize) -> Self {
         if offset < (NODE - self.0 % NODE) as usize && self.0 < NODE {
@@ -199,7 +199,7 @@ mod tests {
             let size = u64::from(last) - u64::from(first) + 1;
             prop_assert!(first <= a.min(b) && a.max(b) <= last);
             prop_assert!(size.is_power_of_two() && u64::from(first) % size == 0);
-            // Its halves contain only one of the two, unless it is the smallest.
+            // Neither half contains both inputs, unless the block has the minimum size.
             let middle = first + (size / 2) as u32;
             prop_assert!(size == 64 || (a < middle) != (b < middle));
             prop_assert_eq!(Label::block(first, last), Label::block(a, b));

@@ -7,8 +7,8 @@ use crate::label::{INPUTS_MAX, NODES_MAX};
 pub struct Limits {
     /// Maximum number of distinct inputs. Further inputs share one label.
     pub inputs: u32,
-    /// Maximum number of nodes. With the memo, a node takes at most 16 bytes, and up to 21 while
-    /// the memo grows. Further merges get blocks.
+    /// Maximum number of nodes. With the memo, which finds repeated merges, a node takes at most 16
+    /// bytes, and up to 21 while the memo grows. Further merges get blocks.
     pub nodes: u32,
     /// Maximum number of sources. The inputs of further sources share one label.
     pub sources: u32,
@@ -17,18 +17,18 @@ pub struct Limits {
     /// Maximum number of bytes of items, with their names and contents. Further items get no
     /// description.
     pub item_bytes: u32,
-    /// Reductions of merges that need no node of their own.
+    /// Reductions, which save the nodes of some merges.
     pub reduction: Reduction,
 }
 
 /// Reductions that a log applies to merges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reduction {
-    /// Merges of the null label, of equal labels, and repeated merges make no node: the scheme of
+    /// Merges with the null label, merges of equal labels, and repeated merges make no node, as in
     /// the paper.
     Repeated,
-    /// Overlapping or adjacent ranges of inputs also become one range, and a merge with a label
-    /// that already contains the other one makes no node, if a walk over `steps` unions finds that.
+    /// Overlapping or adjacent ranges of inputs also become one range. A merge also makes no node
+    /// if a walk over `steps` unions finds that one label contains the other.
     Contained {
         /// Maximum number of unions that a walk descends into. A merge walks at most twice.
         steps: u8,
@@ -57,18 +57,18 @@ impl Default for Limits {
     }
 }
 
-/// Counts of labels that are less precise than the merged ones, of repeated nodes, and of dropped
-/// outputs and items. Each imprecise label contains all inputs on which the value depends.
+/// Counts of imprecise labels, repeated nodes, and dropped outputs and items. An imprecise label
+/// contains all inputs on which the value depends, and possibly others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Losses {
     /// Merges and ranges that got a block, because the log has the maximum number of nodes or no
-    /// memory, and merges and outputs that got the block of all inputs, because the log does not
-    /// have a label.
+    /// memory. Also merges and outputs that got the block of all inputs, because a label is not of
+    /// this log.
     pub coarse_merges: u64,
     /// Inputs that share the last label, because the log has the maximum number of inputs or
     /// sources, or no memory.
     pub shared_inputs: u64,
-    /// Nodes that the memo does not hold, because there was no memory. A repeated merge makes
+    /// Nodes that the memo does not hold, because there was no memory. Repeating such a merge makes
     /// another node.
     pub forgotten_nodes: u64,
     /// Bytes of outputs whose labels the log did not record.

@@ -64,10 +64,9 @@ impl MergeLog {
     }
 
     /// Assigns inputs to `count` bytes of the source `id` from `offset`, and returns their labels.
-    /// The end of the bytes must be an offset, too; a larger `offset` counts as the largest
-    /// possible.
+    /// If `offset + count` would exceed `u64::MAX`, `offset` is reduced.
     pub fn source(&mut self, id: u64, offset: u64, count: usize) -> Labels {
-        // The last input is the one that bytes share once the others are assigned.
+        // Reserves the last input, which bytes share once the others are assigned.
         let left = (self.limits.inputs - 1).saturating_sub(self.inputs);
         let own = u32::try_from(count).ok().filter(|count| *count <= left);
         match own.and_then(|count| self.record_source(id, offset, count)) {
@@ -76,7 +75,7 @@ impl MergeLog {
         }
     }
 
-    /// Returns the label that further bytes share.
+    /// Returns the label of the last input, which further bytes share.
     fn share_inputs(&mut self, count: u64) -> Labels {
         let shared = &mut self.losses.shared_inputs;
         *shared = shared.saturating_add(count);
@@ -179,8 +178,8 @@ impl MergeLog {
         }
     }
 
-    /// Returns the label that replaces one of another log, such as of a value that a service keeps
-    /// between requests. With labels that the log does not have, its file would be invalid.
+    /// Returns the replacement for a label of another log, such as that of a value kept between
+    /// requests. A label that this log does not have would make its file invalid.
     #[cold]
     fn foreign(&mut self) -> Label {
         self.losses.coarse_merges += 1;
@@ -250,18 +249,18 @@ impl MergeLog {
         self.losses
     }
 
-    /// Returns the limits of the log, clamped to the numbers that labels have.
+    /// Returns the limits of the log, clamped to the numbers that labels can represent.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// Frees the cache of recent merges, which repeated merges then take from the memo.
+    /// Frees the cache of recent merges. The memo then finds repeated merges.
     #[cfg(feature = "std")]
     pub(crate) fn forget_recent(&mut self) {
         self.recent = Recent::default();
     }
 
-    /// Returns the allocated bytes; of the list of items, only the used ones.
+    /// Returns the allocated bytes, without the unused capacity of the list of items.
     pub fn bytes(&self) -> usize {
         let sources = self.sources.capacity() * size_of::<Source>();
         let outputs = self.outputs.capacity() * size_of::<Output>();

@@ -70,14 +70,15 @@ impl Node {
         }
     }
 
-    /// Returns the larger label of the node: its last input, or usually the newer parent.
+    /// Returns the node's larger label: that of its last input, or of the larger parent, which is
+    /// usually the newer one.
     #[inline]
     pub(crate) const fn newer(self) -> u32 {
         let (high, low) = ((self.0 >> 32) as u32, self.0 as u32);
         if high > low { high } else { low }
     }
 
-    /// Returns a hash whose bits all depend on all of the node's.
+    /// Returns a hash in which each bit depends on all bits of the node.
     pub(crate) const fn hash(self) -> u64 {
         let product = (self.0 ^ 0x9E37_79B9_7F4A_7C15) as u128 * 0xD6E8_FEB8_6659_FD93_u128;
         product as u64 ^ (product >> 64) as u64

@@ -18,9 +18,9 @@ thread_local! {
 /// Log of one task, such as a request. Code that runs inside of it tracks values.
 ///
 /// Outside of a recording, sources are not tracked: their bytes get the null label. Labels belong
-/// to the recording that created them. A value of another recording gets arbitrary inputs, or all
-/// of them, so pass its bytes on as a source. A merge of different labels outside of any recording
-/// yields [`Label::ALL`], unless one is null.
+/// to the recording that created them. In another recording, they name arbitrary inputs, or all of
+/// them, so pass the bytes of such a value on as a source. A merge of different labels outside of
+/// any recording yields [`Label::ALL`], unless one is null.
 #[derive(Debug)]
 pub struct Recording {
     log: Option<Box<MergeLog>>,

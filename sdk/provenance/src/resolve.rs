@@ -24,8 +24,8 @@ pub struct Resolver {
     stack: Vec<u32>,
     /// Words of `visited` that are not 0.
     touched: Vec<usize>,
-    /// Ranges of inputs that the running query found. In ascending order, each is added to the end
-    /// of a set, which moves nothing.
+    /// Ranges of inputs that the running query found. They are added to a set in ascending order,
+    /// so that each goes to its end and moves nothing.
     ranges: Vec<(u32, u32)>,
     /// Number of nodes that queries visited.
     visits: u64,

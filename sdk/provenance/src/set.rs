@@ -120,7 +120,7 @@ impl InputSet {
         self.range_from(first).is_some_and(|range| range.0 <= last)
     }
 
-    /// Returns the range that contains `from`, from there on, or else the next range.
+    /// Returns the rest, from `from` on, of the range that contains it, or else the next range.
     fn range_from(&self, from: u32) -> Option<(u32, u32)> {
         match &self.0 {
             Form::Ranges(ranges) => {
@@ -166,7 +166,8 @@ impl InputSet {
         }
     }
 
-    /// Number by which a sweep chooses the set to copy.
+    /// Number of ranges to move in a union, by which a sweep finds the larger set; pages count as
+    /// infinite.
     pub(crate) fn weight(&self) -> usize {
         match &self.0 {
             Form::Ranges(ranges) => ranges.len(),
@@ -217,7 +218,7 @@ mod tests {
     use alloc::collections::BTreeSet;
     use proptest::prelude::*;
 
-    /// Factor by which pages are smaller under Miri, and the tests' sets with them.
+    /// Factor by which pages, and the tests' sets, are smaller under Miri.
     const SCALE: u32 = if cfg!(miri) { 32 } else { 1 };
     /// End of the inputs of most tests: within a few pages.
     const END: u32 = 20_000 / SCALE;

@@ -46,7 +46,7 @@ pub struct Item {
 /// Labels of successive bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Labels {
-    /// One label for each byte: this one, and the following inputs.
+    /// One label for each byte: this one for the first, then those of the following inputs.
     Inputs(Label),
     /// One label for all bytes.
     Shared(Label),

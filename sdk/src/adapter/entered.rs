@@ -21,8 +21,8 @@ struct EnteredSpan {
     owner: Owner,
     id: u64,
     /// Context to restore when the span is left, as words of [`Span::into_words`].
-    /// [`enter_quickly`] stores the span id of the previous context, but the other words of the
-    /// entered span, because both belong to the same request.
+    /// [`enter_quickly`] stores the previous context's span id with the entered span's other words,
+    /// because both belong to the same request.
     previous: [u64; 4],
 }
 

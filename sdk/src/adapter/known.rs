@@ -181,10 +181,10 @@ fn is_unnamed_event(metadata: &Metadata<'_>) -> bool {
 
 /// Returns a name that is clearer to people than `tracing`'s and stable across versions. An event
 /// without a name gets its target, which the drain may replace by the message. A span named like a
-/// function (`apply`) gets the last part of its module path as a prefix (`get::apply`), unless it
-/// is in a crate's root module or named like a web framework's request span: another function of
-/// the service may have the same name. The prefix does not depend on whether there is such a
-/// function, because its callsite may be registered later, and names must not change then.
+/// function (`apply`) gets the last part of its module path as a prefix (`get::apply`), because
+/// another function of the service may have the same name. Spans in a crate's root module, and
+/// those named like a web framework's request span, get none. The prefix is added even if no other
+/// function has the name yet: one may be registered later, and names must not change then.
 fn event_or_span_name(metadata: &'static Metadata<'static>) -> &'static str {
     let name = metadata.name();
     if is_unnamed_event(metadata) {

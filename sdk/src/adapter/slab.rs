@@ -373,7 +373,7 @@ mod tests {
         known::of(metadata(u32::MAX))
     }
 
-    /// Creates a context whose words are recognisable as a unit.
+    /// Creates a context whose words are all derived from `n`, so that a mixture shows.
     fn context_of(n: u64) -> SpanContext {
         SpanContext::new(
             u128::from(n) << 64 | u128::from(!n),

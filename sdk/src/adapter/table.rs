@@ -4,9 +4,9 @@
 //! the span. A span's id hashes to a line. If the line has no place that this thread may fill, the
 //! span goes to a map behind a lock. A lookup in the table loads at most eight ids, all from one
 //! line. Six of the eight places of every line can be lent, each to one thread, which fills its
-//! place without a compare-and-swap. Filling the other two needs one. The `extensions` of a
-//! `tracing_subscriber` registry could replace the table, but would cost two locks and an
-//! allocation per span.
+//! place without a compare-and-swap. Filling the other two places needs a compare-and-swap. The
+//! `extensions` of a `tracing_subscriber` registry could replace the table, but would cost two
+//! locks and an allocation per span.
 
 use std::cell::Cell;
 use std::sync::atomic::{

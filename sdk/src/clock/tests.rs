@@ -63,7 +63,7 @@ fn a_step_is_seen_and_lengths_ignore_it() {
 #[test]
 fn lengths_survive_suspend_and_migration() {
     let s: i64 = 1_000_000_000;
-    // (ticks, monotonic) after one second at a tick a ns, after the gap, and one second later.
+    // (ticks, monotonic) after one second at one tick per ns, after the gap, and one second later.
     let check = |gap_ticks: i64, gap_ns: i64, ticks_per_ns: f64| {
         let mut timeline = Timeline::default();
         let (t1, m1) = (10 * s, s);

@@ -23,10 +23,10 @@ pub(super) struct EventNames {
 }
 
 impl EventNames {
-    /// Returns the name of an event of this callsite: its message, if the callsite is named by
-    /// message, is among the first [`CALLSITES_MAX`] of these, and has had at most [`MESSAGES_MAX`]
-    /// distinct messages, none of them empty, long or with digits. Otherwise returns the callsite's
-    /// name.
+    /// Returns the event's message if its callsite is named by message, otherwise the callsite's
+    /// name. Also returns the latter beyond the first [`CALLSITES_MAX`] such callsites, and once a
+    /// callsite has had more than [`MESSAGES_MAX`] distinct messages, or an empty or long one, or
+    /// one with digits.
     pub(super) fn name<'a>(
         &mut self,
         callsite: &'static Callsite,

@@ -77,8 +77,8 @@ enum Entry {
     Settled,
 }
 
-/// Number of ids, 8 KiB in total, by which the order of begins may exceed twice the outstanding
-/// spans.
+/// Number of ids by which the order of begins may exceed twice the number of outstanding spans: 8
+/// KiB.
 pub(crate) const ORDER_SPARE: usize = 1_024;
 
 /// Spans that await their end. Their number is bounded; the oldest are evicted first.

@@ -71,8 +71,9 @@ pub(crate) fn saw_span_without_end() {
 }
 
 /// Returns how many ns before an opening the calls of unrecorded requests begin to carry ids: twice
-/// the longest recent duration, from [`AHEAD_MIN_NS`] to [`AHEAD_MAX_NS`], or the latter if no span
-/// was seen. Called at each turn of the timer; each call reduces the longest duration a little.
+/// the longest recent duration, clamped to [`AHEAD_MIN_NS`] and [`AHEAD_MAX_NS`], or the maximum if
+/// no span was seen. Called at each turn of the timer; each call reduces the longest duration a
+/// little.
 pub(super) fn ahead_ns() -> i64 {
     let longest_ns = LONGEST_NS.load(Relaxed);
     // A concurrent update may get lost; the next long span repeats it.

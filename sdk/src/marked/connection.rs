@@ -46,8 +46,8 @@ pub struct ConnectionUsers(Arc<Mutex<Users>>);
 struct Users {
     /// Requests under way, by number.
     now: Vec<(u64, SpanContext)>,
-    /// Contexts of requests that began since the last write. If there are any, the next write is
-    /// attributed to their context if all have the same one, and to none otherwise.
+    /// Contexts of requests that began since the last write. Unless empty, the next write is
+    /// attributed to their common context, or to none if they differ.
     began: Vec<SpanContext>,
     next: u64,
 }

@@ -9,8 +9,8 @@ use crate::gate::window_log::Window;
 /// Maximum number of waiting load measurements: two minutes, longer than the interval between the
 /// batches of a process that records nothing.
 const LOADS_MAX: usize = 120;
-/// Number of waiting windows at which a batch without records is closed, and maximum number of
-/// windows and of clock steps of a discarded batch: two minutes of 4 ms every 32 ms.
+/// Number of waiting windows at which a batch without records is closed. Also the maximum number of
+/// windows, and of clock steps, kept from a discarded batch: two minutes of 4 ms every 32 ms.
 pub(super) const IDLE_WINDOWS_MAX: usize = 4_096;
 /// Maximum length of a note in a batch, in bytes: a window with three numbers of 10 bytes each.
 const NOTE_BYTES: usize = 40;
@@ -66,8 +66,9 @@ impl Notes {
         batch.clock_steps.splice(0..0, steps);
     }
 
-    /// Takes the notes back from a batch that found the buffer full. Drops the oldest ones if there
-    /// are too many, also for a buffer of `buffer_bytes_max`, and returns the number dropped.
+    /// Takes the notes back from a batch that found the buffer full. Drops the oldest ones beyond
+    /// the maximum numbers or beyond a quarter of `buffer_bytes_max`, and returns the number
+    /// dropped.
     #[must_use]
     pub(crate) fn restore(&mut self, batch: v1::Batch, buffer_bytes_max: usize) -> u64 {
         self.windows = batch.windows.into();
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!(batch.loads, [load(1), load(2)]);
         assert_eq!(batch.clock_steps, [step(1), step(2)]);
 
-        // Of each kind, a buffer of 400 bytes takes two.
+        // A buffer of 400 bytes takes two notes of each kind.
         batch.loads.push(load(3));
         assert_eq!(notes.restore(batch, 400), 1);
         let mut batch = v1::Batch::default();

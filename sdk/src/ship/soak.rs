@@ -240,8 +240,8 @@ fn an_hour_loses_nothing_and_memory_stays_flat() {
     let order_max = 2 * last[2] + ORDER_SPARE + 1;
     for (i, (&first, &last)) in first.iter().zip(&last).enumerate() {
         match i {
-            // Spans that never end are kept up to a limit, in case they do. Ended spans leave
-            // nothing behind.
+            // Spans that never end are kept up to a limit, in case they end after all. Ended spans
+            // leave nothing behind.
             2 => assert!(last <= known_max, "{}: {last}", NAMES[i]),
             3 => assert!(last <= order_max, "{}: {last}", NAMES[i]),
             // Other tests of this process have threads, too.
@@ -424,8 +424,8 @@ fn losses_of_a_discarded_batch_are_said_by_the_next_one() {
     assert_eq!(pass(&mut process), kept + 1, "they are no news any more");
 }
 
-/// Every window and load is in a batch or counted, also of a time when the buffer was full, and
-/// batches cover all of the time.
+/// Every window and load is in a batch or counted, even from times when the buffer was full.
+/// Batches cover all of the time.
 #[test]
 fn notes_of_discarded_batches_are_reported_or_counted() {
     static OWN_LOSSES: Losses = Losses::new();

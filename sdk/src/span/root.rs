@@ -35,8 +35,8 @@ pub(super) fn decide_request(gate: Now, is_forced: bool) -> Root {
     }
     let is_sampled = context.is_sampled();
     if !is_inside && !is_sampled {
-        // Decided: spans below must not decide again. If a window opens meanwhile, the request is
-        // cut.
+        // Marks the decision as made: spans below must not decide again. If a window opens
+        // meanwhile, the request is cut.
         let context = context.cut();
         return Root {
             context,

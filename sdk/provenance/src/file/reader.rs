@@ -33,7 +33,7 @@ pub(super) struct Segment<'a> {
     pub(super) records: &'a [u8],
 }
 
-/// Numbers at the front of some bytes.
+/// Cursor that reads numbers from the front of bytes.
 struct Numbers<'a>(&'a [u8]);
 
 impl Numbers<'_> {
@@ -60,8 +60,8 @@ impl<'a> LogFile<'a> {
         }
     }
 
-    /// Reads the log up to the first error, such as that of a program that crashed, and returns
-    /// this error, if any.
+    /// Reads the log up to the first error, for example in the file of a program that crashed. Also
+    /// returns this error, if any.
     ///
     /// # Errors
     /// Returns an error if the bytes do not begin as a log of a known version.
@@ -198,7 +198,7 @@ impl<'a> LogFile<'a> {
         Ok(())
     }
 
-    /// Returns the losses of precision; `None` if the file has no end.
+    /// Returns the losses of precision; `None` if the file has no end segment.
     pub fn losses(&self) -> Option<Losses> {
         self.losses
     }

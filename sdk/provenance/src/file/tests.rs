@@ -179,7 +179,7 @@ fn content_that_no_log_has_is_an_error() {
     };
     let node = |high: u32, low: u32| [low.to_le_bytes(), high.to_le_bytes()].concat();
     let first_node = Label::node(0).raw();
-    // Itself, a null parent, equal parents, and inputs that are not assigned.
+    // A node that is its own parent, a null parent, equal parents, and unassigned inputs.
     for bad in [
         node(1, first_node),
         node(0, 1),
@@ -312,7 +312,7 @@ fn a_segment_that_is_repeated_missing_or_moved_is_an_error() {
         assert_eq!(error, Some(FileError::Corrupt { at }), "{first}");
     };
     let segments = offsets.len() - 1;
-    // The end of the log ends the reading.
+    // Leaves out the end segment, at which reading stops.
     for index in 0..segments - 1 {
         check(&mut (0..=index).chain(index..segments), index + 1);
         check(&mut (0..segments).filter(|of| *of != index), index);

@@ -21,7 +21,7 @@ pub struct LogWriter<W> {
     /// Number of bytes written.
     at: usize,
     nodes: u32,
-    /// Inputs whose sources are written.
+    /// Number of inputs whose sources are written.
     inputs: u32,
     sources: u64,
     outputs: usize,
@@ -55,7 +55,7 @@ impl<W: Write> LogWriter<W> {
     ///
     /// # Errors
     /// Returns the errors of the writer. The file may then end within a segment. Also returns an
-    /// error if the log has less than the one of the last call, because it must always be the same.
+    /// error if the log is shorter than in the last call: every call must pass the same log.
     pub fn append(&mut self, log: &MergeLog) -> io::Result<()> {
         let inputs = log.inputs();
         let is_behind = inputs < self.inputs || log.nodes() < self.nodes;

@@ -60,7 +60,7 @@ impl MergeLog {
             count: other.inputs(),
             nodes: Vec::new(),
         };
-        // Without memory, the labels of nodes become those of all inputs.
+        // Without memory, each node gets the label of all inputs.
         if translation
             .nodes
             .try_reserve_exact(other.nodes() as usize)

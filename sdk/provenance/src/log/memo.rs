@@ -3,9 +3,9 @@
 //! The memo is a hash table of buckets, each a cache line. Programs merge recent labels. So nodes
 //! whose newer parents are successive labels share a bucket, and the next labels have the next
 //! bucket, which the processor loads in advance. If that bucket is full, the node gets a bucket by
-//! the hash of both parents. A slot has some bits of its node's hash, so that a search reads only
-//! nodes that are most probably the wanted one. It compares all slots of a bucket without a branch
-//! between them: such branches cost more than the comparisons.
+//! the hash of both parents. A slot has some bits of its node's hash, so that a search rarely reads
+//! another node. It compares all slots of a bucket without a branch between them: such branches
+//! cost more than the comparisons.
 
 use alloc::vec::Vec;
 
@@ -16,15 +16,15 @@ use crate::node::Node;
 const SLOTS: usize = 16;
 /// Buckets of a new table: 256 bytes, so that a small log moves its nodes less often.
 const BUCKETS_MIN: usize = 4;
-/// Successive labels whose nodes share a bucket: the used slots of a bucket, in the mean, just
-/// before the table grows. A chain of merges then fills all buckets evenly.
+/// Number of successive labels whose nodes share a bucket. It equals the mean number of used slots
+/// per bucket just before the table grows, so a chain of merges fills all buckets evenly.
 const LABELS: u64 = 14;
-/// Distance between the buckets that a search visits, as a fraction of the table with 32 bits. It
-/// is the golden ratio: any `N` such steps visit all buckets of a table of `N / 3`.
+/// Distance between the buckets that a search visits, as a 32-bit fraction of the table. It is the
+/// golden ratio: any `N` such steps visit all buckets of a table of `N / 3` buckets.
 const DISTANCE: u32 = 0x9E37_79B9;
 
-/// Slots with bits of the hash, and the index plus one in the lowest bits. 0 is empty. Empty slots
-/// follow the used ones.
+/// Slots, each with bits of the hash and, in its lowest bits, the index plus one. 0 is empty. Empty
+/// slots follow the used ones.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Bucket([u32; SLOTS]);
@@ -35,7 +35,7 @@ pub(super) struct Memo {
     buckets: Vec<Bucket>,
     used: usize,
     index_bits: u32,
-    /// Distance of successive labels, as a fraction of the table with 32 bits.
+    /// Distance between successive labels, as a 32-bit fraction of the table.
     step: u32,
 }
 
@@ -57,11 +57,11 @@ impl Bucket {
         used as usize
     }
 
-    /// Finds the node of a slot whose bits of the hash are those of `tag`.
+    /// Finds the node in the slots whose hash bits equal those of `tag`.
     #[inline]
     fn find(&self, node: Node, tag: u32, hash_bits: u32, nodes: &Nodes) -> Option<u32> {
         let is_equal = |slot: &u32| (slot ^ tag) & hash_bits == 0;
-        // Numbers of the equal slots from 1 on, joined: usually of one slot or none.
+        // Bitwise or of the numbers, from 1, of all equal slots, usually one or none.
         let number = (1_u32..).zip(&self.0).fold(0, |numbers, (number, slot)| {
             numbers | if is_equal(slot) { number } else { 0 }
         });
@@ -106,7 +106,7 @@ impl Memo {
         Search::Missing(usize::MAX)
     }
 
-    /// Returns the buckets that may hold a node. It is in the first one that was not full.
+    /// Returns the buckets that may hold a node. The first one that was not full has it.
     #[inline]
     fn places(&self, node: Node, hash: u64) -> impl Iterator<Item = usize> + use<> {
         let len = self.buckets.len();
@@ -125,7 +125,7 @@ impl Memo {
         ((hash >> 40) as u32) << self.index_bits | index_plus_one
     }
 
-    /// Adds the last node of the log, which was missing from a bucket. Returns `None` without
+    /// Adds the last node of the log to the bucket that a search returned. Returns `None` without
     /// memory.
     #[inline]
     pub(super) fn insert(&mut self, bucket: usize, hash: u64, nodes: &Nodes) -> Option<()> {
@@ -147,14 +147,15 @@ impl Memo {
     }
 
     /// Enlarges the table by three quarters, and adds all nodes again, in their order in memory.
-    /// Doubling would leave it emptier: a node would take up to 17.1 bytes. Smaller steps move
-    /// nodes more often.
+    /// Doubling would leave the table emptier: a node would take up to 17.1 bytes. Smaller steps
+    /// would move nodes more often.
     #[cold]
     fn grow(&mut self, nodes: &Nodes) -> Option<()> {
         let len = (self.buckets.len() * 7).div_ceil(4).max(BUCKETS_MIN);
         let (mut buckets, mut used) = (Vec::new(), Vec::new());
         buckets.try_reserve_exact(len).ok()?;
-        // Reading a bucket right after a write to it would wait for the write: 20 ns a merge.
+        // `used` avoids reading a bucket right after a write, which would wait for it: 20 ns a
+        // merge.
         used.try_reserve_exact(len).ok()?;
         buckets.resize(len, Bucket([0; SLOTS]));
         used.resize(len, 0_u8);
@@ -179,7 +180,7 @@ impl Memo {
     }
 }
 
-/// Scales a fraction of 32 bits to the numbers below `end`.
+/// Scales a 32-bit fraction to the numbers below `end`.
 #[inline]
 fn scale(fraction: u32, end: usize) -> usize {
     ((u64::from(fraction) * end as u64) >> 32) as usize

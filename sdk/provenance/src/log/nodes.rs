@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::node::Node;
 
 const CHUNK_BITS: u32 = 12;
-/// Nodes of a chunk: 32 KiB.
+/// Number of nodes in a chunk of 32 KiB.
 const CHUNK: usize = 1 << CHUNK_BITS;
 
 /// Nodes by index.

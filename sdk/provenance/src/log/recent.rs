@@ -22,7 +22,7 @@ impl Recent {
         (key == node.raw()).then_some(label)
     }
 
-    /// Adds the result of a merge in a log of so many nodes.
+    /// Adds the result of a merge in a log with this number of nodes.
     #[inline]
     pub(super) fn set(&mut self, node: Node, hash: u64, label: Label, nodes: u32) {
         if nodes as usize >= self.0.len() && self.0.len() < LEN_MAX {

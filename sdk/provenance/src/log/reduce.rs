@@ -41,7 +41,7 @@ impl MergeLog {
             if (first, last) == b {
                 return Some(ReducedMerge::Label(newer));
             }
-            // Blocks do not join ranges, because a range ends with an assigned input.
+            // Blocks do not join ranges: a range must end with an assigned input.
             let is_block = |label: Label| !label.is_node() && label.raw() > Label::node(0).raw();
             if a.0.max(b.0) <= a.1.min(b.1) + 1 && !is_block(newer) {
                 return Some(ReducedMerge::Node(Node::range(first, last)));
@@ -88,7 +88,7 @@ impl MergeLog {
                         continue;
                     };
                     steps = fewer;
-                    // An input contains only itself.
+                    // Skips inputs, which contain only themselves.
                     for parent in [a, b] {
                         if parent.raw() >= Label::node(0).raw()
                             && let Some(place) = stack.get_mut(depth)

@@ -98,7 +98,7 @@ fn contained_labels_are_absorbed_within_the_bound() {
     let inner = log.range(105, 110);
     assert!(inner > union);
     assert_eq!(log.merge(union, inner), union);
-    // Deeper labels cost a node, and the set stays the same.
+    // Labels too deep for the walk cost a node, but the set stays the same.
     let nodes = log.nodes();
     let deep = log.merge(last, of[3]);
     assert_eq!(log.nodes(), nodes + 1);
@@ -258,7 +258,7 @@ pub(crate) fn programs() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..if cfg!(miri) { 20 } else { 200 })
 }
 
-/// Runs a program, and the same one on sets.
+/// Runs a program on a log and on sets.
 pub(crate) fn run(log: &mut MergeLog, steps: &[Step]) -> Vec<(Label, Reference)> {
     let mut made = vec![(Label::NULL, Reference::new())];
     for step in steps {

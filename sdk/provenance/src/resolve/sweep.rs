@@ -24,18 +24,19 @@ const UNKEPT: u32 = u32::MAX;
 /// Calls `visit` once for each distinct label, with its inputs.
 ///
 /// One sweep over the nodes, parents before children, computes the set of each needed node once. At
-/// its last use, a set becomes part of the result or is freed, so memory is that of the sets that
-/// still have uses, plus 8 bytes for each node up to the last one. If these sets take 512 MiB,
-/// further ones are not kept, and each use computes them again. A forged log can make
-/// the sweep take very long. For logs of unknown origin, use [`sweep_within`].
+/// its last use, a set becomes part of the result or is freed, so the sweep holds only the sets
+/// that still have uses, plus 8 bytes for each node up to the last one. If these sets take 512 MiB,
+/// further ones are not kept, and each use computes them again. A forged log can make the sweep
+/// take very long. For logs of unknown origin, use [`sweep_within`].
 pub fn sweep(log: &impl ReadLog, labels: &[Label], visit: impl FnMut(Label, &InputSet)) {
     sweep_within(&Cell::new(u64::MAX), log, labels, visit);
 }
 
 /// Sweeps like [`sweep`], but ends once no steps are left.
 ///
-/// A step is a node, or a range or a page of 4,096 inputs of a set, and takes some 10 ns. `visit`
-/// may take steps for its own work. If none are left afterwards, labels may be missing.
+/// A step handles a node, or one range or page (of 4,096 inputs) of a set, and takes some 10 ns.
+/// `visit` may take steps for its own work. If no steps are left at the end, some labels may be
+/// missing.
 pub fn sweep_within(
     steps: &Cell<u64>,
     log: &impl ReadLog,

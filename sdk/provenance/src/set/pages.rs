@@ -178,7 +178,7 @@ impl Pages {
             })
     }
 
-    /// Returns the range that contains `from`, from there on, or else the next range.
+    /// Returns the rest, from `from` on, of the range that contains it, or else the next range.
     pub(super) fn range_from(&self, from: u32) -> Option<(u32, u32)> {
         let first = self.next(from, false)?;
         // A set ends before the last number, which is no input.
@@ -221,8 +221,8 @@ impl Pages {
     }
 }
 
-/// Returns the index of the first entry from `at` on that is not before a page. Uses galloping
-/// search: if both sets are dense, the entry is near.
+/// Returns the index of the first entry, from `at` on, whose page is `page` or a later one. Uses
+/// galloping search: if both sets are dense, the entry is near.
 fn seek(entries: &[(u32, Page)], at: usize, page: u32) -> usize {
     let rest = &entries[at..];
     let is_before = |entry: &(u32, Page)| entry.0 < page;

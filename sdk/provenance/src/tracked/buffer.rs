@@ -231,8 +231,8 @@ impl TrackedBuf {
         self
     }
 
-    /// Calculates each byte from one of this buffer and one of another; the longer one's rest is
-    /// ignored.
+    /// Calculates each byte from one of this buffer and one of another; ignores the rest of the
+    /// longer buffer.
     #[must_use]
     pub fn zip_with<L: Linkage>(
         &self,

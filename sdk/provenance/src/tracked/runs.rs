@@ -70,7 +70,7 @@ impl Runs {
             .map_or(Label::NULL, |run| run.labels.at(place - self.start(at)))
     }
 
-    /// Returns the runs of a range of bytes, without those of the null label after the last one.
+    /// Returns the runs of a range of bytes. Bytes after the last run have the null label.
     pub(super) fn within(
         &self,
         range: Range<usize>,

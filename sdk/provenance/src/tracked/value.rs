@@ -94,8 +94,8 @@ impl<T, L: Linkage> Tracked<T, L> {
         Tracked::with_label((self.value, other.value), label)
     }
 
-    /// Loads a value by this one, as an index or a key. Under a linkage of indices, the result also
-    /// depends on the inputs of the index.
+    /// Loads a value, with this one as the index or key. Under a linkage of indices, the result
+    /// also depends on the inputs of the index.
     #[inline]
     pub fn index<U>(self, load: impl FnOnce(T) -> Tracked<U, L>) -> Tracked<U, L> {
         let mut loaded = load(self.value);

@@ -56,9 +56,9 @@ proptest! {
     fn legal_headers_are_read_as_before(
         members in prop::collection::vec(
             prop_oneof![
-                // Ours, of few keys, so that some are there twice.
+                // Members of the SDK, with few keys, so that some repeat.
                 6 => "sb\\.[ab]{1,2} ?= ?[0-9a-c%C3BC]{0,6}( ?; ?(t=[iudb]|s=c|i=[0-9]|ttl=3|x)){0,5}",
-                // Theirs.
+                // Members of other vendors.
                 3 => "[a-z]{1,4} ?=[!-+.-:<-~]{0,9}(;[a-z]{1,3}(=[a-z]{0,3})?){0,20}",
                 1 => "[ -~]{0,9}",
                 1 => "[ \t]{0,3}",

@@ -1,7 +1,7 @@
 //! Values from JSON, with the labels of the bytes from which they were parsed.
 //!
-//! serde has no way to ask a parser for its place. A tracked value therefore takes its JSON text,
-//! whose address in the buffer gives its bytes, and parses this text.
+//! serde cannot ask a parser for its position. A tracked value therefore takes its own JSON text,
+//! finds its bytes by the text's address in the buffer, and parses the text.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -18,12 +18,12 @@ use crate::label::Label;
 use crate::linkage::Linkage;
 use crate::tracked::{Tracked, TrackedBuf};
 
-/// Name by which serde_json recognizes its `RawValue`, the text of a value. With `RawValue` itself,
-/// deserializers that hold parsed values, such as those of `flatten`, would fail. They ignore the
-/// name. If serde_json did as well, labels would only be coarser.
+/// Name by which serde_json recognizes its `RawValue`, the text of a value. `RawValue` itself would
+/// fail in deserializers that hold parsed values, such as those of `flatten`. These ignore the
+/// name. If serde_json ignored it, too, labels would only be coarser.
 const TEXT: &str = "$serde_json::private::RawValue";
 /// Maximum depth of arrays and objects in a tracked value. Each tracked value has a parser of its
-/// own, so serde_json's limit of the same number does not bound their sum.
+/// own, so serde_json's own limit of 127 does not bound the total depth.
 const DEPTH_MAX: usize = 127;
 
 thread_local! {

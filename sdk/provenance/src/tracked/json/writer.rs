@@ -22,13 +22,13 @@ struct Output {
     buffer: TrackedBuf,
     /// Union of the labels of the tracked values that are being written.
     label: Label,
-    /// Union of the labels of tracked values that were written to another place, such as a string,
-    /// from which a later part of this JSON may be made.
+    /// Union of the labels of tracked values that were written to another place, such as a string.
+    /// A later part of this JSON may be made from that.
     unplaced: Label,
 }
 
-/// Writes a value as JSON. The bytes of each [`Tracked`] in it get its label, unless its linkage is
-/// `CopyLinkage`. The bytes of a nested one get both labels.
+/// Writes a value as JSON. The bytes of each [`Tracked`] inside it get that one's label, unless its
+/// linkage is `CopyLinkage`. The bytes of a nested [`Tracked`] get both labels.
 ///
 /// If a `Serialize` implementation first writes a tracked value to another place, such as a string
 /// that contains JSON, each byte gets the labels of all tracked values.
