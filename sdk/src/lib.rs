@@ -100,7 +100,7 @@
 //! | never calls [`init`] | every annotation is a flag check |
 //! | ends `main`, or a panic unwinds it | dropping the [`Guard`] ships pending records within [`Builder::shutdown_deadline`] |
 //! | is ended by SIGTERM | [`Builder::flush_on_sigterm`] ships pending records within the same deadline; or call [`flush()`] where the service handles the signal |
-//! | forks | the child records nothing until it calls [`init`] itself; it is then a separate process. Do not fork while a thread begins or ends: Rust's standard library holds a lock then, without which a child cannot start threads |
+//! | forks | the child records nothing until it calls [`init`] itself; it is then a separate process. Do not fork while a thread begins or ends: Rust's standard library then holds a lock that a child needs to start threads |
 //!
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

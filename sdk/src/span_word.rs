@@ -12,9 +12,9 @@ use crate::span_context::SpanContext;
 ///      3      0, so that it is no state of a thread's fast path
 ///      8..12  0
 ///      12..20 the flags of its context
-///      20..64 of a usual span, the tag of the uninterrupted work of its thread for one request, in
-///             which it began; of a span that is HELD, the upper 32 bits are the generation of the
-///             hold; otherwise 0
+///      20..64 for a usual span: the tag of the interval in which it began, during which its thread
+///             worked for one request without interruption; otherwise 0
+///      32..64 for a span that is HELD: the generation of the hold
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SpanWord(pub(crate) u64);

@@ -64,7 +64,7 @@ pub(crate) struct Writer {
 struct Local {
     /// [`NOT_READY`], [`BUSY`], or a copy of [`Local::word`]. In the last case the fast path is
     /// open. No record is then being written, and no marker is needed. The current context is valid
-    /// and not cut, and its request is also that of the ring's last records.
+    /// and not cut, and the ring's last records belong to its request.
     ready: Cell<u64>,
     /// Current context: upper and lower half of the trace id, span id, flags. The words are loaded
     /// one by one, as they were stored. When copying structures, the compiler loads pairs, and a

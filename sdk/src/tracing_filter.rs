@@ -71,7 +71,8 @@ const DESCRIBED: [&str; 4] = [
 /// sqlx's statements (`sqlx::query`). They are recorded at any level, unless a directive names them
 /// or all other targets are `off`: without them, a service with `TraceLayer` would show no
 /// requests, and one with sqlx no statements. The same applies to sqlx's waits for connections
-/// (`sqlx::pool::acquire`). `info,sqlx=info` leaves out all of sqlx's but the slow ones.
+/// (`sqlx::pool::acquire`). `info,sqlx=info` leaves out all of sqlx's statements and waits except
+/// slow ones.
 ///
 /// ```
 /// let filter: stroboscope::TracingFilter = "info,shop::cart=debug".parse()?;
@@ -92,8 +93,8 @@ pub struct TracingFilter {
     others: LevelFilter,
     /// True if transports are treated like other targets.
     with_transports: bool,
-    /// Hashes of the first two bytes of the names that the filter compares targets with, one bit
-    /// each: most targets begin with none of them.
+    /// First two bytes of the names that the filter compares with targets. Most targets begin with
+    /// none of these.
     first_bytes: FirstBytes,
     max_level: LevelFilter,
 }

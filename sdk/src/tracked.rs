@@ -1,4 +1,4 @@
-//! Provenance of bytes: the bytes of sources on which each byte that a service writes depends.
+//! Provenance of bytes: for each byte that a service writes, the source bytes on which it depends.
 //!
 //! A request's handler runs in [`run`] or [`scope`]. It gets bytes from [`source`] or [`receive`],
 //! computes with [`TrackedBuf`] and [`Tracked`], and gives the result to [`send`]. The metadata
@@ -25,11 +25,11 @@
 //! # assert_eq!(handle(b"7", &http::HeaderMap::new()).0, b"total=21");
 //! ```
 //!
-//! Values are tracked in recorded requests only, and of these in the ratio of
-//! [`Builder::provenance`](crate::Builder::provenance). Otherwise they have no labels, and cost
-//! about as much as plain ones. A log has at most 32,768 merges, 4,096 sources and 4,096 runs of
-//! outputs, and 64 KiB of names and contents; beyond that, answers are less precise or incomplete,
-//! which the log counts.
+//! Values are tracked only in recorded requests, and only in the share of these that
+//! [`Builder::provenance`](crate::Builder::provenance) sets. Otherwise they have no labels, and
+//! cost about as much as plain ones. A log has at most 32,768 merges, 4,096 sources and 4,096 runs
+//! of outputs, and 64 KiB of names and contents; beyond that, answers are less precise or
+//! incomplete, which the log counts.
 
 mod pending;
 
@@ -66,7 +66,7 @@ const LIMITS: Limits = Limits {
     ..Limits::with_nodes(1 << 15)
 };
 
-/// Number of values of [`mixed`] with which requests are tracked.
+/// Threshold: a request is tracked if its [`mixed`] bits are less than this.
 static TRACKED: AtomicU64 = AtomicU64::new(1 << RANDOM_BITS);
 
 /// Sets the share of recorded requests to track, 0 to 1.
@@ -192,9 +192,8 @@ struct RequestLog {
 }
 
 /// Returns [`RANDOM_BITS`] bits that all processes derive alike from a request's id. They hardly
-/// depend on the bits that decide about sampling by ratio, so that of the requests that a ratio
-/// keeps, the same fraction is tracked (multiplicative hashing; Knuth, The Art of Computer
-/// Programming, §6.4).
+/// depend on the bits that decide about sampling by ratio, so sampled requests are tracked in the
+/// same share as others (multiplicative hashing; Knuth, The Art of Computer Programming, §6.4).
 fn mixed(trace_id: u128) -> u64 {
     (trace_id as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RANDOM_BITS)
 }

@@ -12,7 +12,7 @@ pub(crate) const PROPERTIES: [&str; 5] = ["name", "locale", "timezone", "quota",
 /// The candidate generators of the ranker.
 pub(crate) const GENERATORS: [&str; 3] = ["friends", "pages", "ads"];
 
-/// Generator that a ranking with [`GENERATORS`] asks only by the fault `ranker.extra-call`.
+/// Generator that a ranking with [`GENERATORS`] asks only with the fault `ranker.extra-call`.
 pub(crate) const EXTRA_GENERATOR: &str = "trending";
 
 /// Number of keys that a generator reads for a user, one after the other.
@@ -43,7 +43,7 @@ pub(crate) fn candidates(generator: &str, user: u64, part: u32) -> String {
     format!("story/{generator}/{user}/{part}")
 }
 
-/// Returns the key of the tail of the log of the user's browser.
+/// Returns the key of the last block of the log of the user's browser.
 pub(crate) fn log(user: u64) -> String {
     format!("user/{user}/log")
 }

@@ -26,7 +26,7 @@ struct Entry {
     since: Instant,
 }
 
-/// Name of a group's model, under which it is tracked.
+/// Name under which a group's model is tracked.
 fn name(group: u64) -> String {
     format!("model of group {group}")
 }

@@ -19,8 +19,8 @@ use crate::wire::ranker_client::RankerClient;
 /// Maximum number of requests in flight; further requests are not sent, and fail.
 const IN_FLIGHT_MAX: usize = 2_048;
 
-/// Number of stories per request. A wide ranking has fewer candidates, so the response has the
-/// whole order.
+/// Number of stories per request. A wide ranking has fewer candidates, so the response ranks all of
+/// them.
 const STORIES: u32 = 100;
 
 /// Response of the ranker, or the failure.

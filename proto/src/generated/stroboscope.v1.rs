@@ -1204,8 +1204,7 @@ pub mod gateway_client {
             self
         }
         /// Passes on the log of an agent, a collector that keeps no store. Each reply
-        /// settles one request, once it is durable or rejected; its sequence is the
-        /// request's.
+        /// has the sequence of a request that is durable or rejected, and settles it.
         pub async fn forward(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::ForwardRequest>,
@@ -1275,8 +1274,7 @@ pub mod gateway_server {
             + std::marker::Send
             + 'static;
         /// Passes on the log of an agent, a collector that keeps no store. Each reply
-        /// settles one request, once it is durable or rejected; its sequence is the
-        /// request's.
+        /// has the sequence of a request that is durable or rejected, and settles it.
         async fn forward(
             &self,
             request: tonic::Request<tonic::Streaming<super::ForwardRequest>>,

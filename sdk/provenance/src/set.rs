@@ -166,8 +166,7 @@ impl InputSet {
         }
     }
 
-    /// Number of ranges to move in a union, by which a sweep finds the larger set; pages count as
-    /// infinite.
+    /// Weight, by which a sweep adds the smaller set to the larger one.
     pub(crate) fn weight(&self) -> usize {
         match &self.0 {
             Form::Ranges(ranges) => ranges.len(),

@@ -95,7 +95,7 @@ fn directives() {
             ("x", "info"),
         ],
     );
-    // As in RUST_LOG, what is not named is off, and a target without a level is "trace".
+    // As in RUST_LOG, targets that are not named are off, and a target without a level is "trace".
     check("shop=warn", &[("shop::page", "warn"), ("other", "off")]);
     check("shop", &[("shop::page", "trace"), ("other", "off")]);
     check("off", &[("shop", "off"), ("h2", "off")]);

@@ -26,10 +26,10 @@ impl Arrivals {
     }
 
     /// Ends a slice at `at_ns`, until which `arrivals` requests have arrived in total. Returns the
-    /// requests per second over the last second. Each [`RECENT`] interval gives another rate, from
-    /// which its number of standard deviations is subtracted; a higher one of these is returned
-    /// instead. A spike thus shows within half a second, a large one sooner, and noise rarely does.
-    /// After three seconds without a call, earlier arrivals are forgotten.
+    /// requests per second over the last second. Each [`RECENT`] interval gives another rate, minus
+    /// its number of standard deviations. If one of these is higher, it is returned instead. A
+    /// spike thus shows within half a second, a large one sooner, and noise rarely does. After
+    /// three seconds without a call, earlier arrivals are forgotten.
     pub(super) fn end_slice(&mut self, at_ns: i64, arrivals: u64) -> f64 {
         // After a long pause, earlier arrivals no longer count as load.
         const FORGOTTEN_NS: i64 = 3_000_000_000;
