@@ -11,8 +11,8 @@ use stroboscope_proto::v1;
 pub enum LossCause {
     /// A thread wrote faster than the drain read.
     RingFull,
-    /// No ring was available. The thread had none of its own and the shared rings were full or in
-    /// use, or the thread made the record while it wrote another one, for example in code that
+    /// No ring was available: the thread had none of its own, and the shared rings were full or in
+    /// use. Or the thread made the record while it wrote another one, for example in code that
     /// formats a field.
     NoRing,
     /// Fields did not fit the largest record, a span had more than 250 fields or about 850 links,

@@ -90,9 +90,9 @@ fn without_ids(path: &str, into: &mut Name) -> std::fmt::Result {
     })
 }
 
-/// Reports whether a part of a path looks like an id: a number; at least 8 hexadecimal digits and
-/// dashes with a decimal digit, as in a UUID or hash; or at least 20 letters, digits and some
-/// signs, with at least 3 digits, such as a token.
+/// Reports whether a part of a path looks like an id: a number, a UUID or hash (at least 8
+/// hexadecimal digits and dashes, with a decimal digit), or a token (at least 20 letters, digits
+/// and some signs, with at least 3 digits).
 fn is_id(part: &str) -> bool {
     let bytes = part.as_bytes();
     let digits = bytes.iter().filter(|byte| byte.is_ascii_digit()).count();

@@ -1,9 +1,9 @@
 //! A service that reads a database with sqlx. sqlx logs its statements with `tracing`, so they need
 //! no annotations.
 //!
-//! The service has three usual faults: it reads the items of each order by a statement of its own
-//! (N+1), finds payments without an index (with the argument `indexed`, there is one), and has
-//! fewer connections than concurrent requests.
+//! The service has three usual faults: it reads the items of each order by a separate statement
+//! (N+1), finds payments without an index, and has fewer connections than concurrent requests. The
+//! argument `indexed` adds the index.
 //!
 //! `cargo run --manifest-path examples/sqlx/Cargo.toml`
 

@@ -70,10 +70,10 @@ pub(crate) fn saw_span_without_end() {
     saw_span(AHEAD_MAX_NS);
 }
 
-/// Returns how many ns before an opening the calls of unrecorded requests begin to carry ids: twice
-/// the longest recent duration, clamped to [`AHEAD_MIN_NS`] and [`AHEAD_MAX_NS`], or the maximum if
-/// no span was seen. Called at each turn of the timer; each call reduces the longest duration a
-/// little.
+/// Returns how many ns before an opening the calls of unrecorded requests begin to carry ids. This
+/// is twice the longest recent duration, clamped to [`AHEAD_MIN_NS`] and [`AHEAD_MAX_NS`]; the
+/// maximum if no span was seen. Called at each turn of the timer; each call reduces the longest
+/// duration a little.
 pub(super) fn ahead_ns() -> i64 {
     let longest_ns = LONGEST_NS.load(Relaxed);
     // A concurrent update may get lost; the next long span repeats it.

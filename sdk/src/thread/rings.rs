@@ -78,7 +78,8 @@ impl Rings {
     }
 
     /// Returns the total memory of all rings, in bytes, up to which rings may be created for this
-    /// purpose: 3/4 of the limit for growth, 15/16 for first rings, all of it for shared rings.
+    /// purpose. This is 3/4 of the limit for growth, 15/16 for first rings, all of it for shared
+    /// rings.
     fn bytes_max(&self, purpose: Purpose) -> usize {
         let max = self.bytes_max.load(Relaxed);
         match purpose {
@@ -101,8 +102,8 @@ impl Rings {
     }
 
     /// Returns a ring for a thread that has filled a ring of this memory size, in bytes, before the
-    /// drain read it: of the next larger size, or else the largest available one of at most this
-    /// size. Returns `None` if neither is available.
+    /// drain read it. The ring has the next larger size or is, failing that, the largest available
+    /// one of at most this size. Returns `None` if neither is available.
     pub(super) fn take_other(&self, bytes: usize) -> Option<Producer> {
         let larger = self.take_larger(bytes);
         let same = (0..SIZES)

@@ -40,8 +40,8 @@ pub struct RankReply {
     /// Stories, best first.
     #[prost(message, repeated, tag = "1")]
     pub stories: ::prost::alloc::vec::Vec<Story>,
-    /// Provenance of the stories' bytes; empty if they are not tracked. A story's bytes are `id` and
-    /// the bits of `score`, both in big-endian order, and `source`.
+    /// Provenance of the stories' bytes; empty if they are not tracked. A story's bytes are `id`,
+    /// the bits of `score` (both in big-endian order) and `source`.
     #[prost(string, tag = "2")]
     pub provenance: ::prost::alloc::string::String,
 }

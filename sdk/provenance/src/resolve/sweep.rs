@@ -24,8 +24,8 @@ const UNKEPT: u32 = u32::MAX;
 /// Calls `visit` once for each distinct label, with its inputs.
 ///
 /// One sweep over the nodes, parents before children, computes the set of each needed node once. At
-/// its last use, a set becomes part of the result or is freed, so the sweep holds only the sets
-/// that still have uses, plus 8 bytes for each node up to the last one. If these sets take 512 MiB,
+/// its last use, a set becomes part of the result or is freed. The sweep thus holds only sets that
+/// still have uses, plus 8 bytes for each node up to the last one. If these sets take 512 MiB,
 /// further ones are not kept, and each use computes them again. A forged log can make the sweep
 /// take very long. For logs of unknown origin, use [`sweep_within`].
 pub fn sweep(log: &impl ReadLog, labels: &[Label], visit: impl FnMut(Label, &InputSet)) {

@@ -43,9 +43,9 @@ struct Input {
 /// Parses JSON. Each [`Tracked`] in the value gets the label of the bytes of its JSON text, under a
 /// linkage of calculations.
 ///
-/// A tracked value that serde does not parse directly from the buffer, such as one in an untagged
-/// enum, under `flatten`, or in a string that contains JSON, gets the label of the tracked value
-/// around it, or of the whole buffer.
+/// serde does not parse every tracked value directly from the buffer, for example not those in an
+/// untagged enum, under `flatten`, or in a string that contains JSON. Such a value gets the label
+/// of the tracked value around it, or of the whole buffer.
 ///
 /// # Errors
 /// Returns serde_json's error, with the place in the buffer, if the bytes are no such value. Also
