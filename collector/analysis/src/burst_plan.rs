@@ -52,8 +52,8 @@ pub struct BurstGoal {
     pub longest_ns: f64,
     /// Maximum share of the time to record, 0 to 1.
     pub duty_max: f64,
-    /// Maximum share of the time that another bound still sets once `duty_max` is relaxed. 1 if
-    /// there is none.
+    /// Maximum share of the time that remains in force if `duty_max` is relaxed. 1 if there is
+    /// none.
     pub duty_max_relaxed: f64,
     /// Minimum number of whole requests to record in an hour.
     pub whole_per_hour: f64,
@@ -72,7 +72,8 @@ pub struct PlannedBursts {
     /// Whole requests of interest recorded in an hour, if recording follows requests that begin
     /// during a burst to their end.
     pub followed_per_hour: f64,
-    /// Share that bursts cut of the requests of interest that overlap a burst. 0 if none overlaps.
+    /// Fraction of requests that bursts cut, among the requests of interest that overlap a burst. 0
+    /// if none overlaps.
     pub cut_share: f64,
 }
 
@@ -98,12 +99,12 @@ pub struct BurstPlans {
     pub giving_way: Option<GivingWay>,
 }
 
-/// Relaxations of a goal, each of one requirement while the others stay. `None` if relaxing that
-/// requirement does not help.
+/// Relaxations of a goal. Each field relaxes one requirement and keeps the others. It is `None` if
+/// that does not help.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GivingWay {
-    /// Bursts that record the largest share of time, 2⁻ᵐ, that the goal allows, and fewer whole
-    /// requests than it requires.
+    /// Bursts that record the largest share of time that the goal allows, 2⁻ᵐ, but fewer whole
+    /// requests than the goal requires.
     pub whole_per_hour: Option<PlannedBursts>,
     /// Bursts that reach the other requirements with the relaxed maximum share of time.
     pub duty: Option<PlannedBursts>,
@@ -113,9 +114,9 @@ pub struct GivingWay {
 }
 
 /// Minimum ratio of the period to the length of the longest requests of interest, unless everything
-/// is recorded, and preferred minimum ratio of the burst. Bursts of this length cut few requests.
-/// With periods of this length, no request of interest overlaps two bursts. Shorter bursts are
-/// planned too, but after the preferred ones.
+/// is recorded. It is also the preferred minimum ratio of the burst to that length, as such bursts
+/// cut few requests. With such periods, no request of interest overlaps two bursts. Shorter bursts
+/// are planned too, but after the preferred ones.
 pub const TIMES_REQUEST: f64 = 10.0;
 /// Maximum length of a planned burst: 2²⁴ ms, 4.7 hours.
 const BURST_BITS_MAX: u32 = 24;
@@ -188,17 +189,17 @@ fn bits_of(longest_ns: f64) -> u32 {
     wanted_ms.log2().ceil() as u32
 }
 
-/// Returns, for each tried burst length, the bursts with the longest period that reach the goal, at
-/// most [`REACHING_MAX`]. The shortest bursts that cut few requests come first, then longer ones,
-/// then shorter ones that cut more.
+/// Returns at most [`REACHING_MAX`] plans: for each tried burst length, the bursts with the longest
+/// period that reach the goal. The shortest bursts that cut few requests come first, then longer
+/// ones, then shorter ones that cut more.
 fn reaching(arrivals: &Arrivals, goal: &BurstGoal) -> Vec<PlannedBursts> {
     let own = bits_of(goal.longest_ns);
     let shortest = ((goal.longest_ns / 1e6).max(1.0).log2().floor() as u32).min(own);
     let lengths = (own..own + 3).chain((shortest..own).rev());
     let rarest = |burst_bits: u32| {
         let most_rare = PERIOD_BITS_MAX.min(burst_bits + 30);
-        // A period must have the least length, unless the burst fills it. In that case everything
-        // is recorded, and the burst's length does not matter.
+        // A period must have the minimum length, unless the burst fills it. Then everything is
+        // recorded, and the burst's length does not matter.
         let periods = (burst_bits..=most_rare).filter(|bits| *bits >= own || *bits == burst_bits);
         let all = periods
             .rev()
@@ -240,9 +241,9 @@ fn most(arrivals: &Arrivals, goal: &BurstGoal) -> Option<PlannedBursts> {
     found.filter(|of| of.whole_per_hour > 0.0)
 }
 
-/// Returns the greatest tried length of the requests of interest at which bursts reach the rest of
-/// the goal. A greater length includes more requests, but the bursts must also be longer. `None` if
-/// no tried length helps.
+/// Returns the greatest tried length of requests of interest for which bursts meet the goal's other
+/// requirements, and these bursts. A greater length includes more requests, but the bursts must
+/// also be longer. `None` if no tried length helps.
 fn shorter(arrivals: &Arrivals, goal: &BurstGoal) -> Option<(f64, PlannedBursts)> {
     let lengths = arrivals.by_length.iter().map(|(length_ns, _)| *length_ns);
     let longest = lengths.fold(0.0, f64::max);

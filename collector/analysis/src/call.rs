@@ -1,7 +1,7 @@
 //! Calls between services in one request: the edges of service maps.
 //!
-//! A call is a span whose parent belongs to another service. If the parent is a client span, its
-//! duration is that of the call, and all its children in one service are one call. Otherwise the
+//! A call is a span whose parent belongs to another service. If the parent is a client span, the
+//! parent's duration is the call's, and all its children in one service are one call. Otherwise the
 //! called span's own duration counts. So clocks of different hosts are never compared.
 
 use foldhash::HashMap;

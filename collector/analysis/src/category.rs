@@ -107,7 +107,7 @@ impl SpanKinds {
             return Category::Network;
         }
         let mut path = label.task.split(task_path::JOINT).map(|component| {
-            // The component alone is a task of one component.
+            // Treat the component as a task of its own.
             SegmentLabel {
                 task: component.into(),
                 ..label.clone()

@@ -9,15 +9,16 @@
 //!    window of time, it keeps the round trip of lowest RTT. For each unordered pair it keeps
 //!    evidence for and against their clocks. For each host it determines the [`Resolution`] of its
 //!    timestamps. Its memory is bounded: if a pair has too many windows, they become longer.
-//! 2. [`ClockEvidence::align`] judges each pair. If nearly all round trips agree with one line of
-//!    offsets that is not zero ([`Verdict::Differ`]), the clocks are corrected. Between two
-//!    estimates, a host's offset lies on the line between them, so it follows drift. Corrections
-//!    over several hosts follow the path of least total error. Otherwise, if most round trips
-//!    [agree](Verdict::Agree) with the clocks as recorded, the timestamps stay as recorded, unless
-//!    clocks of a group of agreeing hosts differ. The error bound of the pair is then zero or, if
-//!    tasks of event logs cross the two hosts and their lines are believed, the largest offset
-//!    that its tightest round trip does not exclude. Round trips that agree with no offset connect
-//!    no hosts.
+//! 2. [`ClockEvidence::align`] judges each pair:
+//!    - If nearly all round trips agree with one line of offsets that is not zero
+//!      ([`Verdict::Differ`]), the clocks are corrected. Between two estimates, a host's offset
+//!      lies on the line between them, so it follows drift. Corrections over several hosts follow
+//!      the path of least total error.
+//!    - Otherwise, if most round trips [agree](Verdict::Agree) with the recorded clocks, the
+//!      timestamps stay as recorded, unless clocks within a group of agreeing hosts differ. The
+//!      error bound of the pair is then zero. If tasks of event logs cross the two hosts and their
+//!      lines are believed, it is the largest offset that the tightest round trip does not exclude.
+//!    - Round trips that agree with no offset connect no hosts.
 //! 3. Hosts that neither a pair nor a kernel's report connects are on different islands. The order
 //!    of events on different islands is unknown.
 //! 4. [`Alignment::apply`] corrects a trace's timestamps. It stores the error bound, resolution and
@@ -28,10 +29,10 @@
 //! merged from several hosts may not be. For each task, two orders are therefore compared, that of
 //! the lines and that of the timestamps. If the thread of control returns to its origin in only one
 //! of the two orders, that order is the more plausible one. The lines of a pair of hosts are
-//! believed if at most one in ten deciding tasks supports the timestamps. Otherwise the timestamps
-//! are believed if any task returns to its origin by them; if none does, the pair connects no
-//! hosts. This cannot distinguish a clock that is off by a constant from lines of that host that
-//! arrive late by a constant.
+//! believed if at most one in ten of the tasks that support one order supports the timestamps.
+//! Otherwise the timestamps are believed if any task returns to its origin by them; if none does,
+//! the pair connects no hosts. This cannot distinguish a clock that is off by a constant from lines
+//! of that host that arrive late by a constant.
 //!
 //! A kernel's report on its clock ([`ClockEvidence::note_kernel`]) identifies the hosts whose
 //! clocks are not synchronized. It also connects hosts that nothing else does: two synchronized

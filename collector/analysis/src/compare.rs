@@ -80,8 +80,8 @@ pub struct CompareSettings {
     /// or more. A change of less than a tenth of this, as a fraction of the earlier latency of all
     /// requests of the root operation, is never relevant.
     pub effect_min: f64,
-    /// True if a precursor may have lost fewer requests than the mutation gained although another
-    /// lost enough, against the paper's 1:N rule.
+    /// True to relax the paper's 1:N rule: a precursor may have lost fewer requests than the
+    /// mutation gained, even if another precursor lost enough.
     pub any_precursor: bool,
     /// True if both periods had the same workload. Numbers of requests are then compared directly,
     /// instead of shares of the root operation's requests.

@@ -1,9 +1,9 @@
 //! C4.5 decision tree that separates two classes of rows (Quinlan, C4.5: Programs for machine
 //! learning, 1993).
 //!
-//! These parts follow C4.5. Each column offers its question of largest gain. Of those with at least
-//! the average gain, the tree asks the one with the best gain ratio. It splits numbers at one
-//! threshold, which is a value that occurs. The cost of stating the threshold reduces the gain
+//! These parts follow C4.5. Each column offers its question of largest gain. Of the questions with
+//! at least the average gain, the tree asks the one with the best gain ratio. It splits numbers at
+//! one threshold, which is a value that occurs. The cost of stating the threshold reduces the gain
 //! (Quinlan, Improved use of continuous attributes in C4.5, 1996). A row with an unknown answer is
 //! divided between both branches. Pruning is pessimistic.
 //!
@@ -91,14 +91,14 @@ impl DecisionTree {
 
     /// Moves thresholds to the values that best separate the classes of the given rows that reach
     /// them. If a question below asks about the same column, the threshold moves only if that
-    /// leaves less uncertainty in all. `table` must have the same columns as the original. Changes
-    /// neither the questions otherwise, nor [`Leaf::rows`].
+    /// reduces the total uncertainty. `table` must have the same columns as the original. Changes
+    /// nothing else in the questions, and not [`Leaf::rows`].
     pub fn refine(&mut self, table: &Table, rows: &[usize]) {
         refinement::refine(&mut self.root, table, rows);
     }
 
-    /// Renumbers the columns about which the tree asks from 0, in their order. Returns their former
-    /// numbers.
+    /// Renumbers the columns that the tree asks about in their order, starting from 0. Returns
+    /// their former numbers.
     pub fn only_columns_asked(&mut self) -> Vec<usize> {
         let mut columns = BTreeSet::new();
         self.root.for_each_question(&mut |split, _| {

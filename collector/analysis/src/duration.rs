@@ -48,8 +48,8 @@ pub fn parse_ns(text: &str) -> Option<u64> {
     Some(sum)
 }
 
-/// Converts a decimal number of a unit to ns. The result is rounded to the nearest ns, by the first
-/// 18 decimal places, while floating point would be inexact beyond 53 bits.
+/// Converts a decimal number of a unit to ns. Rounds to the nearest ns, using the first 18 decimal
+/// places. Floating point would be inexact beyond 53 bits.
 fn scaled(number: &str, unit_ns: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && fraction.is_empty() {

@@ -10,11 +10,11 @@
 //! 2011). The degrees of freedom of Student's t follow from the effective number of clusters, not
 //! from the number of requests.
 //!
-//! A percentile is compared by counting. Suppose that the test is slower by a factor δ. If each of
-//! its requests is made faster by δ, the same share of both sides' requests must exceed the
-//! percentile of all. The confidence interval is the range of δ around the estimate that this test
-//! does not reject. The method needs no estimate of a density and no random draws. The interval
-//! excludes 0 if and only if the p-value is below the level of significance.
+//! A percentile is compared by counting. Suppose that the test is slower by a factor δ. Once each
+//! of its requests is made faster by δ, equal shares of both sides' requests must exceed the
+//! percentile of all requests. The confidence interval is the range of δ around the estimate that
+//! this test does not reject. The method needs no estimate of a density and no random draws. The
+//! interval excludes 0 if and only if the p-value is below the level of significance.
 
 use std::collections::HashMap;
 

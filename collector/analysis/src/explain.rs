@@ -303,7 +303,8 @@ impl LearnedTree {
     }
 
     /// Explains the difference between all counted requests, with precision and recall. `earlier`
-    /// holds requests counted by this tree that give the latency before the change.
+    /// holds requests from before the change, counted by this tree, that yield the latency at that
+    /// time.
     pub fn explanation(&self, rows: &StoredRows, earlier: Option<&StoredRows>) -> Explanation {
         let table = rows.table(&self.columns);
         let all: Vec<usize> = (0..table.classes().len()).collect();

@@ -11,10 +11,10 @@
 //! contradicts a hypothesis only if it is certain: the timestamps must differ by more than the
 //! resolution plus, between two clocks, the sum of both errors. Between clocks that nothing
 //! connects, no order is certain. Two orders are certain regardless of clocks: a segment starts
-//! before it ends, and the segments of a span or of an event log's task follow each other. If the
-//! pairs of timestamps of a trace of more than 2,048 segments differ in these tolerances, the
-//! errors are also applied between timestamps of one clock. Such a trace may contradict less than
-//! it could.
+//! before it ends, and the segments of a span or of an event log's task follow each other. In a
+//! trace of more than 2,048 segments whose pairs of timestamps differ in these tolerances, the
+//! errors also apply between timestamps of one clock. Such a trace may contradict less than it
+//! could.
 //!
 //! The model believes no relation of two segments until some trace has shown an order of them.
 //!
@@ -105,8 +105,9 @@ impl Model {
     }
 
     /// Creates an empty model that distinguishes at most `max_labels` segments. The counts take
-    /// about 2.1 KiB for each segment and each block of 64 segments of which any occurs with it: up
-    /// to about `max_labels² / 64 * 2.1` KiB. Sets of segments that recur take at most 12 MiB more.
+    /// about 2.1 KiB for each segment and each block of 64 segments that contains one occurring
+    /// with it: up to about `max_labels² / 64 * 2.1` KiB. Sets of segments that recur take at most
+    /// 12 MiB more.
     pub fn with_max_labels(max_labels: usize) -> Model {
         Model {
             labels: Labels::with_max(max_labels),
@@ -254,8 +255,8 @@ impl Model {
 
     /// Returns the believed relations. A relation is believed if some trace has shown an order, and
     /// if at most the fraction `tolerance` of the traces that could contradict it do so: 0 allows
-    /// none, 0.01 one in a hundred. Neither order of two segments is believed if so few traces
-    /// contradict both orders. A mutual exclusion is believed only if neither order is.
+    /// none, 0.01 one in a hundred. If both orders of two segments are within the tolerance,
+    /// neither is believed. A mutual exclusion is believed only if neither order is.
     pub fn relations(&self, tolerance: f64) -> Relations {
         Relations::of(&self.resolved(), &self.pipelines, &self.labels, tolerance)
     }

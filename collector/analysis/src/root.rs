@@ -1,9 +1,9 @@
 //! Root of a request: its root span, the name of its operation, and whether a caller waits for it.
 //!
-//! **Root.** The root is the span without a parent. Of several, it is the first to start, and of
-//! those, the longest. A span whose parent was not recorded is not a root; without another root,
-//! the operation of the request is unknown. A request of an event log has no root: its tasks are
-//! peers, and chance decides which of them logs first.
+//! **Root.** The root is the span without a parent. Of several such spans, it is the first to
+//! start; if several start first, the longest of these. A span whose parent was not recorded is not
+//! a root; without another root, the operation of the request is unknown. A request of an event log
+//! has no root: its tasks are peers, and chance decides which of them logs first.
 //!
 //! **Callers.** A root that is a server or client span shows that a caller waits for its end. Any
 //! other root may be a periodic job, a worker, or a request to a service whose spans record no

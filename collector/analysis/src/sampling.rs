@@ -12,8 +12,8 @@
 //! of all spans counts. The lowest threshold gives the probability that any of the spans was kept.
 //! The highest threshold would count requests twice. For example, a sampler below the root keeps a
 //! leaf of one request in ten: of a hundred requests, ten would represent ten each, and the other
-//! ninety one each. [`TraceSampling::is_differing`] reports traces with several thresholds, because
-//! parts of them may be missing.
+//! ninety would represent themselves. [`TraceSampling::is_differing`] reports traces with several
+//! thresholds, because parts of them may be missing.
 //!
 //! **Windows.** In a window, the SDK records all requests, sampled or not. Those that windows held
 //! completely were recorded with certainty, so each counts once, whatever its threshold
@@ -21,29 +21,29 @@
 //! completely only if it was sampled. These weights are unbiased for any traffic, because only the
 //! trace ids are random. One weight for all requests, by the share of time in windows, would be
 //! biased if windows and traffic are related, for example because recording slows requests down.
-//! Requests between windows that no sampler could keep are represented by none: such a store
-//! describes the requests in windows.
+//! Requests between windows that no sampler could keep are not represented: such a store describes
+//! only the requests in windows.
 //!
-//! A request whose root a window held counts by its threshold if other spans are outside of
-//! windows. If these belong to a service without windows, windows recorded requests like it without
-//! them, so such requests count twice. The spans alone do not show this: windows may also have cut
-//! the requests like it. The notes of a report therefore state how many requests may count twice at
-//! most.
+//! A request counts by its threshold if a window held its root, but other spans are outside of
+//! windows. If these spans belong to a service without windows, windows recorded similar requests
+//! without that service's spans, so such requests count twice. The spans alone do not show this
+//! case: windows may also have cut the similar requests. The notes of a report therefore state how
+//! many requests may count twice at most.
 //!
 //! Forced requests count once, since they are certain to be recorded. A request that was cut by a
-//! window counts once among the incomplete ones; with a ratio, sampled requests also represent
-//! requests like it.
+//! window counts once among the incomplete ones. With sampling by ratio, sampled requests also
+//! represent such requests.
 //!
 //! Malformed thresholds are ignored. A trace without a valid threshold counts once.
 //!
-//! **Thinned requests.** The store may later keep a share of old requests only
+//! **Thinned requests.** The store may later keep only a share of old requests
 //! ([`thinning`](crate::thinning)). It writes the new threshold of a kept request, and notes the
 //! threshold of the share alone as `stroboscope=thin:`. The new threshold already takes the windows
 //! into account, so the request counts by it, whatever windows held.
 //!
-//! **Fixed point.** Weights are rounded to whole multiples of 2⁻¹⁶. The error is at most 0.0008 %,
-//! since no weight is below 1, except that weights above 2³² are reduced to it. Sums therefore do
-//! not depend on the order of traces, nor on how a range is divided into parts. Random rounding to
+//! **Fixed point.** Weights are rounded to whole multiples of 2⁻¹⁶. As no weight is below 1, the
+//! error is at most 0.0008 %, except that higher weights are reduced to 2³². Sums therefore do not
+//! depend on the order of traces, nor on how a range is divided into parts. Random rounding to
 //! whole numbers would also be unbiased, but it would add variance and give different figures in
 //! each run.
 
@@ -325,8 +325,8 @@ impl TraceSampling {
         self.bounds.is_some_and(|(low, high)| low != high)
     }
 
-    /// Returns the config, as bits, in whose burst a sampler saw the request begin; `None` if its
-    /// root states none.
+    /// Returns the burst-config, as bits, in whose burst the request began according to a sampler;
+    /// `None` if its root states none.
     pub fn burst_config(&self) -> Option<u64> {
         self.burst_config
     }

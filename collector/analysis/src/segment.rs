@@ -6,11 +6,11 @@
 //! **The answer.** A request ends when its caller has the answer, at the end of its root span (of
 //! several roots, the one that ends last). Latency is measured up to the answer. Work that ends
 //! later continues *after the answer*. The time of the answer is unknown without a root, as in an
-//! event log, or if recording ended before a root did; then the request ends with its last event.
-//! A segment may end after the root by no more than the error of their clocks. It then counts as
-//! ended by the answer, and its times are moved to the answer. For pairs of segments, the model
-//! still uses the recorded times if the two clocks differ: the recorded order of two instants on
-//! one clock is more certain than their order after both were moved.
+//! event log, or if recording ended before a root did; then the request ends with its last event. A
+//! segment that ends after the root by no more than the error of their clocks counts as ended by
+//! the answer, and its times are moved to the answer. For pairs of segments, the model still uses
+//! the recorded times if the two clocks differ: the recorded order of two instants on one clock is
+//! more certain than their order after both were moved.
 
 mod elements;
 pub mod from_events;

@@ -2,10 +2,10 @@
 //!
 //! A request is replayed. Each segment starts its wait when the last of its predecessors has ended
 //! in the replay, and then takes its new duration. A segment that only waits does not keep its
-//! length: it ends when the awaited event occurs, see [`WaitModel`]. Other waits and the tail keep
-//! their lengths, because the records do not show their reasons, except for waits that are part of
-//! changed own time. If nothing changes, every segment starts and ends at its recorded times, so
-//! the replayed latency equals the recorded one.
+//! length: it ends when the awaited event occurs, see [`WaitModel`]. The tail and other waits keep
+//! their lengths, because the records do not show their reasons. Waits that are part of changed own
+//! time are an exception. If nothing changes, every segment starts and ends at its recorded times,
+//! so the replayed latency equals the recorded one.
 //!
 //! A segment that first works and then waits shows when its waiting ended, but not when it began.
 //! Its work is at most as long as the shortest time before the awaited event in any request. The
@@ -117,8 +117,8 @@ pub struct WhatIf<'a, F> {
 }
 
 /// Share (0 to 1) of a segment's length that is due to concurrent visits of other requests to the
-/// operation that it belongs to or calls, and the factor by which the length of these visits
-/// changes.
+/// operation that the segment belongs to or calls. Includes the factor by which the length of these
+/// visits changes.
 #[derive(Clone, Copy, Debug)]
 struct LoadedPart {
     share: f64,

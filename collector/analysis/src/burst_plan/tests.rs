@@ -153,7 +153,7 @@ fn everything_is_recorded_where_the_goal_is_everything() {
     assert_eq!(some().percentile_ns(0.95), Some(20.0 * MS));
 }
 
-/// Checks that each relaxation keeps the other bounds, and compares that of the share of time with
+/// Checks that each relaxation keeps the other bounds, and compares the relaxed share of time with
 /// an enumeration of bursts of 2ⁿ ms every 2ⁿ⁺ᵐ ms.
 #[test]
 fn relaxing_one_bound_keeps_the_other() {

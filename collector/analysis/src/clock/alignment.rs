@@ -233,8 +233,8 @@ impl Alignment {
 
     /// Corrects all timestamps of a trace, and notes the error bound, resolution and island of each
     /// host. Notes nothing if all clocks are exact. Keeps the order of one host's events. If the
-    /// evidence lists [`HOSTS_MAX`] hosts whose clocks do not all show exactly one time, each host
-    /// of the trace that it does not list is an island of its own.
+    /// evidence is full ([`HOSTS_MAX`] hosts) and the clocks of its hosts do not all agree exactly,
+    /// each unlisted host of the trace is an island of its own.
     pub fn apply(&self, records: &mut TraceRecords) {
         let exact = Way::default();
         let is_full =
@@ -262,9 +262,9 @@ impl Alignment {
         records.clocks = clocks;
     }
 
-    /// Corrects the timestamps of the hosts whose clocks are not taken as recorded. `clocks` are
-    /// those of the trace's hosts, in order of name; their error bounds become those of the
-    /// corrections.
+    /// Corrects the timestamps of the hosts whose clocks are not taken as recorded. `clocks` holds
+    /// the clocks of the trace's hosts, in order of name. The error bounds of the corrections
+    /// replace theirs.
     fn correct(&self, records: &mut TraceRecords, clocks: &mut [HostClock]) {
         let is_corrected = |way: &&Way| way.agreed_ns().is_none();
         let of_host = |host: &Arc<str>| self.ways.get(host).filter(is_corrected);

@@ -157,8 +157,8 @@ impl Anchors {
     }
 }
 
-/// Drops each estimate that the last kept estimate before it bounds more tightly, even with drift
-/// added, unless the clock was set in between.
+/// Drops each estimate whose error exceeds that of the last kept estimate plus drift, unless the
+/// clock was set in between.
 fn drop_worse(found: &mut Vec<Anchor>) {
     let mut best: Option<Anchor> = None;
     found.retain(|anchor| {

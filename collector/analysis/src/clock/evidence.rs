@@ -10,8 +10,8 @@ use crate::text_map::{AddressCache, TextMap};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Maximum number of distinct hosts that evidence lists. [`ClockEvidence::refused`] counts each
-/// refusal of a further host, and of a pair with it.
+/// Maximum number of distinct hosts that evidence lists. [`ClockEvidence::refused`] counts refusals
+/// of further hosts and of their pairs.
 pub const HOSTS_MAX: usize = 4096;
 /// Maximum number of time windows per ordered pair of hosts. Beyond it, windows double in length.
 pub const WINDOWS_MAX: usize = 512;

@@ -24,8 +24,8 @@ use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-/// Minimum number of timestamps for which nearly all instead of all must be multiples, and for
-/// which any power of ten is accepted. A process with as many timestamps is judged alone.
+/// Number of timestamps from which any power of ten is accepted, and only nearly all timestamps
+/// must be its multiples. A process with as many timestamps is judged alone.
 const SURE_FROM: u64 = 32;
 /// Share of a program's timestamps that a power of ten must divide, as numerator and denominator.
 /// It is less than 1 because programs may add timestamps that they computed. With one half, the
@@ -33,9 +33,8 @@ const SURE_FROM: u64 = 32;
 const NEARLY_ALL: (u64, u64) = (19, 20);
 /// Number of powers of ten that are tried: 1 ns to 1 s.
 const DECADES: usize = 10;
-/// Inverse of the minimum share of a host's timestamps that decides its resolution: the coarsest
-/// resolution that at least one in this many timestamps has. Timestamps of a coarser resolution
-/// count as well.
+/// Inverse of the minimum share of a host's timestamps that must have a resolution, or a coarser
+/// one, for the host to have it.
 const COMMON_SHARE: u64 = 20;
 
 /// Histogram of timestamps by the coarsest power of ten of nanoseconds, up to a second, that

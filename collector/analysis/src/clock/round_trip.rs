@@ -65,8 +65,8 @@ pub(super) struct Impossible {
     pub(super) by_ns: u64,
 }
 
-/// A span and its parent on hosts of different names, unless the parent is known to wait for the
-/// span and both hosts are known. Both spans were recorded whole.
+/// A span and its parent on hosts of different names, both recorded whole. Excludes spans on known
+/// hosts whose parent is known to wait for them.
 #[derive(Clone, Debug)]
 pub(super) struct NestedSpan<'a> {
     pub(super) parent: &'a Arc<str>,
@@ -102,8 +102,8 @@ impl<'a> Crossings<'a> {
 }
 
 /// Returns every round trip of a trace, and the number of impossible ones. A round trip is
-/// impossible if the server took longer than the client waited. A task on several hosts whose
-/// events on one of them did not arrive in the order of their times also counts as one.
+/// impossible if the server took longer than the client waited. A task on several hosts also counts
+/// as impossible if its events on one host did not arrive in order of time.
 ///
 /// *Spans*: a span on another host than its parent is a round trip if the parent is a client span
 /// or the child a server span. Both must have been recorded whole, on known hosts.

@@ -1,7 +1,7 @@
 //! Divides the permitted error rate among tests.
 //!
 //! A correction for the number of tests makes each test less sensitive. Two properties of a test
-//! reduce this loss. They do not depend on the periods of single requests, so among unchanged
+//! reduce this loss. They do not depend on which period each request is from, so among unchanged
 //! places they are independent of the p-values (Bourgon, Gentleman and Huber, Independent filtering
 //! increases detection power, 2010). First, a test that cannot be significant even if all requests
 //! of one period are slower takes no part of the error rate (Tarone, 1990; Gilbert, 2005). Second,
@@ -26,8 +26,8 @@ pub(super) struct WeightedTest {
 pub(super) struct Decision {
     /// `None` if the test was left out, because its smallest p-value exceeds its level.
     pub(super) q_value: Option<f64>,
-    /// Largest p-value that would be significant if no other test were; for a test that was left
-    /// out, if it were added to the tests that remain.
+    /// Largest p-value that would be significant if no other test were significant. For a test that
+    /// was left out, the level that it would have among the remaining tests.
     pub(super) level: f64,
 }
 

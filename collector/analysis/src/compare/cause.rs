@@ -76,7 +76,7 @@ pub struct Cause {
     pub changed_within: Option<Period>,
     /// Weight that ranks causes: the contribution as a fraction of the earlier mean latency. If
     /// times changed, it excludes the part that a few slow requests make up. If the structure
-    /// changed, a measure of how many requests have a new structure replaces it if that is larger.
+    /// changed, the weight is at least a measure of how many requests have a new structure.
     pub weight: f64,
     /// Indices of this cause's mutations in [`super::Comparison::mutations`].
     pub mutations: Vec<usize>,
@@ -92,8 +92,8 @@ const SECTION_MIN: f64 = 0.5;
 
 impl Cause {
     /// Reports whether only a section of the earlier period differs from the later one, and
-    /// explains less than half of this change of the mean latency, which excludes the part of
-    /// the workload. The later requests then do nothing new, and the change has another reason.
+    /// explains less than half of `change_ns`: the change of the mean latency without the
+    /// workload's part. The later requests then do nothing new, and the change has another reason.
     fn is_incidental(&self, change_ns: f64) -> bool {
         let explains = self.contribution_ns * change_ns.signum() >= SECTION_MIN * change_ns.abs();
         self.changed_within == Some(Period::Before) && !explains
@@ -258,8 +258,8 @@ fn own_changes(
 /// Minimum relative change of an operation's time that counts as a change of its service.
 const PLAINLY_MIN: f64 = 0.3;
 
-/// Returns each service's operation of largest contribution among those that became slower, and
-/// among those that became faster. The key's flag is true for the latter.
+/// Returns each service's operation of largest contribution, separately for slower and faster
+/// operations. The key's flag is true for faster ones.
 fn leading<'a>(
     totals: &[Option<f64>],
     operation_of: &dyn Fn(usize) -> &'a Operation,

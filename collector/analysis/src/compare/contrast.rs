@@ -107,8 +107,8 @@ impl Contrast {
     /// If the structure changed, requests with the new structure are separated from those with the
     /// former one, in both periods. An event that coincides with the change without causing it
     /// usually separates these sets less well than the reason does. If the former structure
-    /// vanished, and enough earlier requests already had the other one, all requests are earlier
-    /// ones.
+    /// vanished, and enough earlier requests already had the other one, the contrast contains only
+    /// earlier requests.
     ///
     /// If times changed, later requests are separated from earlier ones. If only a part of the
     /// later requests changed, their times on `edges` determine that part, or their whole latency
@@ -240,8 +240,8 @@ impl Contrast {
     }
 }
 
-/// Maximum ratio of a vanished structure's shares in the later and in the earlier period, and of a
-/// new structure's shares in the earlier and in the later period.
+/// Maximum ratio of a vanished structure's later share to its earlier share, and of a new
+/// structure's earlier share to its later share.
 const LACKS_MAX: f64 = 0.25;
 
 /// Returns the earlier period if the former structure vanished, and a part of the earlier requests

@@ -3,9 +3,9 @@
 //! Two periods may differ by more than the variation within each: in clock rates of processors,
 //! other workloads on the machines, placement in memory, or longer queues everywhere. Places of all
 //! services then become slower or faster, by different amounts. Medians over places with precise
-//! times estimate the usual change of a place and its spread. A change close to the usual one, by a
-//! factor below e, is not reported as a cause. As in a meta-analysis with random effects, this
-//! spread adds to the sampling error of each place.
+//! times estimate the usual change of a place and its spread. A change by a factor below e that is
+//! close to the usual change is not reported as a cause. As in a meta-analysis with random effects,
+//! this spread adds to the sampling error of each place.
 
 use super::OfRoot;
 use super::place::Place;

@@ -159,8 +159,9 @@ impl RankEvidence {
         })
     }
 
-    /// Returns the smallest p-value that this many observations of each period can reach, which is
-    /// when all of one period are slower than all of the other; 0 if they are too many to count.
+    /// Returns the smallest p-value that this many observations of each period can reach: that of
+    /// all observations of one period slower than all of the other. Returns 0 if they are too many
+    /// to count.
     pub(super) fn least_p_value_of([before, after]: [usize; 2]) -> f64 {
         let stratum = ShareStratum {
             with: after as u64,
@@ -172,9 +173,9 @@ impl RankEvidence {
 
     /// Computes evidence that more or fewer requests have a property. `has` lists the sampled
     /// requests in order of period and time, each with true if it has the property. For each
-    /// period, `with` is the number of requests that have it, and `of` that of all requests.
+    /// period, `with` is the number of requests that have it, and `of` the number of all requests.
     /// Returns `None` if a period has no requests, or if all or none of the requests of both
-    /// periods have it. The same holds for the sampled requests alone.
+    /// periods have it. This applies to the sampled requests as well.
     pub(super) fn of_shares(
         has: &[(Period, bool)],
         with: [u64; 2],
@@ -346,8 +347,8 @@ fn without_one(rows: &[AlignedObservation], scores: &[f64], slices: [usize; 2], 
     sum.abs() - most
 }
 
-/// Returns the smallest p-value that a property can reach, which is when as many or as few later
-/// members as possible have it; 0 if they are too many to count.
+/// Returns the smallest p-value that a property can reach: that of as many or as few later requests
+/// with it as possible. Returns 0 if they are too many to count.
 fn least_p_value_of_shares(strata: &[ShareStratum]) -> f64 {
     let most = strata.iter().map(|of| of.with.min(of.later)).sum();
     let others = |of: &ShareStratum| of.of - of.later;
@@ -359,10 +360,11 @@ fn least_p_value_of_shares(strata: &[ShareStratum]) -> f64 {
     of(most).min(of(fewest))
 }
 
-/// Returns the variance inflation of the share of requests with a property, from the neighbours of
-/// one period that differ in it. With correlation r of neighbours, the share of a chain of two
-/// states varies (1 + r) / (1 - r) times as much as that of independent requests. Counts the last
-/// and the first request as neighbours. Returns `None` if all or none have the property.
+/// Returns the variance inflation of the share of requests with a property, from the neighbouring
+/// requests of one period that differ in it. If neighbours have correlation r, the share in a
+/// two-state Markov chain varies (1 + r) / (1 - r) times as much as among independent requests.
+/// Counts the last and the first request as neighbours. Returns `None` if all or none have the
+/// property.
 fn of_runs(has: &[(Period, bool)]) -> Option<Inflation> {
     let (n, with) = (has.len(), has.iter().filter(|(_, has)| *has).count());
     if with == 0 || with == n {
@@ -449,8 +451,8 @@ const NORMAL_MIN: usize = 30;
 
 /// Returns the squared difference of the shares of requests with a property between the halves of a
 /// period, as [`halves`] does. If few requests have the property, or few lack it, the difference
-/// takes few values, and its median does not show the variance. Its mid-p-value then
-/// determines the square of a normal value.
+/// takes few values, and its median does not show the variance. The result is then the square of
+/// the normal value with that difference's mid-p-value.
 fn halves_of_share(has: &[(Period, bool)]) -> Option<[f64; 2]> {
     let (n, half) = (has.len(), has.len() / 2);
     let with = has.iter().filter(|(_, has)| *has).count();

@@ -16,8 +16,8 @@ pub(super) struct FeatureTest {
     pub(super) section: Option<Period>,
 }
 
-/// Tests features for a change between the whole periods, and those without one for a change
-/// between a section of one period and the other period.
+/// Tests features for a change between the whole periods. Tests the features without such a change
+/// for one between a section of one period and the other period.
 ///
 /// A feature of an operation is tested in the requests of each root operation and caller. For whole
 /// periods, it is also tested in all of them together, except for [`Feature::Exactly`]. A change of
@@ -31,7 +31,7 @@ pub(super) fn tested<'a>(
     let mut keys = Vec::new();
     for operation in operations {
         for change in &operation.features {
-            // Numbers of productions have a meaning within one operation change only.
+            // Indices of productions have a meaning only within one operation change.
             let is_general = !matches!(change.feature, Feature::Exactly(_));
             let key = (&operation.called.operation, &change.feature);
             if is_general {

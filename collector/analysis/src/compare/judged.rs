@@ -52,8 +52,9 @@ pub struct TooFew {
     /// Contribution to the change of the mean latency of its root operation's requests, in
     /// nanoseconds.
     pub contribution_ns: f64,
-    /// Number of requests of each period that would suffice if they differed as these do. If these
-    /// are too few for any result: if all of one period took longer than all of the other.
+    /// Number of requests of each period that would suffice if they differed as the compared ones
+    /// do. If those are too few for any result, the number that would suffice if all requests of
+    /// one period took longer than all of the other.
     pub needed: usize,
 }
 
@@ -141,8 +142,8 @@ fn needed_if_apart(level: f64) -> usize {
 }
 
 /// Returns the number of requests of each period that would suffice at this level if more requests
-/// differed as these do: the number of deviations grows with the square root of their number.
-/// Returns `None` if it is more than [`ALIKE_MAX`] times that of the period with fewer requests.
+/// differed as these do. The z-score grows with the square root of the number of requests. Returns
+/// `None` if the result exceeds [`ALIKE_MAX`] times the number of requests in the smaller period.
 fn needed_if_alike(requests: [usize; 2], p_value: f64, level: f64) -> Option<usize> {
     let missing = normal_deviation(level) / normal_deviation(p_value).max(f64::MIN_POSITIVE);
     let times = missing * missing;
@@ -152,7 +153,7 @@ fn needed_if_alike(requests: [usize; 2], p_value: f64, level: f64) -> Option<usi
 
 /// Maximum result of [`needed_if_apart`]. With so many requests, the p-value is below 1e-36.
 const APART_MAX: usize = 64;
-/// Maximum factor of the number of requests for a place to count as undecided.
+/// Maximum ratio of the requests needed to those compared for a place to count as undecided.
 const ALIKE_MAX: f64 = 10.0;
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ impl CategoryPair<'_> {
     }
 
     /// Returns the fraction of the root operation's earlier requests that are in this category.
-    /// `all_before` is the number of those.
+    /// `all_before` is the number of its earlier requests.
     pub(super) fn share_before(&self, all_before: f64) -> f64 {
         self.requests[0] / all_before
     }

@@ -104,9 +104,9 @@ impl Production {
     }
 
     /// Returns the call of `before` that follows the last call of this production, if this
-    /// production breaks `before` off. It does if both have the same outcome, and `before` contains
-    /// all its calls up to that point, at least as often. If the last call is a loop that ended
-    /// early, returns the looping call.
+    /// production breaks `before` off. It does if both have the same outcome, and `before` makes
+    /// all of this production's calls up to that point, at least as often. If the last call is a
+    /// loop that ended early, returns the looping call.
     pub(super) fn goes_on_with<'a>(&self, before: &'a Production) -> Option<&'a Operation> {
         let last = self.calls().next_back()?;
         let old: Vec<&Call> = before.calls().collect();
@@ -281,7 +281,7 @@ impl Feature {
         }
     }
 
-    /// Returns the features to test. At least one of these productions has each of them.
+    /// Returns the features to test: those of at least one of these productions.
     fn all(productions: &[ProductionChange]) -> BTreeSet<Feature> {
         let mut found = BTreeSet::new();
         for (at, change) in productions.iter().enumerate() {

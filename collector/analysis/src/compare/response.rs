@@ -202,8 +202,8 @@ struct PlaceSums {
     /// Contributions in matched categories, from the sums over all their requests.
     exact_ns: BTreeMap<Option<CategoryId>, f64>,
     exact_before_ns: f64,
-    /// Mean times in each period of the other strata, whose requests may have several root
-    /// operations.
+    /// Mean times of the other strata in each period. Requests of one stratum may have different
+    /// root operations.
     means_ns: BTreeMap<u32, [f64; 2]>,
 }
 
@@ -219,8 +219,8 @@ impl PlaceSums {
         self.strata.entry(stratum).or_default()[row.period as usize].add(row, time_ns);
     }
 
-    /// Computes the change. The numbers of all requests of the root operation are weighted, except
-    /// `recorded_before`.
+    /// Computes the change. `all_before` and `all_after`, the numbers of the root operation's
+    /// requests, are weighted; `recorded_before` is not.
     fn change(self, [all_before, all_after]: [f64; 2], recorded_before: u64) -> PlaceChange {
         let mut change = PlaceChange {
             contributions_ns: self.exact_ns,
@@ -272,8 +272,8 @@ fn error_ns(observations: &[Observation], all_before: f64) -> Option<f64> {
     Some(error_ns * counts[0] as f64 / all_before)
 }
 
-/// Returns the sum of the deviations of the times from the median of their stratum, without the
-/// part that the largest [`FEW`] exceed the others by. It does not depend on the periods.
+/// Returns the sum of the deviations of the times from the median of their stratum, with the
+/// largest [`FEW`] clipped to the largest of the others. It does not depend on the periods.
 fn spread_ns(observations: &[Observation]) -> f64 {
     let mut strata: BTreeMap<u32, Vec<f32>> = BTreeMap::new();
     for one in observations {
@@ -299,8 +299,8 @@ fn spread_ns(observations: &[Observation]) -> f64 {
 /// Times of both periods, each in units of its stratum's mean, sorted.
 struct AlignedTimes([Vec<f64>; 2]);
 
-/// Fraction of a period's requests (at least one, unless it is the only one) that are clipped, so
-/// that they alone do not determine the size of a change.
+/// Fraction of a period's requests (at least one request, unless there is only one) that are
+/// clipped, so that they alone do not determine the size of a change.
 const FEW: f64 = 0.01;
 /// Number of quantiles that [`AlignedTimes::affected`] compares.
 const QUANTILES: usize = 100;

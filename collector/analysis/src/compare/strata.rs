@@ -50,18 +50,17 @@ pub(super) struct SmallTime<'a> {
 /// Key of the times that share a stratum.
 type Key = fn(&SmallTime<'_>) -> (u32, u64);
 
-/// Ways to group times, each with the minimum number of times of each period. First those of one
-/// root operation and one behaviour, then those of one behaviour in any root operation, then those
-/// of equal runs and failures, even if the calls differ. A stratum of the last kind adds to the
-/// others, so one time of each period suffices.
+/// Ways to group times, in order, each with the minimum number of times from each period: by root
+/// operation and behaviour, by behaviour alone, and by runs and failures alone. Strata of the last
+/// kind supplement the others, so one time from each period suffices.
 const LEVELS: [(Key, usize); 3] = [
     (|one| (one.root, one.key.calls), 3),
     (|one| (0, one.key.calls), 3),
     (|one| (0, one.key.runs), 1),
 ];
 
-/// Groups the times at one place into strata. Leaves out times that no stratum of both periods can
-/// hold.
+/// Groups the times at one place into strata. Leaves out times that fit no stratum with times of
+/// both periods.
 pub(super) fn strata(times: Vec<SmallTime<'_>>) -> Vec<Vec<SmallTime<'_>>> {
     let mut strata = Vec::new();
     let mut left = times;

@@ -30,8 +30,8 @@ pub(super) struct PathChange {
     /// Contribution to the change of the mean latency of all requests, in nanoseconds.
     pub(super) contribution_ns: f64,
     pub(super) q_value: f64,
-    /// Period in which the behaviour begins or ends, if only a section of it differs from the other
-    /// period by more than the variation within it.
+    /// Period in which the behaviour begins or ends, if only a section of that period differs from
+    /// the other period by more than the variation within it.
     pub(super) changed_within: Option<Period>,
     /// Categories of affected requests.
     pub(super) gained: BTreeSet<CategoryId>,
@@ -73,8 +73,8 @@ pub(super) fn structural_changes(
     kept
 }
 
-/// Returns the structural change of an operation: the simplest of the features that changed in
-/// about the most requests. `None` if no feature changed enough.
+/// Returns the structural change of an operation. Of the features that changed in about as many
+/// requests as any, chooses the simplest. `None` if no feature changed enough.
 fn change(
     (number, root): (usize, &OfRoot<'_>),
     operation: &OperationChange,

@@ -240,7 +240,7 @@ fn what_fails_first_is_the_cause() {
         (first.operation.to_string().as_str(), &first.kind),
         ("bank:charge", &CauseKind::Structure(PathDifference::Fails))
     );
-    // That no mail is sent follows from it.
+    // The missing mail is a consequence of this cause.
     assert_eq!(found.causes.len(), 1, "{:#?}", found.causes);
 }
 
@@ -364,8 +364,8 @@ fn sampled(period: &[TraceRecords], split_ns: i64) -> Vec<TraceRecords> {
     kept
 }
 
-/// A comparison of sampled requests finds what one of all requests finds. Slow ones were kept more
-/// often, so without weights the recorded ones show another change.
+/// Checks that comparisons of sampled requests and of all requests find the same. Slow requests
+/// were kept more often, so without weights the recorded ones show another change.
 #[test]
 fn sampled_requests_are_weighted() {
     let fault = Fault {
@@ -421,7 +421,7 @@ fn sampled_requests_are_weighted() {
     );
 }
 
-/// If all requests have the same weight, it changes nothing but the numbers of requests.
+/// Checks that one weight for all requests changes only the numbers of requests.
 #[test]
 fn equal_weights_change_nothing() {
     let fault = Fault {

@@ -10,8 +10,8 @@ use crate::record::{SpanFlags, SpanRecord, TraceRecords};
 
 /// Minimum duration of a span that the rule judges, in nanoseconds.
 pub const CONNECTION_NS_MIN: i64 = 1_000_000_000;
-/// Duration of an operation's longest connection, in nanoseconds, from which the operations of its
-/// children need not begin traces.
+/// Minimum duration of an operation's longest connection, in nanoseconds, for which no operation of
+/// its children needs to begin traces.
 const EVIDENT_NS_MIN: i64 = 10_000_000_000;
 /// Minimum number of a connection's children that are not client spans.
 pub const CHILDREN_MIN: usize = 16;

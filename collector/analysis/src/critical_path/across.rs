@@ -47,8 +47,8 @@ pub struct Entry {
     pub path: TracePath,
     /// Start of the request, in nanoseconds since the Unix epoch.
     pub start_ns: i64,
-    /// Instant at which the path leaves the request towards its consumer: the producer's end. In
-    /// the last request of the path, the answer. In nanoseconds since the Unix epoch.
+    /// Instant at which the path leaves the request, in nanoseconds since the Unix epoch: the
+    /// producer's end, or the answer in the last request of the path.
     pub end_ns: i64,
     /// Last segment on the path, as an index into [`TracePath::segments`]; it ended by `end_ns`.
     /// `None` if the producer has no segment.

@@ -12,7 +12,7 @@ use super::Table;
 use super::growth::Node;
 use super::split::{Split, best_threshold, entropy};
 
-/// Refines the thresholds. Returns the bits of uncertainty about the classes of the rows that the
+/// Refines the thresholds. Returns the uncertainty about the rows' classes, in bits, that the
 /// answers leave.
 pub(super) fn refine(node: &mut Node, table: &Table, rows: &[usize]) -> f64 {
     let Node::Question { split, .. } = node else {

@@ -10,7 +10,7 @@ const DISTANCE_MAX: f64 = 12.0;
 ///
 /// The p-value need not decrease with the distance from `found`: the variance depends on the shift.
 /// Therefore `is_none_held` decides about 0: unless `found` is 0, the range reaches beyond 0 if and
-/// only if it is true.
+/// only if `is_none_held` is true.
 pub(super) fn interval_of(
     is_held: impl Fn(f64) -> bool,
     found: f64,

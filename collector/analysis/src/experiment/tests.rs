@@ -176,7 +176,7 @@ fn where_there_is_no_effect_one_in_twenty_is_seen_at_most() {
         println!("{name}: {:.1} % false alarms", wrong * 100.0);
         assert!(wrong <= one_in_twenty(found.len()), "{name}: {wrong}");
     }
-    // Corrected for the number of metrics, any of them differs as rarely.
+    // After correction for the number of metrics, any metric differs as rarely.
     let any = part(&|one| benjamini_hochberg(&one.0).iter().any(|q| *q < 0.05));
     println!("any of the three: {:.1} %", any * 100.0);
     assert!(any <= one_in_twenty(found.len()), "{any}");
@@ -470,7 +470,8 @@ fn what_happened_to_both_sides_is_not_the_change() {
             is_test,
             latency_ns: (1e6 * factor * random.lognormal(0.5)) as u64,
         };
-        // In slot 20 only the test gets the other operation alone, in slot 40 both sides do.
+        // In slot 20, only the test gets nothing but the other operation; in slot 40, both sides
+        // do.
         let is_other = match slot {
             20 => is_test,
             40 => true,

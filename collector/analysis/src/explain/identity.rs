@@ -2,8 +2,8 @@
 //! any two deployments, whatever changed between them, and so explain nothing.
 //!
 //! [`is_named`] recognises names of OpenTelemetry and similar ones. [`Incarnations`] finds other
-//! identities by their values: each process records one value only, and no other process records
-//! it, or all values look generated. If at least half of the values occur in both periods, the
+//! identities by their values: either each process records only one value, which no other process
+//! records, or all values look generated. If at least half of the values occur in both periods, the
 //! parameter is not an identity, as it may name a slow machine. A parameter named after
 //! [releases](RELEASES) is not an identity either.
 
@@ -159,7 +159,7 @@ pub struct Incarnations {
 /// Values of one parameter.
 #[derive(Clone, Debug, Default)]
 struct Values {
-    /// Process that recorded each value first, and flags that are true if earlier and if later
+    /// Process that recorded each value first. The flags state whether earlier and whether later
     /// requests contain the value.
     texts: FxHashMap<Arc<str>, (u128, [bool; 2])>,
     /// Value of each process.

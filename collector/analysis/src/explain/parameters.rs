@@ -31,7 +31,7 @@ pub enum Why {
     /// magnitude of at least 2⁵³, too large to be measurements.
     DiffersAlways,
     /// The parameter's numbers grow or fall with the start times of requests in each category with
-    /// enough values, or are Unix times within an hour of them. It is a timestamp or a counter.
+    /// enough values, or are Unix times within an hour of these. It is a timestamp or a counter.
     FollowsTime,
 }
 

@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(whole([1_000_000, 3_000]), [900, 300]);
         assert_eq!(whole([20, 1_000_000]), [20, 100]);
         assert_eq!(whole([1_000_000, 1_000_000]), [SAMPLE_MAX; 2]);
-        // A larger store: the requests at hand limit the tenth of what is stored.
+        // A larger store: a tenth of it is taken, but no more than the requests at hand.
         assert_eq!(sizes([2_048, 2_048], [30_000.0, 9_000.0]), [2_048, 900]);
     }
 }

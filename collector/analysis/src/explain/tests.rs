@@ -347,7 +347,7 @@ fn what_is_too_much_is_counted() {
     assert!((60..140).contains(&unseen.several_values), "{unseen:?}");
 }
 
-/// Facts that operations ran take no room of the recorded parameters.
+/// Checks that the facts that operations ran leave the recorded parameters their room.
 #[test]
 fn many_operations_hide_no_parameter() {
     let few = requests(6, [400, 400], |dice, is_mutation| {

@@ -106,12 +106,13 @@ fn parts_of_requests_fail_as_well() {
     // The root was not recorded.
     let part = [(3, 9, true, 5, SERVER), (4, 3, true, 4, CLIENT)];
     check(&part, Some((true, &[4, 3])));
-    // Nor was it here. The failure travels on through an unmarked function, but not a server.
+    // Again without a recorded root. The failure travels on through an unmarked function, but not a
+    // server.
     let part = [(3, 9, false, 5, INNER), (4, 3, true, 4, CLIENT)];
     check(&part, Some((true, &[4])));
     let part = [(3, 9, false, 5, SERVER), (4, 3, true, 4, CLIENT)];
     check(&part, Some((false, &[4])));
-    // A parent between is missing: the root did not fail.
+    // A parent between the two spans is missing: the root did not fail.
     let hole = [(1, 0, false, 9, SERVER), (4, 3, true, 4, SERVER)];
     check(&hole, Some((false, &[4])));
     // The root was recorded, and nothing connects the other span to it.

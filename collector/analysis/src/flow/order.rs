@@ -188,7 +188,7 @@ fn note_fan_out(fan_outs: &mut FxHashSet<OperationId>, parent: OperationId) {
 /// categories.
 #[derive(Clone, Debug, Default)]
 pub struct KnownOrders {
-    /// Counted pairs, each with whether its order is meaningful.
+    /// Counted pairs; true if the order is meaningful.
     counted: FxHashMap<Siblings, bool>,
     fan_outs: FxHashSet<OperationId>,
 }

@@ -25,8 +25,8 @@ use super::timeline::{Gap, Owner, Timeline};
 /// recorded only some of their switches.
 ///
 /// Takes O(n log n) time to sort n events. A gap takes O(t log t) time for t threads, and a lock
-/// wait takes time in proportion to the releases during the wait times their holders. Never panics,
-/// whatever the events contain.
+/// wait takes time proportional to the number of releases during it times the number of their
+/// holders. Never panics, whatever the events contain.
 #[must_use]
 pub fn attribute(events: &[Event], windows: &[Window], architecture: Architecture) -> Timeline {
     let is_switch = |event: &Event| matches!(event.body, Body::Switch { .. });

@@ -330,8 +330,8 @@ fn woke_nobody(call: &SystemCall, architecture: Architecture) -> bool {
 /// Result of a futex wait that returned at once because the futex's value had changed (EAGAIN).
 const NOTHING_TO_WAIT_FOR: i64 = -11;
 
-/// Maximum number of wake calls considered for one marked wait: the first. A contended lock may
-/// have very many.
+/// Maximum number of wake calls considered for one marked wait: the first ones. A contended lock
+/// may have very many.
 const CALLS_MAX: usize = 1_000;
 
 /// Divides a wait among the holders of the lock. A lock has one holder at a time, so the thread of

@@ -117,7 +117,7 @@ pub struct LockSpan<'a> {
 pub struct LockSum {
     /// Lock or futex that the requests waited for.
     pub key: LockKey,
-    /// Service with the longest total wait; `None` if the service of no waiting span is known.
+    /// Service with the longest total wait; `None` if no waiting span's service is known.
     pub service: Option<String>,
     /// Number and total time of the waits whose end was seen.
     pub sum: WaitSum,
@@ -131,8 +131,8 @@ pub struct LockSum {
     pub max_ns: u64,
     /// Number of requests that waited, including those of `cut`.
     pub requests: u64,
-    /// Operations that waited, the longest total first. If the end of none of its waits was seen,
-    /// an operation has zeros.
+    /// Operations that waited, the longest total first. An operation has zeros if no end of its
+    /// waits was seen.
     pub waiting: Vec<(String, WaitSum)>,
     /// Holders or wakers, the longest total first. Their times add up to `sum.total_ns`. A wait
     /// counts once for each thread and owner that held the lock.

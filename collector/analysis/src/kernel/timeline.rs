@@ -103,8 +103,8 @@ pub struct Waker {
     /// Request that the running thread worked for.
     pub owner: Owner,
     /// Number of the system call that the running thread was in. `None` if it was in none, or in
-    /// one whose beginning was not recorded. In the former case, an interrupt (a timer, a device)
-    /// usually caused the wake-up and only happened to run on this thread.
+    /// one whose beginning was not recorded. If it was in none, an interrupt (a timer, a device)
+    /// that happened to run on this thread usually caused the wake-up.
     pub call: Option<u32>,
     /// Time of the wake-up, monotonic ns.
     pub ts_ns: u64,

@@ -3,9 +3,9 @@
 //! A task works on an element from the first start to the last end of its segments that process the
 //! element. For a segment between two events of the same name (`sent` to `sent`) only the end
 //! counts: the start of the work on its element is not known. A trace contradicts t₁≫t₂ if some
-//! element reaches t₂ before t₁ is done with it. It also does if t₂ starts on two elements in the
-//! opposite order to t₁. The model believes a pipeline only if some trace had at least two elements
-//! that both tasks worked on, whose order could have been wrong.
+//! element reaches t₂ before t₁ is done with it. It also contradicts t₁≫t₂ if t₂ starts on two
+//! elements in the opposite order to t₁. The model believes a pipeline only if some trace had at
+//! least two elements that both tasks worked on, whose order could have been wrong.
 //!
 //! Timestamps with a resolution or error bounds contradict a pipeline only if the order is certain.
 //! If the starts of one task are of several clocks, the error bounds also apply between timestamps

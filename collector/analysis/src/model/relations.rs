@@ -207,7 +207,8 @@ impl Relations {
     }
 
     /// Stops believing that the segments in `these` come before `b`; bit A stands for segment A.
-    /// Returns `true` if any of them was believed to. Leaves the lists of relations as they are.
+    /// Returns `true` if any of these relations was believed. Leaves the lists of relations as they
+    /// are.
     pub(crate) fn drop_predecessors(&mut self, b: SegmentId, these: &[u64]) -> bool {
         let words = self.predecessors.words;
         let row = b.index() * words..(b.index() + 1) * words;

@@ -57,9 +57,10 @@ pub(super) fn compare_pairs(
 }
 
 /// Returns the segments of each island at their shortest possible length, in order of start, each
-/// with its index. A wrong order or an overlap of these segments is certain. This is more cautious
-/// than necessary: it treats the errors of one clock's timestamps as independent, and it leaves out
-/// segments between islands. A segment that may have had no length does not end after its start.
+/// with its index. A contradiction or an overlap that these segments show is certain. This is more
+/// cautious than necessary: it treats the errors of one clock's timestamps as independent, and it
+/// leaves out segments between islands. A segment that may have had no length does not end after
+/// its start.
 pub(super) fn shrunk(trace: &SegmentedTrace, segments: &[Segment]) -> Vec<Vec<(Segment, u32)>> {
     let bounds = |s: &Segment| {
         (

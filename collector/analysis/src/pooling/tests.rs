@@ -240,7 +240,7 @@ fn what_cannot_be_told_is_not() {
             needed: None
         }]
     );
-    // Two that never ran at the same time.
+    // Two processes that never ran at the same time.
     let mut apart = independent(&mut random, 2, 250, 0.0);
     apart[1]
         .samples

@@ -20,15 +20,16 @@
 //! **Waiting.** A span waits for its children until it ends. A child that outlives its parent by
 //! more than their clocks may be off was *detached*: the parent did not wait for the child's end. A
 //! detached child takes no time from its parent, whose own time is only cut where the child starts
-//! (`→child`). A *call* is the exception: a client span's child, or a server's span. Unless it
-//! certainly began after the caller's end, its caller waited for it until the caller's own end,
-//! since servers often end a little after their callers have the answer.
+//! (`→child`). The exception is a *call*: a child of a client span, or a server's span. Unless it
+//! certainly began after its caller's end, the caller counts as waiting for it until the caller's
+//! own end, since servers often end a little after their callers have the answer.
 //!
-//! The callers of a span have all that they wait for at the earliest end among the spans from its
-//! parent up to the root or a detached span. At that instant, the span's own time is cut once more:
-//! the part before keeps its name, and the part after starts at `answered`. If the span ends later
-//! only within the clocks' errors, its end is moved to that instant instead. If recording ended
-//! before the parent did, the parent's end is unknown, and no child counts as outliving it.
+//! The callers of a span are the spans from its parent up to the root or a detached span. They have
+//! all that they wait for when the first of them ends. At that instant, the span's own time is cut
+//! once more: the part before keeps its name, and the part after starts at `answered`. If the span
+//! ends later only within the clocks' errors, its end is moved to that instant instead. If
+//! recording ended before the parent did, the parent's end is unknown, and no child counts as
+//! outliving it.
 //!
 //! **Elements.** A span with a data element works on it in all of its own time. Such spans are not
 //! numbered: siblings of one name form one task, like a stage of a pipeline, and their elements
@@ -83,7 +84,8 @@ struct Boundary {
     element: ElementId,
     /// True if the span waits for children from here to the next boundary.
     waits_after: bool,
-    /// True if a child's edge is here, at its parent's edge, only within the clocks' errors.
+    /// True if a child's edge counts as being here, at its parent's edge, only because of the
+    /// clocks' errors.
     is_moved: bool,
 }
 

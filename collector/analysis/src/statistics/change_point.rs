@@ -1,9 +1,9 @@
 //! Change points: the places where the values of a series start to differ from the values before.
 //!
-//! The series consists of blocks of values that lie close together in time. A score such as its
-//! rank replaces each value, so that one enormous value is not a change. The statistic is the one
-//! of Hawkins and Deng (2010, "A nonparametric change-point control chart"). At each place, it is
-//! the standardised difference between the scores before the place and the scores from the place
+//! The series consists of blocks of values that lie close together in time. Each value is replaced
+//! by a score such as its rank, so that one enormous value is not a change. The statistic is the
+//! one of Hawkins and Deng (2010, "A nonparametric change-point control chart"). At each place, it
+//! is the standardised difference between the scores before the place and the scores from the place
 //! on. The place with the largest statistic is the candidate. Pettitt's test does not standardise,
 //! and hardly finds changes in the last tenth.
 //!
@@ -11,8 +11,8 @@
 //! of one burst resemble each other, so shuffling single values would mistake a few unusual bursts
 //! for a change. Neighbouring blocks may also resemble each other, because load drifts. So the
 //! statistic is divided by a variance ratio: the variance of sums of neighbouring blocks, relative
-//! to that of independent blocks, from the residuals on both sides. Shuffled series have their own
-//! ratios.
+//! to that of independent blocks, estimated from the residuals on both sides. Shuffled series have
+//! their own ratios.
 //!
 //! For values of 0 or 1, such as outcomes of requests, the statistic is the likelihood ratio of two
 //! shares against one. Often the share on one side is 0, where a standardised difference and the
@@ -68,8 +68,8 @@ pub struct ChangePoint {
     pub square: f64,
 }
 
-/// Finds the last change. If the clearest change since the previous one matters and reaches
-/// `p_max`, it is returned instead. `matters` gets the blocks before a change and the blocks from
+/// Finds the last change. If the clearest change since the change before it matters and reaches
+/// `p_max`, returns that one instead. `matters` gets the blocks before a change and the blocks from
 /// it on, and returns `false` for changes to ignore. The whole series, its last half and its last
 /// quarter are searched at 60 %, 20 % and 20 % of `p_max`. Returns `None` if no change that matters
 /// reaches the level of its part.

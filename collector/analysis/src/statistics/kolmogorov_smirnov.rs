@@ -2,7 +2,7 @@
 //!
 //! Small samples are tested exactly, by counting the orders in which their values can occur
 //! (Hodges, The significance probability of the Smirnov two-sample test, 1958). For larger samples
-//! of n and m values, the p-value is that of one sample of n m / (n + m) values and its true
+//! of n and m values, the p-value is that of one sample of n m / (n + m) values against its true
 //! distribution, as in scipy's `ks_2samp(method='asymp')`. With ties, the p-value of either method
 //! is conservative, because equal values cannot lie apart.
 

@@ -170,8 +170,8 @@ fn columns(answers: &[&Answer], settings: &QualitySettings) -> Vec<Column> {
     columns
 }
 
-/// Returns the loss that a tradeoff rate causes in the answers, if the model chooses the omitted
-/// items and if chance does. Losses of the items of an answer add up.
+/// Returns the loss that a tradeoff rate causes in the answers, first if the model chooses the
+/// omitted items, then if chance does. Losses of the items of an answer add up.
 fn judge(model: &QualityModel, answers: &[&Answer], tradeoff_rate: f64) -> QualityDrop {
     let scorer = Scorer::new(model);
     let mut chooser = Chooser::new();

@@ -7,10 +7,10 @@
 //! works, `y` does not depend on `x`. The same test applies to the time before a segment, counted
 //! from the latest end of its predecessors. A segment may wait for:
 //!
-//! * segments that never ended later than it in any request; of several, the last to end;
-//! * the last end of any segment before the end of the wait, if both are far closer than by chance,
-//!   as when a place in a pool is released;
-//! * a timer: a fixed time after the request's start.
+//! * segments that never ended later than it in any request; of several, the last to end; * the
+//! last end of any segment before the end of the wait, if the two ends are far closer than by
+//! chance, as when a place in a pool is released; * a timer: a fixed time after the request's
+//! start.
 //!
 //! In addition, relations are removed that only reflect in which requests a segment occurs. A span
 //! has own time between two children only in requests in which no third child runs meanwhile. The
@@ -35,7 +35,7 @@ use rustc_hash::FxHashMap;
 /// Inverse of the minimum fraction of requests in which a label must be the last of the awaited
 /// ones.
 const OFTEN_ENOUGH: usize = 100;
-/// Number of requests in which no segment ends before another every time by chance.
+/// Number of requests from which it is not chance that one segment always ends before another.
 const SURE_POINTS: usize = 100;
 /// Maximum number of labels that may exclude a label. A label with more keeps its recorded order in
 /// a replay.
@@ -77,7 +77,7 @@ pub(super) struct Waits {
     /// Wait before each label's segments; `None` if there is none.
     pub(super) starts: Vec<Option<Wait>>,
     /// For the label of a span's first segment, the label of the parent's own time that leads to
-    /// the span. For own time that a child may hide, its own label. `None` for other labels.
+    /// the span. For own time that a child may hide, the label itself. `None` for other labels.
     pub(super) leads: Vec<Option<SegmentId>>,
     /// Calls that each label's segments wait for; `None` unless they join several calls.
     pub(super) joins: Vec<Option<Join>>,

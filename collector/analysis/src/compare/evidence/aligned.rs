@@ -9,7 +9,7 @@ use crate::statistics::stratified::{
     RankStratum, ShareStratum, rank_sum_two_sided, shares_two_sided,
 };
 
-/// An observation whose value is its time, divided by the median of the stratum's times above 0. In
+/// An observation. Its value is its time, divided by the median of its stratum's nonzero times. In
 /// evidence of shares, the value is 1 for a request with the property, otherwise 0.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AlignedObservation {
@@ -109,9 +109,8 @@ pub(super) fn centred(rows: &[AlignedObservation], scores: &[f64]) -> Vec<f64> {
     rows.iter().zip(scores).map(centre).collect()
 }
 
-/// Returns the exact significance of the rank sum, as the number of standard deviations at which a
-/// normal value is as improbable. `None` if there are too many observations for the exact
-/// distribution.
+/// Returns the exact significance of the rank sum, as the z-score of equal probability. `None` if
+/// there are too many observations for the exact distribution.
 pub(super) fn exact_rank_deviations(rows: &[AlignedObservation], doubled: &[u32]) -> Option<f64> {
     let mut strata = vec![RankStratum::default(); strata(rows)];
     // The smaller period requires fewer combinations.
@@ -135,8 +134,8 @@ pub(super) fn exact_rank_deviations(rows: &[AlignedObservation], doubled: &[u32]
     rank_sum_two_sided(&strata, sum).map(normal_deviation)
 }
 
-/// Returns the p-value of observations of which, in each stratum, all of the later period are
-/// slower than all of the earlier; 0 if they are too many to count.
+/// Returns the p-value for the case that, in each stratum, all later observations are slower than
+/// all earlier ones; 0 if they are too many to count.
 pub(super) fn least_p_value(rows: &[AlignedObservation]) -> f64 {
     let mut strata = vec![ShareStratum::default(); strata(rows)];
     let mut all = 0;
@@ -153,9 +152,8 @@ pub(super) fn least_p_value(rows: &[AlignedObservation]) -> f64 {
     shares_two_sided(&strata, all).unwrap_or(0.0)
 }
 
-/// Returns the exact significance of the number of slow later observations, as the number of
-/// standard deviations at which a normal value is as improbable. `None` if there are too many
-/// observations for the exact distribution.
+/// Returns the exact significance of the number of slow later observations, as the z-score of equal
+/// probability. `None` if there are too many observations for the exact distribution.
 pub(super) fn exact_share_deviations(rows: &[AlignedObservation], slow: &[bool]) -> Option<f64> {
     let mut strata = vec![ShareStratum::default(); strata(rows)];
     let mut seen = 0;

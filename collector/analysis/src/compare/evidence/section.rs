@@ -1,17 +1,17 @@
 //! Evidence from the section of a period in which a property occurs.
 //!
-//! A property that few requests of one period have, and that begins or ends in the middle of the
-//! other, varies so much between the slices of the other period that a difference between the
-//! periods would not count. It counts if the property also differs between the section in which it
-//! occurs and the whole other period.
+//! Suppose that few requests of one period have a property, and that it begins or ends in the
+//! middle of the other period. It then varies so much between that period's slices that the
+//! difference between the whole periods is not significant. The difference still counts if it is
+//! significant between the section in which the property occurs and the whole first period.
 
 use super::RankEvidence;
 use crate::compare::rows::Period;
 
 /// Maximum ratio of the smaller to the larger frequency of the property.
 const RARER_MAX: f64 = 0.25;
-/// Maximum probability that requests with the property, at random times, leave one end of the
-/// period as long without them.
+/// Maximum probability that requests with the property, placed at random times, would leave as long
+/// a stretch without them at one end of the period.
 const CHANCE_MAX: f64 = 0.01;
 
 /// Evidence that a property differs between a section of one period and the whole other period.
@@ -24,9 +24,10 @@ pub(in crate::compare) struct SectionEvidence {
 
 impl SectionEvidence {
     /// Computes evidence from the arguments of [`RankEvidence::of_shares`]. If most requests have
-    /// the property, uses its absence. Returns `None` if the rarer period has it at over
-    /// [`RARER_MAX`] of the other's frequency, if it occurs throughout the other period or in none
-    /// of its sampled requests, or if [`RankEvidence::of_shares`] returns `None` for the section.
+    /// the property, uses its absence. Returns `None` if the ratio of its lower to its higher
+    /// frequency exceeds [`RARER_MAX`]. Also returns `None` if, in the period where it is more
+    /// frequent, it occurs throughout or in no sampled request, or if [`RankEvidence::of_shares`]
+    /// returns `None` for the section.
     pub(in crate::compare) fn of_shares(
         has: &[(Period, bool)],
         with: [u64; 2],

@@ -120,7 +120,8 @@ fn equal_periods_differ_by_their_intervals_if_requests_are_alike() {
     );
 }
 
-/// Finds a structure of a part of one period, which the other lacks, in both directions.
+/// Checks that a structure in a part of one period that the other period lacks is found, in both
+/// directions.
 #[test]
 fn what_begins_within_a_period_is_found() {
     let slower = |seed: u64, requests: usize, read_ns: i64| {
@@ -189,8 +190,8 @@ fn what_begins_within_a_period_is_found() {
     assert!(others.iter().any(is_section), "{:#?}", found.causes);
 }
 
-/// A new structure of two thirds of the later requests is no section of them, even if a coarse
-/// clock shows all starts as equal.
+/// Checks that a new structure in two thirds of the later requests does not count as a section,
+/// even if a coarse clock shows all starts as equal.
 #[test]
 fn requests_of_one_instant_come_in_no_runs() {
     let made = |first: u64, is_new: fn(u64) -> bool| {
@@ -213,8 +214,8 @@ fn requests_of_one_instant_come_in_no_runs() {
     assert_eq!(first.changed_within, None, "{first:?}");
 }
 
-/// A fix that replaces all calls by one of another name saves the time of the requests that had
-/// many.
+/// Checks that a fix that replaces all calls by one call of another name saves the time of the
+/// requests that made many calls.
 #[test]
 fn a_structure_that_vanishes_counts_although_others_change_too() {
     let made = |seed: u64, is_fixed: bool| {
