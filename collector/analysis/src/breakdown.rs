@@ -208,8 +208,8 @@ impl QuantileSample {
     }
 }
 
-/// Returns the name of a value's stratum: of five, `p020` is the lowest, then `p040` and so on up
-/// to `p100`. If edges are equal, the highest of their names. `edges` are those of
+/// Returns the name of a value's stratum: with five strata, `p020` is the lowest, then `p040` and
+/// so on up to `p100`. If edges are equal, the highest of their names applies. `edges` are those of
 /// [`QuantileSample::edges`].
 pub fn quantile_stratum(edges: &[f64], value: f64) -> String {
     let first = edges.partition_point(|edge| *edge < value);

@@ -52,7 +52,7 @@ pub struct BurstGoal {
     pub longest_ns: f64,
     /// Maximum share of the time to record, 0 to 1.
     pub duty_max: f64,
-    /// Maximum share of the time that remains in force if `duty_max` is relaxed. 1 if there is
+    /// Bound on the share of the time that stays in force if `duty_max` is relaxed. 1 if there is
     /// none.
     pub duty_max_relaxed: f64,
     /// Minimum number of whole requests to record in an hour.

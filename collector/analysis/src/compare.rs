@@ -71,14 +71,14 @@ pub struct CompareSettings {
     /// Maximum expected fraction of false discoveries among the differences that are found
     /// (Benjamini and Hochberg).
     pub false_discoveries: f64,
-    /// Minimum change of the number of requests of a category, or of those in which an operation
-    /// behaves differently. Changes of shares are scaled to the later period. Smaller changes are
-    /// ignored. The paper calls it `SM_THRESHOLD`.
+    /// Minimum change of a category's number of requests, or of the number of requests in which an
+    /// operation behaves differently. Changes of shares are scaled to the later period. Smaller
+    /// changes are ignored. The paper calls it `SM_THRESHOLD`.
     pub count_min: u64,
     /// Minimum relevant change of a place, as a fraction of the earlier latency of the requests
     /// compared at the place. A tenth of this suffices for a place whose own time changed by 30 %
-    /// or more. A change of less than a tenth of this, as a fraction of the earlier latency of all
-    /// requests of the root operation, is never relevant.
+    /// or more. A change below a tenth of this fraction of the earlier latency of all the root
+    /// operation's requests is never relevant.
     pub effect_min: f64,
     /// True to relax the paper's 1:N rule: a precursor may have lost fewer requests than the
     /// mutation gained, even if another precursor lost enough.

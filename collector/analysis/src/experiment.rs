@@ -312,8 +312,8 @@ impl Experiment {
     }
 
     /// Computes the difference between the sides and its variation between clusters, with each
-    /// latency of the test divided by e^`shift`. The difference is that of the means, or of the
-    /// shares of requests above the quantile of all.
+    /// latency of the test divided by e^`shift`. The difference is between the means, or between
+    /// the shares of requests above the quantile of all requests.
     fn spread(&self, metric: Metric, shift: f64) -> Spread {
         let scale = (-shift).exp();
         let above = match metric {

@@ -6,11 +6,11 @@
 //! chance, so the explanation includes only leaves that also separate the held-out requests
 //! significantly.
 //!
-//! The sample takes a tenth of each category by weight, but at least 100 requests if it has them,
-//! as in the paper, and at most [`SAMPLE_MAX`]. A category with more than 100 sampled requests has
-//! at most [`IMBALANCE_MAX`] times as many as the other. The sizes of the categories do not matter
-//! for their difference. The ids and weights of the requests and a seed determine the sample, not
-//! the order of the requests.
+//! The sample takes a tenth of each category by weight, but at least 100 requests if the category
+//! has them, as in the paper, and at most [`SAMPLE_MAX`]. A category with more than 100 sampled
+//! requests has at most [`IMBALANCE_MAX`] times as many as the other. The categories' sizes say
+//! nothing about their difference. The ids and weights of the requests and a seed determine the
+//! sample, not the order of the requests.
 //!
 //! The sample determines the questions. [As many requests as fit](StoredRows) then determine each
 //! threshold, and each leaf's precision and recall. The sample does not keep the ratio of the
@@ -159,8 +159,8 @@ pub struct Explanation {
     /// or if a request represents several.
     pub counted: [u64; 2],
     /// Leaves that separate the held-out requests significantly, and whose precision exceeds their
-    /// category's share of all requests. The mutation's come first, then those of higher recall.
-    /// Empty if no parameter separates the categories.
+    /// category's share of all requests. The mutation's leaves come first; each category's leaves
+    /// are in descending order of recall. Empty if no parameter separates the categories.
     pub leaves: Vec<ExplainedLeaf>,
     /// Parameters that were considered.
     pub parameters: Vec<Parameter>,

@@ -1,9 +1,9 @@
 //! Trait for counts over many traces, which any driver can run: a query that reads a store in
 //! parts, a live collector, or a query on a cluster.
 //!
-//! A pass is a commutative monoid while the limits of its tables are not reached: an empty pass
-//! observes the traces of one part in any order, and the passes of all parts merge to the pass of
-//! the whole. There are two stages. Without a model, a pass sees the
+//! A pass is a commutative monoid while the limits of its tables are not reached. For each part of
+//! the traces, an empty pass observes them in any order. The passes of all parts merge to the pass
+//! of the whole. There are two stages. Without a model, a pass sees the
 //! [records](crate::record::TraceRecords) of a trace. With a model, it sees a [`TraceView`]: the
 //! trace cut into segments, with its critical path. Tuples and lists combine passes of one stage,
 //! which then share one reading of the traces.

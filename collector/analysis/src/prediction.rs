@@ -67,9 +67,9 @@ impl PredictionQuality {
     }
 
     /// Returns Youden's J: the fraction of requests with slack for which slack was predicted, minus
-    /// the same fraction of requests without slack. It is about 0 for a key without predictive
-    /// value, however common slack is, and 1 for a perfect key. It is also 0 if all predicted
-    /// requests have slack, or none.
+    /// the fraction of requests without slack for which it was predicted. It is about 0 for a key
+    /// without predictive value, however common slack is, and 1 for a perfect key. It is also 0 if
+    /// all predicted requests have slack, or none.
     pub fn informedness(&self) -> f64 {
         let with_slack = self.true_positives + self.false_negatives;
         let without = self.true_negatives + self.false_positives;

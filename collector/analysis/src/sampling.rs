@@ -42,10 +42,10 @@
 //! into account, so the request counts by it, whatever windows held.
 //!
 //! **Fixed point.** Weights are rounded to whole multiples of 2⁻¹⁶. As no weight is below 1, the
-//! error is at most 0.0008 %, except that higher weights are reduced to 2³². Sums therefore do not
-//! depend on the order of traces, nor on how a range is divided into parts. Random rounding to
-//! whole numbers would also be unbiased, but it would add variance and give different figures in
-//! each run.
+//! error is at most 0.0008 %, except for weights above 2³², which are reduced to 2³². Sums
+//! therefore do not depend on the order of traces, nor on how a range is divided into parts. Random
+//! rounding to whole numbers would also be unbiased, but it would add variance and give different
+//! figures in each run.
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};

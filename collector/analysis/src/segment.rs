@@ -9,7 +9,7 @@
 //! event log, or if recording ended before a root did; then the request ends with its last event. A
 //! segment that ends after the root by no more than the error of their clocks counts as ended by
 //! the answer, and its times are moved to the answer. For pairs of segments, the model still uses
-//! the recorded times if the two clocks differ: the recorded order of two instants on one clock is
+//! the recorded times if the two clocks differ. The recorded order of two instants on one clock is
 //! more certain than their order after both were moved.
 
 mod elements;

@@ -223,8 +223,8 @@ fn ln_gamma(x: f64) -> f64 {
 
 /// Corrects the p-values of many tests for their number (Benjamini and Hochberg, 1995). If the
 /// tests are independent, and all hypotheses with a corrected value of at most q are rejected, the
-/// expected fraction of true ones among the rejected ones is at most q. Results are in the order of
-/// the input.
+/// expected fraction of true hypotheses among the rejected ones is at most q. Results are in the
+/// order of the input.
 pub fn benjamini_hochberg(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_by(|a, b| p_values[*a].total_cmp(&p_values[*b]));

@@ -66,10 +66,10 @@ impl ThinningRule {
         }
     }
 
-    /// Decides about a request. `hash` is that of its trace id, of which the upper 56 bits count.
-    /// `hour_ns` is the hour that is thinned, in ns since the Unix epoch. The records must include
-    /// the attribute [`ERROR`](crate::flow::ERROR). A request that was thinned before stays
-    /// unchanged.
+    /// Decides about a request. `hash` is the hash of its trace id; only the upper 56 bits of the
+    /// hash count. `hour_ns` is the hour that is thinned, in ns since the Unix epoch. The records
+    /// must include the attribute [`ERROR`](crate::flow::ERROR). A request that was thinned before
+    /// stays unchanged.
     #[must_use]
     pub fn decide(
         &self,

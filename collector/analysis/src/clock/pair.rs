@@ -123,8 +123,8 @@ pub(super) fn verdict(
         }
         _ => {
             // A round trip that no offset explains (an answer that the caller did not wait for)
-            // does not count against the recorded clocks, unless at least half of all are such.
-            // Disbelieving them takes more than a few contradictions.
+            // does not count against the recorded clocks, unless at least half of all round trips
+            // are impossible. Disbelieving the clocks takes more than a few contradictions.
             let possible = round_trips
                 .iter()
                 .filter(|seen| seen.error_ns(slop_ns).is_some())

@@ -16,8 +16,8 @@ pub(super) struct RoundTripSample {
     pub(super) client_ns: i64,
     /// Middle of the interval on the server, by its clock.
     pub(super) server_ns: i64,
-    /// Time on the way; negative if the interval of the host that answered is longer than that of
-    /// the host that waited.
+    /// Time on the way; negative if the answering host's interval is longer than the waiting
+    /// host's.
     pub(super) rtt_ns: i128,
 }
 

@@ -86,8 +86,8 @@ pub struct Cause {
     pub examples: [Option<Example>; 2],
 }
 
-/// Minimum fraction of the change of the mean latency, without the part of the workload, that a
-/// section of the earlier period must contribute to explain the change.
+/// Minimum fraction of the mean latency's change, without the workload's part, that a section of
+/// the earlier period must contribute to explain the change.
 const SECTION_MIN: f64 = 0.5;
 
 impl Cause {

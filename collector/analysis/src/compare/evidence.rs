@@ -6,8 +6,8 @@
 //! requests: they count observations among the slowest tenth and among the slowest fiftieth. Their
 //! permutation distributions are exact for few requests ([`crate::statistics::stratified`]).
 //!
-//! Requests are not an independent sample of a period. The variance of each statistic is therefore
-//! inflated by the ratio of its variation between slices of one period to that of independent
+//! Requests are not an independent sample of a period. Each statistic's variance is therefore
+//! inflated by a ratio: its variation between slices of one period, relative to that of independent
 //! requests. One place alone allows no good estimate of this ratio. [`Variability`] combines it
 //! with the estimate from all places, as empirical Bayes estimates of variances do (Smyth, Linear
 //! models and empirical Bayes methods, 2004).

@@ -74,8 +74,8 @@ pub struct Mutation {
     pub causes: Vec<usize>,
 }
 
-/// Minimum contribution of a responsible place to a category's change, as a fraction of the sum of
-/// the absolute contributions of all places.
+/// Minimum contribution of a responsible place to a category's change, as a fraction of all places'
+/// absolute contributions together.
 const PART_MIN: f64 = 0.2;
 
 /// Finds the categories whose requests became significantly slower or faster because of a place

@@ -281,7 +281,7 @@ impl Feature {
         }
     }
 
-    /// Returns the features to test: those of at least one of these productions.
+    /// Returns the features to test: all that any of these productions has.
     fn all(productions: &[ProductionChange]) -> BTreeSet<Feature> {
         let mut found = BTreeSet::new();
         for (at, change) in productions.iter().enumerate() {

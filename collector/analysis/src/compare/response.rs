@@ -64,9 +64,9 @@ impl PlaceChange {
         evidence.map_or([0; 2], |evidence| evidence.rows)
     }
 
-    /// Reports whether a change of the place is worth a mention without evidence: its time grew or
-    /// shrank by [`PLAIN_FACTOR`] or more, without the part that a few slow requests make up, and
-    /// each period has at least [`PLAIN_REQUESTS_MIN`] requests.
+    /// Reports whether a change of the place is worth a mention without evidence. Its time must
+    /// have grown or shrunk by [`PLAIN_FACTOR`] or more, without the part that a few slow requests
+    /// make up. Each period must have at least [`PLAIN_REQUESTS_MIN`] requests.
     pub(super) fn is_plain(&self) -> bool {
         let after_ns = self.before_ns + self.robust_ns();
         let is_by_factor =
@@ -80,8 +80,8 @@ impl PlaceChange {
 
     /// Reports whether the change is large enough to matter. It must be at least `effect_min` of
     /// `latency_ns`. A tenth of that suffices if the place's own time changed by at least 30 %. In
-    /// any case the change must be at least a tenth of `effect_min` of `mean_ns`, the mean latency
-    /// of all earlier requests of the root operation.
+    /// any case, the change must be at least a tenth of `effect_min` of `mean_ns`, the mean latency
+    /// of the root operation's earlier requests.
     pub(super) fn is_material(&self, effect_min: f64, mean_ns: f64) -> bool {
         let change_ns = self.robust_ns().abs();
         if change_ns < SMALL_PART * effect_min * mean_ns {

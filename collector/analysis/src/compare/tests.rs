@@ -364,8 +364,8 @@ fn sampled(period: &[TraceRecords], split_ns: i64) -> Vec<TraceRecords> {
     kept
 }
 
-/// Checks that comparisons of sampled requests and of all requests find the same. Slow requests
-/// were kept more often, so without weights the recorded ones show another change.
+/// Checks that a comparison of sampled requests agrees with one of all requests. Slow requests were
+/// kept more often, so without weights the recorded ones show another change.
 #[test]
 fn sampled_requests_are_weighted() {
     let fault = Fault {

@@ -1,16 +1,16 @@
 //! Critical path across traces, from a request into the requests that it follows.
 //!
-//! A *link* of a span to a span of another trace, its *producer*, states that the span began
-//! because of the producer, such as a consumer because of the message that it received. If the
-//! producer ended before the span began, its end is one more predecessor of the segment with which
-//! the span begins. As within a request, the predecessor that ended last is the one that the
-//! segment waited for. If that is a producer, the path goes on at the producer's last segment, in
-//! the producer's request. The time from the producer's end to the segment's start is time in the
-//! *queue*. A path that reaches the start of a request goes on at the producer of the request
-//! itself, which is that of its root span.
+//! A *link* leads from a span to a span of another trace, its *producer*. The span began because of
+//! the producer, as a consumer begins because of a message. If the producer ended before the span
+//! began, its end is one more predecessor of the segment with which the span begins. As within a
+//! request, the predecessor that ended last is the one that the segment waited for. If that is a
+//! producer, the path goes on at the producer's last segment, in the producer's request. The time
+//! from the producer's end to the segment's start is time in the *queue*. A path that reaches the
+//! start of a request goes on at the producer of the request itself, which is its root span's
+//! producer.
 //!
 //! So the path is exactly as long as the time from its first instant to the answer of the request
-//! in which it ends: segments, waits, tails and queues leave no gap and do not overlap.
+//! in which it ends. Segments, waits, tails and queues leave no gap and do not overlap.
 
 use std::collections::BTreeSet;
 

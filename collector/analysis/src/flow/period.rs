@@ -186,9 +186,9 @@ impl RootFlows {
         self.count().mean(sum_ns as f64)
     }
 
-    /// Returns the ends of the 95 % confidence interval of the change of the mean latency from
-    /// these requests to `later` ones, in nanoseconds, as if requests were independent and means
-    /// were normal. It is unbounded if a side has an effective number of requests below 2.
+    /// Returns the 95 % confidence interval of the change of the mean latency from these requests
+    /// to `later` ones, in nanoseconds. Assumes that requests are independent and means normal. The
+    /// interval is unbounded if a side has an effective number of requests below 2.
     pub fn change_interval_ns(&self, later: &RootFlows) -> [f64; 2] {
         let change_ns = later.mean_ns() - self.mean_ns();
         let error_ns = (self.mean_variance_ns2() + later.mean_variance_ns2()).sqrt();

@@ -5,9 +5,9 @@
 //! before `e`. If the instances are taken in order of `e`, this set of labels only grows. It is
 //! kept as one running bitset, which is ORed into row A word by word. Likewise, the set of labels
 //! that are active when an instance of B starts is kept as a running bitset and ORed into row B. A
-//! trace of k segments therefore costs one sort and, in each sweep, k rows, each of a word for
-//! every 64 labels of which any occurs. Only repeated labels and segments without length need work
-//! for single pairs.
+//! trace of k segments therefore costs one sort and, in each sweep, k rows, each with a word for
+//! every block of 64 labels that contains one of the trace's labels. Only repeated labels and
+//! segments without length need work for single pairs.
 
 use super::counts::{Counts, PerKind};
 use super::uncertain::{PAIRWISE_MAX, compare_pairs, shrunk};

@@ -11,8 +11,8 @@
 //! **Boundaries.** A span's own time is its interval minus the parts that its children cover. It is
 //! cut at `start`, at the span's own events, and at `end`. It is also cut where a group of children
 //! that overlap or adjoin begins (`→child`, the first child to start) and ends (`←child`, the last
-//! child to end). Own segments of length zero are left out, except those that a child's clock
-//! causes: the child may cross the parent's edge, or lie outside the parent, by no more than their
+//! child to end). Own segments of length zero are left out, except those that clock errors may
+//! cause: a child crosses the parent's edge, or lies outside the parent, by no more than their
 //! clocks may be off. The parent was then active before or after the child for an unknown time, so
 //! its segment of length zero is kept. Events that happen while the span waits for children are
 //! also left out, because the span is not active then.

@@ -20,9 +20,9 @@
 //! variance ratio: a share that drifts has changed.
 //!
 //! Binary segmentation finds the last of several changes. A series that rises and falls again has
-//! no clear change as a whole, so the last half and the last quarter are searched as well, each
-//! with its part of the false alarms. The caller decides which changes matter. A change that does
-//! not matter is not returned; the search continues on both sides of it.
+//! no clear change as a whole. The last half and the last quarter are therefore searched as well,
+//! each with its part of the false alarms. The caller decides which changes matter. A change that
+//! does not matter is not returned; the search continues on both sides of it.
 
 use std::ops::Range;
 

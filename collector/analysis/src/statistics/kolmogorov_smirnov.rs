@@ -81,8 +81,8 @@ pub fn kolmogorov_smirnov(a: &[(u64, u64)], b: &[(u64, u64)]) -> KolmogorovSmirn
 
 /// Returns the fraction of all orders of n and m values in which the distribution functions are
 /// somewhere at least `distance` apart, in units of 1 / (n m). The recursion computes the
-/// probability that they did so within the first i values of one sample and j of the other. It only
-/// adds positive terms, so that even small results are precise.
+/// probability that they reach this distance within the first i values of one sample and j of the
+/// other. It only adds positive terms, so that even small results are precise.
 fn exact(n: usize, m: usize, distance: u128) -> f64 {
     let mut row = vec![0.0; m + 1];
     for i in 0..=n {

@@ -83,8 +83,8 @@ const CHANGE_MAX: f64 = 1.5;
 
 /// Returns the requests whose load was about the same one second later. A request that no other
 /// request followed one second later counts as steady. While the load rises, requests already wait
-/// for others that the measured load does not include yet. They would make low loads look slow.
-/// Several instances of a service have different loads; one of them with about the same load is
+/// for others that the measured load does not include yet. Such requests would make low loads look
+/// slow. If several instances of a service have different loads, one with about the same load is
 /// enough.
 fn steady<'a>(explored: &[&'a TradeoffInstance]) -> Vec<&'a TradeoffInstance> {
     let mut ordered = explored.to_vec();

@@ -36,8 +36,8 @@ impl Level {
 
     /// Reports whether the level has been held for long enough (§4.3.2: "the request rate is held
     /// until the variance has settled"). Either `seconds_max` has passed, or there are at least 40
-    /// latencies and two conditions hold: the median has the requested precision, and the medians
-    /// of the earlier and the later half differ by at most twice the precision.
+    /// latencies and two conditions hold. The median must have the requested precision, and the
+    /// medians of the earlier and the later half must differ by at most twice the precision.
     #[must_use]
     pub fn is_settled(&self, settings: &SweepSettings) -> bool {
         if self.seconds >= settings.seconds_max {

@@ -28,8 +28,8 @@ pub(super) struct Join {
 /// Recorded instances of one label.
 #[derive(Clone, Default)]
 struct StretchEnds {
-    /// Two times of each instance, in nanoseconds, both from the end of the second-to-last call: to
-    /// the start of the segment, where the last call ends, and to the end of the segment.
+    /// Start and end of each instance, in nanoseconds after the end of the second-to-last call. The
+    /// last call ends at the start.
     ends: Vec<(f64, f64)>,
 }
 

@@ -4,11 +4,11 @@
 //! kinds of queues are recognised:
 //!
 //! * **A visit begins when a place is free.** No more than `k` visits ever ran at once, although so
-//! many came that this is not chance. Visits began at the moment when another visit ended. * **A
-//! visit begins when it is requested**, and waits inside. Its turn comes once all but `k - 1` of
-//! the earlier visits have ended. A visit almost never ends before its turn. If its turn comes
-//! later, it ends later by as much. Its work after its turn is as long as the work of visits that
-//! did not wait.
+//!   many came that this is not chance. Visits began at the moment when another visit ended.
+//! * **A visit begins when it is requested**, and waits inside. Its turn comes once all but `k - 1`
+//!   of the earlier visits have ended. A visit almost never ends before its turn. If its turn comes
+//!   later, it ends later by as much. Its work after its turn is as long as the work of visits that
+//!   did not wait.
 //!
 //! Both kinds assume first-come, first-served order. Requests that were not recorded also occupy
 //! places, so usually neither kind is found if such requests exist.

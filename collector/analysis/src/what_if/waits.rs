@@ -7,10 +7,10 @@
 //! works, `y` does not depend on `x`. The same test applies to the time before a segment, counted
 //! from the latest end of its predecessors. A segment may wait for:
 //!
-//! * segments that never ended later than it in any request; of several, the last to end; * the
-//! last end of any segment before the end of the wait, if the two ends are far closer than by
-//! chance, as when a place in a pool is released; * a timer: a fixed time after the request's
-//! start.
+//! * segments that never ended later than it in any request; of several, the last to end;
+//! * the last end of any segment before the end of the wait, if the two ends are far closer than by
+//!   chance, as when a place in a pool is released;
+//! * a timer: a fixed time after the request's start.
 //!
 //! In addition, relations are removed that only reflect in which requests a segment occurs. A span
 //! has own time between two children only in requests in which no third child runs meanwhile. The
@@ -32,8 +32,8 @@ use crate::segment::{SegmentedTrace, interval_ns};
 use crate::task_path;
 use rustc_hash::FxHashMap;
 
-/// Inverse of the minimum fraction of requests in which a label must be the last of the awaited
-/// ones.
+/// Inverse of the minimum fraction of requests in which a label must be the last awaited label to
+/// end.
 const OFTEN_ENOUGH: usize = 100;
 /// Number of requests from which it is not chance that one segment always ends before another.
 const SURE_POINTS: usize = 100;
