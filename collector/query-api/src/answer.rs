@@ -28,7 +28,7 @@ pub(crate) enum Refusal {
     /// The requested item does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// The request takes more memory than one query may.
+    /// The request needs more memory than one query may use.
     #[error("{0}")]
     TooLarge(String),
     /// The memory of queries is exhausted now; a retry may succeed.

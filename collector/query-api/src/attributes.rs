@@ -1,5 +1,5 @@
-//! Names and values of attributes that have columns of their own in a file, which the most frequent
-//! attributes have. Reads only these columns.
+//! Names and values of the most frequent attributes: those with columns of their own in a file.
+//! Reads only these columns.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use arrow_array::{
 };
 use stroboscope_store::tables::{ReadBudget, Store, StoreTable, TableReader, attribute_fields};
 
-/// Time after which reading files for values ends at the next values. The newest hours are read
+/// Time limit for reading values from files, checked after each batch. The newest hours are read
 /// first.
 const READING_MAX: Duration = Duration::from_secs(2);
 
@@ -24,8 +24,8 @@ pub(crate) fn attribute_names(store: &Store) -> BTreeSet<String> {
     fields.iter().filter_map(key).collect()
 }
 
-/// Returns up to `most` values of these attributes, each with the name of its type. After
-/// [`READING_MAX`], stops at the next values, with those found so far.
+/// Returns up to `most` values of these attributes, each with the name of its type. Stops at the
+/// first batch after [`READING_MAX`], with the values found so far.
 pub(crate) fn attribute_values(
     store: &Store,
     names: &[String],

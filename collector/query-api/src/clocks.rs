@@ -2,8 +2,8 @@
 //!
 //! Only timestamps of clocks that are proven to differ are corrected. Each corrected span has a
 //! warning with the correction and its possible error. The proof needs many traces, so a background
-//! thread computes it from the whole store. After the files changed, a later request starts the
-//! computation again, which takes at most a tenth of the time.
+//! thread computes it from the whole store. A later request starts it again if files changed. The
+//! thread computes for at most a tenth of the time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ impl Clocks {
         (known.alignment.clone(), is_due)
     }
 
-    /// Compares all clocks in one pass over the traces. Keeps the old alignment at an error.
+    /// Compares all clocks in one pass over the traces. Keeps the old alignment on an error.
     pub(crate) fn make(&self, store: &Store) {
         let begun = Instant::now();
         let made = store

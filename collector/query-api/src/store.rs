@@ -16,8 +16,8 @@ use crate::clocks::{Clocks, correct};
 use crate::slices::slices;
 use crate::trace::StoredTrace;
 
-/// Margin around the requested time, in ns. Files whose records all begin further outside are
-/// skipped, so a longer trace may be found only in part.
+/// Margin around the requested time, in ns. Files whose records all begin outside of it are
+/// skipped, so a trace that takes longer may be found only in part.
 const REQUEST_NS_MAX: i64 = 3_600_000_000_000;
 /// Maximum number of ranges of ids that are read concurrently.
 const THREADS_MAX: usize = 4;
@@ -128,7 +128,7 @@ impl Traces {
 
     /// Returns the matching traces that began last, the latest first. Traces that began at the same
     /// time are in order of their ids. If a trace does not fit into memory, ends the list before it
-    /// with a warning, or fails if it is the first one or the response has no warnings.
+    /// with a warning. Fails instead if it is the first trace, or if the response has no warnings.
     pub(crate) fn find(
         &self,
         search: &Search<'_>,

@@ -14,7 +14,7 @@ use stroboscope_store::tables::{AttributeValues, EventRead, SpanRead, TraceRows}
 /// Attribute key in OTLP under which Jaeger expects warnings, for which OTLP has no field.
 const WARNINGS: &str = "@jaeger@warnings";
 
-/// A trace; one of [`of_rows`](Self::of_rows) has at least one span.
+/// A trace. If [`of_rows`](Self::of_rows) built it, it has at least one span.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoredTrace {
     /// Trace id.

@@ -11,12 +11,12 @@ use crate::sampled_notes::BurstRequests;
 /// arrived, if the starts of some were not kept, or if the bursts of samplers count and no burst
 /// config has two requests.
 ///
-/// Requests between windows are mostly not recorded, so only the time of the windows counts, and
-/// the requests that began in them. If requests have sampling weights, they represent all requests
-/// of the whole time instead. So they do if most of them began outside of windows, because another
-/// program recorded them. If samplers recorded at least half of them because they began in bursts,
-/// the time of these bursts counts, even if there are weights. `windows` must be disjoint and in
-/// order; the flows must be in order.
+/// Requests between windows are mostly not recorded. So only the time of the windows counts, and
+/// the requests that began in them. The whole time counts instead if requests have sampling
+/// weights, because these represent all requests. It also counts if most requests began outside of
+/// windows, because another program recorded them. If samplers recorded at least half of the
+/// requests because they began in bursts, the time of these bursts counts, even if there are
+/// weights. `windows` must be disjoint and in order; the flows must be in order.
 pub(super) fn inter_arrival_ns(
     flows: &PeriodFlows,
     windows: &[(i64, i64)],

@@ -20,9 +20,9 @@ const ROOTS_MAX: usize = 3;
 /// Operation that requests wait for most.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Bottleneck {
-    /// Root operation of the requests; `None` for all requests, unless the main root operations
-    /// have different bottlenecks. Main ones are at most three, each with at least 5 % of the total
-    /// latency.
+    /// Root operation of the requests, if the main root operations have different bottlenecks;
+    /// `None` if the bottleneck is that of all requests. At most three root operations count as
+    /// main, each with at least 5 % of the total latency.
     pub root: Option<String>,
     /// `service:name`.
     pub operation: String,

@@ -253,8 +253,8 @@ pub struct CategoryTotals {
     pub critical_duration_ns: u128,
     /// Sum of the waits for the category's segments on the critical path, in ns.
     pub critical_wait_ns: u128,
-    /// Sum of the durations of the category's segments that ended by the answer, in ns. A breakdown
-    /// that ignores causality would attribute this sum to the category.
+    /// Sum of the durations of the category's segments that ended no later than the answer, in ns.
+    /// A breakdown that ignores causality would attribute this sum to the category.
     pub summed_delay_ns: u128,
     /// Sum of the durations of the category's segments that ended after the answer, in ns.
     pub after_answer_ns: u128,

@@ -42,7 +42,7 @@ pub struct ClockReport {
     /// Number of round trips that the alignment contradicts beyond all error bounds. Probably, a
     /// clock was set, or lines of an event log are not in the order of their threads.
     pub contradictions: u64,
-    /// Number of times that the limit on hosts or on pairs of hosts refused one.
+    /// Number of refusals due to the limit on hosts or on pairs of hosts.
     pub refused: u64,
     /// Notes about the data that the query read.
     pub notes: Notes,

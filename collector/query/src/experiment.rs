@@ -23,7 +23,7 @@ use gathered::PartRequests;
 #[derive(Clone, Debug)]
 pub struct ExperimentSettings {
     /// Attribute whose value assigns a request to a side, or `process` for the process that served
-    /// it. With a service in `of`, `host` stands for the host that served it.
+    /// it. If `of` names a service, `host` stands for the host on which this service served it.
     pub by: String,
     /// Service whose process or host counts if `by` is `process` or `host`. With `None`, the
     /// process of the root span counts, or the attribute `host`.
@@ -104,7 +104,7 @@ pub struct ExperimentReport {
     pub mix: Vec<MixOf>,
     /// Times whose requests were left out as one-off disturbances.
     pub left_out: Vec<LeftOutTime>,
-    /// Number of requests whose value belongs to neither side, and of requests without a value.
+    /// Number of requests whose value is missing or belongs to neither side.
     pub of_no_side: u64,
     /// Number of requests that several processes or hosts served.
     pub of_several: u64,

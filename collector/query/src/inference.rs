@@ -39,7 +39,7 @@ pub struct Inference {
     /// Correction of timestamps, with its error bounds; `None` if the recorded timestamps are
     /// exact.
     pub alignment: Option<Alignment>,
-    /// Alignment of the hosts' clocks, also if the recorded timestamps are exact.
+    /// Alignment of the hosts' clocks, even if the recorded timestamps are exact.
     pub clocks: Alignment,
     /// Pattern of the segments that were left out. The caller must leave them out of the traces to
     /// which it applies the model, too.

@@ -21,8 +21,8 @@ pub struct KernelPart {
     pub architecture: Architecture,
     /// Burst-configs of the chunks that were read, in order of first use.
     pub burst_configs: Vec<u64>,
-    /// Burst-configs that services of the host used in the shown time and `burst_configs` lacks, in
-    /// ascending order.
+    /// Burst-configs that services of the host used in the shown time and that are not in
+    /// `burst_configs`, in ascending order.
     pub services_configs: Vec<u64>,
     /// Numbers of events lost from the start of the recording to the last chunk that was read.
     pub lost: LossCounts,

@@ -16,8 +16,8 @@ use stroboscope_store::wal::{
 /// Size in bytes above which a log segment is assumed to have records, without reading it.
 const QUIET_SEGMENT_BYTES_MAX: u64 = 4 << 20;
 
-/// Reports whether a log segment contains spans, events or other data than batches. Returns true if
-/// it cannot be read.
+/// Reports whether a log segment contains data other than batches, such as spans or events. Returns
+/// true if it cannot be read.
 fn has_records(segment: &Path) -> bool {
     let is_some = |payload: &Payload| {
         payload.kind != PayloadKind::Batch
@@ -28,9 +28,9 @@ fn has_records(segment: &Path) -> bool {
 }
 
 /// Writes the content of the log to the tables of the store, if the directory can be locked.
-/// Failures are only logged, because a query without the log is better than none. If it cannot be
-/// locked, mostly because a collector is running, returns the number of bytes in the log, without
-/// headers and without segments that have no records. Returns 0 otherwise.
+/// Failures are only logged, because a query without the log is better than none. If the directory
+/// cannot be locked, mostly because a collector is running, returns the size of the log in bytes,
+/// without headers and without segments that have no records. Returns 0 otherwise.
 pub(super) fn put_log_into_store(data: &DataDir, store: &Store) -> u64 {
     let segments = list_segments(&data.wal()).unwrap_or_default();
     if segments.is_empty() {

@@ -14,8 +14,8 @@ use stroboscope_store::tables::{Damage, LeftOut};
 /// Notes of a query about the data that it read.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Notes {
-    /// Number of traces in the selected time range, of the selected root operation, and with the
-    /// filter's condition.
+    /// Number of traces that are in the selected time range, have the selected root operation and
+    /// satisfy the filter.
     pub traces: u64,
     /// Number of complete ones among these traces.
     pub complete_traces: u64,
@@ -137,13 +137,13 @@ impl Notes {
         more
     }
 
-    /// Adds damage that another reading of the same store found, with one entry for each file.
-    /// Counts rows once that several readings read.
+    /// Adds damage that another reading of the same store found, with one entry for each file. Rows
+    /// that several readings read count once.
     pub(super) fn add_damage(&mut self, damage: Vec<Damage>) {
         self.add_damage_by(damage, u64::max);
     }
 
-    /// Adds damage; `rows` computes the number of rows read of a file from those of both sides.
+    /// Adds damage; `rows` combines the numbers of rows read of a file on both sides.
     fn add_damage_by(&mut self, damage: Vec<Damage>, rows: fn(u64, u64) -> u64) {
         for flaw in damage {
             match self.damage.iter_mut().find(|known| known.file == flaw.file) {

@@ -1,4 +1,4 @@
-//! Critical path of a request across the links of spans to those of other traces.
+//! Critical path of a request across links from its spans to spans of other traces.
 
 use std::collections::HashMap;
 
@@ -279,9 +279,8 @@ fn first_segments(owners: &[Option<usize>], spans: usize) -> Vec<Option<usize>> 
     first
 }
 
-/// Iterates over the ids of the spans that begin with the first segment of the span at `place`,
-/// which starts at `start_ns`: the span itself, and its ancestors that begin at the same time and
-/// have no earlier segment.
+/// Iterates over the ids of the spans that begin with the first segment of the span at `place`: the
+/// span itself, and its ancestors that also begin at `start_ns` and have no earlier segment.
 fn begun_with<'a>(
     records: &'a TraceRecords,
     outline: &'a [OutlineSpan],

@@ -41,7 +41,7 @@ pub struct PredictSettings {
 pub struct PredictReport {
     /// Slack in ns above which a request counts as having slack.
     pub threshold_ns: u64,
-    /// Slack of the requests with a server segment that ended by the answer.
+    /// Slack of the requests with a server segment that ended no later than the answer.
     pub slack: Distribution,
     /// Attributes, best first. Each has the quality of its predictions, and the number of requests
     /// that its bounded history left out.

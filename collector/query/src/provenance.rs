@@ -32,8 +32,8 @@ const FLOWS_MAX: usize = if cfg!(test) { 1 << 14 } else { 1 << 20 };
 /// Number of steps, of about 10 ns each, that the queries of a log may take, regardless of its
 /// size; small in the tests of this crate.
 const STEPS: u64 = if cfg!(test) { 1 << 18 } else { 1 << 24 };
-/// Further steps for each byte of a log. A node takes 8 bytes, so all nodes may depend on inputs
-/// everywhere in 8 MiB, which are 2,048 pages.
+/// Additional steps for each byte of a log. A node takes 8 bytes, so this allows 2,048 steps per
+/// node. Every node may therefore depend on inputs throughout 8 MiB, which are 2,048 pages.
 const STEPS_PER_BYTE: u64 = 1 << 8;
 /// Maximum number of ids that an error lists.
 const IDS_MAX: usize = 20;
@@ -91,8 +91,8 @@ pub struct ByteFlow {
 pub struct ReachedItem {
     /// Bytes reached.
     pub bytes: ByteRanges,
-    /// The bytes among them at which the query ended: no log has an output with them (backward), or
-    /// a source (forward).
+    /// Part of `bytes` at which the query ended, because no log has an output (backward) or a
+    /// source (forward) with it.
     pub ends: ByteRanges,
 }
 
@@ -103,7 +103,7 @@ pub struct ProvenanceAnswer {
     pub items: BTreeMap<u64, ReachedItem>,
     /// Flows in order of log, output and bytes of the output.
     pub flows: Vec<ByteFlow>,
-    /// Number of flows left out of the list, because it has its maximum length.
+    /// Number of flows left out of the list because it reached its maximum length.
     pub left_out: u64,
     /// Number of ranges of inputs without a source, because the log reached a limit.
     pub unknown: u64,
@@ -148,8 +148,8 @@ impl<'a> ProvenanceLog<'a> {
         })
     }
 
-    /// Describes the damage of the log, or the lack of steps, due to which answers may lack flows;
-    /// `None` if there is neither.
+    /// Describes why answers may lack flows: the log is damaged, or no steps are left. Returns
+    /// `None` if neither is the case.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
         match self.problem {
@@ -340,7 +340,7 @@ impl Query {
         ControlFlow::Continue(())
     }
 
-    /// Adds the flows of bytes of outputs that each depend on all of some inputs.
+    /// Adds the flows of output bytes that each depend on all of `inputs`.
     fn computed(
         &mut self,
         number: usize,
@@ -361,7 +361,7 @@ impl Query {
         ControlFlow::Continue(())
     }
 
-    /// Adds a flow, whose other end the query follows in the next round.
+    /// Adds a flow. The query follows its other end in the next round.
     fn add(
         &mut self,
         log: usize,
@@ -436,12 +436,12 @@ fn successive_inputs(output: &Output) -> Option<u32> {
     }
 }
 
-/// Returns the bytes of an output. A log has none beyond the largest offset.
+/// Returns the bytes of an output. The sum fits, as a log has no bytes beyond the largest offset.
 fn output_bytes(output: &Output) -> Range<u64> {
     output.offset..output.offset + output.count
 }
 
-/// Returns the bytes of a source. A log has none beyond the largest offset.
+/// Returns the bytes of a source. The sum fits, as a log has no bytes beyond the largest offset.
 fn source_bytes(source: &Source) -> Range<u64> {
     source.offset..source.offset + u64::from(source.count)
 }
@@ -461,7 +461,7 @@ fn inputs_of_sources(file: &LogFile<'_>, items: &BytesByItem) -> InputSet {
     inputs
 }
 
-/// Returns the sources of inputs: the id, the bytes of the source, and the input of the first one.
+/// Returns the sources of inputs: the id, the bytes, and the input of the first of these bytes.
 fn sources_of<'a>(
     file: &'a LogFile<'_>,
     inputs: RangeInclusive<u32>,

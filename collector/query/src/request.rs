@@ -115,8 +115,8 @@ pub fn unmodelled(
         .iter()
         .flatten()
         .for_each(|place| has_some[*place] = true);
-    // A span that only waits has no segment either. It makes this function cut the request once
-    // more in vain.
+    // A span that only waits has no segment either. Such a span makes this function cut the request
+    // once more in vain.
     if has_some.iter().all(|has| *has) {
         return Vec::new();
     }
@@ -184,8 +184,8 @@ fn records(
 }
 
 /// Returns the request with this id, complete or not; `None` if there is none. The critical path
-/// requires an `inference`. Of the files of traces, reads only those that may hold the id or one
-/// that the request links to.
+/// requires an `inference`. Reads only files of traces that may hold the id, or an id to which the
+/// request links.
 ///
 /// # Errors
 /// Fails if the store cannot be read, or if the memory does not suffice for the request.
@@ -291,9 +291,9 @@ pub fn request_of_low(
     Ok(None)
 }
 
-/// Completes the id of a request of which only the low half may be given, as tables print it. If
-/// the high half is 0 and no request has the id as given, reads requests until one has this low
-/// half. Returns the same id if none has, or if the high half is not 0.
+/// Completes the id of a request if only its low half is given, as tables print it. If the high
+/// half is 0 and no request has the id as given, reads requests until one has this low half.
+/// Returns the id as given if none has, or if the high half is not 0.
 ///
 /// # Errors
 /// Fails if the store cannot be read, or if there is too little memory.

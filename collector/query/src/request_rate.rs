@@ -30,8 +30,8 @@ const AHEAD_NS_MAX: i64 = 60_000_000_000;
 
 /// Rates of the files of a store. A file is read when it is first seen. A damaged file is read
 /// again at every refresh. A file with spans that start more than a minute after the present is
-/// read again once the first of them does not. A file's rate is dropped when the file is deleted,
-/// and all rates are when the source has other connections.
+/// read again once the first of them is no longer that far ahead. A file's rate is dropped when the
+/// file is deleted. All rates are dropped when the source has other connections.
 #[derive(Clone, Debug, Default)]
 pub struct RequestRates {
     /// Root operations (`service:name`), indexed by number; empty if the number is free.
@@ -213,8 +213,8 @@ impl RequestRates {
         }
     }
 
-    /// Returns the rate in the files' columns that start in `between_ns`. Its columns are at least
-    /// as wide as the widest of these.
+    /// Returns the rate in the files' columns that start in `between_ns`. The columns of the result
+    /// are at least as wide as the widest of these.
     #[must_use]
     pub fn rate(&self, between_ns: Range<i64>) -> RequestRate {
         let mut all: TimeColumns<BTreeMap<u32, u64>> = TimeColumns::default();

@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(said(&[outside, SpanFlags::SAMPLED]), (7.0, 0, 0.0));
     }
 
-    /// A thinned request that was not weighted before makes no request in a window count twice.
+    /// A request in a window that gets its weight from thinning alone counts no request twice.
     #[test]
     fn thinned_requests_do_not_count_twice() {
         let check = |state: &str, expected: u64| {

@@ -51,7 +51,7 @@ impl SavedInference {
 
     /// Returns a hash of the results that determine critical paths.
     pub(super) fn identity(&self) -> u128 {
-        // Saving the same results as a part reports an error of encoding, if there is any.
+        // An encoding error is reported when the same results are saved as a part.
         let bytes = postcard::to_stdvec(&self.findings).unwrap_or_default();
         XxHash3_128::oneshot(&bytes)
     }

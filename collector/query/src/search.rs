@@ -24,8 +24,8 @@ pub const HELD_BYTES_MAX: u64 = 256 << 20;
 pub struct SearchSettings {
     /// Formula that [`parse`](stroboscope_search::parse) returned.
     pub formula: Formula,
-    /// Maximum number of certain matches to keep, and of possible matches. The earliest ones are
-    /// kept.
+    /// Maximum number of certain matches to keep, and likewise of possible matches. The earliest
+    /// ones are kept.
     pub kept_max: usize,
     /// Maximum memory for bursts that are searched together, in bytes. A single burst that is
     /// larger is not searched.
@@ -283,9 +283,9 @@ pub(super) fn witness(unit: &Unit<'_>, formula: &Formula) -> Vec<WitnessSpan> {
 }
 
 /// Returns the requests that satisfy a formula. First reads all requests to compare the clocks,
-/// unless the result is cached. Then reads the incomplete requests, and those complete ones that
+/// unless the result is cached. Then reads the incomplete requests, and the complete requests that
 /// have the spans that the formula needs. Reads all requests if the settings ask for it, if more
-/// than half are needed, or if the needed ones cannot be determined.
+/// than half are needed, or if the needed requests cannot be determined.
 ///
 /// # Errors
 /// Fails if the store cannot be read, or if there is too little memory. A formula about the kernel

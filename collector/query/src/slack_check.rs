@@ -20,7 +20,7 @@ pub struct SlackCheck {
     /// Correlation of server time and latency, in buckets of slack with about equally many
     /// requests.
     pub validation: SlackValidation,
-    /// Number of requests without a server segment that ended by the answer, which are left out.
+    /// Number of requests left out because no server segment ended before or with the answer.
     pub without_server: u64,
     /// Notes about the data that the query read.
     pub notes: Notes,

@@ -35,7 +35,7 @@ pub enum RequestOrder {
 /// Filter and order of the listed requests. The range of the selection limits their starts.
 #[derive(Clone, Debug, Default)]
 pub struct RequestsWanted {
-    /// Formula that must hold, at least possibly; `None` for no condition.
+    /// Formula that must certainly or possibly hold; `None` for no condition.
     pub formula: Option<Formula>,
     /// Service that must have a span in the request; `None` for any.
     pub service: Option<String>,

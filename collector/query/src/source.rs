@@ -427,8 +427,8 @@ impl Source {
         self.choose(records, selection, notes) == Choice::Taken
     }
 
-    /// Returns the distinct causes for which a trace counts as incomplete, sorted, given those that
-    /// its records show.
+    /// Returns the distinct causes for which a trace counts as incomplete, sorted. `reasons` are
+    /// those that its records show.
     pub(super) fn causes(
         &self,
         records: &TraceRecords,

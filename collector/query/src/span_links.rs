@@ -91,7 +91,7 @@ pub struct Follows {
     pub unread: u64,
     /// Files that could not be read in full.
     pub damage: Vec<Damage>,
-    /// For each linking span, the producer that ended last before it, and its end.
+    /// End and id of the producer that ended last before each linking span.
     pub(super) latest: HashMap<u64, (i64, StoredSpanId)>,
 }
 
@@ -454,7 +454,7 @@ mod tests {
             ([none, SpanFlags::CUT_OPEN], Unknown),
         ] {
             assert_eq!(order("a", 2_000, flags, &[]), expected, "{flags:?}");
-            // Unseen, the end was later and the start was earlier.
+            // The unrecorded end was later, and the unrecorded start was earlier.
             assert_eq!(order("a", 500, flags, &[]), Overlaps, "{flags:?}");
         }
     }

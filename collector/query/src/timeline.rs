@@ -79,15 +79,16 @@ pub struct KernelOverview {
     /// Kernel activity by request, in order of the low half of the trace id. The parts of a request
     /// in several windows and on several hosts are added up.
     pub requests: Vec<RequestSummary>,
-    /// Number of stored requests wholly in one window; windows of any hosts at most 10 µs apart are
-    /// one. `calls` and `operations` cover only these, or all requests if there are none.
+    /// Number of stored requests wholly in one window; windows count as one if they are at most 10
+    /// µs apart, even on different hosts. `calls` and `operations` cover only these requests, or
+    /// all requests if there are none.
     pub whole: u64,
     /// System calls per request, with their numbers and durations.
     pub calls: Vec<CallPerRequest>,
     /// System calls and waits by operation.
     pub operations: Vec<OperationSum>,
-    /// Locks and futexes at which any requests waited, not only those that lie wholly in a window.
-    /// The one with the longest total wait comes first.
+    /// Locks and futexes at which requests waited, including requests not wholly in a window. The
+    /// one with the longest total wait comes first.
     pub locks: Vec<LockSum>,
     /// Waits at locks by threads that worked for no known request.
     pub other_waits: WaitSum,
@@ -199,7 +200,7 @@ pub fn kernel_of(
 }
 
 /// Adds to each part the burst-configs that services of its host used in an interval of wall time
-/// and the recorder did not.
+/// but the recorder did not.
 fn compare_configs(
     source: &Source,
     kernel: &mut [KernelPart],

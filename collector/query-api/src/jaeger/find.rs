@@ -1,4 +1,4 @@
-//! Jaeger's search: by service, operation, tags and duration, which one span must match together.
+//! Jaeger's search: one span must match the service, operation, tags and duration together.
 
 use std::collections::BTreeMap;
 

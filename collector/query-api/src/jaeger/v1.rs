@@ -223,7 +223,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_search_whose_text_is_too_large_returns_fewer_traces() {
-        // A query has half of it.
+        // Each query may use half of this memory.
         let memory = QueryMemory::new(8 << 20);
         let whole = written(traces(20, 100_000), memory.share()).unwrap();
         let of = async |written: ResponseBuffer| -> Value {

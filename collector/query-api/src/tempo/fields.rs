@@ -15,8 +15,8 @@ fn status(is_error: bool, is_ok: bool) -> &'static str {
     }
 }
 
-/// Returns a span's values of those of these fields that are the service, the kind, the status or
-/// an attribute, by the names that clients expect. Each name occurs once.
+/// Returns a span's service, kind, status and attributes, as far as `fields` lists them, by the
+/// names that clients expect. Each name occurs once.
 pub(super) fn told(span: &TraceSpan, fields: &[Field]) -> Vec<(String, AnyValue)> {
     let mut known = BTreeSet::new();
     let mut told = Vec::new();

@@ -94,8 +94,8 @@ fn found(traces: &Traces, given: &Parameters, share: &mut QueryShare) -> Result<
 }
 
 /// Returns the sorted ids of the spans that match a selector of the query, if the trace satisfies
-/// it; `None` if it does not, or if that is unknown.
-/// `may_lack` reports whether records of a trace may have been lost.
+/// the query; `None` if it does not, or if that is unknown. `may_lack` reports whether records of a
+/// trace may have been lost.
 fn witness(
     records: &TraceRecords,
     query: &TraceQl,

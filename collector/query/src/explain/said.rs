@@ -33,10 +33,10 @@ pub(super) struct StatedAttributes {
     rows: Vec<Row>,
 }
 
-/// One request of the table. `is_mutation` is true on the changed side, and `is_beyond` is true if
-/// a later request shows a partial change, and `None` if the request is not part of that
-/// comparison. `weight` is the number of requests that it represents. `said` holds its attributes
-/// as indexes into the lists of parameters and of texts.
+/// One request of the table. `is_mutation` is true on the changed side. `is_beyond` reports whether
+/// a later request shows a partial change; it is `None` if the request is not compared for that.
+/// `weight` is the number of requests that it represents. `said` holds its attributes as indexes
+/// into the lists of parameters and of texts.
 #[derive(Debug, Serialize, Deserialize)]
 struct Row {
     id: u128,
@@ -125,8 +125,8 @@ impl StatedAttributes {
         of.filter_map(move |number| parameters.get(*number as usize).cloned())
     }
 
-    /// Returns the requests. The flag is true if a later request shows the partial change, and
-    /// `None` if the request is not part of that comparison.
+    /// Returns the requests. The flag reports whether a later request shows the partial change; it
+    /// is `None` if the request is not compared for that.
     pub(super) fn requests(&self) -> Vec<(ExplainedRequest, Option<bool>)> {
         let texts: Vec<Arc<str>> = self.texts.iter().map(|text| text.as_str().into()).collect();
         let parameters = self.parameters();

@@ -19,8 +19,8 @@ pub struct ItemInfo<'a> {
     pub content: &'a [u8],
 }
 
-/// Returns the descriptions of the items that `wanted` accepts. A log that made an item describes
-/// it; if none does, a log that read it.
+/// Returns the descriptions of the items that `wanted` accepts. They come from a log that made the
+/// item or, if there is none, from a log that read it.
 #[must_use]
 pub fn infos<'a>(
     logs: &'a [ProvenanceLog<'_>],

@@ -10,7 +10,7 @@ use stroboscope_store::query_memory::QueryShare;
 
 /// Memory that a report needs for an output and one of its sources, in bytes.
 const PAIR_BYTES: usize = 1_024;
-/// Memory that it needs for a range of a source's bytes, in bytes.
+/// Memory that a report needs for a range of a source's bytes, in bytes.
 const RANGE_BYTES: usize = 48;
 /// Maximum number of damaged logs that an error lists.
 const PROBLEMS_MAX: usize = 5;
@@ -26,7 +26,7 @@ pub struct ProvenanceMap {
     pub unknown: u64,
 }
 
-/// Merge logs, with the logs that have each item.
+/// Merge logs, indexed by the items that they have.
 #[derive(Debug)]
 pub struct ProvenanceLogs<'a> {
     logs: Vec<ProvenanceLog<'a>>,
@@ -97,9 +97,9 @@ impl ProvenanceLogs<'_> {
     /// Returns the bytes of sources on which outputs depend, for each output that `is_output`
     /// accepts.
     ///
-    /// Sources are the items at which the query of an output ends or, with `is_source`, those that
-    /// it accepts, wherever they are. The outputs of one log are one query, unless it has too many
-    /// flows. Its sweep over the log computes each set once.
+    /// Sources are the items at which the query of an output ends or, with `is_source`, the items
+    /// that it accepts, wherever they are. All outputs of one log form one query, unless it has too
+    /// many flows. Its sweep over the log computes each set once.
     ///
     /// # Errors
     /// Returns an error if the result needs more memory than `share` allows.
@@ -191,7 +191,7 @@ impl ProvenanceLogs<'_> {
         }
     }
 
-    /// Returns the bytes to query: those of the item that a log has.
+    /// Returns the bytes to query: the bytes of the item that a log has.
     fn asked(
         &self,
         direction: Direction,
@@ -227,7 +227,7 @@ impl ProvenanceLogs<'_> {
         Ok(asked)
     }
 
-    /// Describes the first logs with problems, as the end of an error: they may have had the item.
+    /// Describes the first logs with problems, for the end of an error: they may have the item.
     fn problems(&self) -> String {
         let damaged = self.logs.iter().filter_map(|log| {
             let problem = log.problem()?;

@@ -12,7 +12,7 @@ const INTERVALS_MAX: usize = 1_024;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutputPart {
     pub bytes: Range<u64>,
-    /// Bytes of the items at which the query of these bytes ends.
+    /// Bytes at which the query of these bytes ends, by item.
     pub ends: BytesByItem,
 }
 
@@ -24,7 +24,7 @@ struct Flows<'a> {
 
 impl ProvenanceAnswer {
     /// Divides the first `count` bytes of the queried output into parts, for an answer of a
-    /// backward query. Bytes that no flow of the answer has are parts without ends.
+    /// backward query. Bytes in no flow of the answer form parts without ends.
     ///
     /// Adjacent bytes are one part if they depend on adjacent bytes of the same items.
     #[must_use]
@@ -94,7 +94,7 @@ impl<'a> Flows<'a> {
         })
     }
 
-    /// Returns the bytes of an item, among these, at which the query of the answer ended.
+    /// Returns the part of an item's `bytes` at which the query of the answer ended.
     fn ends_within(&self, id: u64, bytes: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let item = self.answer.items.get(&id).into_iter();
         item.flat_map(move |item| item.ends.within(bytes.clone()))
@@ -126,7 +126,7 @@ impl<'a> Flows<'a> {
         bounds
     }
 
-    /// Returns the bytes at which the query of bytes of an output ends.
+    /// Returns the bytes at which the query of an output's `bytes` ends, by item.
     fn ends(&self, output: u64, bytes: Range<u64>) -> BytesByItem {
         let mut ends = BytesByItem::new();
         for (id, bytes) in self.reached(output, bytes) {
@@ -137,7 +137,7 @@ impl<'a> Flows<'a> {
         ends
     }
 
-    /// Returns the bytes of items on which bytes of an output depend.
+    /// Returns the bytes on which an output's `bytes` depend, by item.
     fn reached(&self, output: u64, bytes: Range<u64>) -> BytesByItem {
         let mut reached = BytesByItem::new();
         let mut waiting = BytesByItem::from([(output, ByteRanges::from_iter([bytes]))]);
@@ -161,9 +161,9 @@ impl<'a> Flows<'a> {
 }
 
 impl ProvenanceAnswer {
-    /// Returns, for each of these outputs, the bytes of items on which it depends: those that
-    /// `is_source` accepts, or those at which the query ended. The answer must be of a query of all
-    /// these outputs.
+    /// Returns, for each of these outputs, the bytes on which it depends, by item: the items that
+    /// `is_source` accepts or, without it, the bytes at which the query ended. The answer must be
+    /// of a query of all these outputs.
     pub(super) fn sources_of(
         &self,
         outputs: impl IntoIterator<Item = u64>,

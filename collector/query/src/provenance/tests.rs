@@ -333,8 +333,8 @@ fn a_log_of_too_many_steps_ends_only_its_own_flows() {
     assert!(answer.items.contains_key(&2));
 }
 
-/// Maps outputs that together have more flows than one query lists, each of one byte that depends
-/// on every second byte of a source.
+/// Maps outputs that together have more flows than one query lists. Each output is one byte that
+/// depends on every second byte of a source.
 #[test]
 fn a_map_of_many_flows_is_complete() {
     const RANGES: u64 = 1_024;

@@ -50,7 +50,7 @@ impl PartFile {
     }
 }
 
-/// Reads a file, and verifies its checksum. Reads at most one byte more of it than its first bytes
+/// Reads a file, and verifies its checksum. Reads at most one byte more than the file's first bytes
 /// declare.
 pub(super) fn read_part(path: &Path) -> Result<PartFile, ShardError> {
     let file = File::open(path).map_err(|error| ShardError::Read {

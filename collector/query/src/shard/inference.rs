@@ -129,7 +129,7 @@ pub struct MergedInference {
 
 /// Merges the parts of all shards. `share` bounds the memory. With `convergence`, the inference
 /// gets the last point of its convergence; the points before it depend on the order of traces,
-/// which parts do not have.
+/// which parts do not preserve.
 ///
 /// # Errors
 /// Fails if a file is damaged or of another report, if the clocks require a second reading, if no

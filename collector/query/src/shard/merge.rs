@@ -13,7 +13,7 @@ use super::{Head, Kind, ShardReport, Snapshot};
 use crate::infer_settings::InferSettings;
 use crate::query_error::QueryError;
 
-/// Multiple of the length of a part's contents that decoding them takes.
+/// Memory needed to decode a part's contents, as a multiple of their length.
 pub(super) const CONTENTS_FORMS: usize = 4;
 
 /// Part whose checksum and head were read.

@@ -105,8 +105,8 @@ struct ReportContents<S> {
 }
 
 /// Reads one shard of the selected traces for a report, and saves the state of its passes as a
-/// part. The report uses `inference`; without it, that of `study`, which is of all traces.
-/// `location` is the location of the data as the user gave it.
+/// part. The report uses `inference` or, without it, the inference of `study`, which is of all
+/// traces. `location` is the location of the data as the user gave it.
 ///
 /// # Errors
 /// Fails if the store cannot be read or changes meanwhile, if `inference` is of another snapshot or
@@ -182,9 +182,9 @@ pub struct MergedReport<A> {
     pub traces: u64,
 }
 
-/// Merges the parts of all shards of a report. `question` must be the one of
-/// [`PartSet::report`]. Decodes one part at a time, so it needs the memory of two passes, as two
-/// threads of one run do; `share` bounds that of the encoded contents.
+/// Merges the parts of all shards of a report. `question` must be the one of [`PartSet::report`].
+/// Decodes one part at a time, so it needs the memory of two passes, as two threads of one run do.
+/// `share` bounds the memory of the encoded contents.
 ///
 /// # Errors
 /// Fails if a file is damaged or of another question, if there is no answer, or if there is too

@@ -38,7 +38,7 @@ pub struct ShardTask<'a> {
     /// Report of the shard; `None` for the inference.
     pub report: Option<ShardReport>,
     pub shard: Shard,
-    /// Contents of the file of clocks, for the inference, or of the inference, for a report.
+    /// Contents of the basis: a file of clocks for the inference, or an inference for a report.
     #[serde(borrow)]
     basis: &'a [u8],
 }
@@ -67,7 +67,7 @@ impl<'a> ShardTask<'a> {
     /// Fails if the bytes are no task.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, ShardError> {
         let task: Self = postcard::from_bytes(bytes).map_err(|_| ShardError::Task)?;
-        // A number outside would be no shard.
+        // A number out of range would be no shard.
         let shard: Result<Shard, _> = task.shard.to_string().parse();
         match shard {
             Ok(shard) if shard == task.shard => Ok(task),
@@ -129,8 +129,8 @@ impl TaskStore {
                 asked_files: asked.files,
             });
         }
-        // If the driver has no declared requests, those of the directory apply here, and must be
-        // none.
+        // If the driver declares no requests, those that the directory declares apply here; there
+        // must be none.
         let own = ShardSettings::of(&source, selection, &infer_settings);
         if let Some((flag, first_value, value)) = settings.difference(&own) {
             return Err(ShardError::Setting {
@@ -148,7 +148,7 @@ impl TaskStore {
                 (study, Some(recorded))
             }
             _ => {
-                // The driver states the size. Decoding must fit before it begins.
+                // The driver states the size, so reserve the memory for decoding first.
                 let bytes = CONTENTS_FORMS.saturating_mul(file.contents_bytes);
                 let mut share = memory.share();
                 share.take(bytes).map_err(QueryError::lack_of_requests)?;
