@@ -53,7 +53,7 @@ mod tests {
                 i64::MIN..=13 * HOUR_NS - 1,
             ]
         );
-        // Hours outside the range do not count. No cut is made at the first hour, as it began before.
+        // Hours outside the range do not count. The first hour begins earlier, so no cut is made.
         let some = 12 * HOUR_NS + 5..=14 * HOUR_NS + 7;
         assert_eq!(
             of(some, &[3, 12, 13, 14, 20]),

@@ -35,8 +35,8 @@ pub enum AssertionVerdict {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Assertion {
     verdict: AssertionVerdict,
-    /// Findings that the verdict rests on: of `violated` the number of counterexamples and the
-    /// first one, of `unknown` all problems of the data; empty for `holds`.
+    /// Findings that the verdict rests on: for `violated`, the number of counterexamples and the
+    /// first one; for `unknown`, all problems of the data; empty for `holds`.
     reasons: Vec<String>,
     #[serde(skip)]
     claim: String,

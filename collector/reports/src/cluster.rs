@@ -31,8 +31,8 @@ pub use tasks::StoreTasks;
 pub struct ClusterArguments {
     /// Let these workers read the requests: HOST:PORT or https://HOST:PORT each, separated by
     /// commas, or one name with several addresses. `stroboscope worker` is a worker. All must read
-    /// the same store as --data names, which no collector writes to meanwhile. Needs a binary built
-    /// with the `cluster` feature
+    /// the store that --data names, and no collector may write to it meanwhile. Needs a binary
+    /// built with the `cluster` feature
     #[arg(
         long,
         value_name = "HOST:PORT",
@@ -54,7 +54,7 @@ pub struct ClusterArguments {
     /// Private key of --cluster-cert, as PEM
     #[arg(long, value_name = "FILE", requires = "cluster_cert")]
     cluster_key: Option<PathBuf>,
-    /// File with the token for the workers, whose role is read
+    /// File with the token for the workers, which has the role `read`
     #[arg(long, value_name = "FILE", requires = "cluster")]
     cluster_token_file: Option<PathBuf>,
 }

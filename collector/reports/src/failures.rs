@@ -81,8 +81,8 @@ pub struct FailuresReport {
     /// Number of requests whose origins of failures are beyond the limit of distinct origins.
     other_origins: u64,
     /// Sets of attributes that distinguish failed requests of a root operation from others, for at
-    /// most three root operations. For each, those of failed requests come first, and the largest
-    /// recall first.
+    /// most three root operations. For each, the sets of failed requests come first; among these
+    /// and among the others, the largest recall comes first.
     leaves: Vec<FailureLeafRow>,
     /// Root operations whose failed requests no attribute distinguishes from others. At most three
     /// root operations with at least 12 requests of both kinds are examined: those with the most
@@ -130,8 +130,8 @@ pub struct FailureOriginRow {
     requests: u64,
     /// Share of all failed requests, 0 to 1.
     share: f64,
-    /// Time at which the first of the failed spans of the origin ended, and in `last_ns` the last,
-    /// ns since the Unix epoch.
+    /// Time at which the first of the origin's failed spans ended, in ns since the Unix epoch.
+    /// `last_ns` is the end of the last one.
     first_ns: Option<i64>,
     last_ns: Option<i64>,
     /// Id of the request with the first of the failed spans.

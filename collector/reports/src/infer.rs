@@ -197,9 +197,9 @@ struct RecordedEntry {
     batches: u64,
     records: u64,
     bursts: u64,
-    /// Time that two processes recorded together, divided by the time that at least one of them
-    /// recorded, while both ran, summed over all pairs; null if no two processes ran at the same
-    /// time, or none recorded then.
+    /// Time in which both processes of a pair recorded, divided by the time in which at least one
+    /// did. Both are summed over all pairs, while both processes ran. Null if no two processes ran
+    /// at the same time, or none recorded then.
     window_overlap: Option<f64>,
     lost_records: u64,
     /// Lost records by service and cause.

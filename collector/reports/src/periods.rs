@@ -37,7 +37,7 @@ pub(crate) struct PeriodArguments {
     before_data: Option<PathBuf>,
     #[command(flatten)]
     pub flow: FlowArguments,
-    /// Minimum change of the number of requests of a category, or of those in which an operation
+    /// Minimum change of the number of requests of a category, or of requests in which an operation
     /// behaves differently, scaled to the later period
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     threshold: u64,
@@ -45,7 +45,7 @@ pub(crate) struct PeriodArguments {
     /// A tenth of it suffices where the own time of an operation changed by 30 % or more
     #[arg(long, value_name = "PART", default_value = "1%", value_parser = parse_part)]
     min_effect: f64,
-    /// Also accept categories as precursors that lost fewer requests than the mutation gained
+    /// Also accept, as precursors, categories that lost fewer requests than the mutation gained
     #[arg(long)]
     any_precursor: bool,
     /// Compare absolute numbers of requests per category, instead of shares. For two periods with
@@ -257,7 +257,7 @@ impl PeriodArguments {
     }
 }
 
-/// Returns the conjunction of two formulas, or the one that is given; `None` without any.
+/// Returns the conjunction of two formulas, or the only one; `None` if there is none.
 fn both(a: Option<(String, Formula)>, b: Option<(String, Formula)>) -> Option<(String, Formula)> {
     match (a, b) {
         (Some(a), Some(b)) => Some((

@@ -175,7 +175,7 @@ pub struct PoolSays {
     percentiles: Vec<PercentileRow>,
     /// Usage of one process of the first service.
     one: Vec<OneRow>,
-    /// Number of sums of what processes used at the same time.
+    /// Number of sums, each of what the processes used at the same time.
     together: usize,
     /// Number of pairs of processes that were examined.
     pairs: usize,

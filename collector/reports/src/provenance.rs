@@ -280,8 +280,8 @@ impl PageVerb for ItemsVerb {
     }
 }
 
-/// Answer of a query across provenance logs, of the queries of an item in both directions, the list
-/// of items, or the sources of all outputs.
+/// Answer of a query across provenance logs, answers for one item in both directions, a list of
+/// items, or the sources of all outputs.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ProvenanceSays {

@@ -55,9 +55,9 @@ pub enum RegressionVerdict {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Regression {
     verdict: RegressionVerdict,
-    /// Findings that the verdict rests on: of `worse` the rises of latency that are large enough,
-    /// the largest first, then those of failed requests; of `unknown` all problems of the data; of
-    /// `no_regression` rises that are too small.
+    /// Findings that the verdict rests on: for `worse`, the rises of latency that are large enough,
+    /// the largest first, then those of failed requests; for `unknown`, all problems of the data;
+    /// for `no_regression`, rises that are too small.
     reasons: Vec<String>,
 }
 

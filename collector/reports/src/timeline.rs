@@ -50,8 +50,8 @@ pub struct TimelineVerb {
     #[arg(long, value_name = "ID", conflicts_with = "burst")]
     trace: Option<String>,
     /// Burst at or after this moment: ns since the Unix epoch, or a time such as
-    /// 2026-11-21T10:00:00.5 (UTC). Of a burst longer than a second, shows one second, from this
-    /// moment on if possible
+    /// 2026-11-21T10:00:00.5 (UTC). If the burst is longer than a second, shows one second of it,
+    /// from this moment on if possible
     #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     burst: Option<i64>,
     /// One lock or futex, by its name in the sums: PROCESS:LOCK, such as 4711:0x7f0a12345678

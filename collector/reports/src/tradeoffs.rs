@@ -56,7 +56,7 @@ struct Learn {
     /// utility
     #[arg(long = "goal", value_name = "POINT=GOAL", value_parser = parse_goal)]
     goals: Vec<(String, Goal)>,
-    /// Also learn slack, by how much longer each service may take, from the last request with each
+    /// Also learn slack (how much longer each service may take) from the last request with each
     /// value of this attribute. An ingress predicts with it (`tradeoff::foretold_slack`)
     #[arg(long, value_name = "ATTRIBUTE")]
     slack_by: Option<String>,

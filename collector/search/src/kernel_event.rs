@@ -42,8 +42,8 @@ pub struct KernelEvent {
     pub span_id: u64,
     /// Start, in ns since the Unix epoch.
     pub start_ns: i64,
-    /// End, in ns since the Unix epoch. If the end was not recorded, the end of the recorded
-    /// window.
+    /// End, in ns since the Unix epoch; the end of the recorded window if the event's end was not
+    /// recorded.
     pub end_ns: i64,
     /// True if the event starts with a window of the recording, so that it may have begun before.
     pub is_cut_open: bool,

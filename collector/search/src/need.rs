@@ -237,7 +237,7 @@ impl Requirement {
             }
             Formula::Or(a, b) => Tree::Any(vec![self.for_holding(a), self.for_holding(b)]),
             Formula::Implies(a, b) => Tree::Any(vec![self.for_failing(a), self.for_holding(b)]),
-            // `All` holds for a kernel event without any span in its surroundings.
+            // `All` holds for a kernel event that has no span in its time range.
             Formula::All(..) if self.has_kernel_items => Tree::Anything,
             // The spans of `Some` and `All` include the span itself, so at least one span must
             // satisfy the inner formula.

@@ -120,8 +120,8 @@ impl SqlRows {
     }
 }
 
-/// Maximum number of rows that are shown as a table. The widths of its columns are known only once
-/// all rows are.
+/// Maximum number of rows that are shown as a table. The widths of its columns are known only when
+/// all rows are known.
 const TABLE_ROWS_MAX: usize = 10_000;
 
 /// Runs one query over the tables of the data directory.

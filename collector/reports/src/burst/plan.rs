@@ -33,8 +33,8 @@ use stroboscope_render::show::Doc;
 ///   stroboscope burst plan --goal 'requests up to 30 ms, overhead 1 %, 200 whole requests an hour'
 ///
 /// Overhead is recording's share of the CPU time of the process that it costs most, over all time;
-/// `duty 1 %` bounds the share of time that is recorded. Of masks that reach the goal, those come
-/// first whose bursts and periods are at least ten times as long as a request. If none reaches it,
+/// `duty 1 %` bounds the share of time that is recorded. Among masks that reach the goal, those
+/// with bursts and periods at least ten times as long as a request come first. If none reaches it,
 /// the output shows how one part of the goal could give way while the others stay.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
@@ -147,7 +147,7 @@ struct PlanRow {
     /// Number of whole requests of interest per hour, if requests that enter during a burst are
     /// recorded to their end, which is the SDK's default.
     followed_per_hour: f64,
-    /// Share of the requests of interest in bursts that the edges of bursts cut.
+    /// Share of requests that the edges of bursts cut, among the requests of interest in bursts.
     cut_share: f64,
 }
 
@@ -273,7 +273,7 @@ fn percent_of(share: f64) -> String {
 }
 
 /// Lists the ways to relax a goal. `is_by_overhead` is true if the bound of the overhead limits the
-/// share of time. `of_interest` requests of interest begin in an hour.
+/// share of time. `of_interest` is the number of requests of interest that begin in an hour.
 fn gives_way(
     giving: &GivingWay,
     goal: &BurstGoal,

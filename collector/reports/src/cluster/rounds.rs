@@ -24,8 +24,8 @@ use crate::study::{NamedInference, NamedStudy};
 use crate::verb::{Report, give};
 use crate::{Failure, Status};
 
-/// Number of shards for each worker. More cost more openings, and fewer leave workers idle while
-/// the last ones run.
+/// Number of shards for each worker. With more shards, files are opened more often; with fewer,
+/// more workers are idle while the last shards run.
 const SHARDS_PER_WORKER: usize = 4;
 /// Maximum number of shards.
 const SHARDS_MAX: usize = 4_096;

@@ -106,7 +106,7 @@ impl Links {
         })
     }
 
-    /// Shows the links as a table under `title`, with the counts of those that it lacks.
+    /// Shows the links as a table under `title`, with the number of links that the table lacks.
     pub(super) fn show(&self, title: &str, doc: &mut Doc) {
         let more = self.found.saturating_sub(self.first.len() as u64);
         let mut said = vec![format!("{title}: {}", counted(self.links, "link"))];
@@ -150,12 +150,12 @@ struct LegJson {
     root: String,
     start_ns: i64,
     end_ns: i64,
-    /// Time between the end of the earlier request's producer and this start; 0 in the first one.
+    /// Time from the end of the producer in the earlier request to `start_ns`; 0 in the first one.
     queued_ns: u64,
     segments: Vec<StepJson>,
-    /// Time from the end of the last segment to the end.
+    /// Time from the end of the last segment to `end_ns`.
     tail_wait_ns: u64,
-    /// Span by whose end the path leaves the request; null in the last one.
+    /// Span at whose end the path leaves the request; null in the last one.
     producer: Option<String>,
 }
 

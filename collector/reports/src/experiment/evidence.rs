@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    /// Compares the rises, and a part of the only doubt; an empty part stands for no doubt.
+    /// Checks the rises, and that the only doubt contains `doubt`; an empty text stands for none.
     #[track_caller]
     fn check(report: &ExperimentSays, rises: &[f64], doubt: &str) {
         let found = report.evidence(0.05);

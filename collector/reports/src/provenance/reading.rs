@@ -20,7 +20,7 @@ use crate::memory_limit::{of_verb, parse_reading_limit};
 use crate::verb::{Form, give_as};
 use crate::{Failure, FailureCode, Status};
 
-/// Bytes of a file to read before memory for them is counted.
+/// Number of bytes of a file that are read before their memory is counted.
 const PART_BYTES: u64 = 1 << 20;
 
 /// Arguments for the logs to read.

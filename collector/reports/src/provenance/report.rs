@@ -28,8 +28,8 @@ pub struct ProvenanceReport {
     /// First bytes of the queried output, if the service kept them, each part with the items that
     /// made it.
     content: Vec<ContentPart>,
-    /// Items at which the query ended: no log has an output with these bytes (`backward`), or a
-    /// source (`forward`).
+    /// Items at which the query ended, because no log has an output (`backward`) or a source
+    /// (`forward`) with these bytes.
     ends: Vec<ItemBytes>,
     /// Items between the queried one and the ends.
     through: Vec<ItemBytes>,
@@ -52,9 +52,9 @@ pub struct ProvenanceReport {
 /// Bytes that made an item, and outputs that its bytes reached.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ItemProvenance {
-    /// Bytes that made the queried ones; null if no log has those as an output.
+    /// Bytes that made the queried bytes; null if no log has the queried bytes as an output.
     pub(super) why: Option<ProvenanceReport>,
-    /// Outputs that the queried bytes reached; null if no log has them as a source.
+    /// Outputs that the queried bytes reached; null if no log has these bytes as a source.
     pub(super) of: Option<ProvenanceReport>,
     /// Notes about the data.
     pub(super) notes: Notes,

@@ -310,10 +310,10 @@ fn interval_text((low_ns, high_ns): (f64, f64)) -> String {
     format!("{low} to {high}")
 }
 
-/// Describes a comparison without causes. The mean latency of a root operation may differ all the
-/// same, as when the kinds of its requests come in turns within a period: the test of causes
-/// considers how a period's parts vary, and the interval of the mean takes requests as independent.
-/// So the interval also excludes zero for many equal periods, and is no proof of a change.
+/// Describes a comparison without causes. The mean latency of a root operation may still differ,
+/// for example if the kinds of its requests alternate within a period. The test of causes considers
+/// how a period's parts vary, but the interval of the mean assumes independent requests. It
+/// therefore also excludes zero for many equal periods, and proves no change.
 fn no_cause_text(mix: &[MixRow], also_different: usize) -> String {
     let asked_most = |a: &&MixRow, b: &&MixRow| a.after.total_cmp(&b.after);
     let changed = mix.iter().filter(|row| row.mean_difference().is_some());
@@ -446,7 +446,7 @@ mod tests {
         );
     }
 
-    /// Checks that another mean is stated, and that an interval with zero or a small change is not.
+    /// Checks that a changed mean is stated, unless its interval contains zero or a small change.
     #[test]
     fn another_mean_without_a_cause_is_stated() {
         let row = |root: &str, share: f64, ends_ns: Option<(f64, f64)>| MixRow {

@@ -47,8 +47,8 @@ pub struct Aggregate {
     operations: Vec<OperationShare>,
     operations_by_root: Vec<RootOperations>,
     /// Operations that requests wait for most, by time on the critical path: one for all requests,
-    /// or one for each main root operation if these differ. Main ones are at most three, each with
-    /// at least 5 % of the total latency.
+    /// or one for each main root operation if these differ. At most three root operations count as
+    /// main, each with at least 5 % of the total latency.
     bottlenecks: Vec<Bottleneck>,
     /// Circumstances that make these figures misleading.
     circumstances: Vec<String>,

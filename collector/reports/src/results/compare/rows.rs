@@ -53,8 +53,8 @@ pub(super) struct TooFewRow {
     requests: Counts,
     /// Contribution to the mean latency of the requests of its root operation, in ns.
     contribution_ns: f64,
-    /// Number of requests of each period that would suffice: if they differed as these do, or, of
-    /// too few requests for any result, if all of one period took longer than all of the other.
+    /// Number of requests of each period that would suffice if they differed as the recorded ones
+    /// do. If those are too few for any result, assumes that one period's all took longer.
     needed: u64,
 }
 

@@ -20,7 +20,7 @@ pub(super) struct MixRow {
     /// Change of the mean latency of these requests by causes, in ns. Leaves out causes whose
     /// structure begins or ends within a period, and the part that a few slow requests make up.
     pub(super) caused_ns: f64,
-    /// q-value of the cause that adds most to it; null if no cause adds to it.
+    /// q-value of the cause that adds most to `caused_ns`; null if no cause adds to it.
     pub(super) q_value: Option<f64>,
     /// Lower end of the 95 % confidence interval of the change of the mean latency, in ns, as if
     /// requests were independent; null with fewer than 20 recorded requests in a period, or if
@@ -109,7 +109,7 @@ impl MixRow {
         })
     }
 
-    /// Reports whether both periods have requests, and one of them enough to judge.
+    /// Reports whether both periods have requests, and at least one has enough to judge.
     pub(super) fn is_judged(&self) -> bool {
         let [before, after] = self.recorded;
         before.min(after) > 0 && before.max(after) >= REQUESTS_MIN
@@ -317,7 +317,7 @@ mod tests {
         [last_ns, sum_ns].map(|ns| ns / REQUESTS as f64)
     }
 
-    /// Returns the same for requests that are sent without waiting.
+    /// Returns both means for requests that are sent without waiting.
     fn open_loop(seed: u64, gap_ns: f64, latency_ns: f64) -> [f64; 2] {
         let mut state = seed;
         let mut mean = |ns: f64| {
