@@ -13,8 +13,7 @@ use super::notes::Notes;
 use super::query_error::QueryError;
 use super::study::{Question, StudyInput};
 
-/// Minimum number of kept trace names at which the names of traces that are no examples are
-/// dropped.
+/// Minimum number of kept names at which names of traces other than examples are dropped.
 const NAMES_MIN: usize = 4096;
 
 /// Comparison of slow requests with the other requests, segment by segment.
@@ -132,7 +131,7 @@ pub struct SlowAndOthers<'a> {
     thresholds_ns: &'a BTreeMap<String, u64>,
     anomalies: Anomalies,
     names: BTreeMap<TraceId, Arc<str>>,
-    /// Number of names at which the names of traces that are no examples are dropped.
+    /// Number of names at which names of traces other than examples are dropped.
     names_max: usize,
 }
 

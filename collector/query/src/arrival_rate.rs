@@ -13,9 +13,9 @@ use crate::sampled_notes::BurstRequests;
 ///
 /// Requests between windows are mostly not recorded. So only the time of the windows counts, and
 /// the requests that began in them. The whole time counts instead if requests have sampling
-/// weights, because these represent all requests. It also counts if most requests began outside of
-/// windows, because another program recorded them. If samplers recorded at least half of the
-/// requests because they began in bursts, the time of these bursts counts, even if there are
+/// weights, because weighted requests represent all requests. It also counts if most requests began
+/// outside of windows, because another program recorded them. If samplers recorded at least half of
+/// the requests because they began in bursts, the time of these bursts counts, even if there are
 /// weights. `windows` must be disjoint and in order; the flows must be in order.
 pub(super) fn inter_arrival_ns(
     flows: &PeriodFlows,

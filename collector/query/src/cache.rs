@@ -1,9 +1,9 @@
 //! Cache of results about a store's traces, in the data directory. A query uses the result of an
 //! earlier query that asked the same question about the same files.
 //!
-//! An entry is a file in the directory `cache/`. Its name depends on the names and sizes of the
-//! store's files in the tables that inference reads (files never change), on the version, size and
-//! modification time of this program, and on the question. Entries of other files or of another
+//! An entry is a file in the directory `cache/`. Its name depends on the question, on the version,
+//! size and modification time of this program, and on the names and sizes of the store's files in
+//! the tables that inference reads. Files never change. Entries of other files or of another
 //! program are never found, and are deleted when a new entry is kept. Entries can be deleted at any
 //! time. If the directory cannot be written, new results are not cached.
 

@@ -44,7 +44,7 @@ pub struct Distinction {
     /// changed, the sides are the later and the earlier requests.
     pub explanation: Explanation,
     /// Period of the requests of both sides; `None` if the sides are the two periods. If it is the
-    /// earlier one, the changed side has the former structure.
+    /// earlier period, the changed side has the structure that later vanished.
     pub within: Option<Period>,
     /// Explanation of what distinguishes the later requests that changed from the other later ones;
     /// `None` if the change is not partial, if there are too few requests, or if nothing

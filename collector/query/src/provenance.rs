@@ -424,7 +424,7 @@ fn join(flows: &mut Vec<ByteFlow>, continues: impl Fn(&ByteFlow, &ByteFlow) -> b
     });
 }
 
-/// Returns the input of an output's first byte, if each byte is one input and they are successive.
+/// Returns the input of an output's first byte, if its bytes are successive inputs.
 fn successive_inputs(output: &Output) -> Option<u32> {
     let Labels::Inputs(first) = output.labels else {
         return None;

@@ -6,7 +6,7 @@ use stroboscope_analysis::record::{TraceId, TraceRecords};
 /// Maximum number of requests of a connection that are listed.
 const LISTED_MAX: usize = 50;
 
-/// Relation of a trace to connections: those that it belongs to, and the requests inside it.
+/// Relation of a trace to connections: its enclosing trace, and the requests inside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestConnection {
     /// Trace from which the request was divided, such as that of its connection; `None` if it is a

@@ -21,8 +21,8 @@ pub enum WeightUse {
     Everything,
 }
 
-/// Maximum number of burst-configs of samplers in the notes. Requests of more configs count as if
-/// they stated none.
+/// Maximum number of burst-configs of samplers in the notes. Requests of further configs count as
+/// if they stated no config.
 const CONFIGS_MAX: usize = 64;
 
 /// Requests that samplers of OpenTelemetry's SDKs recorded because they began in bursts of one

@@ -14,7 +14,7 @@ use super::source::Source;
 
 /// Attribute with the links of a span to other spans.
 pub(super) const LINKS: &str = "links";
-/// Maximum number of a request's links that are read, and of traces with links to it.
+/// Maximum number of a request's links to read, and of traces that link to it.
 const LINKS_MAX: usize = 10_000;
 /// Maximum number of links that are listed.
 const LISTED_MAX: usize = 50;
@@ -91,7 +91,7 @@ pub struct Follows {
     pub unread: u64,
     /// Files that could not be read in full.
     pub damage: Vec<Damage>,
-    /// End and id of the producer that ended last before each linking span.
+    /// For each linking span, the end and id of the producer that ended last before it.
     pub(super) latest: HashMap<u64, (i64, StoredSpanId)>,
 }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 const BLOCKS_MAX: usize = 96;
 /// Minimum length of a pause between bursts, in multiples of the median pause.
 const PAUSE_MIN: i64 = 8;
-/// Minimum number of bursts from which on no burst is cut.
+/// Minimum number of bursts at which bursts are no longer cut.
 const BURSTS_MIN: usize = 16;
 
 /// Groups columns into blocks. A column is given by its number and its number of requests.

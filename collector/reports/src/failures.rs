@@ -34,18 +34,18 @@ pub use leaf::FailureLeafRow;
 /// Maximum number of root operations to show.
 const ROOTS_SHOWN: usize = 20;
 /// Maximum number of warnings about medians that failed requests shift. The second number is the
-/// minimum of failed requests, and of other ones, that a root operation needs for a warning.
+/// minimum number of failed requests, and of others, that a root operation needs for a warning.
 const WARNINGS: (usize, u64) = (3, 12);
 
 /// Show which requests fail, since when, where their failures start, and what distinguishes them
 ///
 /// A request fails if its root does: by an attribute `error` that is not false, or by a panic.
 /// Requests with missing parts count, too; those without a root fail if a failure leaves the
-/// recorded part. A failure starts at a failed span that no failure below it reaches; of several,
-/// at the one that ended first. Requests with a failed span whose root did not fail have recovered.
-/// The command also searches for attributes of spans that distinguish failed requests of a root
-/// operation from others, as `explain` does. It needs at least 12 of both kinds. If the error rate
-/// rose, it uses only requests since then. It ignores attributes of the failure itself.
+/// recorded part. A failure starts at a failed span that no failure below it reaches; if there are
+/// several, at the one that ended first. Requests with a failed span whose root did not fail have
+/// recovered. The command also searches for attributes of spans that distinguish failed requests of
+/// a root operation from others, as `explain` does. It needs at least 12 of both kinds. If the
+/// error rate rose, it uses only requests since then. It ignores attributes of the failure itself.
 #[derive(Debug, Args)]
 pub struct FailuresVerb {
     #[command(flatten)]
@@ -78,7 +78,7 @@ pub struct FailuresReport {
     origins: Vec<FailureOriginRow>,
     /// Origins of failures in requests that recovered.
     recovered_origins: Vec<RecoveredOriginRow>,
-    /// Number of requests whose origins of failures are beyond the limit of distinct origins.
+    /// Number of requests with failures beyond the limit on distinct origins.
     other_origins: u64,
     /// Sets of attributes that distinguish failed requests of a root operation from others, for at
     /// most three root operations. For each, the sets of failed requests come first; among these

@@ -60,8 +60,8 @@ pub fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
     Ok(escaped_json(&json))
 }
 
-/// Returns the width of the output in columns: that in `COLUMNS`, else that of the terminal.
-/// Returns `None` without either, such as in a pipe, whose readers want full lines, or if it is 0.
+/// Returns the width of the output in columns: the value of `COLUMNS`, else the width of the
+/// terminal. Returns `None` for 0 or without either, as in a pipe, where readers want full lines.
 pub fn width() -> Option<usize> {
     let said = std::env::var("COLUMNS")
         .ok()

@@ -127,8 +127,8 @@ impl Finding {
 }
 
 impl RegressionEvidence {
-    /// Returns a check for each thing that is judged or that a finding is about; without any, one
-    /// check that passed.
+    /// Returns a check for each item that is judged or has a finding; without such items, one check
+    /// that passed.
     fn checks(&self, gate: &GateArguments) -> Vec<Check> {
         let unknown = match gate.fail_on {
             Some(FailOn::Unknown) => CheckOutcome::Error,

@@ -78,7 +78,7 @@ fn is_match(pattern: &str, text: &str) -> bool {
         return false;
     };
     let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
-    // The first place of each part leaves the most for the others.
+    // Matching each part at its first place leaves the most text for the other parts.
     for part in middle.split('*') {
         match text.split_once(part) {
             Some((_, after)) => text = after,

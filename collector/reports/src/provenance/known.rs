@@ -31,7 +31,7 @@ pub(super) struct ItemBytes {
     #[serde(flatten)]
     pub(super) item: NamedItem,
     pub(super) bytes: u64,
-    /// Ranges of offsets: the first one, and the one after the last one.
+    /// Ranges, each given by its first offset and the offset after its last one.
     pub(super) ranges: ByteRanges,
 }
 
