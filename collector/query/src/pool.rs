@@ -121,9 +121,8 @@ impl UsesByService {
 
     /// Estimates the usage of a larger process.
     ///
-    /// # Errors
-    /// Fails if a chosen service has no measurements, if no service is chosen and not exactly one
-    /// has measurements, or if `times` is 0 and no other service is pooled.
+    /// # Errors Fails if a chosen service has no measurements, if no service is chosen and none or
+    /// several have measurements, or if `times` is 0 and no other service is pooled.
     pub fn pool(&self, settings: &PoolSettings) -> Result<PoolReport, QueryError> {
         let known = || {
             let of = |(service, uses): (&String, &Vec<ProcessUse>)| {

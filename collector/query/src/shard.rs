@@ -3,8 +3,8 @@
 //!
 //! A shard is a range of trace ids. All processes cut the store by the same statistics of its files
 //! ([`ShardPlan`]), so the shards of one snapshot hold each trace once. A part names the snapshot,
-//! the settings and the alignment of the clocks that it was read with, and parts merge only if all
-//! of these are equal.
+//! the settings and the alignment of the clocks with which it was read. Parts merge only if all of
+//! these are equal.
 //!
 //! The inference ([`infer_shard`], [`merge_parts`]) takes one round. The first traces of the store
 //! give an estimate of the clocks' alignment, as in [`infer`]. If the evidence of all parts

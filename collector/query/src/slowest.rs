@@ -72,7 +72,7 @@ pub struct ListedRequest {
     pub causes: Vec<&'static str>,
     /// True if the root span failed.
     pub has_failed: bool,
-    /// True if the formula certainly holds or there is none; false if it possibly holds.
+    /// True if the formula certainly holds or none is set; false if it possibly holds.
     pub is_sure: bool,
 }
 

@@ -103,7 +103,7 @@ fn not_built<T, R>(_unused: T) -> Result<R, Failure> {
     Err(Failure::new(NOT_BUILT))
 }
 
-/// Reason why a binary without the engine neither drives workers nor is one.
+/// Reason why a binary without the engine can neither drive workers nor be a worker.
 #[cfg(not(feature = "cluster"))]
 pub const NOT_BUILT: &str = "this binary was built without the cluster: build with `cargo build --release --features cluster` \
      (DataFusion compiles for many minutes). `--shard` and `merge` divide a report over machines without it";

@@ -313,8 +313,7 @@ impl Parser {
             },
         };
         Ok(if is_most {
-            // The limit applies to every stretch of time, not only to the stretch that begins at
-            // the first span.
+            // The limit applies to every stretch of time, wherever it begins.
             let more = Formula::AtLeast(count.saturating_add(1), when, of);
             Formula::Not(Box::new(Formula::Some(When::ANYWHERE, Box::new(more))))
         } else {

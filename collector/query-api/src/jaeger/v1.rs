@@ -52,8 +52,8 @@ fn of_traces(answer: Result<ResponseBuffer, Refusal>) -> Response {
     }
 }
 
-/// Writes the traces. If their text does not fit into memory, ends before the first trace that does
-/// not fit, with a warning, or fails if that is the first one.
+/// Writes the traces. Ends, with a warning, before a trace whose text does not fit into memory.
+/// Fails if this is already the first trace.
 fn written(mut found: Vec<StoredTrace>, share: QueryShare) -> Result<ResponseBuffer, Refusal> {
     let mut written = ResponseBuffer::new(share);
     loop {

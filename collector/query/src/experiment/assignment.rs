@@ -31,8 +31,8 @@ pub(super) enum AssignmentReading {
 }
 
 impl Assignment {
-    /// Returns the assignment by process if `by` is `process`, by host if `by` is `host` or
-    /// `host.name` and a service is given, and by the attribute `by` otherwise.
+    /// Returns the assignment by process if `by` is `process`; by host if `by` is `host` or
+    /// `host.name` and a service is given; otherwise by the attribute `by`.
     pub(super) fn of(by: &str, service: Option<&str>) -> Assignment {
         let attribute = Attribute::named(by);
         let is_process = by == PROCESS;

@@ -50,8 +50,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Runs a program. Returns the file of its log, and adds each pair of an output's byte and a
-/// source's byte on which it depends, and each byte of an output and of a source.
+/// Runs a program. Returns the file of its log. Adds the pairs of an output's byte and a source's
+/// byte on which it depends, the bytes of outputs, and the bytes of sources.
 fn run(
     steps: &[Step],
     depends: &mut BTreeSet<(Byte, Byte)>,

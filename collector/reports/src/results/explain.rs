@@ -194,8 +194,8 @@ fn has_change(is_earlier: bool, is_changed: bool) -> &'static str {
 }
 
 impl LeafRow {
-    /// Converts all leaves. Leaves among later requests come first, because they distinguish
-    /// affected requests, and not only the time of the change.
+    /// Converts all leaves. Leaves among later requests come first: they distinguish affected
+    /// requests, while others may distinguish only the time of the change.
     pub fn all(telling: &Distinction) -> Vec<Self> {
         let among_later = telling.among_later.iter().flat_map(|found| {
             let [others, changed] = sides(&found.partial);
