@@ -121,8 +121,9 @@ impl UsesByService {
 
     /// Estimates the usage of a larger process.
     ///
-    /// # Errors Fails if a chosen service has no measurements, if no service is chosen and none or
-    /// several have measurements, or if `times` is 0 and no other service is pooled.
+    /// # Errors
+    /// Fails if a chosen service has no measurements, if no service is chosen and none or several
+    /// have measurements, or if `times` is 0 and no other service is pooled.
     pub fn pool(&self, settings: &PoolSettings) -> Result<PoolReport, QueryError> {
         let known = || {
             let of = |(service, uses): (&String, &Vec<ProcessUse>)| {
